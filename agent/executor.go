@@ -256,7 +256,7 @@ func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
 
 	out := &ledger.Postponement{Until: e.RetryAt}
 	if p.run.Postponements == 0 {
-		out.Notices = unreachableNotices(p.run, p.task, &Model{Name: "of " + e.Program}, p.run.QueuedAt, res.Error)
+		out.Notices = unreachableNotices(p.run, p.task, &Model{Name: "of " + e.Program}, p.run.QueuedAt, res.Error, e.RetryAt)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -366,18 +367,43 @@ func TestExecutorHasAPrice(t *testing.T) {
 	}
 }
 
-// A run whose program's model cannot be asked waits until it can, unless it has done something.
+// TestExecutorIsPostponed: a run whose program's model cannot be asked costs nothing and waits until the stated time, unless the
+// program has changed something.
 func TestExecutorIsPostponed(t *testing.T) {
 	t.Parallel()
-	b := executing(t, "limited", nil)
-	r := ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()}
-	accepted, err := b.ledger.Enqueue(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := b.run(accepted[0].Run)
-	if res.Outcome != domain.OutcomeError || res.Postpone == nil || time.Until(res.Postpone.Until) < time.Hour {
-		t.Errorf("%+v %+v", res, res.Postpone)
+	for does, want := range map[string]time.Duration{"limited": 2 * time.Hour, "limited in words": 2 * time.Hour, "limited in text": 90 * time.Minute, "limited after its work": 0} {
+		t.Run(does, func(t *testing.T) {
+			t.Parallel()
+			b := executing(t, does, func(s *executor.Settings) {
+				s.JSON, s.Network = does != "limited in text", true
+				s.Limits = []executor.Limit{{Match: regexp.MustCompile("quota of the team"), Wait: 90 * time.Minute}}
+			})
+			a := b.plan.Agents["clerk"]
+			a.MinTier = "B"
+			b.plan.Agents["clerk"] = a
+			began := time.Now()
+			accepted, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerSchedule, ScheduledAt: began})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			res := b.run(accepted[0].Run)
+			if res.Outcome != domain.OutcomeError || (res.Postpone != nil) != (want > 0) {
+				t.Fatalf("%+v", res)
+			}
+			if want == 0 {
+				return
+			}
+			if until := res.Postpone.Until; until.Before(began.Add(want-time.Second)) || until.After(time.Now().Add(want)) {
+				t.Errorf("it waits until %s", until)
+			}
+			if res.Usage.CostMicroUSD != 0 || res.Usage.TokensIn != 0 {
+				t.Errorf("it costs %+v", res.Usage)
+			}
+			if n := res.Postpone.Notices; len(n) != 1 || !strings.Contains(n[0].Body, "It is asked again at "+res.Postpone.Until.UTC().Format("2006-01-02 15:04 UTC")) {
+				t.Errorf("%+v", n)
+			}
+		})
 	}
 }
 

@@ -40,7 +40,7 @@ func fakeAgent(does string) {
 		}
 	}
 
-	if does != "tells tokens" {
+	if does != "tells tokens" && does != "limited in text" {
 		say(m{"type": "system", "subtype": "init", "session_id": "s", "model": "fake-1"})
 	}
 	switch does {
@@ -115,6 +115,17 @@ func fakeAgent(does string) {
 	case "limited":
 		say(m{"type": "rate_limit_event", "rate_limit_info": m{"status": "rejected", "resetsAt": time.Now().Add(2 * time.Hour).Unix()}})
 		say(m{"type": "result", "subtype": "success", "is_error": true, "result": "You've hit your limit", "total_cost_usd": 0, "num_turns": 0})
+		os.Exit(1)
+	case "limited in words", "limited after its work":
+		if does == "limited after its work" {
+			write("half.txt", "half")
+		}
+		const sentence = "You've hit your session limit · resets in 2 hours"
+		say(m{"type": "assistant", "message": m{"id": "1", "model": "<synthetic>", "content": []m{{"type": "text", "text": sentence}}}})
+		say(m{"type": "result", "subtype": "success", "is_error": true, "result": sentence, "num_turns": 1})
+		os.Exit(1)
+	case "limited in text":
+		fmt.Fprintln(os.Stderr, "ERROR: the quota of the team is used up")
 		os.Exit(1)
 	case "attacks":
 		answer("1", "I attack: "+fakeAttacks(), 1, 1)

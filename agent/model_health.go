@@ -234,7 +234,7 @@ func (r *Runner) postponement(run ledger.Run, t task, res loop.Result) *ledger.P
 	since := r.health.downSince(m.Name, now)
 	out := &ledger.Postponement{}
 	if run.Postponements == 0 {
-		out.Notices = unreachableNotices(run, t, m, since, res.Error)
+		out.Notices = unreachableNotices(run, t, m, since, res.Error, time.Time{})
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -313,12 +314,16 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 }
 
 // unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
-// outage share one notice.
-func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why string) []ledger.Notice {
+// outage share one notice. until is the time at which the model can be asked again, or zero if that is not known.
+func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
+	again := "after 5, 15 and 30 minutes and then every hour"
+	if !until.IsZero() {
+		again = "at " + until.In(cmp.Or(t.zone, time.UTC)).Format("2006-01-02 15:04 MST")
+	}
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.asker()),
-		Body:  fmt.Sprintf("%s\nIt is asked again after 5, 15 and 30 minutes and then every hour, by each run that waits, as long as its job allows\nrouse show %d", why, run.ID),
+		Body:  fmt.Sprintf("%s\nIt is asked again %s, by each run that waits, as long as its job allows\nrouse show %d", why, again, run.ID),
 	}, t.ownerChannels())
 }
 

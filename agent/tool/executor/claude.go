@@ -97,6 +97,10 @@ func (r *Reader) claudeAnswer(raw json.RawMessage) {
 		return
 	}
 
+	if m.Model == "<synthetic>" { // words of the program, such as an error, as an answer of its model
+		return
+	}
+
 	var said strings.Builder
 	var calls []claudeBlock
 	for _, item := range list(m.Content) {

@@ -71,7 +71,7 @@ func (r *Reader) codex(kind string, raw json.RawMessage) bool {
 		r.fail(string(failure.Message))
 	case "error": // it may connect again after it: turn.failed says that it did not
 		r.Why = clip(string(e.Message), 2000)
-		r.noteOutage(r.Why)
+		r.noteLimit(r.Why)
 	case "item.started", "item.completed":
 		r.codexItem(kind == "item.completed", e.Item)
 	}

@@ -68,6 +68,7 @@ type Settings struct {
 	Public bool
 	Price  model.Price // zero if the owner has not set one
 	Free   bool        // the configured price is zero
+	Limits []Limit     // sentences that mean a wait, beside the known ones
 }
 
 // Writes are the places beside the roots of a run that the program may change.

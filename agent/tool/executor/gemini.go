@@ -74,7 +74,7 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 		r.closeCall(string(e.ID), string(e.Output), e.Status == "error")
 	case "error":
 		r.Why = clip(string(e.Message), 2000)
-		r.noteOutage(r.Why)
+		r.noteLimit(r.Why)
 	case "result":
 		r.finish(r.pieces.String())
 		r.geminiStats(e.Stats)

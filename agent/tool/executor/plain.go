@@ -2,13 +2,11 @@ package executor
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent/model"
 	"rouse/internal/domain"
-	"rouse/internal/pattern"
 )
 
 // plain reads the form for programs that have none of their own (docs/executors.md): one object, alone or last.
@@ -104,45 +102,5 @@ func chosen(outcome string) domain.Outcome {
 	return ""
 }
 
-// What programs say when their model cannot be asked just now, and what each means is left to the table of docs/executors.md.
-var (
-	outage      = pattern.New(`(?i)\b(rate.?limit|usage limit|hit your limit|limit reached|quota exceeded|exhausted your|overloaded|too many requests|service unavailable|429|529|503)\b`)
-	resetsEpoch = pattern.New(`\|(\d{10})\b`)
-	resetsIn    = pattern.New(`(?i)try again in ((?:\d+ ?(?:days?|d|hours?|h|minutes?|min|m|seconds?|s)[ ,]*(?:and )?)+)`)
-	resetsPart  = pattern.New(`(?i)(\d+) ?(d|h|m|s)`)
-)
-
-// longestWait bounds how far off a program can put its next try.
-const longestWait = 8 * 24 * time.Hour
-
-// noteOutage reads in a failure that the model cannot be asked, and until when.
-func (r *Reader) noteOutage(why string) {
-	if !outage.MatchString(why) {
-		return
-	}
-
-	r.Unavailable = true
-	if m := resetsEpoch.FindStringSubmatch(why); m != nil {
-		if at, err := strconv.ParseInt(m[1], 10, 64); err == nil {
-			r.retryAt(time.Unix(at, 0))
-		}
-	}
-	if m := resetsIn.FindStringSubmatch(why); m != nil {
-		units := map[string]time.Duration{"d": 24 * time.Hour, "h": time.Hour, "m": time.Minute, "s": time.Second}
-		var wait time.Duration
-		for _, part := range resetsPart.FindAllStringSubmatch(m[1], -1) {
-			n, err := strconv.Atoi(part[1])
-			if err == nil && n < 1000 {
-				wait += time.Duration(n) * units[strings.ToLower(part[2])]
-			}
-		}
-		r.retryAt(r.now().Add(wait))
-	}
-}
-
 // retryAt notes when the model can be asked again, unless that is nonsense.
-func (r *Reader) retryAt(at time.Time) {
-	if now := r.now(); at.After(now) && at.Before(now.Add(longestWait)) {
-		r.RetryAt = at
-	}
-}
+func (r *Reader) retryAt(at time.Time) { r.RetryAt = bounded(at, r.now(), longestWait) }

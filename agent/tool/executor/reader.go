@@ -80,11 +80,13 @@ type Reader struct {
 	pieces   strings.Builder // of an answer that comes in pieces
 	last     json.RawMessage // the last object without a known type
 	now      func() time.Time
+	zone     *time.Location // of the program
+	limits   []Limit        // of the configuration
 }
 
 // NewReader reads JSON, or with asJSON false nothing but how much it is: the text of a program is its answer.
 func NewReader(ctx context.Context, asJSON bool, l Listener, check func(Reading)) *Reader {
-	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now}
+	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now, zone: time.Local}
 }
 
 // Write implements io.Writer and never fails.
@@ -290,7 +292,7 @@ func (r *Reader) fail(why string) {
 	if why = clip(strings.TrimSpace(why), 2000); why != "" {
 		r.Why = why
 	}
-	r.noteOutage(r.Why)
+	r.noteLimit(r.Why)
 }
 
 // clip is a text that may be shown, cut at a number of bytes.

@@ -79,6 +79,7 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 	defer stop(nil)
 
 	reader := NewReader(ctx, p.Settings.JSON, p.Listener, nil)
+	reader.zone, reader.limits = zoneOf(p.Settings.Env), p.Settings.Limits
 	var over atomic.Pointer[bound]
 	linger := newLinger(func() { stop(errLingers) })
 	defer linger.stop()
@@ -98,16 +99,20 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 	linger.stop()
 
 	writing := context.WithoutCancel(ctx)
-	reading := reader.Close()
+	reader.Close()
 	if failed != nil {
 		e, host := shell.StartFailure(ctx, failed)
 		return e, errors.Join(host, before.Discard(), p.Money.Settle(writing, Spent{}))
 	}
 
 	settled, err := before.Settle(writing, p.Log, p.Launcher.Roots.Boundary(), p.Launcher.Roots)
+	out, words := stdout.Text(p.Redact), stderr.Text(p.Redact)
+	if ended.Exit != 0 && ended.KilledBy == "" {
+		reader.noteLastWords(out, words)
+	}
 	end := ending{
-		reading: reading, final: reader.final, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
-		idle: p.Bounds.Idle, stdout: stdout.Text(p.Redact), stderr: stderr.Text(p.Redact),
+		reading: reader.Reading, final: reader.final, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
+		idle: p.Bounds.Idle, stdout: out, stderr: words,
 	}
 	if refused := p.Launcher.Refused(l, ended.Result, end.stdout, end.stderr); refused != nil {
 		end.hint = "; " + refused.Hint(p.Launcher.Roots)
@@ -199,7 +204,7 @@ const bytesPerToken = 4
 func (p *program) spent(e ending, sent int) Spent {
 	r := e.reading
 	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}
-	asked := r.Turns > 0 || !r.Unavailable
+	asked := !r.Unavailable || r.Calls > 0 || r.Written > 0 || r.Usage.Input+r.Usage.Output > 0
 	switch {
 	case r.CostKnown, p.Settings.Free, !asked, out.CostMicroUSD > 0 && r.Done:
 		return out

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/tool/executor"
@@ -25,8 +27,16 @@ type Executor struct {
 	Memory  Size              `key:"memory" positive:"yes" say:"of it and all that it starts" unset:"2GiB"`
 	Price   *price            `key:"price" say:"price in USD per million tokens of a program that does not report its cost; {input: 0, output: 0} for one that costs nothing per run, such as a subscription"`
 
+	Limits []sentence `key:"limits" say:"messages of the program that mean that its model cannot be asked now, beside those that rouse knows: the run waits instead of failing"`
+
 	At     Position
 	secret bool
+}
+
+// sentence is a message by which a program reports that its model cannot be asked now.
+type sentence struct {
+	Match string   `key:"match" need:"yes" say:"regular expression for the error message" eg:"quota of the team is used up"`
+	Wait  Duration `key:"wait" positive:"yes" say:"time until the run starts again" unset:"until the time in the message, else as for a model that is down" eg:"1h"`
 }
 
 // loginGrant is a path, or a mapping that says more of it.
@@ -73,6 +83,11 @@ func (e *Executor) Settings() *executor.Settings {
 	if e.Price != nil {
 		s.Price, _ = Model{Price: e.Price}.Rate()
 		s.Free = s.Price.Free()
+	}
+	for _, l := range e.Limits {
+		if match, err := regexp.Compile(l.Match); err == nil { // checked before
+			s.Limits = append(s.Limits, executor.Limit{Match: match, Wait: time.Duration(l.Wait)})
+		}
 	}
 	return s
 }
@@ -190,6 +205,14 @@ func (c *checker) executor(e placedExecutor) {
 	}
 	if e.Network != "host" {
 		c.warn(e.path, "the program has no network, so that it reaches no model but one within its own process").Hint = "if its model is elsewhere, write network: host"
+	}
+	for i, l := range e.Limits {
+		if l.Match == "" && c.d.given(fmt.Sprintf("%s.limits[%d].match", e.path, i)) {
+			c.bad(fmt.Sprintf("%s.limits[%d].match", e.path, i), "must not be empty: it would match every message")
+		}
+		if _, err := regexp.Compile(l.Match); err != nil {
+			c.bad(fmt.Sprintf("%s.limits[%d].match", e.path, i), "is not a regular expression: %v", err).Hint = "write the words of the message, and a backslash before each of . ? * + ( ) [ ] { } | ^ $"
+		}
 	}
 	for i, l := range e.Login {
 		if l.Write {

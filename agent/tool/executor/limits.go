@@ -1,0 +1,214 @@
+package executor
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/internal/pattern"
+)
+
+// Limit is a sentence of the configuration by which a program reports that its model cannot be asked now.
+type Limit struct {
+	Match *regexp.Regexp
+	Wait  time.Duration // 0: until the time in the sentence
+}
+
+// Bounds of a wait.
+const (
+	longestWait = 8 * 24 * time.Hour
+	nonsense    = 40 * 24 * time.Hour // a time that is further away is damaged
+	lateness    = 15 * time.Minute    // a time of day that is past for less has been reached
+)
+
+const day = 24 * time.Hour
+
+// sentences is the table of the sentences by which programs report a limit of a plan or an outage. The first match applies.
+// docs/executors.md describes the table.
+var sentences = []struct {
+	match    *pattern.Pattern
+	most     time.Duration // longest wait for a limit of this kind
+	midnight string        // zone in which the limit resets at midnight, if the sentence states no time
+	account  bool          // waiting does not help, unless the sentence states a time
+}{
+	{pattern.New(`(?i)credit balance is too low|insufficient.quota|check your plan and billing|payment required|spending (?:limit|cap)`), longestWait, "", true},
+	{pattern.New(`(?i)\b(?:session|(?:5|five).hours?) limit\b`), 5 * time.Hour, "", false},
+	{pattern.New(`(?i)\bdaily (?:\w+ )?(?:limit|quota)|per day\b`), day, "America/Los_Angeles", false}, // of Gemini; other providers state a time
+	{pattern.New(`(?i)\b(?:weekly|7.day|opus|sonnet|haiku|fable) (?:\w+ )?limit\b`), 7 * day, "", false},
+	{pattern.New(`(?i)\bextra usage\b|\busage limit|\b(?:hit|reached|exceeded) your (?:\w+ )?limit\b|\blimit reached\b`), longestWait, "", false},
+	{pattern.New(`(?i)\bquota (?:exceeded|will reset)|exhausted your|has been exhausted`), longestWait, "", false},
+	{pattern.New(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
+}
+
+// limitOf reports whether a failure means that the model cannot be asked now, and until when if the sentence states a time. zone is
+// the time zone of the program.
+func limitOf(why string, own []Limit, now time.Time, zone *time.Location) (until time.Time, limited bool) {
+	why = strings.Join(strings.Fields(why), " ") // among others the narrow space before PM
+	for _, l := range own {
+		if l.Match.MatchString(why) {
+			if l.Wait > 0 {
+				return now.Add(l.Wait), true
+			}
+			return bounded(statedTime(why, now, zone), now, longestWait), true
+		}
+	}
+
+	for _, s := range sentences {
+		if !s.match.MatchString(why) {
+			continue
+		}
+		until = bounded(statedTime(why, now, zone), now, s.most)
+		if until.IsZero() && s.midnight != "" {
+			if there, err := time.LoadLocation(s.midnight); err == nil {
+				y, m, d := now.In(there).Date()
+				until = time.Date(y, m, d+1, 0, 0, 0, 0, there)
+			}
+		}
+		return until, !s.account || !until.IsZero()
+	}
+	return time.Time{}, false
+}
+
+// bounded returns a time within a longest wait. It returns the zero time if at is past or damaged.
+func bounded(at, now time.Time, most time.Duration) time.Time {
+	switch wait := at.Sub(now); {
+	case at.IsZero() || wait <= 0 || wait > nonsense:
+		return time.Time{}
+	case wait > most:
+		return now.Add(most)
+	}
+	return at
+}
+
+// The forms in which sentences state a time.
+var (
+	statedEpoch   = pattern.New(`\|(\d{10})\b`)
+	statedInstant = pattern.New(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
+	statedWait    = pattern.New(`(?i)\b(?:in|after) ((?:\d+(?:\.\d+)? ?(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)[ ,]*(?:and )?)+)`)
+	waitPart      = pattern.New(`(?i)(\d+(?:\.\d+)?) ?(d|h|ms|m|s)`)
+	statedClock   = pattern.New(`(?i)\b(?:resets?|again|retry|until):?(?: at| on)? ` +
+		`(?:(?:(today|tomorrow)|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (20\d\d))?)(?:,? at|,)? )?` +
+		`(\d{1,2})(?::(\d\d))?(?::\d\d)? ?(?:([ap])\.?m\b\.?)?(?: ?\(([\w+/-]+)\)| (UTC|GMT)\b)?`)
+)
+
+// statedTime returns the time that a sentence states, or the zero time.
+func statedTime(why string, now time.Time, zone *time.Location) time.Time {
+	if m := statedEpoch.FindStringSubmatch(why); m != nil {
+		at, _ := strconv.ParseInt(m[1], 10, 64) // ten digits
+		return time.Unix(at, 0)
+	}
+	if at, err := time.Parse(time.RFC3339, strings.Replace(statedInstant.FindString(why), " ", "T", 1)); err == nil {
+		return at
+	}
+	if m := statedWait.FindStringSubmatch(why); m != nil {
+		units := map[string]time.Duration{"d": day, "h": time.Hour, "m": time.Minute, "s": time.Second, "ms": time.Millisecond}
+		var wait time.Duration
+		for _, part := range waitPart.FindAllStringSubmatch(m[1], -1) {
+			if n, err := strconv.ParseFloat(part[1], 64); err == nil && n < 10_000 {
+				wait += time.Duration(n * float64(units[strings.ToLower(part[2])]))
+			}
+		}
+		return now.Add(wait)
+	}
+	if m := statedClock.FindStringSubmatch(why); m != nil {
+		return clockTime(m, now, zone)
+	}
+	return time.Time{}
+}
+
+// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the stated zone or that of the program.
+func clockTime(m []string, now time.Time, zone *time.Location) time.Time {
+	atoi := func(s string) int {
+		n, _ := strconv.Atoi(s) // few digits, or none
+		return n
+	}
+	hour, minute := atoi(m[5]), atoi(m[6])
+	switch half := strings.ToLower(m[7]); {
+	case half == "" && m[6] == "": // a number that is not a time
+		return time.Time{}
+	case half != "" && (hour < 1 || hour > 12), hour > 23, minute > 59:
+		return time.Time{}
+	case half == "a":
+		hour %= 12
+	case half == "p":
+		hour = hour%12 + 12
+	}
+
+	if there, err := time.LoadLocation(cmp.Or(m[8], m[9])); err == nil && m[8]+m[9] != "" {
+		zone = there
+	}
+	year, month, d := now.In(zone).Date()
+	switch {
+	case m[2] != "" && m[4] != "":
+		named, err := time.Parse("Jan", m[2][:3])
+		if err != nil {
+			return time.Time{}
+		}
+		return time.Date(atoi(m[4]), named.Month(), atoi(m[3]), hour, minute, 0, 0, zone)
+	case m[2] != "":
+		named, err := time.Parse("Jan", m[2][:3])
+		if err != nil {
+			return time.Time{}
+		}
+		nearest := time.Date(year, named.Month(), atoi(m[3]), hour, minute, 0, 0, zone)
+		for _, y := range []int{year - 1, year + 1} {
+			if at := time.Date(y, named.Month(), atoi(m[3]), hour, minute, 0, 0, zone); at.Sub(now).Abs() < nearest.Sub(now).Abs() {
+				nearest = at
+			}
+		}
+		return nearest
+	case strings.EqualFold(m[1], "tomorrow"):
+		return time.Date(year, month, d+1, hour, minute, 0, 0, zone)
+	}
+
+	at := time.Date(year, month, d, hour, minute, 0, 0, zone)
+	if m[1] == "" && now.Sub(at) > lateness {
+		at = time.Date(year, month, d+1, hour, minute, 0, 0, zone)
+	}
+	return at
+}
+
+// zoneOf returns the time zone of a program with an environment.
+func zoneOf(env []string) *time.Location {
+	for _, setting := range env {
+		if name, ok := strings.CutPrefix(setting, "TZ="); ok {
+			if zone, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
+				return zone
+			}
+		}
+	}
+	return time.Local
+}
+
+// noteLimit reads in a failure that the model cannot be asked, and until when.
+func (r *Reader) noteLimit(why string) {
+	until, limited := limitOf(why, r.limits, r.now(), r.zone)
+	if !limited {
+		return
+	}
+	r.Unavailable = true
+	if r.RetryAt.IsZero() { // an event that states it is more exact
+		r.RetryAt = until
+	}
+}
+
+// noteLastWords reads the report of a limit from a program that failed before it printed a result: the only line of its output, or
+// the last line of its errors.
+func (r *Reader) noteLastWords(stdout, stderr string) {
+	if r.json && r.Dialect != "" || r.Turns+r.Calls > 0 {
+		return
+	}
+	said := strings.TrimSpace(stdout)
+	if said == "" {
+		said = strings.TrimSpace(stderr)
+		said = said[strings.LastIndexByte(said, '\n')+1:]
+	}
+	if strings.ContainsRune(said, '\n') {
+		return
+	}
+	if r.noteLimit(clip(said, 2000)); r.Unavailable {
+		r.Written = 0 // not by a model
+	}
+}
