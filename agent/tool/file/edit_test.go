@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 )
 
 // TestEdit: OSA-33 and UNI-04, one place is changed or many, in order, all or none.
@@ -111,11 +112,12 @@ func TestEditRefused(t *testing.T) {
 // TestEditFile: YOA-02, the alias of the editor counts lines, and asks for one place.
 func TestEditFile(t *testing.T) {
 	t.Parallel()
+	q := contract.Of(t, "YOA-02").Quote
 	dir, call := setup(t, map[string]string{"a.txt": "one\ntwo\ntwo\n"})
-	if e, got := call("edit_file", map[string]any{"path": "a.txt", "old_text": "one\n", "new_text": "1\n1\n"}); !e.OK || got["old_lines"] != 1.0 || got["new_lines"] != 2.0 || got["text"] != "replaced 1 line by 2 lines in a.txt" {
+	if e, got := call(q("edit_file"), map[string]any{q("path"): "a.txt", q("old_text"): "one\n", q("new_text"): "1\n1\n"}); !e.OK || got[q("old_lines")] != 1.0 || got[q("new_lines")] != 2.0 || got["text"] != "replaced 1 line by 2 lines in a.txt" {
 		t.Errorf("%+v %v", e, got)
 	}
-	if e, got := call("edit_file", map[string]any{"path": "a.txt", "old_text": "two", "new_text": "two"}); !e.OK || !strings.Contains(got["text"].(string), "no changes") {
+	if e, got := call("edit_file", map[string]any{"path": "a.txt", "old_text": "two", "new_text": "two"}); !e.OK || !strings.Contains(got["text"].(string), q("no changes")) {
 		t.Errorf("%+v %v", e, got)
 	}
 

@@ -9,6 +9,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
+	"rouse/internal/contract"
 )
 
 // held is what the ledger keeps of an artifact that a call has shared.
@@ -57,6 +58,7 @@ func TestShare(t *testing.T) {
 		t.Skip("no links here:", err)
 	}
 
+	row := contract.Of(t, "UNI-12")
 	b := newBench(t, filepath.Join(dir, "w"))
 	call := b.run(t)
 	for _, c := range []struct {
@@ -73,8 +75,8 @@ func TestShare(t *testing.T) {
 		{map[string]any{"path": "bin"}, "bin", 1, "a\x00\xff"},
 		{map[string]any{"path": "sub/report.md"}, "report.md", 1, "x"},
 	} {
-		e, got := call("share_artifact", c.args)
-		if !e.OK || got["filename"] != c.name || got["version"] != c.version || b.held(t, c.name) != c.holds {
+		e, got := call(row.Quote("share_artifact"), c.args)
+		if !e.OK || got["filename"] != c.name || got[row.Quote("version")] != c.version || b.held(t, c.name) != c.holds {
 			t.Errorf("%v: %+v %v, kept %q", c.args, e, got, b.held(t, c.name))
 		}
 	}
