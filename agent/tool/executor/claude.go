@@ -19,7 +19,7 @@ type claudeEvent struct {
 	// Of the result.
 	IsError flag            `json:"is_error"`
 	Result  words           `json:"result"`
-	Cost    *dollars        `json:"total_cost_usd"`
+	Cost    dollars         `json:"total_cost_usd"`
 	Usage   json.RawMessage `json:"usage"`
 	Turns   count           `json:"num_turns"`
 	Errors  json.RawMessage `json:"errors"`
@@ -189,9 +189,7 @@ func (r *Reader) claudeRateLimit(raw json.RawMessage) {
 // claudeResult reads the last event.
 func (r *Reader) claudeResult(e claudeEvent) {
 	r.finish(string(e.Result))
-	if e.Cost != nil {
-		r.CostMicroUSD, r.CostKnown = e.Cost.micro(), true
-	}
+	r.cost(e.Cost)
 	if u, ok := claudeTokens(e.Usage); ok {
 		r.total(u)
 	}

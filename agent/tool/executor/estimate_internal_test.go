@@ -1,10 +1,14 @@
 package executor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"rouse/agent/model"
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/shell"
 )
 
 // TestCostOfAProgram checks the cost of a program for each combination of reported usage and configured price.
@@ -40,6 +44,49 @@ func TestCostOfAProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestImpossibleCost: a cost or usage that cannot be true is not taken for zero, and the owner is told.
+func TestImpossibleCost(t *testing.T) {
+	t.Parallel()
+	forms := map[string]string{
+		"plain":  `{"result":"done","cost_usd":%s}`,
+		"claude": `{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":%s}`,
+	}
+	for form, line := range forms {
+		for _, c := range []struct {
+			said  string
+			known bool
+			warns bool
+		}{
+			{"-50", false, true}, {"-0.000001", false, true}, {"1e308", false, true}, {"1e999", false, true}, {`"NaN"`, false, true}, {`"much"`, false, true}, {"{}", false, true}, {"10001", false, true},
+			{"null", false, false}, {"0", true, false}, {"0.25", true, false}, {`"0.25"`, true, false},
+		} {
+			r := read(fmt.Appendf(nil, line+"\n", c.said), 100, nil)
+			p := &program{Options: Options{Settings: Settings{Network: true}, UsualMicroUSD: 5, Launcher: &shell.Launcher{Roots: roots(t)}}}
+			end := ending{reading: r, asJSON: true, argv0: "x"}
+			spent, warned := p.spent(end, 400), len(p.warnings(end, file.Settled{})) > 0
+			if r.CostKnown != c.known || (spent.EstimatedMicroUSD > 0) == c.known || warned != c.warns || strings.Contains(spent.Why, "impossible") != c.warns {
+				t.Errorf("%s, %s: %+v %+v", form, c.said, r, spent)
+			}
+		}
+	}
+
+	for _, usage := range []string{`{"input_tokens":1e300,"output_tokens":1}`, `{"input_tokens":1,"output_tokens":2000000000}`} {
+		r := read(fmt.Appendf(nil, `{"result":"done","usage":%s}`, usage), 100, nil)
+		if !r.UsageWrong || r.Usage != (model.Usage{}) {
+			t.Errorf("%s: %+v", usage, r)
+		}
+	}
+}
+
+func roots(t *testing.T) *tool.Roots {
+	t.Helper()
+	out, err := tool.NewRoots(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func lookup(t *testing.T, name string) model.Price {

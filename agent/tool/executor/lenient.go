@@ -40,19 +40,24 @@ func (c *count) UnmarshalJSON(raw []byte) error {
 // maxDollars is the most that one run is believed to have cost: beyond it the number is damaged.
 const maxDollars = 10_000
 
-// dollars is money in USD; nil where nothing that can be true was said.
-type dollars float64
+// dollars is an amount in USD.
+type dollars struct {
+	usd   float64
+	known bool
+	wrong string // a value that cannot be true
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *dollars) UnmarshalJSON(raw []byte) error {
-	if f, ok := number(raw); ok {
-		*d = dollars(min(max(f, 0), maxDollars))
+	f, ok := number(raw)
+	switch {
+	case ok && f >= 0 && f <= maxDollars:
+		*d = dollars{usd: f, known: true}
+	case string(raw) != "null":
+		*d = dollars{wrong: clip(string(raw), 40)}
 	}
 	return nil
 }
-
-// micro is the money in micro-USD, rounded up.
-func (d dollars) micro() int64 { return int64(math.Ceil(float64(d)*1e6 - 1e-6)) }
 
 // flag is a truth; anything else is false.
 type flag bool

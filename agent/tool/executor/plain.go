@@ -18,7 +18,7 @@ func (r *Reader) plain(raw json.RawMessage) bool {
 		Question words           `json:"question"`
 		Session  words           `json:"session_id"`
 		Model    words           `json:"model"`
-		Cost     *dollars        `json:"cost_usd"`
+		Cost     dollars         `json:"cost_usd"`
 		Turns    count           `json:"turns"`
 		Usage    json.RawMessage `json:"usage"`
 		RetryAt  words           `json:"retry_at"`
@@ -34,9 +34,7 @@ func (r *Reader) plain(raw json.RawMessage) bool {
 		r.Text = string(*d.Result)
 		r.turn(r.Model, r.Text)
 	}
-	if d.Cost != nil {
-		r.CostMicroUSD, r.CostKnown = d.Cost.micro(), true
-	}
+	r.cost(d.Cost)
 	r.Turns = max(r.Turns, min(int(d.Turns), 1<<20))
 	if u, ok := claudeTokens(d.Usage); ok {
 		r.total(model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached})

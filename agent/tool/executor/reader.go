@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,10 @@ type Reading struct {
 	Turns, Calls   int
 	Usage          model.Usage
 	CostMicroUSD   int64
-	CostKnown      bool  // it has said what it cost
-	Written        int64 // bytes that its model wrote: text, and arguments of calls
+	CostKnown      bool   // it reported its cost
+	CostWrong      string // the cost that it reported, if that cannot be true
+	UsageWrong     bool   // it reported tokens that cannot be true
+	Written        int64  // bytes that its model wrote: text, and arguments of calls
 	Text           string
 	Done           bool // it has said that it came to its end
 	Failed         bool
@@ -267,15 +270,37 @@ func (r *Reader) closeCall(id, result string, failed bool) {
 	}
 }
 
+// cost takes the cost that the program reports. A negative or absurd one counts as not reported.
+func (r *Reader) cost(d dollars) {
+	if d.wrong != "" {
+		r.CostWrong = d.wrong
+	}
+	if d.known {
+		r.CostMicroUSD, r.CostKnown = int64(math.Ceil(d.usd*1e6-1e-6)), true
+	}
+}
+
+// maxTokens bounds the tokens that one report can truly hold.
+const maxTokens = 1_000_000_000
+
+// plausible returns a report of tokens. It returns none if the report cannot be true.
+func (r *Reader) plausible(u model.Usage) model.Usage {
+	if u = u.Clamped(); u.Input > maxTokens || u.Output > maxTokens {
+		r.UsageWrong = true
+		return model.Usage{}
+	}
+	return u
+}
+
 // addUsage counts tokens that are told once.
 func (r *Reader) addUsage(u model.Usage) {
-	u = u.Clamped()
+	u = r.plausible(u)
 	r.Usage.Input, r.Usage.Output, r.Usage.Cached, r.Usage.Written = r.Usage.Input+u.Input, r.Usage.Output+u.Output, r.Usage.Cached+u.Cached, r.Usage.Written+u.Written
 }
 
 // total replaces what was counted by what the program says in the end; what was counted stays where it is more.
 func (r *Reader) total(u model.Usage) {
-	u = u.Clamped()
+	u = r.plausible(u)
 	if u.Input+u.Output >= r.Usage.Input+r.Usage.Output {
 		r.Usage = u
 	}

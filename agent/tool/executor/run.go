@@ -221,7 +221,10 @@ func (p *program) spent(e ending, sent int) Spent {
 
 // estimate returns the estimated cost of a program and the basis of the estimate.
 func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
-	const missing = "the program did not report its cost, so it is estimated by "
+	missing := "the program did not report its cost, so it is estimated by "
+	if r.CostWrong != "" {
+		missing = "the program reported an impossible cost, so it is estimated by "
+	}
 	seen := model.Usage{Input: int64(sent) / bytesPerToken, Output: r.Written / bytesPerToken}
 	price := p.price(r)
 	switch {
@@ -242,6 +245,12 @@ func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	}
 	if n := e.reading.Garbled; n > 0 {
 		out = append(out, fmt.Sprintf("%s of what the program printed could not be read as JSON", text.Plural(n, "line")))
+	}
+	if said := e.reading.CostWrong; said != "" {
+		out = append(out, fmt.Sprintf("the program reported a cost of %s USD, which is impossible and was ignored", said))
+	}
+	if e.reading.UsageWrong {
+		out = append(out, "the program reported an impossible number of tokens, which was ignored")
 	}
 	if e.final && e.ended.KilledBy != "" {
 		out = append(out, "the program did not exit after its final result, and was ended")
