@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -92,6 +93,8 @@ func (b *bench) clerk(change func(*agent.Agent)) {
 func TestSkillScript(t *testing.T) {
 	t.Parallel()
 	confined(t)
+	row := contract.Of(t, "AUT-08")
+	rules := row.Quote("references/rules.md")
 	for name, inside := range map[string]bool{"apart": false, "in the workdir": true} {
 		t.Run(name, func(t *testing.T) {
 			work, root := folderWith(t, "book.txt", "a\nb\nc\n"), folderWith(t, "x", "")
@@ -108,8 +111,8 @@ func TestSkillScript(t *testing.T) {
 			b := setup(t,
 				turn("1", "capabilities_discover", `{"query":"counting lines"}`),
 				turn("2", "capabilities_load", `{"ids":["skill/line-counter"]}`),
-				turn("3", "file_read", arguments(t, map[string]any{"path": filepath.Join(dir, "references", "rules.md")})),
-				turn("4", "shell_run", arguments(t, map[string]any{"command": program + " book.txt"})),
+				turn("3", row.Quote("file_read"), arguments(t, map[string]any{"path": filepath.Join(dir, filepath.FromSlash(rules))})),
+				turn("4", row.Quote("shell_run"), arguments(t, map[string]any{"command": program + " book.txt"})),
 				turn("5", "file_write", arguments(t, map[string]any{"path": program, "content": "x"})),
 				done)
 
@@ -240,11 +243,12 @@ func TestSkillCommands(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(scripted(t, t.TempDir(), "s", "")))
 	program := filepath.Join(dir, "scripts", "count.sh")
+	row := contract.Of(t, "AGS-13")
 	for pattern, want := range map[string]string{
-		"Bash(git log:*)": "git log *", "Bash(git add *)": "git add *", "Bash(make test)": "make test", "shell_run(ls)": "ls", "Bash(a:*, b)": "a *|b",
+		row.Quote("Bash(git log:*)"): row.Quote("git log *"), "Bash(git add *)": "git add *", "Bash(make test)": "make test", "shell_run(ls)": "ls", "Bash(a:*, b)": "a *|b",
 		"Bash(scripts/count.sh:*)": program + " *", "Bash(sh scripts/count.sh)": "sh " + program, "Bash(scripts/none.sh)": "scripts/none.sh",
 		"Read": "", "Write(*.md)": "", "file_edit": "", "db_query": "", "web_fetch": "-", "git_status": "-",
-		"Bash": "-", "Bash(*)": "-", "Bash(:*)": "-", "Bash()": "-", "Bash(git*)": "-", "Bash(git * push)": "-", "Bash(a; b)": "-", "Bash(a && b:*)": "-", "Bash($X:*)": "-", "Bash(a 'b c')": "-",
+		"Bash": "-", row.Quote("Bash(*)"): "-", "Bash(:*)": "-", "Bash()": "-", "Bash(git*)": "-", "Bash(git * push)": "-", "Bash(a; b)": "-", "Bash(a && b:*)": "-", "Bash($X:*)": "-", "Bash(a 'b c')": "-",
 		"Bash(a > b)": "-", "Bash(`a`)": "-", "Bash(../x/y.sh)": "../x/y.sh", "WebFetch": "-", "mcp__x__y": "-", "Bash(ls": "-",
 	} {
 		grants, nothing := agent.SkillCommands(&skills.Skill{Name: "s", Dir: dir, AllowedTools: []string{pattern}})

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -94,9 +95,12 @@ func TestSkillByItsOwn(t *testing.T) {
 		return fmt.Sprintf(`{"path":%s%s}`, text, more)
 	}
 
-	b := setup(t, turn("1", "capabilities_discover", `{"queries":["returning taxes","insert rows"]}`), turn("2", "capabilities_load", `{"ids":["skill/tax-return","tool/db_insert","skill/none"]}`),
-		turn("3", "file_read", args("", "tax-return", "references", "rules.md")), turn("4", "file_write", args(`,"content":"x"`, "tax-return", "x.md")),
-		turn("5", "load_skill", `{"skill_name":"Tax-Return"}`), turn("6", "file_read", args("", "filler-3", "SKILL.md")),
+	row, same := contract.Of(t, "AGS-11"), contract.Of(t, "UNI-07")
+	content := "<" + same.Quote("skill_content")
+	b := setup(t, turn("1", "capabilities_discover", `{"queries":["returning taxes","insert rows"]}`),
+		turn("2", same.Quote("capabilities_load"), fmt.Sprintf(`{"ids":[%q,"tool/db_insert","skill/none"]}`, same.Quote("skill/tax-return"))),
+		turn("3", row.Quote("file_read"), args("", "tax-return", "references", "rules.md")), turn("4", row.Quote("file_write"), args(`,"content":"x"`, "tax-return", "x.md")),
+		turn("5", same.Quote("load_skill"), fmt.Sprintf(`{%q:"Tax-Return"}`, same.Quote("skill_name"))), turn("6", "file_read", args("", "filler-3", "SKILL.md")),
 		turn("7", "file_read", args("", "tax-return", "SKILL.md")), done)
 	b.sees(root, "")
 	res, calls := b.prompt("Do it.")
@@ -106,12 +110,12 @@ func TestSkillByItsOwn(t *testing.T) {
 
 	for i, parts := range [][]string{
 		{`"id":"skill/tax-return"`, `"id":"tool/db_insert"`},
-		{`<skill_content name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"db_insert":{`, "skill/none was not loaded (not_found)"},
+		{content + ` name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"db_insert":{`, "skill/none was not loaded (not_found)"},
 		{"Round half up in tax-return."},
-		{`"kind":"invalid_args"`, "outside of"},
+		{fmt.Sprintf(`"kind":%q`, row.Quote("invalid_args")), "outside of"},
 		{"is loaded already"},
-		{`<skill_content name=\"filler-3\">`},
-		{`<skill_content name=\"tax-return\">`}, // who reads a file wants to see it
+		{content + ` name=\"filler-3\">`},
+		{content + ` name=\"tax-return\">`}, // who reads a file wants to see it
 	} {
 		for _, part := range parts {
 			if !strings.Contains(string(calls[i].Envelope), part) {
@@ -130,26 +134,28 @@ func TestSkillByItsOwn(t *testing.T) {
 // two are used that can be chosen.
 func TestSkillsInThePrompt(t *testing.T) {
 	t.Parallel()
+	tiers, lines, slash, formats, list := contract.Of(t, "AGS-07"), contract.Of(t, "AGS-08"), contract.Of(t, "AGS-10"), contract.Of(t, "C-7"), contract.Of(t, "UNI-08")
+	style, index, tool := list.Quote("catalog"), tiers.Quote("available_skills"), tiers.Quote("load_skill")
 	for name, c := range map[string]struct {
 		access    skills.Access
 		given     []string
 		prompt    string
 		want, not []string
 	}{
-		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"## Agent Skills", "### Skill Catalog", "- **csv**: Knows csv.", "- **tax**: Knows tax.", "### Critical Rules for Using Skills", "### Skill Details", "#### csv"}, []string{"available_skills"}},
-		"all":              {"", nil, "Do it.", []string{`  <skill>\n    <name>csv</name>`, "<name>tax</name>", `"load_skill"`, `"enum"`}, []string{"rules are in", "capabilities_load"}},
+		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{list.Quote("## Agent Skills"), "### Skill Catalog", "- **csv**: Knows csv.", "- **tax**: Knows tax.", "### Critical Rules for Using Skills", "### Skill Details", "#### csv"}, []string{list.Quote("available_skills"), "<" + formats.Quote("available_skills")}},
+		"all":              {"", nil, "Do it.", []string{"  " + lines.Quote("<skill>") + `\n    <name>csv</name>`, `\n    ` + lines.Quote("<name>tax</name>") + `\n`, `"` + tool + `"`, index, `"enum"`}, []string{"rules are in", "capabilities_load"}},
 		"given":            {"", []string{"csv"}, "Do it.", []string{"The csv rules are in", "Root Path: "}, []string{"tax"}},
 		"given and others": {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"The csv rules are in", "<name>tax</name>"}, []string{"The tax rules"}},
-		"asked for":        {"", nil, "Use /tax, please. Not in /csv/x.", []string{"The tax rules are in", `<skill_content name=\"tax\">`}, []string{"The csv rules"}},
+		"asked for":        {"", nil, "Use " + slash.Quote("/tax") + ", please. Not in /csv/x.", []string{"The tax rules are in", `<skill_content name=\"tax\">`}, []string{"The csv rules"}},
 		"asked, not given": {"", []string{"csv"}, "Use /tax.", nil, []string{"The tax rules"}},
-		"none":             {skills.AccessNone, nil, "Use /tax.", nil, []string{"load_skill", "available_skills", "Agent Skills", "The tax rules"}},
+		"none":             {skills.AccessNone, nil, "Use /tax.", nil, []string{tool, index, "Agent Skills", "The tax rules"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, done)
 			b.sees(shelf(t, "csv", "tax"), c.access, c.given...)
-			if name == "catalog" {
+			if name == formats.Quote("catalog") {
 				clerk := b.plan.Agents["clerk"]
-				clerk.Skills.Style = skills.StyleCatalog
+				clerk.Skills.Style = style
 				b.plan.Agents["clerk"] = clerk
 			}
 			if res, _ := b.prompt(c.prompt); res.Outcome != domain.OutcomeSuccess {

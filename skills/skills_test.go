@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -50,18 +51,33 @@ func said(problems []skills.Problem) string {
 // TestRules holds both readers to each rule (AGS-01, AGS-02, AGS-03, AGS-04, AUT-02, YOA-07, C-10):
 // the strict one refuses, the lenient one warns where the skill can be used all the same.
 func TestRules(t *testing.T) {
-	long := strings.Repeat("x", 1025)
+	fields, lenient, loader, heads, settled := contract.Of(t, "AGS-01"), contract.Of(t, "AGS-04"), contract.Of(t, "AUT-02"), contract.Of(t, "YOA-07"), contract.Of(t, "C-10")
+	most, long := fields.Number("64"), strings.Repeat("x", fields.Number("1,024")+1)
+	longest := fields.Number("500")
+	unknown := fields.Quote("field-unknown")
+	whole := "---\n"
+	for _, f := range fields.Between("Fields: ", ". Others") {
+		whole += map[string]string{"name": "name: pdf\n", "metadata": "metadata:\n  version: 1.0\n"}[f]
+		if f != "name" && f != "metadata" {
+			whole += f + ": Reads\n"
+		}
+	}
+	named, described := loader.Quote("name")+": pdf\n", loader.Quote("description")+": x\n"
 	for name, c := range map[string]struct{ text, strict, lenient string }{
+		"the fields":            {whole + "---\n", "", ""},
+		"of the loader":         {loader.Quote("---") + "\n" + named + described + "---\n", "", ""},
+		"not the fields":        {whole + "other: x\n---\n", "9:" + unknown, "9:" + settled.Quote("field-unknown") + "?"},
+		"quotes":                {"---\nname: \"pdf\"\ndescription: 'x'\n---\n", "", ""},
 		"good":                  {"---\nname: pdf\ndescription: Reads PDF.\n---\nDo it.", "", ""},
 		"all fields":            {"---\nname: pdf\ndescription: >\n  Reads\n  PDF.\nlicense: MIT\ncompatibility: poppler\nmetadata:\n  version: 1.0\nallowed-tools: Read Bash(pdftotext *)\n---\n", "", ""},
 		"CRLF and BOM":          {"\ufeff---\r\nname: pdf\r\ndescription: Reads PDF.\r\n---\r\nDo it.\r\n", "1:encoding", ""},
 		"dashes in a value":     {"---\nname: pdf\ndescription: Reads --- and writes --- PDF.\n---\n", "", ""},
-		"empty file":            {"", "1:frontmatter-missing", "1:frontmatter-missing"},
+		"empty file":            {"", "1:frontmatter-missing", "1:" + heads.Quote("frontmatter-missing")},
 		"no head":               {"# PDF\n", "1:frontmatter-missing", "1:frontmatter-missing"},
 		"head that is no line":  {"--- # x\nname: pdf\n---\n", "1:frontmatter-missing", "1:frontmatter-missing"},
-		"open head":             {"---\nname: pdf\ndescription: x\n", "1:frontmatter-open", "1:frontmatter-open"},
+		"open head":             {"---\nname: pdf\ndescription: x\n", "1:frontmatter-open", "1:" + heads.Quote("frontmatter-open")},
 		"only a mark":           {"---", "1:frontmatter-open", "1:frontmatter-open"},
-		"empty head":            {"---\n---\nx", "2:frontmatter-mapping", "2:frontmatter-mapping"},
+		"empty head":            {"---\n---\nx", "2:frontmatter-mapping", "2:" + heads.Quote("frontmatter-mapping")},
 		"a list":                {"---\n- name\n---\n", "2:frontmatter-mapping", "2:frontmatter-mapping"},
 		"a colon in a value":    {"---\nname: pdf\ndescription: Use when: it is a PDF\n---\n", "3:frontmatter-yaml", "3:frontmatter-yaml?"},
 		"a tab":                 {"---\nname: pdf\ndescription: x\nmetadata:\n\ta: b\n---\n", "5:frontmatter-yaml", "5:frontmatter-yaml?"},
@@ -71,20 +87,20 @@ func TestRules(t *testing.T) {
 		"keys in capitals":      {"---\nName: pdf\nDescription: x\n---\n", "1:name-missing 1:description-missing 2:field-unknown 3:field-unknown", ""},
 		"no name":               {"---\ndescription: x\n---\n", "1:name-missing", "1:name-missing?"},
 		"a list for a name":     {"---\nname:\n  - pdf\ndescription: x\n---\n", "2:name-missing", "2:name-missing?"},
-		"long name":             {"---\nname: " + strings.Repeat("p", 65) + "\ndescription: x\n---\n", "2:name-length 2:name-directory", "2:name-length? 2:name-directory?"},
-		"as long as can be":     {"---\nname: " + strings.Repeat("p", 64) + "\ndescription: " + long[:1024] + "\ncompatibility: " + long[:500] + "\n---\n", "2:name-directory", "2:name-directory?"},
+		"long name":             {"---\nname: " + strings.Repeat("p", most+1) + "\ndescription: x\n---\n", "2:name-length 2:name-directory", "2:" + lenient.Quote("name-length") + "? 2:name-directory?"},
+		"as long as can be":     {"---\nname: " + strings.Repeat("p", most) + "\ndescription: " + long[1:] + "\ncompatibility: " + long[:longest] + "\n---\n", "2:name-directory", "2:name-directory?"},
 		"another script":        {"---\nname: größe-测试\ndescription: x\n---\n", "2:name-directory", "2:name-directory?"},
 		"wide letters":          {"---\nname: ｐｄｆ\ndescription: x\n---\n", "", ""},
 		"capitals":              {"---\nname: PDF\ndescription: x\n---\n", "2:name-case 2:name-directory", "2:name-case? 2:name-directory?"},
 		"hyphens":               {"---\nname: pdf--\ndescription: x\n---\n", "2:name-hyphen 2:name-directory", "2:name-hyphen? 2:name-directory?"},
 		"characters":            {"---\nname: pdf_tool/s\ndescription: x\n---\n", "2:name-characters 2:name-directory", "2:name-characters? 2:name-directory?"},
 		"a line in the name":    {"---\nname: \"pdf\\nx\"\ndescription: x\n---\n", "2:name-characters", "2:name-characters"},
-		"another directory":     {"---\nname: pdf2\ndescription: x\n---\n", "2:name-directory", "2:name-directory?"},
-		"no description":        {"---\nname: pdf\n---\n", "1:description-missing", "1:description-missing"},
+		"another directory":     {"---\nname: pdf2\ndescription: x\n---\n", "2:" + settled.Quote("name-directory"), "2:" + lenient.Quote("name-directory") + "?"},
+		"no description":        {"---\nname: pdf\n---\n", "1:" + heads.Quote("description-missing"), "1:" + lenient.Quote("description-missing")},
 		"an empty description":  {"---\nname: pdf\ndescription: '  '\n---\n", "3:description-missing", "3:description-missing"},
-		"a long description":    {"---\nname: pdf\ndescription: " + long + "\n---\n", "3:description-length", "3:description-length?"},
+		"a long description":    {"---\nname: pdf\ndescription: " + long + "\n---\n", "3:description-length", "3:" + lenient.Quote("description-length") + "?"},
 		"compatibility: a list": {"---\nname: pdf\ndescription: x\ncompatibility:\n  - a\n---\n", "4:compatibility-type", "4:compatibility-type?"},
-		"long compatibility":    {"---\nname: pdf\ndescription: x\ncompatibility: " + long[:501] + "\n---\n", "4:compatibility-length", "4:compatibility-length?"},
+		"long compatibility":    {"---\nname: pdf\ndescription: x\ncompatibility: " + long[:longest+1] + "\n---\n", "4:compatibility-length", "4:compatibility-length?"},
 		"brackets":              {"---\nname: pdf\ndescription: x\nallowed-tools: [Read, Write]\n---\n", "4:yaml-style", ""},
 		"anchors":               {"---\nname: pdf\ndescription: &d x\nlicense: MIT\n---\n", "3:yaml-style", ""},
 		"all at once":           {"---\nname: PDF-\ndescription: ''\nfoo: 1\n---\n", "2:name-case 2:name-hyphen 2:name-directory 3:description-missing 4:field-unknown", "4:field-unknown? 2:name-case? 2:name-hyphen? 2:name-directory? 3:description-missing"},
@@ -121,6 +137,7 @@ func TestRules(t *testing.T) {
 // What is no file with words is refused before anything waits for it, by the strict reader too (AGS-03); of both
 // names of the file SKILL.md is the one that counts (AGS-02).
 func TestNotAFile(t *testing.T) {
+	row, reader := contract.Of(t, "AGS-03"), contract.Of(t, "AGS-02")
 	dir := tree(t, map[string]string{
 		"file": "x", "empty/x": "", "folder/SKILL.md/x": "", "big/SKILL.md": "---\nname: big\ndescription: x\n---\n" + strings.Repeat("x", skills.MaxFile),
 		"head/SKILL.md": "---\nname: head\nx: " + strings.Repeat("x", 70<<10) + "\ndescription: x\n---\n", "module/manifest.json": "[]", "module/module.ts": "", "outside.md": "---\nname: out\ndescription: x\n---\n", "out/x": "", "lower/skill.md": "---\nname: lower\ndescription: x\n---\n",
@@ -132,7 +149,7 @@ func TestNotAFile(t *testing.T) {
 	}
 
 	for name, want := range map[string]string{
-		"nowhere": "0:path-missing", "file": "0:not-a-directory", "empty": "0:file-missing", "folder": "0:not-regular", "big": "0:too-large", "head": "1:frontmatter-open 1:too-large",
+		"nowhere": "0:" + row.Quote("path-missing"), "file": "0:" + row.Quote("not-a-directory"), "empty": "0:" + row.Quote("file-missing"), "folder": "0:not-regular", "big": "0:too-large", "head": "1:frontmatter-open 1:too-large",
 		"module": "1:field-type", "out": "0:link-outside", "lower": "",
 	} {
 		if name == "out" && runtime.GOOS == "windows" {
@@ -146,7 +163,11 @@ func TestNotAFile(t *testing.T) {
 		}
 	}
 
-	both := tree(t, map[string]string{"skill.md": "---\nname: b\ndescription: of the second\n---\n", "SKILL.md": "---\nname: a\ndescription: of the first\n---\n"})
+	colon := tree(t, map[string]string{"SKILL.md": reader.Quote("---") + "\nname: a\ndescription: Use when: it is late\n---\n"})
+	if s, problems := skills.Load(colon); s == nil || s.Description != "Use when: it is late" || !strings.Contains(said(problems), reader.Quote("frontmatter-yaml")+"?") {
+		t.Errorf("a colon: %+v %v", s, problems)
+	}
+	both := tree(t, map[string]string{reader.Quote("skill.md"): "---\nname: b\ndescription: of the second\n---\n", reader.Quote("SKILL.md"): "---\nname: a\ndescription: of the first\n---\n"})
 	if entries, err := os.ReadDir(both); err != nil || len(entries) < 2 {
 		return // capitals make no other name here
 	}
@@ -162,11 +183,28 @@ func skill(name, description string) string {
 // TestDiscoverStops: of a root with more than 2,000 directories, itself among them, the rest is not searched, and that is said (AGS-05).
 func TestDiscoverStops(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "AGS-05")
+	levels := strings.Repeat("d/", row.Number("6")-1)
+	project := row.Quote(".agents/skills")
+	roots := tree(t, map[string]string{
+		"user/" + levels + "six/SKILL.md": skill("six", "x"), "user/" + levels + "d/seven/SKILL.md": skill("seven", "x"), "user/csv/SKILL.md": skill("csv", "of the user"), project + "/csv/SKILL.md": skill("csv", "of the project"),
+		"user/" + row.Quote(".git") + "/a/SKILL.md": skill("a", "x"), "user/" + row.Quote("node_modules") + "/b/SKILL.md": skill("b", "x"),
+	})
+	c := skills.Discover(skills.Root{Path: filepath.Join(roots, "user"), Source: "user", Trusted: true}, skills.Root{Path: filepath.Join(roots, project), Source: "project", Trusted: true})
+	var names []string
+	for _, s := range c.Skills() {
+		names = append(names, s.Name+" "+s.Description)
+	}
+	if got := strings.Join(names, ", "); got != "csv of the project, six x" || !strings.Contains(said(c.Problems()), row.Quote("shadowed")) {
+		t.Errorf("%s; %v", got, c.Problems())
+	}
+
+	most := row.Number("2,000")
 	dir := t.TempDir()
 	problems := func() int {
 		return len(skills.Discover(skills.Root{Path: dir, Source: "user", Trusted: true}).Problems())
 	}
-	for i := range 1999 {
+	for i := range most - 1 {
 		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -185,11 +223,12 @@ func TestDiscoverStops(t *testing.T) {
 // A later root overrides an earlier one, a broken override does not, and neither does what
 // is not trusted; a skill is added by its path wherever it is (YOA-06, AGS-05, AGS-06, AUT-03).
 func TestDiscover(t *testing.T) {
+	order, trust, list := contract.Of(t, "YOA-06"), contract.Of(t, "AGS-06"), contract.Of(t, "AUT-03")
 	dir := tree(t, map[string]string{
 		"user/csv/SKILL.md": skill("csv", "of the user"), "user/pdf/SKILL.md": skill("pdf", "of the user"), "user/group/deep/SKILL.md": skill("deep", "below a group"),
 		"user/csv/inner/SKILL.md": skill("inner", "part of another skill"), "user/node_modules/x/SKILL.md": skill("x", "no"), "user/.git/y/SKILL.md": skill("y", "no"),
 		"user/1/2/3/4/5/six/SKILL.md": skill("six", "six levels down"), "user/1/2/3/4/5/6/7/SKILL.md": skill("seven", "too deep"),
-		"project/csv/SKILL.md": skill("CSV", "of the project"), "project/pdf/SKILL.md": "---\nname: pdf\n---\n", "strange/evil/SKILL.md": skill("evil", "no"), "elsewhere/linked/SKILL.md": skill("linked", "elsewhere"),
+		"project/csv/SKILL.md": skill("CSV", "of the project"), "project/pdf/" + order.Quote("SKILL.md"): "---\nname: pdf\n---\n", "strange/evil/SKILL.md": skill("evil", "no"), "elsewhere/linked/SKILL.md": skill("linked", "elsewhere"),
 	})
 
 	if runtime.GOOS != "windows" {
@@ -219,7 +258,7 @@ func TestDiscover(t *testing.T) {
 		rules = append(rules, string(p.Rule)+" "+filepath.Base(p.File))
 	}
 
-	want := []string{"limit 7", "untrusted evil", "name-case SKILL.md", "name-directory SKILL.md", "shadowed SKILL.md", "description-missing SKILL.md"}
+	want := []string{"limit 7", trust.Quote("untrusted") + " evil", "name-case SKILL.md", "name-directory SKILL.md", "shadowed SKILL.md", "description-missing SKILL.md"}
 	if runtime.GOOS != "windows" {
 		want = slices.Insert(want, 1, "link-outside out")
 	}
@@ -237,7 +276,7 @@ func TestDiscover(t *testing.T) {
 	if s := c.Add(filepath.Join(dir, "elsewhere", "linked"), "path"); s == nil || s.Source != "path" {
 		t.Errorf("by its path: %+v", s)
 	}
-	if s, ok := c.Get("Linked "); !ok || s.Description != "elsewhere" || len(c.Skills()) != 5 || len(c.Problems()) != before {
+	if s, ok := c.Get(list.Quote("Linked") + " "); !ok || s.Description != "elsewhere" || len(c.Skills()) != 5 || len(c.Problems()) != before {
 		t.Errorf("by its path: %+v, %d skills, %v", s, len(c.Skills()), c.Problems()[before:])
 	}
 	if s := c.Add(filepath.Join(dir, "project", "pdf"), "path"); s != nil || len(c.Problems()) != before+1 {
@@ -248,23 +287,10 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-func TestDiscoverIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	for i := range 2005 {
-		if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	c := skills.Discover(skills.Root{Path: dir, Trusted: true})
-	if got := said(c.Problems()); got != "0:limit?" {
-		t.Errorf("%s", got)
-	}
-}
-
 // TestIndex: the XML of the index to the byte, with what must be escaped; nothing for none
 // (YOA-08, AGS-07).
 func TestIndex(t *testing.T) {
+	row := contract.Of(t, "YOA-08")
 	got := skills.Index([]*skills.Skill{{Name: "csv", Description: `a < b & "c" > 'd'`, File: "/s/csv/SKILL.md"}, {Name: "pdf", Description: "Reads.", File: "/s/pdf/SKILL.md"}})
 	want := `<available_skills>
   <skill>
@@ -280,6 +306,11 @@ func TestIndex(t *testing.T) {
 </available_skills>`
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	for _, part := range append(row.Between("index of skills is ", ". The characters"), row.Between("The characters ", " are escaped")...) {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not in\n%s", part, got)
+		}
 	}
 	if got := skills.Index(nil); got != "" {
 		t.Errorf("%q for no skill", got)
@@ -330,6 +361,7 @@ Read it.
 // TestContent: what a model gets when it loads a skill (AUT-01, AUT-04, AGS-09, UNI-07): with absolute paths however it
 // was named, and the names of 100 files at most.
 func TestContent(t *testing.T) {
+	model, row := contract.Of(t, "AUT-01"), contract.Of(t, "AGS-09")
 	dir := filepath.Join(tree(t, map[string]string{
 		"csv/SKILL.md": "---\nname: csv\ndescription: x\n---\n\n\nRun scripts/clean.sh.\r\n\n", "csv/scripts/clean.sh": "", "csv/a&b.txt": "", "csv/.git/config": "",
 	}), "csv")
@@ -344,10 +376,10 @@ func TestContent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	want := `<skill_content name="csv">
+	want := row.Quote(`<skill_content name="csv">`) + `
 # Skill: csv
 
-Root Path: DIR
+` + model.Quote("Root Path: ") + `DIR
 
 Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. Examples with the Root Path DIR:
 - ./scripts/run.sh is DIR/scripts/run.sh
@@ -355,7 +387,7 @@ Paths in a skill's instructions are relative to its Root Path. Tools need absolu
 
 Run scripts/clean.sh.
 
-<skill_resources>
+` + row.Quote("<skill_resources>") + `
   <file>a&amp;b.txt</file>
   <file>scripts/clean.sh</file>
 </skill_resources>
@@ -363,18 +395,19 @@ Run scripts/clean.sh.
 	if got := filepath.ToSlash(strings.ReplaceAll(got, dir, "DIR")); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	for i := range 99 { // of which 98 fit
+	most := row.Number("100")
+	for i := range most - 1 { // of which one is too many
 		if err := os.WriteFile(filepath.Join(dir, "scripts", fmt.Sprintf("n%02d", i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != 100 || !strings.Contains(got, "there are more than 100") {
+	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != most || !strings.Contains(got, "there are more than 100") {
 		t.Errorf("%v: %s", err, got)
 	}
 	if err := os.Remove(filepath.Join(dir, "scripts", "n98")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != 100 || strings.Contains(got, "there are more") {
+	if got, err := s.Content(); err != nil || strings.Count(got, "<file>") != most || strings.Contains(got, "there are more") {
 		t.Errorf("%v: %s", err, got)
 	}
 	if err := os.Remove(s.File); err != nil {

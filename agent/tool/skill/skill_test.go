@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/skills"
 )
@@ -143,6 +144,8 @@ func TestCapabilitiesDiscover(t *testing.T) {
 // again is said to be there, unless it is asked for; a path finds a skill that the agent has, and the
 // host has the last word on each.
 func TestLoadSkill(t *testing.T) {
+	row, again := contract.Of(t, "AUT-04"), contract.Of(t, "AGS-12").Quote("is loaded already")
+	unknown := fmt.Sprintf("%s %q here, and %s %q", row.Quote("no skill of the name"), "nope", row.Quote("no skill at the path"), "nope")
 	if tools, err := skill.New(skill.Options{}).Tools(); err != nil || tools != nil {
 		t.Errorf("without skills there are %v (%v)", tools, err)
 	}
@@ -151,7 +154,7 @@ func TestLoadSkill(t *testing.T) {
 	if names := strings.Join(few.Names(), " "); names != "load_skill" {
 		t.Errorf("two skills come with %s", names)
 	}
-	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, `no skill of the name "nope" here, and no skill at the path "nope"; the skills are csv, tax`) {
+	if e := call(t, few, "load_skill", `{"skill_name":"nope"}`); string(e.Kind) != row.Quote("not_found") || !strings.Contains(e.Message, unknown+"; the skills are csv, tax") {
 		t.Errorf("%+v", e)
 	}
 
@@ -162,11 +165,11 @@ func TestLoadSkill(t *testing.T) {
 	for _, name := range []string{"csv", "tax"} {
 		s, _ := here.Get(name)
 		path := map[string]string{"csv": s.Dir, "tax": s.File}[name]
-		args, err := json.Marshal(map[string]string{"skill_name": path})
+		args, err := json.Marshal(map[string]string{row.Quote("skill_name"): path})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := call(t, known, "load_skill", string(args)); !e.OK || !strings.Contains(string(e.Result), "skill_content name=") || !strings.Contains(told, `"`+name+`"`) {
+		if e := call(t, known, row.Quote("load_skill"), string(args)); !e.OK || !strings.Contains(string(e.Result), row.Quote("Root Path: ")+s.Dir) || !strings.Contains(string(e.Result), row.Quote("./scripts/run.sh")) || !strings.Contains(told, `"`+name+`"`) {
 			t.Errorf("%s: %+v, a model is told %s", path, e, told)
 		}
 	}
@@ -200,7 +203,7 @@ func TestLoadSkill(t *testing.T) {
 		kind       tool.Kind
 	}{
 		{`{"skill_name":"csv"}`, "<skill_content name=", ""},
-		{`{"skill_name":"csv"}`, "is loaded already", ""},
+		{`{"skill_name":"csv"}`, again, ""},
 		{`{"skill_name":"csv","again":true}`, "<skill_content name=", ""},
 		{`{"skill_name":"s1"}`, "is loaded already", ""},
 		{`{"skill_name":"tax"}`, "was changed", tool.KindRejected},

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/config"
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -42,13 +44,15 @@ func TestWorkspaceCalls(t *testing.T) {
 // AUT-05, AUT-07, AGS-05, AGS-06: an agent is given skills by name and by path, those of folders that
 // anybody may write to are not among them, and what it sees of the others follows its access.
 func TestSkills(t *testing.T) {
-	const agents = `home: state
+	given, access := contract.Of(t, "AUT-05"), contract.Of(t, "AUT-07")
+	agents := fmt.Sprintf(`home: state
 agents:
   - {name: all, workdir: desk}
-  - {name: given, skills: [CSV, ./own/tax]}
-  - {name: both, skills: [csv], skill_access: global_discovery}
-  - {name: none, skill_access: none}
-`
+  - {name: given, %s: [%s, %s]}
+  - {name: both, skills: [csv], skill_access: %s}
+  - {name: none, skill_access: %s}
+  - {name: only, skills: [csv], skill_access: %s}
+`, given.Quote("skills"), given.Quote("CSV"), given.Quote("./own/tax"), access.Quote("global_discovery"), access.Quote("none"), access.Quote("preloaded_only"))
 
 	path := write(t, "rouse.yaml", agents+"skills: {roots: [{path: more}, {path: less, trusted: false}]}\n",
 		"state/skills/csv/SKILL.md", skill("csv"), "state/skills/both/SKILL.md", skill("both"), "more/both/SKILL.md", skill("both"),
@@ -60,7 +64,7 @@ agents:
 		t.Fatal(err)
 	}
 
-	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}}
+	want := map[string][2]string{"all": {"", "both csv user"}, "given": {"csv tax", ""}, "both": {"csv", "both user"}, "none": {"", ""}, "only": {"csv", ""}}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		if v := cfg.SkillView(a); [2]string{skillNames(v.Preloaded), skillNames(v.Loadable)} != want[string(a.Name)] {
