@@ -55,8 +55,8 @@ func TestModuleExports(t *testing.T) {
 // TestModuleAPI: OSL-07, OSL-08, each method that a row names is there, and absent if it is not declared.
 func TestModuleAPI(t *testing.T) {
 	t.Parallel()
-	for id, before := range map[string]string{"OSL-07": "; and", "OSL-08": ". A job"} {
-		row := contract.Of(t, id)
+	for row, before := range map[*contract.Row]string{contract.Of(t, "OSL-07"): "; and", contract.Of(t, "OSL-08"): ". A job"} {
+		id := row.ID
 		b, s := moduleAgent(t, modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 30, Output: 3}})
 		var methods []string
 		for _, literal := range row.Between("", before) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rouse/agent/eval"
+	"rouse/internal/contract"
 )
 
 // TestScenarios: OSA-27, the production loop does what each scenario wants, in a workspace of
@@ -30,7 +31,8 @@ func TestScenarios(t *testing.T) {
 // TestProblems: OSA-27, what is not as it was wanted is said, and no folder that holds
 // anything is played in.
 func TestProblems(t *testing.T) {
-	s, err := eval.Parse("x/wrong.yaml", []byte(`about: everything is wrong
+	row := contract.Of(t, "OSA-27")
+	text := `about: everything is wrong
 files: { there.txt: here }
 prompt: Do it.
 script:
@@ -43,7 +45,13 @@ want:
   absent: [there.txt]
   rows: { "select 1": "2" }
   script: { exit: ended_by_surface, says: Undone, calls: { done: 5 }, notices: [Never told], sees: [Never seen] }
-`))
+`
+	for _, key := range row.Between("what it did: ", ". A folder") {
+		if !strings.Contains(text, key+":") {
+			t.Errorf("the scenario does not check %s", key)
+		}
+	}
+	s, err := eval.Parse("x/wrong.yaml", []byte(text))
 	if err != nil || s.Name != "wrong" {
 		t.Fatal(s, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -109,6 +110,7 @@ func TestServerSentEvents(t *testing.T) {
 	if err := f.ledger.AppendEvents(t.Context(), events...); err != nil {
 		t.Fatal(err)
 	}
+	row := contract.Of(t, "OSA-26")
 	means := map[api.Dispatch]int{}
 	for range events {
 		e := nextEvent(t, live)
@@ -117,8 +119,8 @@ func TestServerSentEvents(t *testing.T) {
 		}
 		means[e.Dispatch]++
 	}
-	for _, kind := range []api.Dispatch{api.DispatchStarted, api.DispatchActivity, api.DispatchProgress, api.DispatchClarification, api.DispatchCompleted, api.DispatchFailed, api.DispatchCancelled, api.DispatchOutput, api.DispatchDraft} {
-		if means[kind] == 0 {
+	for _, kind := range row.Between(row.Quote("dispatch")+"`: ", ". If") {
+		if means[api.Dispatch(kind)] == 0 {
 			t.Errorf("nothing means %s: %v", kind, means)
 		}
 	}
@@ -135,6 +137,7 @@ func TestServerSentEvents(t *testing.T) {
 func TestAgentsAreAsked(t *testing.T) {
 	t.Parallel()
 	f := newAPIFixture(t)
+	row := contract.Of(t, "OSA-25")
 	ask := func(agent, body string) (out api.AgentRun, status int) {
 		resp := f.send(http.MethodPost, "/v1/agents/"+agent+"/run", "application/json", strings.NewReader(body), nil)
 		if err := json.NewDecoder(resp.Body).Decode(&out); err != nil && resp.StatusCode == http.StatusOK {
@@ -151,7 +154,7 @@ func TestAgentsAreAsked(t *testing.T) {
 	if question.Item == nil || question.Item.Message != "Which account?" || question.Run.State != domain.StateWaiting {
 		t.Errorf("%+v", question)
 	}
-	again, _ := ask("ann", `{"prompt":"Do more.","session":"thread 7","fresh":true}`)
+	again, _ := ask("ann", `{"prompt":"Do more.","`+row.Quote("session")+`":"thread 7","fresh":true}`)
 	for body, want := range map[string]int{`{"prompt":" "}`: http.StatusBadRequest, `{"prompt":"x","wait":-1}`: http.StatusBadRequest} {
 		if _, status := ask("ann", body); status != want {
 			t.Errorf("%s: %d", body, status)
@@ -208,6 +211,39 @@ func TestSessionsAreRefused(t *testing.T) {
 		if err := f.client.Post(t.Context(), "/v1/runs", ask, nil); !errors.As(err, &failure) || failure.Status != http.StatusBadRequest || !strings.Contains(failure.Message, want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// TestAskedByHTTP: OSA-28, what both addresses return.
+func TestAskedByHTTP(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSA-28")
+	f := newAPIFixture(t)
+	post := func(address, body string) map[string]any {
+		t.Helper()
+		method, path, _ := strings.Cut(address, " ")
+		resp := f.send(method, path, "application/json", strings.NewReader(body), nil)
+		got := map[string]any{}
+		if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s %v %v", address, resp.Status, got, err)
+		}
+		return got
+	}
+
+	run := row.Quote("POST /v1/agents/{id}/run")
+	got := post(strings.ReplaceAll(run, "{id}", "ann"), `{"prompt":"Do it."}`)
+	if got[row.Quote("summary")] != "All of it is done, as it was asked for." || got["run"].(map[string]any)["trigger"] != row.Quote("api") {
+		t.Errorf("%v", got)
+	}
+	if got := post(strings.ReplaceAll(run, "{id}", "quinn"), `{"prompt":"Book it."}`); got[row.Quote("item")].(map[string]any)["message"] != "Which account?" {
+		t.Errorf("%v", got)
+	}
+
+	chat := row.Quote("POST /v1/chat/completions")
+	body := `{"` + row.Quote("model") + `":"ann","messages":[{"role":"user","content":"Do it."}]`
+	choice := post(chat, body+"}")["choices"].([]any)[0].(map[string]any)
+	if choice["finish_reason"] != row.Quote("stop") || choice["message"].(map[string]any)["content"] != "All of it is done, as it was asked for." {
+		t.Errorf("%v", choice)
 	}
 }
 
