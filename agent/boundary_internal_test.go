@@ -65,3 +65,22 @@ func TestHostFollowsNoLinkOfAgents(t *testing.T) {
 		t.Error("a workdir was made behind a link")
 	}
 }
+
+// Files whose names have another form of Unicode than their paths in the configuration are found.
+func TestNamesOfMacs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "entwu\u0308rfe", "U\u0308bung.txt")
+	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+
+	b := nofollow.NewBoundary()
+	for path, want := range map[string]string{"entw\u00fcrfe/\u00dcbung.txt": "present", "entw\u00fcrfe/\u00dc*.txt": file, "*/\u00dcbung.txt": file, "**/?bung.txt": file, "\u00dcbung.txt": ""} {
+		if found, err := findFile(t.Context(), b, filepath.Join(dir, filepath.FromSlash(path))); found != want || err != nil {
+			t.Errorf("%s: %q, %v", path, found, err)
+		}
+	}
+	if why := fileUnmet(b, spelled(b, filepath.Join(dir, "entw\u00fcrfe", "\u00dcbung.txt")), time.Time{}); why != "" {
+		t.Error(why)
+	}
+}

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 
 	"rouse/internal/nofollow"
+	"rouse/internal/pattern"
 )
 
 // checkFileCondition looks for a path, or for a file that a pattern names. It does so in
@@ -48,6 +50,7 @@ func checkFileCondition(ctx context.Context, b nofollow.Boundary, g Condition) (
 // found does it matter that something could not be looked into. Behind a link that an agent may
 // have made nothing is there.
 func findFile(ctx context.Context, b nofollow.Boundary, path string) (found string, err error) {
+	path = spelled(b, path)
 	_, err = b.Stat(path)
 	if err == nil {
 		return "present", nil
@@ -56,11 +59,12 @@ func findFile(ctx context.Context, b nofollow.Boundary, path string) (found stri
 		return "", ignoreNotExist(err)
 	}
 
-	base, pattern := doublestar.SplitPattern(filepath.ToSlash(path))
+	base, glob := doublestar.SplitPattern(filepath.ToSlash(pattern.Name(path)))
+	base = spelled(b, base)
 	tree := &trackingFS{boundary: b, base: base, ctx: ctx}
 	enough := errors.New("one is enough")
-	err = doublestar.GlobWalk(tree, pattern, func(name string, _ fs.DirEntry) error {
-		found = filepath.Join(base, filepath.FromSlash(name))
+	err = doublestar.GlobWalk(tree, glob, func(name string, _ fs.DirEntry) error {
+		found = tree.path(name)
 		return enough
 	}, doublestar.WithFilesOnly(), doublestar.WithNoHidden())
 	switch {
@@ -94,7 +98,44 @@ type trackingFS struct {
 	err      error
 }
 
-func (l *trackingFS) path(name string) string { return filepath.Join(l.base, filepath.FromSlash(name)) }
+// path returns the path of a file as the system has it.
+func (l *trackingFS) path(name string) string {
+	return spelled(l.boundary, filepath.Join(l.base, filepath.FromSlash(name)))
+}
+
+// spelled returns the path of a file as the system has it, if the file's name is in another form of Unicode than path.
+func spelled(b nofollow.Boundary, path string) string {
+	if isASCII(path) {
+		return path
+	}
+	_, err := b.Stat(path)
+	dir, name := filepath.Dir(path), filepath.Base(path)
+	if err == nil || dir == path {
+		return path
+	}
+
+	dir = spelled(b, dir)
+	entries, _ := b.ReadDir(dir) // if it fails, so does opening the file
+	for _, e := range entries {
+		if pattern.Name(e.Name()) == pattern.Name(name) {
+			return filepath.Join(dir, e.Name())
+		}
+	}
+	return filepath.Join(dir, name)
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// composedEntry is an entry of a folder with its name in the composed form, as globs are.
+type composedEntry struct {
+	fs.DirEntry
+	name string
+}
+
+// Name implements fs.DirEntry.
+func (e composedEntry) Name() string { return e.name }
 
 func (l *trackingFS) note(err error) error {
 	if l.err == nil && err != nil {
@@ -130,5 +171,10 @@ func (l *trackingFS) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	entries, err := l.boundary.ReadDir(l.path(name))
+	for i, e := range entries {
+		if !isASCII(e.Name()) {
+			entries[i] = composedEntry{e, pattern.Name(e.Name())}
+		}
+	}
 	return entries, l.note(err)
 }

@@ -39,6 +39,7 @@ func (r *Runner) unmet(ctx context.Context, t task, a ledger.Attempt) (string, e
 // fileMissed returns why a file does not count as changed by the run, or "" if it does. Changes by an earlier attempt and files that
 // the run moved are looked up in the ledger, because the file's time does not show them.
 func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
+	path = spelled(b, path)
 	why := fileUnmet(b, path, a.StartedAt)
 	if why == "" {
 		return "", nil

@@ -40,11 +40,12 @@ func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) er
 	}
 
 	for _, e := range t.job.Expect {
-		if e.File == "" || fileUnmet(t.boundary, e.File, a.StartedAt) != "" {
+		path := spelled(t.boundary, e.File)
+		if e.File == "" || fileUnmet(t.boundary, path, a.StartedAt) != "" {
 			continue
 		}
 
-		o, ok := statOutput(ctx, t.boundary, e.File)
+		o, ok := statOutput(ctx, t.boundary, path)
 		if !ok {
 			continue
 		}

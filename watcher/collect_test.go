@@ -2,6 +2,7 @@ package watcher_test
 
 import (
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,7 +137,9 @@ func TestCollectMissingFolder(t *testing.T) {
 	b.stop()
 	b.overdue()
 	b.start(w)
-	b.write("later/a", "a")
+	// The folder comes with its file: an empty one would be handed over as such.
+	b.write("made/a", "a")
+	b.must(os.Rename(b.path("made"), b.path("later")))
 	b.until(func() bool { return b.count("in") == 1 })
 	if got := b.handedOver(); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("%q", got)

@@ -134,6 +134,31 @@ func TestNoInstance(t *testing.T) {
 	d.until("a run by polling", func() bool { return d.runs() == 1 })
 }
 
+// A system that gives no file-system watcher at the start is asked again at each scan.
+func TestInstanceComesLater(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(d.w.subs.close())
+	var asked atomic.Int32
+	d.w.subs = newSubscriptions(nil, syscall.EMFILE)
+	d.w.subs.open = func() (*fsnotify.Watcher, error) {
+		if asked.Add(1) < 3 {
+			return nil, syscall.EMFILE
+		}
+		return openEvents()
+	}
+	d.w.rescan = 20 * time.Millisecond
+	d.set(After{})
+	d.start()
+	d.until("a folder with events", func() bool { return d.w.Status(t.Context())[0].Degraded == "" })
+	// The folder is scanned without events no more, so that only an event can tell of the file.
+	if st := d.w.Status(t.Context())[0]; st.Subscriptions != 1 || asked.Load() != 3 {
+		t.Errorf("%+v, asked %d times", st, asked.Load())
+	}
+	d.write("inbox/a.csv", "1")
+	d.until("a run", func() bool { return d.runs() == 1 })
+}
+
 // A folder that goes away between the moment in which it is opened and its subscription is missing, and is heard of
 // when it comes back.
 func TestGoneBeforeTheSubscription(t *testing.T) {

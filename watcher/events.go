@@ -5,12 +5,15 @@ import "github.com/fsnotify/fsnotify"
 // readEvents reads events as fast as they come and only notes their paths: whoever does more
 // here lets the kernel's queue overflow.
 func (w *Watcher) readEvents() {
-	if w.subs.events == nil {
-		return
+	for events := range w.subs.opened {
+		w.readEventsOf(events)
 	}
+}
+
+func (w *Watcher) readEventsOf(events *fsnotify.Watcher) {
 	for {
 		select {
-		case e, ok := <-w.subs.events.Events:
+		case e, ok := <-events.Events:
 			if !ok {
 				return
 			}
@@ -28,7 +31,7 @@ func (w *Watcher) readEvents() {
 					f.noteRemoved(e.Name, e.Has(fsnotify.Rename))
 				}
 			}
-		case err, ok := <-w.subs.events.Errors:
+		case err, ok := <-events.Errors:
 			if !ok {
 				return
 			}

@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
+	"rouse/internal/pattern"
 )
 
 // rejection is why a watch leaves a file out; none when it takes it.
@@ -99,15 +99,10 @@ func (w *Watch) matches(pattern, rel string) bool {
 }
 
 // matchesExactly reads a pattern without a slash as a name at any depth, and dir as dir/**.
-func matchesExactly(pattern, rel string) bool {
-	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, "./"), "/")
-	if glob(pattern, rel) || glob(pattern+"/**", rel) {
+func matchesExactly(glob, rel string) bool {
+	glob = strings.TrimSuffix(strings.TrimPrefix(glob, "./"), "/")
+	if pattern.Glob(glob, rel) || pattern.Glob(glob+"/**", rel) {
 		return true
 	}
-	return !strings.Contains(pattern, "/") && (glob("**/"+pattern, rel) || glob("**/"+pattern+"/**", rel))
-}
-
-func glob(pattern, name string) bool {
-	ok, err := doublestar.Match(pattern, name) // Set refuses a broken pattern
-	return err == nil && ok
+	return !strings.Contains(glob, "/") && (pattern.Glob("**/"+glob, rel) || pattern.Glob("**/"+glob+"/**", rel))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"rouse/internal/nofollow"
+	"rouse/internal/pattern"
 )
 
 // OSA-92: hidden files, and what programs leave behind, are taken by those patterns alone that name them.
@@ -39,6 +40,9 @@ func TestSelects(t *testing.T) {
 		{"data.part/*.csv", "", "data.part/a.csv", "data.part/a.tmp other.part/b.csv"},
 		{"*.pdf", "", "SCAN.PDF a.Pdf a.pdf sub/X.PDF", "a.pdfx"},
 		{"Über*.txt", "", "ÜBER-a.TXT über-b.txt Über.txt", "uber.txt"},
+		{"Über*.txt r\u00e9sum\u00e9?.pdf", "", "U\u0308ber-a.txt U\u0308BER-a.txt re\u0301sume\u03011.pdf x/re\u0301sume\u03011.pdf", "uber.txt"},
+		{"U\u0308ber*.txt", "", "Über-a.txt", "uber.txt"},
+		{"*.pdf", "entw\u00fcrfe \u00fcbung*", "a.pdf", "entwu\u0308rfe/a.pdf u\u0308bung-a.pdf U\u0308bung-a.pdf"},
 		{"[A-C]*", "", "a b.txt Cx", "d"},
 		{"*.pdf", "*.Old.pdf drafts", "a.pdf", "a.old.PDF DRAFTS/a.pdf Drafts/x/b.pdf"},
 	} {
@@ -59,8 +63,8 @@ func TestSelects(t *testing.T) {
 
 // With case: exact a pattern counts as it is written; what programs leave behind is known in any case all the same.
 func TestSelectsExactCase(t *testing.T) {
-	w := Watch{Include: []string{"*.pdf", "KEEP.TMP"}, Exclude: []string{"Old*"}, ExactCase: true}
-	for rel, want := range map[string]bool{"a.pdf": true, "SCAN.PDF": false, "old.pdf": true, "Old.pdf": false, "KEEP.TMP": true, "keep.tmp": false} {
+	w := Watch{Include: []string{"*.pdf", "KEEP.TMP"}, Exclude: []string{"Old*", "\u00dc*"}, ExactCase: true}
+	for rel, want := range map[string]bool{"U\u0308.pdf": false, "u\u0308.pdf": true, "a.pdf": true, "SCAN.PDF": false, "old.pdf": true, "Old.pdf": false, "KEEP.TMP": true, "keep.tmp": false} {
 		if got := w.selects(rel); got != want {
 			t.Errorf("%s: %v", rel, got)
 		}
@@ -93,29 +97,29 @@ func FuzzMatches(f *testing.F) {
 		f.Add(seed[0], seed[1])
 	}
 
-	f.Fuzz(func(t *testing.T, pattern, name string) {
-		if !doublestar.ValidatePattern(pattern) || !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+	f.Fuzz(func(t *testing.T, wanted, name string) {
+		if !doublestar.ValidatePattern(wanted) || !utf8.ValidString(wanted) || !utf8.ValidString(name) {
 			t.Skip()
 		}
-		any, exact := Watch{Include: []string{pattern}}, Watch{Include: []string{pattern}, ExactCase: true}
-		if exact.matches(pattern, name) && !any.matches(pattern, name) {
-			t.Errorf("%q matches %q in no case", pattern, name)
+		any, exact := Watch{Include: []string{wanted}}, Watch{Include: []string{wanted}, ExactCase: true}
+		if exact.matches(wanted, name) && !any.matches(wanted, name) {
+			t.Errorf("%q matches %q in no case", wanted, name)
 		}
 		if exact.selects(name) && !any.selects(name) {
-			t.Errorf("%q selects %q in no case", pattern, name)
+			t.Errorf("%q selects %q in no case", wanted, name)
 		}
 
 		// A class may name one case alone; without one no case counts.
-		if !strings.ContainsAny(pattern, "[\\") && any.matches(pattern, name) != any.matches(fold(pattern), fold(name)) {
-			t.Errorf("%q and %q: case counts", pattern, name)
+		if !strings.ContainsAny(wanted, "[\\") && any.matches(wanted, name) != any.matches(fold(wanted), fold(name)) {
+			t.Errorf("%q and %q: case counts", wanted, name)
 		}
 
 		some := false
-		for _, one := range alternatives(pattern) {
-			some = some || glob(one, name)
+		for _, one := range alternatives(wanted) {
+			some = some || pattern.Glob(one, name)
 		}
-		if got := glob(pattern, name); got != some {
-			t.Errorf("%q matches %q: %v; its alternatives %q: %v", pattern, name, got, alternatives(pattern), some)
+		if got := pattern.Glob(wanted, name); got != some {
+			t.Errorf("%q matches %q: %v; its alternatives %q: %v", wanted, name, got, alternatives(wanted), some)
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"rouse/internal/pattern"
 )
 
 // ignoredName is a name that no watch takes unless an include asks for it.
@@ -163,11 +165,11 @@ func cutBraces(pattern string) (before string, choices []string, after string, o
 	return "", nil, "", false
 }
 
-// fold is a name by which two names that differ in case alone are the same.
+// fold returns a name that is the same for two names that differ only in case, or in their form of Unicode.
 func fold(name string) string {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
-			return strings.Map(foldRune, name)
+			return strings.Map(foldRune, pattern.Name(name))
 		}
 	}
 	return name // as most are

@@ -62,6 +62,10 @@ func (f *folder) inspect(ctx context.Context) (_ *walk, back bool) {
 		f.mu.Unlock()
 	}()
 
+	if f.w.subs.reopen() {
+		f.w.log.Info("the system gives a file-system watcher again")
+	}
+
 	root, err := f.findRoot()
 	if err != nil {
 		f.rootMissing(ctx, err)
@@ -247,9 +251,9 @@ func pollReason(dir string, err error) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return "" // the folder is gone again
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE):
-		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every " + pollEvery.String()
+		return "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every " + pollEvery.String() + ", and asks the system again each time"
 	}
-	return fmt.Sprintf("%s cannot be watched: %v; it is scanned every %s", dir, err, pollEvery)
+	return fmt.Sprintf("%s cannot be watched: %v; it is scanned every %s, and asks the system again each time", dir, err, pollEvery)
 }
 
 // rootMissing notes that the folder is not there, and waits for it by a subscription to the

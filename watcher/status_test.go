@@ -129,7 +129,7 @@ func TestStatusWithoutLedger(t *testing.T) {
 // A folder of which no events are told is said to be polled, and why; one that went away again is not.
 func TestPollReason(t *testing.T) {
 	t.Parallel()
-	const limit = "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every 2s"
+	const limit = "the system's limit of watched folders is reached (on Linux, raise fs.inotify.max_user_watches and max_user_instances); it is scanned every 2s, and asks the system again each time"
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -137,7 +137,7 @@ func TestPollReason(t *testing.T) {
 		"gone":  {&os.PathError{Op: "watch", Path: "/in", Err: os.ErrNotExist}, ""},
 		"room":  {syscall.ENOSPC, limit},
 		"many":  {&os.PathError{Op: "watch", Path: "/in", Err: syscall.EMFILE}, limit},
-		"other": {errors.New("it is odd"), "/in cannot be watched: it is odd; it is scanned every 2s"},
+		"other": {errors.New("it is odd"), "/in cannot be watched: it is odd; it is scanned every 2s, and asks the system again each time"},
 	} {
 		if got := pollReason("/in", c.err); got != c.want {
 			t.Errorf("%s: %q", name, got)

@@ -12,19 +12,43 @@ import (
 // subscriptions are the folders whose events the system reports, and for which watches. Two
 // jobs may watch the same folder.
 type subscriptions struct {
-	events   *fsnotify.Watcher // nil when the system gives none
-	addWatch func(dir string) error
+	open   func() (*fsnotify.Watcher, error) // asks the system for another watcher; nil: it is not asked again
+	opened chan *fsnotify.Watcher            // the one watcher, to read its events; closed by close
 
-	mu    sync.Mutex
-	byDir map[string][]*folder
+	mu       sync.Mutex
+	events   *fsnotify.Watcher // nil while the system gives none
+	addWatch func(dir string) error
+	byDir    map[string][]*folder
+	closed   bool
 }
 
 func newSubscriptions(events *fsnotify.Watcher, err error) *subscriptions {
-	a := &subscriptions{events: events, byDir: map[string][]*folder{}, addWatch: func(string) error { return err }}
+	a := &subscriptions{opened: make(chan *fsnotify.Watcher, 1), byDir: map[string][]*folder{}, addWatch: func(string) error { return err }}
 	if events != nil {
-		a.addWatch = events.Add
+		a.use(events)
 	}
 	return a
+}
+
+func (a *subscriptions) use(events *fsnotify.Watcher) {
+	a.events, a.addWatch = events, events.Add
+	a.opened <- events
+}
+
+// reopen asks the system again for a watcher if it gave none before. It reports whether the system gives one now.
+func (a *subscriptions) reopen() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.events != nil || a.closed || a.open == nil {
+		return false
+	}
+
+	events, err := a.open()
+	if err != nil {
+		return false
+	}
+	a.use(events)
+	return true
 }
 
 // subscribe asks the system for the events of dir. Asking again restores a subscription that
@@ -36,8 +60,9 @@ func (a *subscriptions) subscribe(f *folder, dir string) error {
 		a.byDir[dir] = append(a.byDir[dir], f)
 	}
 
+	add := a.addWatch
 	a.mu.Unlock()
-	err := a.addWatch(dir)
+	err := add(dir)
 	if err != nil {
 		a.unsubscribe(f, dir)
 	}
@@ -83,9 +108,10 @@ func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 			delete(a.byDir, dir)
 		}
 
+		events := a.events
 		a.mu.Unlock()
-		if len(who) == 0 && a.events != nil {
-			_ = a.events.Remove(dir) // fails where the system has dropped it already, with the folder
+		if len(who) == 0 && events != nil {
+			_ = events.Remove(dir) // fails where the system has dropped it already, with the folder
 		}
 	}
 }
@@ -99,6 +125,12 @@ func (a *subscriptions) subscribers(path string) (around, itself []*folder) {
 }
 
 func (a *subscriptions) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.closed = true
+		close(a.opened)
+	}
 	if a.events == nil {
 		return nil
 	}

@@ -68,23 +68,26 @@ type Watcher struct {
 	following map[*folder]int64  // the runs whose end, or retry, folders wait for
 }
 
-// New opens the one file-system watcher. A system that gives none makes every folder be
-// polled, and its status say so.
+// New opens the one file-system watcher. While the system gives none, every folder is polled, its status says so, and each scan
+// asks the system again.
 func New(o Options) (*Watcher, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("watcher: a ledger is needed")
 	}
 
 	w := newWatcher(o)
-	events, err := fsnotify.NewBufferedWatcher(4096)
+	events, err := openEvents()
 	if err != nil {
 		err = fmt.Errorf("the system gives no file-system watcher: %w (on Linux, raise fs.inotify.max_user_instances)", err)
-		w.log.Warn("watched folders are polled", "error", err)
+		w.log.Warn("watched folders are polled until the system gives a file-system watcher", "error", err)
 	}
 
 	w.subs = newSubscriptions(events, err)
+	w.subs.open = openEvents
 	return w, nil
 }
+
+func openEvents() (*fsnotify.Watcher, error) { return fsnotify.NewBufferedWatcher(4096) }
 
 func newWatcher(o Options) *Watcher {
 	if o.Logger == nil {

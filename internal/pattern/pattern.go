@@ -1,4 +1,4 @@
-// Package pattern has regular expressions that are compiled when they are asked for the first time.
+// Package pattern matches file names against globs. It also has regular expressions that are compiled at their first use.
 //
 // A program whose packages have a hundred of them would otherwise compile all whenever it starts, and it starts for each command of a person and
 // each program that an agent runs, of which most ask none. What is wrong with an expression is found by a test (cmd/rouse).

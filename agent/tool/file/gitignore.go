@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/pattern"
 )
 
 // The rules are read here, and patterns matched by doublestar. The gitignore package of go-git (5.19) is not used: it knows no [!a], the
@@ -103,7 +105,7 @@ func (in *ignoreRules) ignored(rel string, folder bool) bool {
 			if r.foldersOnly && !folder {
 				continue
 			}
-			if ok, err := doublestar.Match(r.glob, name); err == nil && ok {
+			if pattern.Glob(r.glob, name) {
 				return !r.negated
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/pattern"
 )
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
@@ -21,7 +23,6 @@ func globMatcher(glob string) func(rel string) bool {
 		if !whole {
 			rel = rel[strings.LastIndexByte(rel, '/')+1:]
 		}
-		ok, err := doublestar.Match(glob, strings.ToLower(rel))
-		return err == nil && ok
+		return pattern.Glob(glob, strings.ToLower(rel))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agent/tool"
+	"rouse/internal/pattern"
 )
 
 // Limits of a listing, and of the search for a missing file (OSA-31).
@@ -162,7 +163,7 @@ func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case d.Type().IsRegular() && strings.EqualFold(d.Name(), filepath.Base(wanted)):
+		case d.Type().IsRegular() && pattern.EqualName(d.Name(), filepath.Base(wanted)):
 			found = append(found, p)
 		}
 

@@ -20,6 +20,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
+	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -122,12 +123,12 @@ func patternFailure(pattern, field, glob string) *tool.Envelope {
 }
 
 // nameMatcher reports which paths a pattern matches: as a glob, or as a part of the path.
-func nameMatcher(pattern string) func(rel string) bool {
-	if strings.ContainsAny(pattern, "*?[") && validGlob(pattern) {
-		return globMatcher(pattern)
+func nameMatcher(wanted string) func(rel string) bool {
+	if strings.ContainsAny(wanted, "*?[") && validGlob(wanted) {
+		return globMatcher(wanted)
 	}
-	pattern = strings.ToLower(pattern)
-	return func(rel string) bool { return strings.Contains(strings.ToLower(rel), pattern) }
+	wanted = strings.ToLower(pattern.Name(wanted))
+	return func(rel string) bool { return strings.Contains(strings.ToLower(pattern.Name(rel)), wanted) }
 }
 
 // search is one search, by either tool.

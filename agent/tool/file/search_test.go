@@ -358,6 +358,24 @@ func TestListFiles(t *testing.T) {
 	}
 }
 
+// Names are compared in the composed form of Unicode, and answered as the system has them.
+func TestNamesOfMacs(t *testing.T) {
+	t.Parallel()
+	const composed, parts = "\u00dcbung.txt", "U\u0308bung.txt"
+	_, call := setup(t, map[string]string{"sub/" + parts: "needle", "sub/a\u0308.log": "needle", "sub/.gitignore": "\u00e4.log\n"})
+	for _, pattern := range []string{composed, "\u00fcb", "sub/\u00dc*", "?bung.txt"} {
+		if e, got := call("file_search", map[string]any{"pattern": pattern, "target": "files"}); !e.OK || formatMatches(got) != "sub/"+parts {
+			t.Errorf("%s: %+v %q", pattern, e, formatMatches(got))
+		}
+	}
+	if e, got := call("file_search", map[string]any{"pattern": "needle"}); formatMatches(got) != "sub/"+parts+":1:needle" {
+		t.Errorf("%+v %q", e, formatMatches(got))
+	}
+	if e, _ := call("file_read", map[string]any{"path": composed}); e.Kind != tool.KindNotFound || !strings.Contains(e.Message, "sub/"+parts) {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestReadFile: YOA-01 and UNI-01, the alias of the reader has its own gutter and header.
 func TestReadFile(t *testing.T) {
 	t.Parallel()

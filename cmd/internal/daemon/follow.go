@@ -31,7 +31,7 @@ const (
 type follower struct {
 	log     *slog.Logger
 	follows bool              // false: the configuration came through a pipe, once
-	events  *fsnotify.Watcher // nil: there are only the regular checks
+	events  *fsnotify.Watcher // nil: the system gives none, and each check asks it again
 	watched map[string]os.FileInfo
 	paths   map[string]bool // names that decide what is read
 	globs   []glob
@@ -52,22 +52,8 @@ type glob struct {
 func (r *reloader) run(ctx context.Context) {
 	f := &r.files
 	f.log, f.watched = r.d.log, map[string]os.FileInfo{}
-	var changes <-chan fsnotify.Event // without a watcher both are nil and never ready
-	var lost <-chan error
+	defer f.close()
 	if f.follows {
-		events, err := fsnotify.NewWatcher()
-		if err != nil {
-			f.blind = true
-			f.log.Warn("the system gives no file-system watcher; the files of the configuration are polled", "every", pollEvery, "error", err)
-		} else {
-			defer func() {
-				if err := events.Close(); err != nil {
-					f.log.Warn("the file-system watcher of the configuration did not close", "error", err)
-				}
-			}()
-			f.events, changes, lost = events, events.Events, events.Errors
-		}
-
 		// The files may have changed since they were read at the start; from now on there are events.
 		r.watchFolders()
 		r.check(ctx)
@@ -78,6 +64,7 @@ func (r *reloader) run(ctx context.Context) {
 
 	for {
 		timer.Reset(time.Until(f.nextCheck()))
+		changes, lost := f.channels()
 		select {
 		case <-ctx.Done():
 			return
@@ -102,6 +89,43 @@ func (r *reloader) run(ctx context.Context) {
 			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
 		}
 	}
+}
+
+// open asks the system for a file-system watcher. It reports whether there is one.
+func (f *follower) open() bool {
+	if f.events != nil {
+		return true
+	}
+
+	events, err := fsnotify.NewWatcher()
+	switch {
+	case err == nil:
+		f.events = events
+		if f.blind {
+			f.log.Info("the system gives a file-system watcher for the files of the configuration again")
+		}
+	case !f.blind: // once is enough
+		f.log.Warn("the system gives no file-system watcher; the files of the configuration are polled until it does", "every", pollEvery, "error", err)
+	}
+	f.blind = err != nil
+	return err == nil
+}
+
+func (f *follower) close() {
+	if f.events == nil {
+		return
+	}
+	if err := f.events.Close(); err != nil {
+		f.log.Warn("the file-system watcher of the configuration did not close", "error", err)
+	}
+}
+
+// channels returns the channels of the file-system watcher. Without one both are nil and never ready.
+func (f *follower) channels() (changes <-chan fsnotify.Event, lost <-chan error) {
+	if f.events == nil {
+		return nil, nil
+	}
+	return f.events.Events, f.events.Errors
 }
 
 // nextCheck is when to check again.
@@ -160,7 +184,7 @@ func (r *reloader) check(ctx context.Context) {
 // watchFolders watches the folders that matter to what is read now.
 func (r *reloader) watchFolders() {
 	f := &r.files
-	if f.events == nil {
+	if !f.open() {
 		return
 	}
 

@@ -300,4 +300,10 @@ func TestFoldersWithoutEventsArePolled(t *testing.T) {
 			t.Errorf("%s: the files are looked at every %s, want %s", c.name, r.files.interval(), c.want)
 		}
 	}
+
+	r.files = follower{log: slog.New(slog.DiscardHandler), watched: map[string]os.FileInfo{}, blind: true}
+	defer r.files.close()
+	if r.watchFolders(); r.files.events == nil || r.files.interval() != checkEvery || len(r.files.watched) == 0 {
+		t.Errorf("the system was not asked again for a watcher that it did not give at the start: %+v", r.files)
+	}
 }
