@@ -275,6 +275,100 @@ func TestStepBudgets(t *testing.T) {
 	}
 }
 
+// TestStepsWithoutAwait: OSL-14, a step counts whether the module waits for it or not. The module's turn ends at the step that is one too
+// many: nothing behind it has an effect, and the last call is the checkpoint.
+func TestStepsWithoutAwait(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSL-14")
+	most, step := row.Number("3"), "host.run."+row.Quote("reportStep")
+	bounded := func(hard, soft any) declares {
+		return flows(declares{"executionMode": "agentic", "agenticConfig": declares{"enabled": true, "requiresWorkspace": false, "supportsBackgroundExecution": true, "supportsRoleBasedExecution": true,
+			row.Quote("maxStepsPerRun"): hard, row.Quote("defaultStepBudget"): soft}})
+	}
+	for name, behind := range map[string]string{
+		"a question to the model": `host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "x"}]})`,
+		"the state":               `host.workspace.setState({behind: true})`,
+		"an input":                `host.run.requestInput({title: "Go on?"})`,
+		"a pause":                 `host.run.pause("look")`,
+		"a store":                 `host.storage.set("behind", 1)`,
+		"a program":               `host.tools.invoke("system_execute_command", {command: "echo", args: ["x"]})`,
+		"more steps":              `for (;;) host.run.reportStep("more")`,
+		"an endless loop":         `for (;;) {}`,
+		"the end":                 ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := moduleAgent(t, modeltest.Turn{Text: "One."})
+			id, res := b.flow(`
+				for (let n = 1; n <= 3; n++) `+step+`("step " + n);
+				await host.storage.set("before", 1);
+				try { `+step+`("one too many"); `+behind+` } catch {} finally { await host.storage.set("finally", 1) }
+				return {message: "it went on"}`, "trip", bounded(most, nil))
+			if res.Outcome != domain.OutcomeBudget || res.Kind != row.Quote("skill step budget") || !strings.Contains(res.Error, "the 3 steps") {
+				t.Fatalf("%+v", res)
+			}
+			if made := strings.Join(b.callsOf(id), ", "); made != "host_storage_set done, host_run_checkpoint done" || len(b.server.Requests()) != 0 || string(b.workspace("trip").State) != "{}" {
+				t.Errorf("made %s, asked the model %d times, the state is %s", made, len(b.server.Requests()), b.workspace("trip").State)
+			}
+			if c, err := b.ledger.LastCheckpoint(t.Context(), id); err != nil || !strings.Contains(string(c.RunState), `"steps":3`) {
+				t.Errorf("%+v (%v)", c, err)
+			}
+		})
+	}
+
+	t.Run("the soft budget", func(t *testing.T) {
+		t.Parallel()
+		b, _ := moduleAgent(t)
+		id, res := b.flow(`for (let n = 1; n <= 4; n++) host.run.reportStep("step " + n, "counter"); return {message: "step " + host.run.getStepCount()}`, "", bounded(nil, 2))
+		if made := strings.Join(b.callsOf(id), ", "); res.Summary != "step 4" || made != "host_run_checkpoint done" {
+			t.Errorf("%+v, made %s", res, made)
+		}
+	})
+
+	t.Run("without a bound", func(t *testing.T) {
+		t.Parallel()
+		b, _ := moduleAgent(t)
+		_, res := b.flow(`for (let n = 0; ; n++) host.run.reportStep("step " + n)`, "", bounded(nil, nil))
+		if res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "the "+row.Quote("1000")+" steps") {
+			t.Errorf("%+v", res)
+		}
+	})
+
+	t.Run("tried again", func(t *testing.T) {
+		t.Parallel()
+		b, _ := moduleAgent(t)
+		id, res := b.flow(`
+			const counts = [];
+			for (let n = 1; n <= 8; n++) { host.run.reportStep("step " + n); counts.push(host.run.getStepCount()); host.storage.set("n" + n, 1) }
+			return {message: counts.join() + " stored " + (await host.storage.list()).length}`, "", bounded(most, nil))
+		for range 2 {
+			if res.Outcome != domain.OutcomeBudget {
+				t.Fatalf("%+v", res)
+			}
+			res = b.again(id)
+		}
+		if res.Summary != "1,2,3,0,1,2,3,0 stored 8" {
+			t.Errorf("%+v", res)
+		}
+	})
+}
+
+// TestTurnEndsAtAQuestion: OSL-13, what stands behind a question or a pause is not done before the owner has answered, awaited or not.
+func TestTurnEndsAtAQuestion(t *testing.T) {
+	t.Parallel()
+	for call, answer := range map[string]string{`host.run.requestInput({title: "Go on?"})`: "yes", `host.run.requestUserInput({title: "Go on?"})`: "yes", `host.run.pause("look")`: ledger.PauseContinue} {
+		b, _ := moduleAgent(t)
+		id, res := b.flow(`host.storage.set("a", 1); try { `+call+`; host.storage.set("b", 1) } finally { host.storage.set("c", 1) } return {message: "done"}`, "", flows(nil))
+		if made := len(b.callsOf(id)); res.Wait == nil || made != 2 {
+			t.Fatalf("%s: %+v, made %v", call, res, b.callsOf(id))
+		}
+		b.say(answer)
+		if res = b.ends(id); res.Summary != "done" || len(b.callsOf(id)) != 5 {
+			t.Errorf("%s: %+v, made %v", call, res, b.callsOf(id))
+		}
+	}
+}
+
 // What earlier attempts of a run have asked of its model counts when it goes on.
 func TestTokensOfEarlierAttempts(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,9 @@ import (
 	"rouse/skills/module"
 )
 
+// stepBudgetKind is the kind of the incident of a module that has used up its steps (OSL-14).
+const stepBudgetKind = "skill step budget"
+
 const (
 	maxModuleSummary = 2000 // characters
 	maxModuleError   = 2000 // characters
@@ -105,6 +108,7 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 		return nil, nil, err
 	}
 
+	var calls []model.Call
 	for {
 		switch {
 		case p.over != nil:
@@ -116,14 +120,17 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 			answers = nil
 		}
 
+		if p.renewed && len(answers) > 0 {
+			answers[0].Getters, p.renewed = p.host.Getters(), false
+		}
 		e, err := p.instance.Next(ctx, answers)
 		if err != nil {
 			return nil, nil, err
 		}
 		p.events.logs(e.Logs)
 
-		var calls []model.Call
 		p.ended, answers = e.End, nil
+		goesOn := false // it stood still in a call that is answered, and what it called before waits with what comes
 		for _, c := range e.Calls {
 			call, answer := p.take(c)
 			switch {
@@ -131,6 +138,11 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 				calls = append(calls, *call)
 			case answer != nil:
 				answers = append(answers, *answer)
+			}
+			goesOn = answer != nil && e.End == nil && slices.Contains(p.start.Surface.Blocking, c.Method)
+			if call != nil && p.open[call.Key].call.Over != "" { // whatever a module sends behind the end of its turn is not made
+				p.ended = nil
+				break
 			}
 		}
 
@@ -140,6 +152,9 @@ func (p *moduleProvider) next(ctx context.Context, results []model.Result) ([]mo
 		p.events.result(e.End)
 		if err := p.events.flush(ctx); err != nil {
 			return nil, nil, err
+		}
+		if goesOn && p.over == nil {
+			continue
 		}
 		if len(calls) > 0 && p.over == nil {
 			p.held = answers
@@ -173,13 +188,10 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 			return nil, err
 		}
 		if c.call.Over != "" {
-			p.stop(&model.End{Outcome: domain.OutcomeBudget, Error: c.call.Over})
+			p.stop(&model.End{Outcome: domain.OutcomeBudget, Error: c.call.Over, Kind: stepBudgetKind})
 		}
 	}
 
-	if p.renewed && len(answers) > 0 {
-		answers[0].Getters, p.renewed = p.host.Getters(), false
-	}
 	p.order = p.order[:0]
 	clear(p.open)
 	return answers, nil

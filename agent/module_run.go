@@ -237,7 +237,7 @@ func (r *Runner) startModule(ctx context.Context, m *moduleRun, t task, s module
 
 	p.start = s
 	p.start.AllowedGlobals, p.start.WASM = m.skill.Manifest.Sandbox.AllowedGlobals, m.wasm
-	p.start.Surface.Methods, p.start.Surface.Getters = m.host.Methods(), m.host.Getters()
+	p.start.Surface.Methods, p.start.Surface.Blocking, p.start.Surface.Getters = m.host.Methods(), m.host.Blocking(), m.host.Getters()
 
 	var busy string
 	if p.hooks, busy, err = r.openHooks(ctx, m, t); err != nil {

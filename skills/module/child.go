@@ -47,6 +47,20 @@ func serve(in io.Reader, out io.Writer) error {
 
 	var vm *machineVM
 	in = bufio.NewReader(in)
+	// ask reports an event in the middle of a run, and returns what the parent answers to it.
+	ask := func(e *Event) ([]answerMessage, error) {
+		if err := writeReply(out, reply{Event: e}); err != nil {
+			return nil, err
+		}
+		var q request
+		if err := readFrame(in, maxToChild, &q); err != nil {
+			return nil, err
+		}
+		if q.Next == nil {
+			return nil, errors.New("it was asked for nothing that it can do now")
+		}
+		return q.Next.Answers, nil
+	}
 	for {
 		var q request
 		if err := readFrame(in, maxToChild, &q); err != nil {
@@ -64,7 +78,7 @@ func serve(in io.Reader, out io.Writer) error {
 		case q.Start != nil && vm == nil:
 			var engine *quickjs.Error
 			debug.SetMemoryLimit(childHeap + wasmHeap(q.Start))
-			if vm, err = newMachineVM(q.Start); err == nil {
+			if vm, err = newMachineVM(q.Start, ask); err == nil {
 				r.Event = vm.begin()
 			} else if errors.As(err, &engine) {
 				r.Event, err = &Event{End: endOf(err)}, nil // too little memory to begin with

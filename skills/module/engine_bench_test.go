@@ -6,7 +6,7 @@ import "testing"
 // what no confinement could make faster.
 func BenchmarkEngine(b *testing.B) {
 	for b.Loop() {
-		vm, err := newMachineVM(&startRequest{Code: "export function execute() {}", Export: "execute", MemoryMB: 64, TimeoutMS: 60_000, Seed: make([]byte, 32)})
+		vm, err := newMachineVM(&startRequest{Code: "export function execute() {}", Export: "execute", MemoryMB: 64, TimeoutMS: 60_000, Seed: make([]byte, 32)}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

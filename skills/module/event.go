@@ -15,6 +15,9 @@ type Surface struct {
 	// once and become a [Log]: each of these makes host.log callable and an object with debug, info,
 	// warn and error. The answer of network.fetch is a [Response].
 	Methods []string
+	// Blocking are methods at whose calls the module stands still until the host has answered, whether the module
+	// waits for the promise or not. Such a call is the last one of its [Event].
+	Blocking []string `json:",omitempty"`
 	// Getters are functions that answer at once, with a value that [Answer].Getters may replace:
 	// run.getStepCount, run.getStepBudget.
 	Getters map[string]json.RawMessage `json:",omitempty"`

@@ -57,6 +57,62 @@ func TestSurface(t *testing.T) {
 	}
 }
 
+// TestBlocking: a module stands still at a call of a blocking method, awaited or not, for as long as it takes, and nothing behind it runs before
+// its answer (OSL-14).
+func TestBlocking(t *testing.T) {
+	t.Parallel()
+	surface := module.Surface{Methods: []string{"run.reportStep", "storage.set"}, Blocking: []string{"run.reportStep"}, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("0")}}
+	i := start(t, `export async function execute(args: unknown, host: any) {
+		const told: string[] = [];
+		setTimeout(() => told.push("timer"), 1);
+		host.storage.set("a").then(() => told.push("a"));
+		host.run.reportStep("one").then(() => told.push("step"));
+		told.push("count " + host.run.getStepCount());
+		const b = host.storage.set("b");
+		Array.prototype.includes = () => false;
+		host.run.reportStep("two").catch((e) => told.push(e.code));
+		await b;
+		return told.join();
+	}`, module.Start{Surface: surface, Timeout: 2 * time.Second})
+
+	e := next(t, i)
+	if len(e.Calls) != 2 || e.Calls[1].Method != "run.reportStep" || e.End != nil {
+		t.Fatalf("%+v", e)
+	}
+	time.Sleep(2500 * time.Millisecond) // more than the module's own time, which this is not
+	e = next(t, i, module.Answer{ID: 2, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("7")}}, module.Answer{ID: 1, Now: begun.Add(time.Second)})
+	if len(e.Calls) != 2 || string(e.Calls[0].Args) != `["b"]` || string(e.Calls[1].Args) != `["two"]` {
+		t.Fatalf("%+v", e)
+	}
+	e = next(t, i, module.Answer{ID: 4, Error: &module.CallError{Code: "no"}})
+	if len(e.Calls) != 0 || e.End != nil {
+		t.Fatalf("%+v", e)
+	}
+	want(t, ended(t, next(t, i, module.Answer{ID: 3})), `"count 7,step,timer,a,no"`)
+
+	halted := start(t, `export async function execute(args: unknown, host: any) {
+		try { host.run.reportStep("one"); host.storage.set("a"); for (;;) host.run.reportStep("more") } catch { host.storage.set("b") } finally { host.storage.set("c") }
+	}`, module.Start{Surface: surface, Timeout: 2 * time.Second})
+	if e := next(t, halted); len(e.Calls) != 1 || e.End != nil {
+		t.Fatalf("%+v", e)
+	}
+	if err := halted.Close(); err != nil { // it stands still in the call, and ends there
+		t.Fatal(err)
+	}
+
+	// Its own time is bounded as ever, before such a call and behind it.
+	for _, body := range []string{`for (;;) {}`, `host.run.reportStep("one"); for (;;) {}`} {
+		i := start(t, `export async function execute(args: unknown, host: any) { `+body+` }`, module.Start{Surface: surface, Timeout: 200 * time.Millisecond})
+		e := next(t, i)
+		if len(e.Calls) == 1 {
+			e = next(t, i, module.Answer{ID: 1})
+		}
+		if e.End == nil || e.End.Status != module.TimedOut {
+			t.Errorf("%s: %+v", body, e)
+		}
+	}
+}
+
 // TestFetch: what fetch answers has the shape that modules expect (OSL-08).
 func TestFetch(t *testing.T) {
 	t.Parallel()

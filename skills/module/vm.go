@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -35,9 +36,12 @@ type machineVM struct {
 	random *rand.ChaCha8
 	left   time.Duration // of the module's own time
 	until  time.Time     // when that is over, while the machine runs
+	timer  *time.Timer   // that interrupts the machine then
 	now    int64         // its clock, in milliseconds
 	end    *End
 	wasm   *wasmHost
+	ask    func(*Event) ([]answerMessage, error) // the host, while the machine runs
+	asked  []answerMessage                       // answers to that, which the module has not been given
 }
 
 // startConfig is what core.js is told at first.
@@ -47,6 +51,7 @@ type startConfig struct {
 	Args      json.RawMessage            `json:"args,omitempty"`
 	HostAlone bool                       `json:"hostAlone"`
 	Methods   []string                   `json:"methods"`
+	Blocking  []string                   `json:"blocking"`
 	Getters   map[string]json.RawMessage `json:"getters"`
 	Constants map[string]json.RawMessage `json:"constants"`
 	Globals   []string                   `json:"globals"`
@@ -55,7 +60,7 @@ type startConfig struct {
 }
 
 // newMachineVM makes a machine and what exists in it. Nothing of the module runs.
-func newMachineVM(s *startRequest) (_ *machineVM, err error) {
+func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_ *machineVM, err error) {
 	vm, err := quickjs.NewVM()
 	if err != nil {
 		return nil, err
@@ -63,7 +68,7 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 
 	var seed [32]byte
 	copy(seed[:], s.Seed)
-	m := &machineVM{vm: vm, random: rand.NewChaCha8(seed), left: time.Duration(s.TimeoutMS) * time.Millisecond, now: s.NowMS}
+	m := &machineVM{vm: vm, random: rand.NewChaCha8(seed), left: time.Duration(s.TimeoutMS) * time.Millisecond, now: s.NowMS, ask: ask}
 	m.wasm = newWASMHost(m, s)
 	vm.SetCanBlock(false) // Atomics.wait
 	vm.SetMemoryLimit(uintptr(s.MemoryMB) << 20)
@@ -74,7 +79,7 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 		return s.Code, nil
 	}, func(_ *quickjs.VM, _, name string) (string, error) { return name, nil })
 
-	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl, "__wasm": m.wasm.call} {
+	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl, "__wasm": m.wasm.call, "__block": m.block} {
 		if err := vm.RegisterHostFunc(name, f); err != nil {
 			return nil, err
 		}
@@ -84,7 +89,7 @@ func newMachineVM(s *startRequest) (_ *machineVM, err error) {
 		return nil, err
 	}
 
-	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Methods: s.Surface.Methods, Getters: s.Surface.Getters,
+	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Methods: s.Surface.Methods, Blocking: s.Surface.Blocking, Getters: s.Surface.Getters,
 		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage, Waiting: maxWaiting})
 	if err != nil {
 		return nil, err
@@ -110,8 +115,48 @@ func (m *machineVM) begin() *Event {
 	return m.run()
 }
 
-// next gives it answers, in their order.
+// block tells the host of all that the module did so far, while the module stands still in a call. It returns the new values of
+// getters, as JSON. The module gets the answers when it waits for them.
+func (m *machineVM) block([]any) (any, error) {
+	m.timer.Stop()
+	begin := time.Now()
+	e := &Event{}
+	text, err := m.step.Call(quickjs.UndefinedValue, "drain")
+	if err != nil {
+		return nil, err
+	}
+	said, _ := text.(string)
+	if err := json.Unmarshal([]byte(said), e); err != nil {
+		return nil, err
+	}
+
+	answers, err := m.ask(e)
+	if err != nil { // the host is gone
+		m.end = &End{Status: Crashed, Error: err.Error()}
+		m.vm.Interrupt()
+		return "{}", nil
+	}
+
+	m.until = m.until.Add(time.Since(begin)) // none of its own time
+	m.timer.Reset(time.Until(m.until))
+	getters := map[string]json.RawMessage{}
+	for i := range answers {
+		maps.Copy(getters, answers[i].Getters)
+		answers[i].Getters = nil
+	}
+	m.asked = append(m.asked, answers...)
+	values, err := json.Marshal(getters)
+	return string(values), err
+}
+
+// next gives it answers, and has it go on.
 func (m *machineVM) next(answers []answerMessage) *Event {
+	m.deliver(answers)
+	return m.run()
+}
+
+// deliver gives the module answers, in their order.
+func (m *machineVM) deliver(answers []answerMessage) {
 	for _, a := range answers {
 		// What was due before the answer happens before it.
 		m.fireUntil(max(a.NowMS, m.now))
@@ -119,13 +164,12 @@ func (m *machineVM) next(answers []answerMessage) *Event {
 		a.Value = nil
 		text, err := json.Marshal(a)
 		if err != nil {
-			return &Event{End: &End{Status: Crashed, Error: err.Error()}}
+			m.end = &End{Status: Crashed, Error: err.Error()}
+			return
 		}
 		m.call("answer", string(text), value)
 		m.drainJobs()
 	}
-
-	return m.run()
 }
 
 // fireUntil fires the timers that are due, up to an instant, and moves the clock there.
@@ -149,6 +193,12 @@ func (m *machineVM) run() *Event {
 	var logs []Log
 	for {
 		m.drainJobs()
+		if len(m.asked) > 0 && m.end == nil {
+			answers := m.asked
+			m.asked = nil
+			m.deliver(answers)
+			continue
+		}
 		e := m.event()
 		logs = append(logs, e.Logs...)
 		e.Logs = logs
@@ -246,13 +296,14 @@ func (m *machineVM) timed(do func() error) {
 		return
 	}
 
-	_ = m.vm.SetEvalTimeout(m.left) // it never fails
-	begin := time.Now()
-	m.until = begin.Add(m.left)
+	m.until = time.Now().Add(m.left)
+	m.timer = time.AfterFunc(m.left, m.vm.Interrupt) // and not the engine's own timeout, which a pause cannot move
 	err := do()
-	m.left -= time.Since(begin)
+	m.timer.Stop()
+	m.left = time.Until(m.until)
 
 	switch {
+	case m.end != nil:
 	case m.left <= 0:
 		m.end = timedOut()
 	case err != nil:

@@ -100,6 +100,16 @@ func New(o Options) (*Host, error) {
 // Methods are those that the module has.
 func (h *Host) Methods() []string { return h.methods }
 
+// Blocking are those of them at which the module stands still until they are answered.
+func (h *Host) Blocking() (out []string) {
+	for _, m := range methods {
+		if m.blocks && h.has(m.name) {
+			out = append(out, m.name)
+		}
+	}
+	return out
+}
+
 func (h *Host) has(method string) bool { return slices.Contains(h.methods, method) }
 
 // Begin forgets what another export of the module has seen, which a later attempt need not call again: that of a hook.

@@ -20,6 +20,7 @@ type method struct {
 	field  string   // of the result that the module gets; "": the whole result
 	looks  bool     // it changes nothing, whatever the effect of its tool
 	like   string   // the method that it is another name of; "": none
+	blocks bool     // nothing behind a call runs before it is answered, awaited or not (OSL-14)
 	// has says whether a module has it, by its manifest and what its run can do.
 	has func(m *skills.Manifest, c Capabilities) bool
 	// route makes a call of it one of a tool, or answers it; nil: its arguments are those of the tool.
@@ -84,11 +85,11 @@ var methods = []method{
 
 	{name: "run.checkpoint", params: []string{"state"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).runCall},
 	{name: "run.createCheckpoint", like: "run.checkpoint", has: steps},
-	{name: "run.reportStep", params: []string{"label", "role"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).reportStep},
+	{name: "run.reportStep", blocks: true, params: []string{"label", "role"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).reportStep},
 	{name: "run.updateProgress", has: steps, route: (*Host).updateProgress},
-	{name: "run.pause", params: []string{"reason"}, tool: pauseSpec.Name, has: pauses, route: (*Host).runCall},
-	{name: "run.requestInput", tool: inputSpec.Name, has: asks, route: (*Host).runCall},
-	{name: "run.requestUserInput", like: "run.requestInput", has: asks},
+	{name: "run.pause", blocks: true, params: []string{"reason"}, tool: pauseSpec.Name, has: pauses, route: (*Host).runCall},
+	{name: "run.requestInput", blocks: true, tool: inputSpec.Name, has: asks, route: (*Host).runCall},
+	{name: "run.requestUserInput", blocks: true, like: "run.requestInput", has: asks},
 
 	{name: "workspace.getState", params: []string{}, tool: getStateSpec.Name, field: "value", looks: true, has: inWorkspace},
 	{name: "workspace.setState", params: []string{"state"}, tool: setStateSpec.Name, field: "value", has: inWorkspace, route: (*Host).workspaceCall},

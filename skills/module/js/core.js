@@ -1,7 +1,7 @@
 // The machine's side of the conversation with its host. step is all that the child calls.
 
-const { __entropy: nativeEntropy, __intl: nativeIntl } = globalThis;
-for (const name of ["__entropy", "__intl", "__url", "__wasm"]) delete globalThis[name];
+const { __block: nativeBlock, __entropy: nativeEntropy, __intl: nativeIntl } = globalThis;
+for (const name of ["__block", "__entropy", "__intl", "__url", "__wasm"]) delete globalThis[name];
 
 const RealDate = Date;
 const RealFunction = Function;
@@ -156,9 +156,10 @@ function hostCall(method, args) {
     if (callsSize + text.length > config.most) {
       throw new RangeError(`the arguments of ${method} come to ${text.length} characters, and what is called at a time must not be over ${config.most}`);
     }
-    if (waiting >= config.waiting || calls.length >= config.waiting) throw new RangeError(`${config.waiting} calls wait for their answers already, which is the most`);
+    // The answers to blocking calls are here already when the module makes the next one.
+    if ((waiting >= config.waiting && !blocking[method]) || calls.length >= config.waiting) throw new RangeError(`${config.waiting} calls wait for their answers already, which is the most`);
 
-    // Nobody waits for it, and what comes right behind it may ask for the number.
+    // A module that does not wait for it may ask for the number right behind it.
     if (method === "run.reportStep") getters["run.getStepCount"]++;
 
     const id = ++callID;
@@ -167,6 +168,8 @@ function hostCall(method, args) {
     pending[id] = { resolve, reject, method, stack: new Error().stack };
     waiting++;
     if (signal instanceof AbortSignal) signal.addEventListener("abort", () => settle(id, ({ reject }) => reject(signal.reason)));
+    // Whatever stands behind the call runs when the host lets it, or never.
+    if (blocking[method]) setGetters(parse(nativeBlock()));
   });
 }
 
@@ -179,7 +182,7 @@ function settle(id, how) {
 }
 
 function answer(a, text) {
-  for (const name of Object.keys(a.Getters ?? {})) getters[name] = a.Getters[name];
+  setGetters(a.Getters ?? {});
   if (a.NowMS) clock = Math.max(clock, a.NowMS);
   settle(a.ID, ({ resolve, reject, method, stack }) => {
     if (a.Error) {
@@ -196,7 +199,11 @@ function answer(a, text) {
   });
 }
 
+const blocking = Object.create(null); // methods, by name
 const getters = Object.create(null);
+function setGetters(values) {
+  for (const name of Object.keys(values)) getters[name] = values[name];
+}
 const logLevels = ["debug", "info", "warn", "error"];
 
 function makeHost() {
@@ -298,6 +305,7 @@ function lateIntl(named) {
 function start(text) {
   config = parse(text);
   config.methods ??= [];
+  for (const method of config.blocking ?? []) blocking[method] = true;
   clock = config.now;
 
   defineProperty(HostDate, "name", { value: "Date" });
