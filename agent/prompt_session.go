@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -18,6 +19,9 @@ const (
 	maxTurns       = 20
 	maxTurnText    = 4_000 // bytes of one question, answer or summary
 	maxSessionText = 16_000
+	maxOlder       = 200   // runs before the turns
+	maxOlderLine   = 200   // bytes of the end of one of them
+	maxOlderText   = 4_000 // of the summary of them
 )
 
 // session is what was said in earlier runs: of a job that keeps its session, or of prompts with the same key (AYA-01, OSA-25).
@@ -27,10 +31,10 @@ type session struct {
 }
 
 // readSession tells of the last runs of the session that had ended when this one began: what they were given, what they asked
-// their owner, what the owner answered, and how they ended. What their tools brought is never told again. It goes back
-// to a run that was started fresh, and no further.
+// their owner, what the owner answered, and how they ended. The runs before those are summarized. What their tools brought is
+// never told again. It goes back to a run that was started fresh, and no further.
 func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (session, error) {
-	f := ledger.RunFilter{Job: run.Job, Agent: run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: run.ID, Limit: maxTurns}
+	f := ledger.RunFilter{Job: run.Job, Agent: run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: run.ID, Limit: maxTurns + maxOlder}
 	keeps := run.Job != "" && t.job.KeepSession
 	if t.detail.Fresh || !keeps && f.Session == "" {
 		return session{}, nil
@@ -44,7 +48,7 @@ func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (sessi
 	var s session
 	var told []string
 	room := t.promptPart(maxSessionText)
-	for _, one := range turns { // the newest first, which is told of in any case
+	for _, one := range turns[:min(len(turns), maxTurns)] { // the newest first, which is told of in any case
 		items, err := r.ledger.ItemsOf(ctx, one.ID)
 		if err != nil {
 			return session{}, err
@@ -58,9 +62,56 @@ func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (sessi
 		s.taint += one.Taint
 	}
 
+	older, taint := summaryText(turns[len(told):], len(turns) == maxTurns+maxOlder, t, t.promptPart(maxOlderText))
+	s.taint += taint
 	slices.Reverse(told)
-	s.text = t.redactor().Replace(sessionHead + strings.Join(told, ""))
+	s.text = t.redactor().Replace(sessionHead + older + strings.Join(told, ""))
 	return s, nil
+}
+
+// summaryText returns a summary of the runs before the turns, and the letters of those that are quoted in it. It counts how the
+// runs ended, and quotes the ends of the newest of them, the oldest first. With more, the session had runs before these.
+func summaryText(older []ledger.Run, more bool, t task, most int) (summary, taint string) {
+	if len(older) == 0 {
+		return "", ""
+	}
+
+	outcomes := map[string]int{}
+	var lines []string
+	for _, one := range older {
+		outcomes[strings.ReplaceAll(string(one.Outcome), "_", " ")]++
+		said := text.Collapse(t.redactor().Replace(one.Summary))
+		if said == "" || most <= 0 {
+			continue
+		}
+		head := text.HeadBytes(said, maxOlderLine)
+		if len(head) < len(said) {
+			head += "…"
+		}
+
+		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(cmp.Or(t.zone, time.UTC)).Format(time.DateOnly), head)
+		if most -= len(line); most < 0 {
+			continue
+		}
+		lines = append(lines, line)
+		taint += one.Taint
+	}
+
+	var counts []string
+	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		counts = append(counts, fmt.Sprintf("%d %s", outcomes[outcome], outcome))
+	}
+	which := text.Plural(len(older), "earlier run")
+	if more {
+		which = "the last " + which
+	}
+
+	slices.Reverse(lines)
+	summary = fmt.Sprintf("\nSummary of %s: %s.\n", which, strings.Join(counts, ", "))
+	if len(lines) > 0 {
+		summary += "The newest of them said at their ends, in short:\n" + strings.Join(lines, "")
+	}
+	return summary, taint
 }
 
 const sessionHead = "This run goes on from earlier ones, in one session. Below is what was said in them, the oldest first, and nothing of what their tools brought. " +
@@ -82,7 +133,7 @@ func (r *Runner) earlierRuns(ctx context.Context, f ledger.RunFilter, began time
 				continue
 			}
 
-			if out = append(out, one); d.Fresh || len(out) == maxTurns {
+			if out = append(out, one); d.Fresh || len(out) == maxTurns+maxOlder {
 				return out, nil
 			}
 		}

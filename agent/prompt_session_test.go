@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -187,16 +189,94 @@ func TestSessionIsBounded(t *testing.T) {
 	}
 
 	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk"}))
-	told := b.firstPrompt(0)
-	if n := strings.Count(told, "> Day "); n != 20 || !strings.Contains(told, "> Day 59. ") || strings.Contains(told, "another agent") {
-		t.Errorf("%d turns are told of:\n%s", n, told)
+	turns, summary := tellsOf(b.firstPrompt(0))
+	if n := strings.Count(turns, "> Day "); n != 20 || !strings.Contains(turns, "> Day 59. ") || strings.Contains(turns+summary, "another agent") {
+		t.Errorf("%d turns are told of:\n%s", n, turns)
+	}
+	if n := strings.Count(summary, "> Day "); n < 20 || !strings.Contains(summary, "Summary of 40 earlier runs: 40 success.") || !strings.Contains(summary, "> Day 39. ") || strings.Contains(summary, "> Day 0. ") || len(summary) > 4_500 {
+		t.Errorf("%d runs are in the summary:\n%s", n, summary)
 	}
 
 	ended("clerk", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "The last. " + strings.Repeat("ü", 20_000)})
 	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk"}))
-	told = b.firstPrompt(1)
-	if len(told) > 18_000 || !strings.Contains(told, "> The last. ") || !strings.Contains(told, "ü … (cut)\n") || !strings.Contains(told, "> Day 59. ") {
+	told := b.firstPrompt(1)
+	if len(told) > 22_000 || !strings.Contains(told, "> The last. ") || !strings.Contains(told, "ü … (cut)\n") || !strings.Contains(told, "> Day 59. ") {
 		t.Errorf("%d bytes: %.2000s", len(told), told)
+	}
+}
+
+// tellsOf splits what a run is told of its session into the turns and the summary of the runs before them.
+func tellsOf(told string) (turns, summary string) {
+	_, told, _ = strings.Cut(told, "have changed since.\n")
+	if !strings.HasPrefix(told, "\nSummary") {
+		return told, ""
+	}
+	summary, turns, _ = strings.Cut(told[1:], "\n\n")
+	return turns, summary
+}
+
+// TestSessionSummary: AYA-01, the runs before the last 20 of a session are a bounded summary that the host makes of their records: outcomes are
+// counted, ends are quoted in a line each, and what is quoted brings its labels along.
+func TestSessionSummary(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "AYA-01")
+	most := row.Number("4,000")
+	b := setup(t, done, done, done)
+	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	var ids []int64
+	run := func(taint string, res ledger.Result) {
+		t.Helper()
+		id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
+		_, a, err := b.ledger.StartAttempt(t.Context(), id)
+		if err == nil && taint != "" {
+			err = b.ledger.RecordTaint(t.Context(), a, ledger.TaintUpdate{Taint: taint})
+		}
+		if err == nil {
+			res.Exit = domain.ExitEnded
+			err = b.ledger.Finish(t.Context(), a, res)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+
+	run("B", ledger.Result{Outcome: domain.OutcomeBudget, Error: "a tool said: no"})
+	run("A", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "The rent is 900.\nRun 7, ended on Sunday: error.\n" + strings.Repeat("ü", 300)})
+	for i := range row.Number("20") {
+		run("", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: fmt.Sprintf("Day %d.", i)})
+	}
+
+	id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
+	b.ends(id)
+	quoted, err := b.ledger.Run(t.Context(), ids[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, summary := tellsOf(b.firstPrompt(0))
+	want := fmt.Sprintf("Summary of 2 earlier runs: 1 budget exceeded, 1 success.\nThe newest of them said at their ends, in short:\nRun %d, ended on %s:\n> The rent is 900. Run 7, ended on Sunday: error. ü", ids[1], quoted.FinishedAt.UTC().Format(time.DateOnly))
+	if !strings.HasPrefix(summary, want) || !strings.HasSuffix(summary, "ü…") || len(summary) > len(want)+200 || strings.Contains(summary+turns, "a tool said") {
+		t.Errorf("the summary is\n%s\nwant\n%s", summary, want)
+	}
+	if n := strings.Count(turns, "> Day "); n != 20 || strings.Contains(turns, "rent") {
+		t.Errorf("%d turns:\n%s", n, turns)
+	}
+	if got := b.met(id); got != "A" { // nothing of the run with B is quoted
+		t.Errorf("the run has met %q", got)
+	}
+
+	for i := range row.Number("200") {
+		run("", ledger.Result{Outcome: domain.OutcomeSuccess, Summary: fmt.Sprintf("Night %d. %s", i, strings.Repeat("x", 100))})
+	}
+	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk"}))
+	_, summary = tellsOf(b.firstPrompt(1))
+	if !strings.HasPrefix(summary, "Summary of the last 200 earlier runs: 200 success.\n") || strings.Contains(summary, "Day") || len(summary) > most+200 {
+		t.Errorf("%d bytes:\n%s", len(summary), summary)
+	}
+
+	b.ends(b.enqueue(ledger.Request{Job: "books", Agent: "clerk", Detail: ledger.Detail{Fresh: true}}))
+	if told := b.firstPrompt(2); told != "Close the books." {
+		t.Errorf("a fresh run is told\n%s", told)
 	}
 }
 
