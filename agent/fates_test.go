@@ -151,7 +151,7 @@ func fates() []fate {
 		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
 		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
 		{name: "its results cannot fit", script: script(m.call(lines(50, 40)...)), given: tiny, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(50, "file_read done") + ", " + repeated(50, "file_read deduped"), told: "Your context was full and has started over", asked: 2},
-		{name: "it says nothing", script: script(text("")), exit: domain.ExitEmptyResponse, result: "error: only empty answers", asked: 3},
+		{name: "it says nothing", script: script(text("")), exit: domain.ExitFinalResponse, result: "error: only empty answers", asked: 3},
 		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: domain.ExitEmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},
 
 		// Notices.

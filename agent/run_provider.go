@@ -213,6 +213,7 @@ func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data 
 		o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
 		if t.agent.Phased {
 			o.Policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
+			o.Policy.EndOnQuestion = t.detail.Chat
 			o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= o.Policy.Phases.MaxSteps
 		}
 

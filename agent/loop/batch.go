@@ -176,7 +176,7 @@ func (r *run) appendResults(b *callBatch) error {
 
 		made, _ := r.innerCall(c)
 		r.noteOutcome(made.Name, made.Args, b.envelopes[i], b.envelopes[i].OK)
-		if !b.deduped[i] {
+		if !b.deduped[i] || b.envelopes[i].OK { // a known failure has its own advice
 			r.advise(made, b.envelopes[i])
 		}
 	}
@@ -362,6 +362,10 @@ func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 			q := questionOf(e) // which is why the run has ended
 			q.Call = calls[i].Key
 			r.result.Exit, r.result.Wait = domain.ExitEnded, q
+			if r.Policy.EndOnQuestion && q.SignIn == "" && q.InputSchema == nil {
+				r.result.Wait, r.result.Outcome, r.result.Summary = nil, domain.OutcomePartial, q.text()
+				r.result.Error = "the run asked a question; send the request again with the answer"
+			}
 			return true
 		}
 

@@ -151,7 +151,7 @@ type readingResult struct {
 // advise is the advice after one call, "" when there is none (OSA-14).
 func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string {
 	if readsFiles(t.Class()) {
-		return s.adviseReading(e)
+		return s.adviseReading(t.Class(), e)
 	}
 
 	if t.Class() == tool.ClassPlan {
@@ -226,7 +226,7 @@ func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope
 	return again
 }
 
-func (s *bookkeeping) adviseReading(e tool.Envelope) string {
+func (s *bookkeeping) adviseReading(class tool.Class, e tool.Envelope) string {
 	if !e.OK {
 		switch {
 		case e.Kind != tool.KindNotFound:
@@ -238,32 +238,25 @@ func (s *bookkeeping) adviseReading(e tool.Envelope) string {
 	}
 
 	var r readingResult
-	// Most results are long and of neither kind: a search is cheaper than to parse them.
-	if !bytes.Contains(e.Result, []byte(`"kind"`)) || json.Unmarshal(e.Result, &r) != nil {
+	// Most results are long and no listing: a search is cheaper than to parse them.
+	if !bytes.Contains(e.Result, []byte(`"listing"`)) || json.Unmarshal(e.Result, &r) != nil || r.Kind != "listing" {
+		if class == tool.ClassRead { // a file of any format
+			s.listings, s.truncated = 0, false
+		}
 		return ""
 	}
 
-	switch r.Kind {
-	case "file":
-		s.listings, s.truncated = 0, false
-	case "listing":
-		s.listings++
-		s.truncated = r.Truncated
-		if s.listings < 2 {
-			return ""
-		}
-
-		switch {
-		case r.Truncated:
-			return "The listing was not whole. List a folder further down, or search for the file that you need."
-		case len(r.Entries) == 0:
-			return "The folder is empty. Do not make up what is not there: say so, or look elsewhere."
-		}
-
-		return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
+	s.listings++
+	s.truncated = r.Truncated
+	switch {
+	case s.listings < 2:
+		return ""
+	case r.Truncated:
+		return "The listing was not whole. List a folder further down, or search for the file that you need."
+	case len(r.Entries) == 0:
+		return "The folder is empty. Do not make up what is not there: say so, or look elsewhere."
 	}
-
-	return ""
+	return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
 }
 
 // todoWritten records how many items a planning call left open.

@@ -136,7 +136,7 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
 	select {
 	case <-ctx.Done():
-		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), domain.CallCancelled, nil
+		return tool.Cancelled(ctx), domain.CallCancelled, nil
 	default:
 	}
 
@@ -153,6 +153,8 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 		return e, domain.CallInterrupted, nil
 	case err != nil || e.OK:
 		return e, domain.CallDone, err
+	case e.NotStarted: // it waited for its turn
+		return e, domain.CallCancelled, nil
 	case e.Uncertain && !repeatable(r.effect(c)):
 		return e, domain.CallUncertain, nil
 	case ctx.Err() == nil || !unfinished(e.Kind):

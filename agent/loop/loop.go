@@ -322,9 +322,9 @@ func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err er
 		r.empty, r.misread = 0, 0
 		return r.executeCalls(ctx, t)
 	case t.fault != "":
-		return r.askForCall(t), r.relieve(), nil
+		return r.askForCall(t), true, nil
 	case t.result == "":
-		return r.nudge(), r.relieve(), nil
+		return r.nudge(), true, nil
 	}
 
 	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeSuccess, t.result
@@ -391,8 +391,8 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	more := ""
-	if r.relieved > 0 {
-		more = fmt.Sprintf(", beside %d that were not charged", r.relieved)
+	if free := r.result.Steps - r.charged; free > 0 {
+		more = fmt.Sprintf(", beside %d that were not charged", free)
 	}
 	if name, times := r.books.repeated(); times > 0 && r.phased == nil { // in phases each call is one of agent_step
 		more += fmt.Sprintf("; at the end it made the same %s call %d times", name, times)

@@ -235,7 +235,7 @@ func TestExits(t *testing.T) {
 		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, domain.ExitToolRejected, "error", "rejected"},
 		"a rejection in a chat":       {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy = loop.Chat() }, domain.ExitToolRejected, "error", "rejected"},
 		"as many steps as a run has":  {[]func(model.Request) []any{say(call("read", `{}`))}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
-		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitEmptyResponse, "error", "empty"},
+		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitFinalResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},
 		"a task that does not fit":    {[]func(model.Request) []any{say("all good")}, func(o *loop.Options) { o.Window, o.System = 4096, strings.Repeat("s", 20_000) }, domain.ExitOverBudget, "error", ""},
 		"the model fails":             {[]func(model.Request) []any{say(&model.Error{Kind: model.KindAuth, Message: "bad key"})}, nil, domain.ExitEnded, "error", "bad key"},
@@ -511,9 +511,22 @@ func TestEmptyTurns(t *testing.T) {
 		}
 	}
 
-	b = setup(t, say())
-	if res := b.run(t, t.Context()); res.Exit != domain.ExitEmptyResponse || res.Steps != 3 {
-		t.Errorf("of nothing but empty answers: %+v", res)
+	// Not charged, whatever the bound, and with a text of its own after a result of a tool.
+	for name, c := range map[string]struct {
+		turns []func(model.Request) []any
+		exit  domain.Exit
+		text  string
+		steps int
+	}{
+		"nothing else":        {[]func(model.Request) []any{say()}, domain.ExitFinalResponse, "The model gave only empty answers and called no tool.", 3},
+		"after a result":      {[]func(model.Request) []any{say(), say(), say(call("read", `{}`)), say()}, domain.ExitEmptyResponse, "The model ended without a word after its tool calls; see what they did.", 6},
+		"after a failed call": {[]func(model.Request) []any{say(call("refuse", `{}`)), say()}, domain.ExitEmptyResponse, "The model ended without a word after its tool calls; see what they did.", 4},
+	} {
+		b = setup(t, c.turns...)
+		b.o.Bounds.Steps = 2
+		if res := b.run(t, t.Context()); res.Exit != c.exit || res.Summary != c.text || res.Steps != c.steps {
+			t.Errorf("%s: %+v", name, res)
+		}
 	}
 }
 

@@ -200,7 +200,7 @@ func TestInnerRunTakesSteps(t *testing.T) {
 		"none is left":           {[]func(model.Request) []any{skill, say("end")}, 1, 0, 0, domain.ExitIterationCap},
 		"one is left":            {[]func(model.Request) []any{skill, say("end")}, 2, 0, 1, domain.ExitIterationCap},
 		"some are free":          {[]func(model.Request) []any{skill, say("end")}, 2, 1, 2, domain.ExitIterationCap},
-		"one of them was taken":  {[]func(model.Request) []any{empty, skill, say("end")}, 2, 2, 2, domain.ExitIterationCap},
+		"an empty answer":        {[]func(model.Request) []any{empty, skill, say("end")}, 2, 2, 3, domain.ExitIterationCap},
 		"more than it takes":     {[]func(model.Request) []any{skill, say("end")}, 5, 0, 3, domain.ExitFinalResponse},
 		"as many as it may need": {[]func(model.Request) []any{skill, say("end")}, -1, 0, 3, domain.ExitFinalResponse},
 	} {

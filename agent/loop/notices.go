@@ -154,9 +154,9 @@ func (r *run) nudge() (over bool) {
 		return false
 	}
 
-	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitEmptyResponse, domain.OutcomeError, emptyAnswers
+	r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitFinalResponse, domain.OutcomeError, emptyAnswers
 	if r.toolAnswered { // its calls may have been all that was wanted
-		r.result.Outcome, r.result.Summary = domain.OutcomePartial, emptyAfterTools
+		r.result.Exit, r.result.Outcome, r.result.Summary = domain.ExitEmptyResponse, domain.OutcomePartial, emptyAfterTools
 	}
 
 	r.result.Error = "the model gave only empty answers"

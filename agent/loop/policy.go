@@ -11,12 +11,13 @@ type Policy struct {
 	UnreachableRetries int
 	NoRetryDelay       bool // without a pause before them: a recording answers, not a server
 	StopOnRejection    bool // a rejected call ends the run
+	EndOnQuestion      bool // a question ends the run as its result: the asker sends the request again with the answer (OSA-06)
 	Dedupe             bool // a reading call whose result still holds is not made again (OSA-12)
 	DedupeNotice       bool // and the model gets a notice about it
 	Advice             bool // advice after listings, guesses and repetitions (OSA-14)
 	StaleTodoSteps     int  // steps without a change after which a todo list with open items gets a notice; 0 never
 	// FreeSteps is the relief: how many steps of a run are not charged, and never more than its bound.
-	// They are those that only move rows (OSA-23), empty answers, and the steps of reductions.
+	// They are those that only move rows (OSA-23) and the steps of reductions. Empty answers are never charged (OSA-04).
 	FreeSteps     int
 	NoModel       bool   // no model answers (a playbook): each call is a step, and nothing is said to it
 	ClosingPrompt string // what the last text is to say when the steps are used up; "": what was done
@@ -35,7 +36,7 @@ const ChatSteps = 15
 // refused, and go on in their own words.
 func Chat() Policy {
 	p := Headless()
-	p.Name, p.StopOnRejection, p.DedupeNotice = "chat", true, true
+	p.Name, p.StopOnRejection, p.DedupeNotice, p.EndOnQuestion = "chat", true, true, true
 	return p
 }
 

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"encoding/json"
+	"strings"
 
 	"rouse/agent/tool"
 	"rouse/internal/domain"
@@ -39,6 +40,16 @@ type Question struct {
 	Call string `json:"-"`
 	// SignIn is the sign-in that it asks for, as AGENT/SKILL/PROVIDER; "": it asks for none.
 	SignIn string `json:"sign_in,omitempty"`
+}
+
+// text returns the question and its options.
+func (q *Question) text() string {
+	var out strings.Builder
+	out.WriteString(q.Question)
+	for _, option := range q.Options {
+		out.WriteString("\n- " + option)
+	}
+	return out.String()
 }
 
 // stop is a bound that was used up, as the cause of a cancelled context.

@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 
@@ -46,6 +47,9 @@ type Envelope struct {
 	// Uncertain marks a failure of a call that may have taken effect all the same: nobody knows. It is on record as the
 	// state of the call, and not in the envelope.
 	Uncertain bool
+	// NotStarted marks a failure of a call that was cancelled before it began. It is on record as the state of the call,
+	// and not in the envelope.
+	NotStarted bool
 
 	encoded json.RawMessage // Result as Success has encoded it, so that it need not be looked at again
 }
@@ -72,6 +76,13 @@ type textResult struct {
 // Failure says what went wrong.
 func Failure(kind Kind, format string, args ...any) Envelope {
 	return Envelope{Kind: kind, Message: fmt.Sprintf(format, args...), Retryable: kind.retryable()}
+}
+
+// Cancelled answers a call of a cancelled run that has not begun. The cause is that of ctx.
+func Cancelled(ctx context.Context) Envelope {
+	e := Failure(KindExecutionError, "cancelled: %v", context.Cause(ctx))
+	e.NotStarted = true
+	return e
 }
 
 // WithField names the argument that was wrong and what it should have been.

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"rouse/internal/domain"
 	"rouse/internal/jsonread"
+	"rouse/internal/pattern"
 )
 
 // defaultTimeout bounds a call in wall time when its spec does not (OSA-11).
@@ -28,6 +30,18 @@ type Invocation struct {
 	// MustSucceed says whether a program that fails, or a server that answers with an error, is a failure of
 	// the call where the call does not say. A model reads exit codes; a list of calls does not.
 	MustSucceed bool
+}
+
+// modelAnswer is the beginning of the key of a call that a model made: its attempt and its step.
+var modelAnswer = pattern.New(`^m\d+\.\d+`)
+
+// AnswerKey returns what the keys of all calls of one answer have in common. Calls within a call belong to its answer.
+func AnswerKey(key string) string {
+	if answer := modelAnswer.FindString(key); answer != "" {
+		return answer
+	}
+	outer, _, _ := strings.Cut(key, "~") // see loop.InnerKey
+	return outer
 }
 
 // Requires is the value of the argument must_succeed of a call, nil when it was not given.

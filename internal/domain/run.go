@@ -70,13 +70,13 @@ type Exit string
 
 // The exits.
 const (
-	ExitFinalResponse Exit = "final_response"        // a text without calls
+	ExitFinalResponse Exit = "final_response"        // a text without calls, or no answer at all
 	ExitIterationCap  Exit = "iteration_cap_reached" // the steps are used up
 	ExitOverBudget    Exit = "over_budget"           // the history cannot be made to fit
 	ExitToolRejected  Exit = "tool_rejected"         // a refused call, where that ends a run
 	ExitCancelled     Exit = "cancelled"             // from outside, or by a bound
 	ExitEnded         Exit = "ended_by_surface"      // by a call that ends the run, or before the loop began
-	ExitEmptyResponse Exit = "empty_response"        // answers without anything in them
+	ExitEmptyResponse Exit = "empty_response"        // answers without anything in them, after a tool result
 )
 
 // AttemptState is where one try at a run stands.

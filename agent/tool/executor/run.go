@@ -52,7 +52,7 @@ func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Env
 	if err != nil {
 		settled := p.Money.Settle(context.WithoutCancel(ctx), Spent{})
 		if ctx.Err() != nil {
-			return tool.Failure(tool.KindRejected, "cancelled before it started: %v", context.Cause(ctx)), settled
+			return tool.Cancelled(ctx), settled
 		}
 		if domain.IsFileFault(err) {
 			return tool.Failure(tool.KindUnavailable, "%v", err), settled

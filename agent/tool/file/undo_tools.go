@@ -29,7 +29,7 @@ const (
 
 type operation struct {
 	ID      string `json:"operation_id"`
-	Batch   string `json:"batch_id"` // the same for all that one call changed
+	Batch   string `json:"batch_id"` // the same for all that the calls of one answer changed
 	Run     int64  `json:"run"`
 	Type    string `json:"type"` // create, write, fileEdit, move, moveAway, copy, delete, dirCreate, dirDelete
 	Path    string `json:"path"`
@@ -88,8 +88,8 @@ func operationID(op ledger.FileOp, in tool.Invocation) string {
 	return fmt.Sprintf("%d/%s", op.Run, op.Batch)
 }
 
-// batchID is the same for all changes of one call, and the same whichever run asks.
-func batchID(op ledger.FileOp) string { return fmt.Sprintf("%d/%s", op.Run, op.Batch) }
+// batchID returns an id that the changes of all calls of one answer share (OSA-07).
+func batchID(op ledger.FileOp) string { return fmt.Sprintf("%d/%s", op.Run, tool.AnswerKey(op.Batch)) }
 
 // recordedPath is the form of a path in which changes are recorded.
 func (f *files) recordedPath(path string) (string, error) {

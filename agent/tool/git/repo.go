@@ -54,6 +54,7 @@ type repo struct {
 	scratch string
 	env     []string
 	write   []string // in addition to the scratch folder
+	began   bool     // a program of the call was started
 }
 
 // failure is an error for the model: git, or the folder, is the reason.
@@ -222,9 +223,11 @@ func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args
 		if host != nil {
 			return host
 		}
+		e.NotStarted = e.NotStarted && !r.began
 		return &failure{e}
 	}
 
+	r.began = true
 	switch {
 	case ended.KilledBy != "":
 		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], ended.KilledBy)

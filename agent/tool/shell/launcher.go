@@ -195,8 +195,8 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure is the answer to a call whose command did not start; an error means that the host is broken. By its
-// kind (rejected, not found, unavailable) an undo knows that the command did nothing.
+// StartFailure returns the answer to a call whose command did not start; an error means that the host is broken. An undo
+// knows by its kind (rejected, not found, unavailable), or because the call is cancelled, that the command did nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError
@@ -207,7 +207,7 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 		return tool.Failure(tool.KindRejected, "%s", weak.Error()), nil
 	// The run was cancelled while the command waited for its turn: not the host's fault.
 	case ctx.Err() != nil:
-		return tool.Failure(tool.KindRejected, "cancelled before it started: %v", context.Cause(ctx)), nil //nolint:nilerr // the answer says it
+		return tool.Cancelled(ctx), nil //nolint:nilerr // the answer says it
 	case errors.Is(err, exec.ErrNotFound):
 		return noProgram(programOf(err)), nil
 	case errors.As(err, &start):

@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -284,6 +285,37 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// OSA-07: a command that waits for its turn when its run is cancelled has not begun.
+func TestQueuedCommandIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t).confined()
+	lanes, err := shell.NewLimiter(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	b.options.Launcher.Limiter = lanes
+	first := make(chan tool.Envelope)
+	go func() {
+		e, _ := b.call("bash", map[string]any{"command": "touch busy; until [ -e go ]; do sleep 0.01; done"})
+		first <- e
+	}()
+	for b.text("busy") == "none" {
+		time.Sleep(time.Millisecond)
+	}
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("stopped"))
+	e, err := b.registry().Call(ctx, b.in, "bash", json.RawMessage(`{"command":"touch begun"}`))
+	b.write("go", "")
+	if one := <-first; !one.OK {
+		t.Errorf("the first: %+v", one)
+	}
+	if err != nil || e.Kind != tool.KindExecutionError || !e.NotStarted || e.Message != "cancelled: stopped" || b.text("begun") != "none" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 // TestSecrets: OSL-22, the value of a secret takes its place in the last moment, and comes back
 // in no output.
 func TestSecrets(t *testing.T) {
@@ -493,21 +525,23 @@ func (b *bench) tree() string {
 	return out.String()
 }
 
-// OSA-35: what one call changed has one batch_id in the history, and no other call has it.
+// OSA-07, OSA-35: what the calls of one answer changed has one batch_id in the history, and no other answer has it.
 func TestBatchID(t *testing.T) {
 	t.Parallel()
 	inOrder(t)
 	b := newBench(t).confined()
 	b.write("a.txt", "one\n")
 	b.write("b.txt", "two\n")
-	b.in.Key = "k1"
+	b.in.Key = "m1.2.1"
 	b.run("rm a.txt b.txt")
-	b.in.Key = "k2"
+	b.in.Key = "m1.2.2"
 	b.call("file_write", map[string]any{"path": "c.txt", "content": "x"})
+	b.in.Key = "m1.3.1"
+	b.call("file_write", map[string]any{"path": "d.txt", "content": "x"})
 
 	e, got := b.call("file_operation_history", nil)
 	ops, _ := got["operations"].([]any)
-	if !e.OK || len(ops) != 3 {
+	if !e.OK || len(ops) != 4 {
 		t.Fatalf("%+v %v", e, got)
 	}
 	var batches []string
@@ -515,7 +549,7 @@ func TestBatchID(t *testing.T) {
 		id, _ := op.(map[string]any)["batch_id"].(string)
 		batches = append(batches, id)
 	}
-	if batches[0] == "" || batches[1] == "" || batches[0] == batches[1] || batches[1] != batches[2] {
+	if batches[0] == "" || batches[1] == "" || batches[0] == batches[1] || batches[1] != batches[2] || batches[2] != batches[3] {
 		t.Errorf("the batches are %q", batches)
 	}
 }

@@ -293,8 +293,14 @@ func TestOpenAIClient(t *testing.T) {
 
 	// A question is an answer; an agent that is none, tools of the caller and a run that fails are errors.
 	ask.Model = "quinn"
-	if q, err := client.Chat.Completions.New(t.Context(), ask); err != nil || !strings.Contains(q.Choices[0].Message.Content, "Which account?") || !strings.Contains(q.Choices[0].Message.Content, "rouse answer") {
-		t.Errorf("%+v, %v", q, err)
+	q, err := client.Chat.Completions.New(t.Context(), ask)
+	if err != nil || q.Choices[0].Message.Content != "Which account?\n- A\n- B" { // and ends its run: the caller sends it again with the answer (OSA-06)
+		t.Fatalf("%+v, %v", q, err)
+	}
+	number, _ := strconv.ParseInt(strings.TrimPrefix(q.ID, "run-"), 10, 64)
+	run, err := f.ledger.Run(t.Context(), number)
+	if items, err2 := f.ledger.Inbox(t.Context()); err != nil || err2 != nil || run.State != domain.StateFinished || run.Outcome != domain.OutcomePartial || len(items) > 0 {
+		t.Errorf("the run of a question: %+v, %d items, %v", run, len(items), errors.Join(err, err2))
 	}
 	var failure *openai.Error
 	ask.Model = "nobody"
