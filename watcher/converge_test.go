@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/watcher"
 )
@@ -62,14 +64,16 @@ func (b *bench) state(want watcher.State) {
 // OSA-91: the states of a folder that converges, all of which show.
 func TestConvergeStates(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSA-91")
+	idle, debouncing, processing, settling := watcher.State(row.Quote("idle")), watcher.State(row.Quote("debouncing")), watcher.State(row.Quote("processing")), watcher.State(row.Quote("settling"))
 	b := newBench(t)
 	w := b.folder()
 	w.Settle, b.quiet = 300*time.Millisecond, 300*time.Millisecond
 	b.start(w)
-	b.state(watcher.StateIdle)
+	b.state(idle)
 	b.write("inbox/a.csv", "1")
-	b.state(watcher.StateDebouncing)
-	b.state(watcher.StateProcessing)
+	b.state(debouncing)
+	b.state(processing)
 	if st := b.status("in"); st.Mode != watcher.ModeConverge || st.Round != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -97,10 +101,10 @@ func TestConvergeStates(t *testing.T) {
 		t.Errorf("%+v", d.Changes)
 	}
 
-	b.state(watcher.StateProcessing)
+	b.state(processing)
 	b.end(2, domain.OutcomeSuccess)
-	b.state(watcher.StateSettling)
-	b.state(watcher.StateIdle)
+	b.state(settling)
+	b.state(idle)
 	if st := b.status("in"); st.Round != 0 || b.count("in") != 2 {
 		t.Errorf("%+v, %d runs", st, b.count("in"))
 	}
@@ -161,6 +165,7 @@ func TestConvergeTellsOfMany(t *testing.T) {
 // it is idle; the watcher goes on with it.
 func TestTriggerWithoutWatcher(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSA-94")
 	b := newBench(t)
 	w := b.folder()
 	w.Recursive = true
@@ -174,7 +179,7 @@ func TestTriggerWithoutWatcher(t *testing.T) {
 	if d := b.changes("in")[0]; d.Round != 1 || !slices.Equal(d.Changes.Added, []string{"a.csv"}) {
 		t.Errorf("%+v", d.Changes)
 	}
-	if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in"); !errors.Is(err, watcher.ErrBusy) {
+	if _, err := watcher.Trigger(t.Context(), b.ledger, []watcher.Watch{w, inner}, "in"); !errors.Is(err, watcher.ErrBusy) || !strings.Contains(err.Error(), row.Quote("it can be triggered once it is idle")) {
 		t.Errorf("%v", err)
 	}
 
@@ -197,6 +202,34 @@ func TestTriggerWithoutWatcher(t *testing.T) {
 	b.until(func() bool { return b.count("in") == 3 })
 	if d := b.changes("in")[2]; d.Round != 2 || !slices.Equal(d.Changes.Added, []string{"c.csv"}) {
 		t.Errorf("%+v", d.Changes)
+	}
+	if err := os.RemoveAll(b.path("inbox")); err != nil {
+		t.Fatal(err)
+	}
+	b.state(watcher.State(row.Quote("missing")))
+}
+
+// TestConvergeRounds: OSA-93, each run is told what changed, and there are not more of them than the contract says.
+func TestConvergeRounds(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSA-93")
+	b := newBench(t)
+	b.start(b.folder())
+	most := row.Number("5")
+	b.write("inbox/0.csv", "1")
+	for i := range most {
+		b.what = fmt.Sprint("run ", i+1)
+		b.until(func() bool { return b.count("in") == i+1 })
+		if d := b.changes("in")[i]; d.Round != i+1 || !slices.Equal(d.Changes.Added, []string{fmt.Sprint(i, ".csv")}) {
+			t.Errorf("run %d: %d, %+v", i+1, d.Round, d.Changes)
+		}
+		b.write(fmt.Sprint("inbox/", i+1, ".csv"), "1")
+		b.end(int64(i+1), domain.OutcomeSuccess)
+	}
+	b.state(watcher.StateIdle)
+	items, err := b.ledger.Inbox(t.Context())
+	if err != nil || b.count("in") != most || len(items) != 1 || !strings.Contains(items[0].Title, row.Quote("stopped: its folder still changes")) {
+		t.Errorf("%d runs, %+v (%v)", b.count("in"), items, err)
 	}
 }
 

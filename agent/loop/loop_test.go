@@ -207,7 +207,7 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 // TestExits: OSA-02 and the table of states (UNI-11), each way a run can end, by one loop whose
 // surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
-	row := contract.Of(t, "OSA-02")
+	row, rejected := contract.Of(t, "OSA-02"), domain.Exit(contract.Of(t, "C-11").Quote("tool_rejected"))
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}
 	seen := map[string]bool{}
 	for name, c := range map[string]struct {
@@ -232,8 +232,8 @@ func TestExits(t *testing.T) {
 		"a text that declines":        {[]func(model.Request) []any{say("I will not.", stop(model.StopRefusal))}, nil, domain.ExitFinalResponse, "partial", "declined"},
 		"wall":                        {[]func(model.Request) []any{say(call("slow", `{}`))}, func(o *loop.Options) { o.Bounds.Wall = 3 * time.Second }, domain.ExitCancelled, "timeout", "wall time"},
 		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, domain.ExitCancelled, "timeout", "nothing happened"},
-		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, domain.ExitToolRejected, "error", "rejected"},
-		"a rejection in a chat":       {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy = loop.Chat() }, domain.ExitToolRejected, "error", "rejected"},
+		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, rejected, "error", "rejected"},
+		"a rejection in a chat":       {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy = loop.Chat() }, rejected, "error", "rejected"},
 		"as many steps as a run has":  {[]func(model.Request) []any{say(call("read", `{}`))}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
 		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitFinalResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},

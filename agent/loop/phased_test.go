@@ -269,11 +269,13 @@ func TestStepDedupe(t *testing.T) {
 
 // TestListIsPlan: UNI-10, todo writes the plan, and a plan is what todo shows.
 func TestListIsPlan(t *testing.T) {
+	row := contract.Of(t, "UNI-10")
+	list := row.Quote("- [x] read") + "\n" + row.Quote("- [ ] write") + "\n"
 	b := inPhases(t,
 		say(phase(`{"phase":"plan","summary":"s","plan":{"goal":"g","sub_tasks":[{"id":"a","title":"read"},{"id":"b","title":"write","depends_on":["a"]}]}}`)),
-		say(call("todo", `{"markdown":"- [x] read\n- [ ] write"}`)), say("done"))
+		say(call(row.Quote("todo"), fmt.Sprintf(`{"markdown":%q}`, list))), say("done"))
 	b.run(t, t.Context())
-	if got := b.o.Board.Checklist(); got != "- [x] read\n- [ ] write\n" {
+	if got := b.o.Board.Checklist(); got != list {
 		t.Errorf("%q", got)
 	}
 	if view := readingResult(b.model.requests[2]); !strings.Contains(view, "[PLAN v2]  Goal: g\n  ✓ Sub-task a: read\n  → Sub-task b: write  (needs: a)         ← CURRENT") || !strings.Contains(view, "[Step 2] PLAN: called todo") {

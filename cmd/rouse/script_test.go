@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/contract"
 )
 
 // TestScripts runs testdata/*.txtar: commands as a user types them, and what they answer;
@@ -206,4 +207,35 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	}
 
 	p.stop(t)
+}
+
+// TestLogsAreTheTrace: C-15.
+func TestLogsAreTheTrace(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "C-15")
+	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\njobs: [{name: j, agent: clerk, playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")
+	if p := rouse(t, "run", "j", "--wait", "--config", config); p.Run() != nil {
+		t.Fatal(p.stderr.String())
+	}
+
+	command := strings.Fields(row.Quote("rouse logs"))
+	p := rouseAs(t, command[0], append(command[1:], "1", row.Quote("--json"), "--config", config)...)
+	if err := p.Run(); err != nil {
+		t.Fatal(err, p.stderr.String())
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(p.stdout.String()) {
+		var event struct{ Kind string }
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
+			t.Errorf("%q: %v", line, err)
+		}
+		seen[event.Kind] = true
+	}
+	if !seen["run.started"] || !seen["call.finished"] {
+		t.Errorf("%v", seen)
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(config), "home", "*.jsonl"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("another trace: %q, %v", left, err)
+	}
 }

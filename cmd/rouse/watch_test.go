@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/contract"
 )
 
 // drop puts files into a folder at once, each whole.
@@ -196,6 +197,7 @@ jobs:
 // recursive (C-8) starts nothing.
 func TestConvergeThroughTheDaemon(t *testing.T) {
 	t.Parallel() // it mostly waits
+	row, flat := contract.Of(t, "OSA-92"), contract.Of(t, "C-8")
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 agents: [{name: librarian, workdir: ./notes}]
@@ -203,12 +205,12 @@ defaults: {notify: {on: []}}
 jobs:
   - name: tidy
     agent: librarian
-    watch: {path: ./notes, include: ["*.md"], mode: converge, responsiveness: fast}
+    watch: {path: ./notes, include: ["*.md"], mode: converge, responsiveness: fast, ` + flat.Quote("recursive: false") + `}
     playbook:
       - call: file_write
         if: 'any(concat(Changes.Added, Changes.Removed, Changes.Modified), # != "index.md")'
         with: {path: index.md, content: "{{ range .Changes.Added }}{{ . }} {{ end }}in round {{ .Round }}\n"}
-`, "notes/old.md": "old\n"}), "rouse.yaml")
+`, "notes/" + row.Quote("old.md"): "old\n"}), "rouse.yaml")
 
 	notes := filepath.Join(filepath.Dir(config), "notes")
 	p := serveUntilReady(t, config)
@@ -231,7 +233,7 @@ jobs:
 		t.Fatal(err)
 	}
 
-	drop(t, notes, map[string]string{".hidden.md": "h\n", "deep/b.md": "b\n", "c.txt": "c\n"})
+	drop(t, notes, map[string]string{row.Quote(".hidden.md"): "h\n", flat.Quote("deep/b.md"): "b\n", "c.txt": "c\n"})
 	drop(t, notes, map[string]string{"a.md": "a\n"})
 	rest(2)
 	if got := index(); got != "a.md in round 1\n" { // the old file is known from the beginning
@@ -262,7 +264,7 @@ jobs:
 	if err := why.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`round 1: added "a.md"`, `round 2, because the folder was different again after the run before: added "index.md"`, "the folder came to rest after 2 runs"} {
+	for _, want := range []string{"round 1: " + row.Quote("added") + ` "a.md"`, `round 2, because the folder was different again after the run before: added "index.md"`, "the folder came to rest after 2 runs"} {
 		if !strings.Contains(why.stdout.String(), want) {
 			t.Errorf("why does not say %q:\n%s", want, &why.stdout)
 		}

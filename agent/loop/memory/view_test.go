@@ -131,6 +131,7 @@ func TestViewLiterals(t *testing.T) {
 // TestViewBudget: C-9, outputs are kept whole, and shown within a budget: the newest whole,
 // older ones in a line with a pointer, the oldest steps not at all.
 func TestViewBudget(t *testing.T) {
+	row := contract.Of(t, "C-9")
 	m := memory.New(nil)
 	long := func(i int) string { return fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("ä", 700)) }
 	for i := range 6 {
@@ -147,7 +148,7 @@ func TestViewBudget(t *testing.T) {
 		}
 	}
 
-	if n := strings.Count(v, "see the result of that call"); n != 5 || len(v) > 4000 || !utf8.ValidString(v) {
+	if n := strings.Count(v, row.Quote("see the result of that call")); n != 5 || len(v) > 4000 || !utf8.ValidString(v) {
 		t.Errorf("%d pointers, %d bytes", n, len(v))
 	}
 	if v := m.View(memory.Signals{}, 9999); !strings.Contains(v, long(0)) {

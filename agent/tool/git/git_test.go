@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/shell"
+	"rouse/internal/contract"
 )
 
 func TestMain(m *testing.M) {
@@ -422,6 +423,37 @@ func TestWhere(t *testing.T) {
 		c, _ = at(dir)
 		if e, _ := c.call("git_status", nil); e.OK || !strings.Contains(e.Message, "leads out of it") {
 			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// TestGitTools: OSA-38.
+func TestGitTools(t *testing.T) {
+	row := contract.Of(t, "OSA-38")
+	q := row.Quote
+	b := newBench(t)
+	if e, got := b.call(q("git_commit"), map[string]any{q("message"): "Nothing"}); !e.OK || got["message"] != q("nothing to commit") {
+		t.Errorf("%+v %v", e, got)
+	}
+	b.write("a", "one\n")
+	b.write("b", "one\n")
+	if n := b.need(map[string]any{"message": "First", "files": []string{"a"}}); !n.NeedsApproval {
+		t.Errorf("%+v", n)
+	}
+	if e, _ := b.call("git_commit", map[string]any{"message": "First", q("files"): []string{"a"}}); !e.OK {
+		t.Errorf("%+v", e)
+	}
+	if e, _ := b.call(q("git_status"), map[string]any{}); !e.OK || !strings.Contains(string(e.Result), `"untracked":["b"]`) {
+		t.Errorf("%+v", e)
+	}
+
+	most := row.Number("20,000")
+	b.write("a", strings.Repeat("a long line of it\n", most/10))
+	b.git("add", "a")
+	for i, args := range []map[string]any{{q("staged"): true}, {q("commit"): "HEAD", q("path"): "a"}, {}} {
+		e, got := b.call(q("git_diff"), args)
+		if diff, _ := got["diff"].(string); !e.OK || len(diff) > most+200 || (len(diff) > most/2) != (i < 2) {
+			t.Errorf("%v: %d characters, %+v", args, len(diff), e.Kind)
 		}
 	}
 }

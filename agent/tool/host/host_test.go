@@ -3,12 +3,14 @@ package host_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
+	"rouse/internal/contract"
 	"rouse/skills"
 )
 
@@ -61,6 +63,8 @@ func call(t *testing.T, h *host.Host, r *tool.Registry, run int64, key, method s
 // process; another run has keys of its own; and what is stored is still there afterwards.
 func TestStorageWritesOnce(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "UNI-13")
+	set, get, remove := row.Quote("storage.set"), row.Quote("storage.get"), row.Quote("storage.delete")
 	path := filepath.Join(t.TempDir(), "clerk", "sums.db")
 	h, r := open(t, path)
 	must := func(run int64, key, method string, args ...any) string {
@@ -72,24 +76,33 @@ func TestStorageWritesOnce(t *testing.T) {
 		return value
 	}
 
-	must(1, "a", "storage.set", "n", 1)
-	must(1, "b", "storage.set", "n", 2)
+	must(1, "a", set, "n", 1)
+	must(1, "b", set, "n", 2)
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
 
 	h, r = open(t, path)
-	must(1, "a", "storage.set", "n", 1)
-	if got := must(1, "c", "storage.get", "n"); got != "2" {
+	must(1, "a", set, "n", 1)
+	if got := must(1, "c", get, "n"); got != "2" {
 		t.Errorf("n is %s after a call that was made before", got)
 	}
 
-	must(2, "a", "storage.set", "n", 3)
-	must(1, "d", "storage.delete", "n")
-	must(2, "b", "storage.set", "n", 4)
-	must(1, "d", "storage.delete", "n")
-	if got := must(1, "e", "storage.get", "n"); got != "4" {
+	must(2, "a", set, "n", 3)
+	must(1, "d", remove, "n")
+	must(2, "b", set, "n", 4)
+	must(1, "d", remove, "n")
+	if got := must(1, "e", get, "n"); got != "4" {
 		t.Errorf("n is %s", got)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "sums.db") {
+			t.Errorf("beside the file of the skill there is %s", e.Name())
+		}
 	}
 }
 

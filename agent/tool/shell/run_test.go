@@ -21,9 +21,11 @@ import (
 
 // TestRun: OSA-37, what is answered of a program that ends by itself.
 func TestRun(t *testing.T) {
+	row := contract.Of(t, "OSA-37")
+	q, most := row.Quote, row.Number("10,000")+100
 	b := newBench(t).confined()
-	_, got := b.run(b.me + " as fail")
-	if got["stdout"] != "out\n" || got["stderr"] != "bad\n" || got["exit_code"] != 3.0 || got["working_directory"] != b.dir || got["killed_by"] != nil || got["tier"] == "" {
+	e, got := b.run(b.me + " as fail")
+	if !e.OK || got[q("stdout")] != "out\n" || got[q("stderr")] != "bad\n" || got[q("exit_code")] != 3.0 || got[q("working_directory")] != b.dir || got[q("killed_by")] != nil || got["tier"] == "" {
 		t.Errorf("%v", got)
 	}
 
@@ -33,12 +35,12 @@ func TestRun(t *testing.T) {
 	}
 
 	_, got = b.run(b.me + " as flood")
-	if text := got["stdout"].(string); len(text) > 10_100 || !strings.Contains(text, "bytes left out") {
+	if text := got["stdout"].(string); len(text) > most || !strings.Contains(text, "bytes left out") {
 		t.Errorf("%d characters", len(text))
 	}
 
 	_, got = b.run(b.me + " as torrent")
-	if text := got["stderr"].(string); got["killed_by"] != shell.KilledByOutput || len(text) > 10_100 {
+	if text := got["stderr"].(string); got["killed_by"] != shell.KilledByOutput || len(text) > most {
 		t.Errorf("%v of %d characters", got["killed_by"], len(text))
 	}
 
@@ -54,11 +56,13 @@ func TestRun(t *testing.T) {
 		}
 	}
 
-	if e, _ := b.call("shell_run", map[string]any{"command": "true", "timeout": 3601}); e.Kind != tool.KindInvalidArgs || e.Field != "timeout" {
+	if e, _ := b.call(q("shell_run"), map[string]any{q("command"): "true", q("timeout"): row.Number("3600") + 1}); e.Kind != tool.KindInvalidArgs || e.Field != "timeout" {
 		t.Errorf("%+v", e)
 	}
-	if e, got := b.call("shell_run", map[string]any{"command": b.me + " as argv x", "timeout": -1}); !e.OK || got["exit_code"] != 0.0 {
-		t.Errorf("%+v", e)
+	for _, seconds := range []int{row.Number("0") - 1, row.Number("0"), row.Number("3600")} {
+		if e, got := b.call("shell_run", map[string]any{"command": b.me + " as argv x", "timeout": seconds}); !e.OK || got["exit_code"] != 0.0 {
+			t.Errorf("%d seconds: %+v", seconds, e)
+		}
 	}
 }
 
@@ -66,22 +70,29 @@ func TestRun(t *testing.T) {
 // 256 Ki characters of a stream (YOA-05).
 func TestScript(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "YOA-05")
 	b := newBench(t).confined()
+	for _, deadly := range row.Between("Commands such as ", " are refused") {
+		if n := b.need(deadly); n.Refused == nil || n.Refused.Kind != tool.KindRejected {
+			t.Errorf("%s: %+v", deadly, n)
+		}
+	}
 	b.write("a.txt", "one\ntwo\n")
 	_, got := b.run("cat a.txt | wc -l > count; cat count; cat none | cat")
 	if strings.TrimSpace(got["stdout"].(string)) != "2" || got["exit_code"] != 1.0 || !strings.Contains(got["stderr"].(string), "none") {
 		t.Errorf("%v", got)
 	}
 
-	e, got := b.call("bash", map[string]any{"command": "echo out; echo bad >&2; exit 4"})
-	if !e.OK || got["text"] != "Exit code: 4\nout\nStandard error:\nbad\n" {
+	e, got := b.call(row.Quote("bash"), map[string]any{"command": "echo out; echo bad >&2; exit 4"})
+	if !e.OK || got["text"] != row.Quote("Exit code: 4")+"\nout\nStandard error:\nbad\n" {
 		t.Errorf("%+v %v", e, got)
 	}
 
-	for size, cut := range map[int]bool{256 << 10: false, 256<<10 + 1: true} {
+	most := row.Number("256") << 10
+	for size, cut := range map[int]bool{most: false, most + 1: true} {
 		_, got := b.call("bash", map[string]any{"command": fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", size)})
 		text, _ := got["text"].(string)
-		if n := strings.Count(text, "x") - strings.Count(text, "Exit"); n < 256<<10-1 || n > 256<<10 || strings.Contains(text, "left out") != cut {
+		if n := strings.Count(text, "x") - strings.Count(text, "Exit"); n < most-1 || n > most || strings.Contains(text, "left out") != cut {
 			t.Errorf("of %d characters %d are shown, with %d beside them", size, n, len(text)-n)
 		}
 	}

@@ -8,20 +8,27 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/internal/contract"
 )
 
 // TestWatchOfConfig: OSA-90, each setting of a watch reaches the watcher, and its runs.
 func TestWatchOfConfig(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		"":                       "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
-		", responsiveness: fast": "per_file 200ms process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
-		", mode: batch, responsiveness: patient, recursive: true, max_wait: 5m, max_files: 7, existing: process, on_success: {move: ./done}, on_failure: delete": "batch 3s process recursive=true links=false wait=5m0s files=7 move/delete runs: recursive=true batch=true",
-		", parameters: {team: books}":             "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false team=books",
-		", mode: batch":                           "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
+	row := contract.Of(t, "OSA-90")
+	q := row.Quote
+	texts := map[string]string{
+		"": "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
+		", " + q("responsiveness") + ": " + q("fast"): "per_file " + q("200ms") + " process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false",
+		", " + q("mode") + ": batch, responsiveness: patient, " + q("recursive") + ": true, max_wait: 5m, max_files: 7, existing: process, on_success: {move: ./done}, on_failure: delete": "batch 3s process recursive=true links=false wait=5m0s files=7 move/delete runs: recursive=true batch=true",
+		", " + q("parameters") + ": {team: books}": "per_file 1s process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false team=books",
+		", mode: batch": "batch 1s ignore recursive=false links=false wait=30s files=500 leave/leave runs: recursive=false batch=true",
 		", mode: converge, follow_symlinks: true": "converge 1s ignore recursive=false links=true wait=30s files=0 leave/leave runs: recursive=true batch=false",
-	} {
-		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {path: ./in, include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
+	}
+	for responsiveness, settle := range map[string]string{q("balanced"): q("1s"), q("patient"): q("3s")} {
+		texts[", responsiveness: "+responsiveness] = "per_file " + settle + " process recursive=false links=false wait=0s files=0 leave/leave runs: recursive=false batch=false"
+	}
+	for text, want := range texts {
+		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {" + q("path") + ": ./in, include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
 		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
 		if err != nil {
 			t.Fatal(err)
