@@ -71,7 +71,7 @@ func (r *Runner) removeManifest(run int64) {
 	}
 }
 
-// Sweep removes the manifests of runs that have ended without their process, and the
+// Sweep removes the manifests and received files of runs that have ended, and the
 // recordings of runs that are no longer kept.
 func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.sweepManifests(ctx), r.sweepRecordings(ctx))
@@ -99,7 +99,7 @@ func (r *Runner) sweepManifests(ctx context.Context) error {
 		run, gone := r.ledger.Run(ctx, id)
 		switch {
 		case errors.Is(gone, ledger.ErrNotFound) || gone == nil && run.State == domain.StateFinished:
-			errs = append(errs, os.Remove(filepath.Join(r.manifests, e.Name())))
+			errs = append(errs, os.RemoveAll(filepath.Join(r.manifests, e.Name())))
 		case gone != nil:
 			return gone
 		}

@@ -69,6 +69,10 @@ func grants(t task) []tool.Grant {
 		out = append(out, tool.Grant{Path: t.manifest, File: true, Untrusted: true})
 	}
 
+	if t.received != "" {
+		out = append(out, tool.Grant{Path: t.received, Untrusted: true})
+	}
+
 	if t.detail.Folder != "" {
 		out = append(out, tool.Grant{Path: t.detail.Folder, Untrusted: true})
 	}

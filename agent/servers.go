@@ -56,7 +56,9 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 		return
 	}
 
+	t.received = r.receivedFolder(run.ID)
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
+		Keep: r.keepReceived(t.redactor().Replace),
 		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
@@ -288,8 +290,9 @@ func (a Agent) serverNames() (out []string) {
 	return out
 }
 
-// ServerTooWeak says why no run of an agent could call a server that is a program, "" where it can: what servers answer is untrusted, and
-// a run that holds such content asks for the strongest confinement unless its owner says otherwise.
+// ServerTooWeak returns why the calls of a server that is a program are refused in runs of one of its agents, with the remedy. It
+// returns "" if they are not. The responses of servers are untrusted, and a run that holds untrusted content needs the strongest
+// sandbox unless its owner sets min_tier.
 func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 	if len(st.Argv) == 0 {
 		return ""
@@ -301,8 +304,9 @@ func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 		if err != nil {
 			return err.Error()
 		}
-		if tier, _ := box.Tier(ctx); string(tier) > cmp.Or(t.minTier(), "A") {
-			return fmt.Sprintf("programs are confined on tier %s here, and runs of the agent %s that have read what a server answers ask for tier %s", tier, name, cmp.Or(t.minTier(), "A"))
+		if tier, reasons := box.Tier(ctx); string(tier) > cmp.Or(t.minTier(), "A") {
+			return fmt.Sprintf("programs are confined on tier %s here, and runs of the agent %s that have read what a server answers ask for tier %s: %s; or set min_tier: %s of the agent",
+				tier, name, cmp.Or(t.minTier(), "A"), strings.Join(reasons, "; "), tier)
 		}
 	}
 	return ""

@@ -48,6 +48,12 @@ func serveMCP(says string) {
 	add("ask", func() { // without the library, which sees that no client offers it
 		fmt.Println(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
 	})
+	sdk.AddTool(s, &sdk.Tool{Name: "file", Description: says}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+		file := func(uri, data string) sdk.Content {
+			return &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: uri, MIMEType: "application/octet-stream", Blob: []byte(data)}}
+		}
+		return &sdk.CallToolResult{Content: []sdk.Content{file("x://a/table.csv", "a,b\n1,sk-canary"), file("x://b/table.csv", "c\n2"), file("x://a/table.csv", "a,b\n1,sk-canary"), file("x://../../etc/.x", "\x00\x01")}}, nil, nil
+	})
 	_ = s.Run(context.Background(), &sdk.StdioTransport{})
 }
 
@@ -128,6 +134,45 @@ func events(t *testing.T, b *bench, run int64) []ledger.Event {
 	return out
 }
 
+// TestServerSendsFiles: content that is not text is an artifact of the run, and a file that its agent can read while the run lasts.
+func TestServerSendsFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plan.Secrets = append(b.plan.Secrets, "sk-canary")
+	b.served()
+	folder := filepath.Join(b.dir, "manifests", "1.files")
+	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__file"}, {Name: "file_read", With: map[string]any{"path": filepath.Join(folder, "table-2.csv")}}}}
+	b.runner.Set(b.plan)
+	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain"})
+	if res := b.ends(id); id != 1 || res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("run %d: %+v", id, res)
+	}
+
+	calls, err := b.ledger.Calls(t.Context(), id)
+	if err != nil || len(calls) != 2 || !strings.Contains(string(calls[1].Envelope), "c") || calls[1].State != domain.CallDone {
+		t.Fatalf("%+v (%v)", calls, err)
+	}
+	if envelope := string(calls[0].Envelope); !strings.Contains(envelope, fmt.Sprintf(`{"name":"table.csv","media_type":"application/octet-stream","size":15,"path":%q}`, filepath.Join(folder, "table.csv"))) || strings.Contains(envelope, "sk-canary") {
+		t.Errorf("%s", envelope)
+	}
+	kept, err := b.ledger.Artifacts(t.Context(), id)
+	if err != nil || len(kept) != 4 || kept[0].Name != "table.csv" || kept[0].Description != "application/octet-stream" || kept[3].Name != "x.bin" {
+		t.Errorf("%+v (%v)", kept, err)
+	}
+	if _, data, err := b.ledger.ArtifactBytes(t.Context(), id, kept[0].ID); err != nil || strings.Contains(string(data), "sk-canary") {
+		t.Errorf("the artifact is %q (%v)", data, err)
+	}
+	if found, err := os.ReadDir(folder); err != nil || len(found) != 3 {
+		t.Errorf("%v (%v)", found, err)
+	}
+	if err := b.runner.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the files are still there: %v", err)
+	}
+}
+
 // TestServerDies: a call during which its server dies is uncertain: a later attempt does not make it again by itself, nor those before it,
 // and its owner decides.
 func TestServerDies(t *testing.T) {
@@ -185,7 +230,7 @@ func TestServerChanges(t *testing.T) {
 	if res := b.ends(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "has changed its tool work since it was approved") || b.text("plain", "work") != "" {
 		t.Errorf("%+v", res)
 	}
-	if i := b.open(); i.Kind != ledger.KindInfo || !strings.Contains(i.Message, "changed: ask, die, other, work") {
+	if i := b.open(); i.Kind != ledger.KindInfo || !strings.Contains(i.Message, "changed: ask, die, file, other, work") {
 		t.Errorf("%+v", i)
 	}
 

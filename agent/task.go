@@ -71,6 +71,7 @@ type task struct {
 	recorder       *Recorder
 	servers        []mcp.Given // MCP servers, with their approved tools
 	sessions       *mcp.Sessions
+	received       string // folder for files of MCP servers, "" without servers
 	// A replay works elsewhere, and answers for the tools.
 	baseDir  string                    // where relative paths begin, if not in the workdir
 	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are

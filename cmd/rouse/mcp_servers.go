@@ -152,8 +152,11 @@ func printMCPServer(w io.Writer, s api.MCPServer) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s: %s\n", text.Plural(len(s.Tools), "tool"), mcpCounts(s))
-	return err
+	fmt.Fprintf(w, "\n%s: %s\n", text.Plural(len(s.Tools), "tool"), mcpCounts(s))
+	if s.Refused != "" {
+		fmt.Fprintf(w, "warning: all its calls are refused: %s\n", text.OneLine(s.Refused))
+	}
+	return nil
 }
 
 func printMCPTool(w io.Writer, t api.MCPTool) error {

@@ -40,7 +40,12 @@ func FuzzFrame(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e := envelope("srv", d, res, func(s string) string { return s })
+		e := envelope("srv", d, res, func(s string) string { return s }, func(_ int, name, _ string, _ []byte) (string, error) {
+			if strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") || name == "" || len(name) > 120 {
+				t.Fatalf("the file name %q", name)
+			}
+			return "/" + name, nil
+		})
 		raw, err := e.MarshalJSON()
 		if err != nil || !json.Valid(raw) || strings.ContainsRune(e.Message, '\x1b') {
 			t.Fatalf("%+v (%v)", e, err)

@@ -348,7 +348,10 @@ func (b *bench) server(role string) mcp.Server {
 
 func (b *bench) sessions() *mcp.Sessions {
 	s := mcp.NewSessions(mcp.SessionOptions{Book: b.book, Redact: func(text string) string { return strings.ReplaceAll(text, "canary", "***") },
-		News:     func(_ context.Context, _ mcp.Server, what string) { b.news = append(b.news, what) },
+		News: func(_ context.Context, _ mcp.Server, what string) { b.news = append(b.news, what) },
+		Keep: func(_ context.Context, _ tool.Invocation, number int, name, _ string, _ []byte) (string, error) {
+			return fmt.Sprintf("/kept/%d-%s", number, name), nil
+		},
 		Declined: func(_ mcp.Server, method string) { b.declined = append(b.declined, method) },
 	})
 	s.Start(b.launcher)

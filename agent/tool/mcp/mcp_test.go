@@ -51,7 +51,7 @@ func TestReference(t *testing.T) {
 
 			one := b.sessions()
 			defer one.Close()
-			if e := b.callIn(one, s, "add", map[string]any{"a": 2, "b": 3}); !e.OK || !strings.Contains(string(e.Result), `"structured":{"sum":5}`) {
+			if e := b.callIn(one, s, "add", map[string]any{"a": 2, "b": 3}); !e.OK || string(e.Result) != `{"structured":{"sum":5}}` {
 				t.Errorf("add: %+v", e)
 			}
 			if e := b.callIn(one, s, "add", map[string]any{"a": "x", "b": 3}); e.OK || e.Kind != tool.KindInvalidArgs || e.Field != "a" {
@@ -65,8 +65,14 @@ func TestReference(t *testing.T) {
 			var got struct {
 				Text  string
 				Links []struct{ URI string }
+				Files []struct {
+					Name string
+					Type string `json:"media_type"`
+					Size int
+					Path string
+				}
 			}
-			if err := json.Unmarshal(e.Result, &got); err != nil || got.Text != "one\ntwo" || len(got.Links) != 1 || len(e.Images) != 1 || len(e.Warnings) != 3 {
+			if err := json.Unmarshal(e.Result, &got); err != nil || got.Text != "one\ntwo" || len(got.Links) != 1 || len(e.Images) != 1 || len(e.Warnings) != 0 || fmt.Sprint(got.Files) != "[{file.svg image/svg+xml 6 /kept/1-file.svg} {file.wav audio/wav 2 /kept/2-file.wav} {z.bin application/octet-stream 2 /kept/3-z.bin}]" {
 				t.Errorf("many: %+v %s (%v)", e, e.Result, err)
 			}
 

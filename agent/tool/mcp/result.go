@@ -1,9 +1,16 @@
 package mcp
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -24,10 +31,23 @@ const (
 
 // result is what a server answered to a call, as models and playbooks get it.
 type result struct {
-	Text       string          `json:"text"`
+	Text       *string         `json:"text,omitempty"` // nil if the structured part has the same
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Links      []link          `json:"links,omitempty"`
+	Files      []keptFile      `json:"files,omitempty"`
 }
+
+// keptFile is content that is not text, which the host keeps as an artifact of the run.
+type keptFile struct {
+	Name string `json:"name"`
+	Type string `json:"media_type,omitempty"`
+	Size int    `json:"size"` // bytes
+	Path string `json:"path"` // where the agent can read it
+}
+
+// Keep stores content that is not text as an artifact of the run of a call, and returns where the agent can read it. number counts the
+// files of the call from 1.
+type Keep func(ctx context.Context, in tool.Invocation, number int, name, mediaType string, data []byte) (path string, err error)
 
 // link is something that a server says is elsewhere. Nothing fetches it.
 type link struct {
@@ -37,26 +57,34 @@ type link struct {
 }
 
 // envelope is the answer to a call. Whatever the server sent is text, data and pictures in it, and nothing else.
-func envelope(server string, d Definition, res *mcp.CallToolResult, redact func(string) string) tool.Envelope {
+func envelope(server string, d Definition, res *mcp.CallToolResult, redact func(string) string, keep func(number int, name, mediaType string, data []byte) (string, error)) tool.Envelope {
 	if res.NeedsInput() {
 		return tool.Failure(tool.KindRejected, "the MCP server %s wants something of its caller before it answers, which rouse gives no server", server)
 	}
 
-	c := collector{redact: redact}
+	c := collector{redact: redact, keep: keep}
+	c.structure(d, res.StructuredContent)
+	repeats := false
 	for _, one := range res.Content {
+		if t, ok := one.(*mcp.TextContent); ok && !res.IsError && c.repeatsStructure(t.Text) {
+			repeats = true
+			continue
+		}
 		c.add(one)
 	}
-	c.structure(d, res.StructuredContent)
 
-	out := result{Text: redact(c.text.String()), Structured: c.structured, Links: c.links}
-	if utf8.RuneCountInString(out.Text) > maxText {
-		out.Text = text.Truncate(out.Text, maxText)
+	said := redact(c.text.String())
+	if utf8.RuneCountInString(said) > maxText {
+		said = text.Truncate(said, maxText)
 		c.warn("its text was cut at %d characters", maxText)
+	}
+	out := result{Text: &said, Structured: c.structured, Links: c.links, Files: c.files}
+	if repeats && said == "" {
+		out.Text = nil
 	}
 
 	e := tool.Success(out, c.warnings...)
 	if res.IsError {
-		said := out.Text
 		if strings.TrimSpace(said) == "" {
 			said = "without a word"
 		}
@@ -70,8 +98,11 @@ func envelope(server string, d Definition, res *mcp.CallToolResult, redact func(
 // collector takes the parts of a result.
 type collector struct {
 	redact     func(string) string
+	keep       func(number int, name, mediaType string, data []byte) (string, error)
 	text       strings.Builder
 	structured json.RawMessage
+	plain      any // the structured part as sent, nil if there is none
+	files      []keptFile
 	links      []link
 	images     []model.Image
 	warnings   []string
@@ -98,9 +129,9 @@ func (c *collector) add(one mcp.Content) {
 	case *mcp.TextContent:
 		c.say(one.Text)
 	case *mcp.ImageContent:
-		c.picture(one.Data)
+		c.picture("", one.MIMEType, one.Data)
 	case *mcp.AudioContent:
-		c.warn("a sound of %s was left out", text.Size(int64(len(one.Data))))
+		c.file("", one.MIMEType, one.Data)
 	case *mcp.ResourceLink:
 		c.link(one.URI, one.Name, one.MIMEType)
 	case *mcp.EmbeddedResource:
@@ -110,19 +141,93 @@ func (c *collector) add(one mcp.Content) {
 	}
 }
 
-// picture shows a picture to the model, whatever the server says that it is.
-func (c *collector) picture(data []byte) {
+// picture shows a picture to the model, whatever type the server states. A picture that no model takes is kept as a file.
+func (c *collector) picture(uri, mediaType string, data []byte) {
 	kind := model.ImageType(data)
-	switch {
-	case kind == "":
-		c.warn("a picture of a kind that no model takes was left out")
-	case len(data) > maxPicture:
-		c.warn("a picture of %s was left out; %s are the most", text.Size(int64(len(data))), text.Size(maxPicture))
-	case len(c.images) == maxPictures:
-		c.warn("more than %d pictures; the others were left out", maxPictures)
-	default:
-		c.images = append(c.images, model.Image{Type: kind, Data: data})
+	if kind == "" || len(data) > maxPicture || len(c.images) == maxPictures {
+		c.file(uri, mediaType, data)
+		return
 	}
+	c.images = append(c.images, model.Image{Type: kind, Data: data})
+}
+
+// maxFiles bounds the files of one result.
+const maxFiles = 20
+
+// file keeps content that is not text.
+func (c *collector) file(uri, mediaType string, data []byte) {
+	if len(data) == 0 {
+		c.warn("a part without content was left out")
+		return
+	}
+	if mediaType = text.OneLine(text.Truncate(mediaType, 100)); mediaType == "" {
+		mediaType = http.DetectContentType(data)
+	}
+	name := c.redact(fileName(uri, mediaType))
+	left := ""
+	switch {
+	case c.keep == nil:
+		left = "this call keeps no files"
+	case len(c.files) == maxFiles:
+		left = fmt.Sprintf("a result has at most %d files", maxFiles)
+	default:
+		path, err := c.keep(len(c.files)+1, name, mediaType, data)
+		if err == nil {
+			c.files = append(c.files, keptFile{name, c.redact(mediaType), len(data), path})
+			return
+		}
+		left = err.Error()
+	}
+	c.warn("%s (%s, %s) was left out: %s", name, c.redact(mediaType), text.Size(int64(len(data))), left)
+}
+
+// extensions are those of common media types, for content without a name.
+var extensions = map[string]string{
+	"application/pdf": ".pdf", "application/zip": ".zip", "application/gzip": ".gz", "application/json": ".json", "application/xml": ".xml", "audio/mpeg": ".mp3", "audio/wav": ".wav", "audio/x-wav": ".wav",
+	"audio/ogg": ".ogg", "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg", "video/mp4": ".mp4", "text/plain": ".txt", "text/csv": ".csv", "text/html": ".html",
+}
+
+// fileName returns a name for content of a server: the last part of its address, with characters that are safe in paths.
+func fileName(uri, mediaType string) string {
+	name := ""
+	if u, err := url.Parse(uri); err == nil {
+		name = path.Base(cmp.Or(u.Path, u.Opaque, u.Host))
+	}
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r) {
+			return r
+		}
+		return '_'
+	}, strings.ToValidUTF8(name, "_"))
+	name = strings.TrimLeft(name, "._-") // not hidden, and not an option
+	if over := len(name) - 100; over > 0 {
+		name = strings.ToValidUTF8(name[over:], "") // with its extension
+	}
+	base, _, _ := strings.Cut(mediaType, ";")
+	ext := cmp.Or(extensions[strings.ToLower(strings.TrimSpace(base))], ".bin")
+	switch {
+	case name == "":
+		return "file" + ext
+	case path.Ext(name) == "":
+		return name + ext
+	}
+	return name
+}
+
+// repeatsStructure reports whether a text is the same data as the structured part of the result. Libraries wrap a result that is not an
+// object into an object with the key result.
+func (c *collector) repeatsStructure(said string) bool {
+	if c.structured == nil {
+		return false
+	}
+	var same any
+	isJSON := json.Unmarshal([]byte(said), &same) == nil
+	if isJSON && reflect.DeepEqual(same, c.plain) {
+		return true
+	}
+	wrap, ok := c.plain.(map[string]any)
+	inner, has := wrap["result"]
+	return ok && has && len(wrap) == 1 && (inner == said || isJSON && reflect.DeepEqual(same, inner))
 }
 
 func (c *collector) link(uri, name, kind string) {
@@ -134,17 +239,17 @@ func (c *collector) link(uri, name, kind string) {
 	c.links = append(c.links, link{plain(uri), plain(name), plain(kind)})
 }
 
-// resource is something that the server sent along.
+// resource is content that the server embeds.
 func (c *collector) resource(r *mcp.ResourceContents) {
 	switch {
 	case r == nil:
 		c.warn("a part without content was left out")
 	case len(r.Blob) == 0:
 		c.say(r.Text)
-	case model.ImageType(r.Blob) != "":
-		c.picture(r.Blob)
+	case strings.HasPrefix(r.MIMEType, "text/") && utf8.Valid(r.Blob):
+		c.say(string(r.Blob))
 	default:
-		c.warn("%s of %s were left out, which are no text", text.Size(int64(len(r.Blob))), text.OneLine(text.Truncate(r.URI, 200)))
+		c.picture(r.URI, r.MIMEType, r.Blob)
 	}
 }
 
@@ -179,7 +284,7 @@ func (c *collector) structure(d Definition, v any) {
 		c.warn("the structured part of its result held a secret, and was left out")
 		return
 	}
-	c.structured = json.RawMessage(redacted)
+	c.structured, c.plain = json.RawMessage(redacted), plain
 }
 
 // decodeResult reads the result of a call as the library does.

@@ -63,6 +63,7 @@ type Sessions struct {
 	news   func(ctx context.Context, s Server, what string)
 	note   func(s Server, method string)
 	ended  func(s Server, how shell.Ended)
+	keep   Keep
 
 	mu   sync.Mutex
 	each map[string]*reached
@@ -92,6 +93,8 @@ type SessionOptions struct {
 	Declined func(s Server, method string)
 	// Ended is told how a program ended, with what it left where its agent would come upon it.
 	Ended func(s Server, how shell.Ended)
+	// Keep stores content that is not text. Nil leaves such content out.
+	Keep Keep
 }
 
 // NewSessions starts nothing yet.
@@ -99,7 +102,7 @@ func NewSessions(o SessionOptions) *Sessions {
 	if o.Redact == nil {
 		o.Redact = func(text string) string { return text }
 	}
-	return &Sessions{book: o.Book, o: Options{Version: o.Version, Redact: o.Redact}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, each: map[string]*reached{}}
+	return &Sessions{book: o.Book, o: Options{Version: o.Version, Redact: o.Redact}, redact: o.Redact, tokens: o.Tokens, news: o.News, note: o.Declined, ended: o.Ended, keep: o.Keep, each: map[string]*reached{}}
 }
 
 // Start has programs started by a launcher.
@@ -211,8 +214,8 @@ func (s *Sessions) Tools(given []Given, roots *tool.Roots, named []string) (out 
 				return nil, err
 			}
 			spec.Needs = s.needs(g.Server, d.Name, roots)
-			one, err := tool.DefineBySchema(spec, func(ctx context.Context, _ tool.Invocation, args json.RawMessage) (tool.Envelope, error) {
-				return s.call(ctx, g.Server, d, args), nil
+			one, err := tool.DefineBySchema(spec, func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {
+				return s.call(ctx, in, g.Server, d, args), nil
 			})
 			if err != nil {
 				return nil, err
@@ -294,7 +297,7 @@ func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(con
 }
 
 // call calls a tool that was approved, if it still is what was approved.
-func (s *Sessions) call(ctx context.Context, server Server, d Definition, args json.RawMessage) tool.Envelope {
+func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, d Definition, args json.RawMessage) tool.Envelope {
 	one, tools, err := s.reach(ctx, server)
 	if err != nil {
 		return s.unreached(ctx, server, err)
@@ -312,7 +315,7 @@ func (s *Sessions) call(ctx context.Context, server Server, d Definition, args j
 	var said *answeredError
 	switch {
 	case err == nil:
-		return envelope(server.Name, d, res, s.redact)
+		return envelope(server.Name, d, res, s.redact, s.keepFor(ctx, in))
 	case errors.As(err, &said): // it has answered, and is there
 		return tool.Failure(tool.KindExecutionError, "the MCP server %s: %s", server.Name, s.redact(said.Error()))
 	case errors.As(err, new(*unauthorizedError)):
@@ -329,6 +332,16 @@ func (s *Sessions) call(ctx context.Context, server Server, d Definition, args j
 		e.Retryable, e.Uncertain = false, true
 	}
 	return e
+}
+
+// keepFor returns a function that keeps files of a call, or nil.
+func (s *Sessions) keepFor(ctx context.Context, in tool.Invocation) func(int, string, string, []byte) (string, error) {
+	if s.keep == nil {
+		return nil
+	}
+	return func(number int, name, mediaType string, data []byte) (string, error) {
+		return s.keep(ctx, in, number, name, mediaType, data)
+	}
 }
 
 // unreached is the answer to a call whose server was not reached. Nothing was called.

@@ -4,13 +4,15 @@ import "encoding/json"
 
 // MCPServer is a server of the Model Context Protocol that agents may have.
 type MCPServer struct {
-	Name    string    `json:"name"`
-	Where   string    `json:"where"` // its program, or its address
-	Agents  []string  `json:"agents"`
-	Says    string    `json:"says"`    // what it calls itself
-	SeenAt  Time      `json:"seen_at"` // when it was last asked which tools it has
-	SignIn  string    `json:"sign_in"` // authorized, unauthorized; "" where nobody has to
-	Problem string    `json:"problem"` // why nothing is known of it, or it could not be asked
+	Name    string   `json:"name"`
+	Where   string   `json:"where"` // its program, or its address
+	Agents  []string `json:"agents"`
+	Says    string   `json:"says"`    // what it calls itself
+	SeenAt  Time     `json:"seen_at"` // when it was last asked which tools it has
+	SignIn  string   `json:"sign_in"` // authorized, unauthorized; "" where nobody has to
+	Problem string   `json:"problem"` // why nothing is known of it, or it could not be asked
+	// Refused is why its calls are refused by the sandbox of this machine, with the remedy; only of a server that was started.
+	Refused string    `json:"refused,omitempty"`
 	Tools   []MCPTool `json:"tools"`
 }
 
@@ -36,7 +38,8 @@ type MCPApproval struct {
 // MCPApproved is what became of it.
 type MCPApproved struct {
 	Tools    []string          `json:"tools"`
-	Unusable map[string]string `json:"unusable"` // why others were not approved
+	Unusable map[string]string `json:"unusable"`          // why others were not approved
+	Refused  string            `json:"refused,omitempty"` // why calls are refused all the same, with the remedy
 }
 
 // MCPReply is what a browser was sent back with from a sign-in.

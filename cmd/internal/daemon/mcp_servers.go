@@ -67,16 +67,19 @@ func (d *Daemon) LookAtMCPServer(ctx context.Context, name string) (api.MCPServe
 	if err != nil {
 		return api.MCPServer{}, mcpFailure(fmt.Errorf("the MCP server %s cannot be asked: %w", name, err))
 	}
-	return d.mcpServer(st), nil
+	out := d.mcpServer(st)
+	out.Refused = d.runner.ServerTooWeak(ctx, st)
+	return out, nil
 }
 
 // ApproveMCPTools implements web.MCPServers.
 func (d *Daemon) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
-	if _, err := d.mcpNamed(name); err != nil {
+	st, err := d.mcpNamed(name)
+	if err != nil {
 		return api.MCPApproved{}, err
 	}
 	approved, unusable, err := d.runner.ApproveServer(ctx, name, in.Tools, in.Shown)
-	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable}, mcpFailure(err)
+	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: d.runner.ServerTooWeak(ctx, st)}, mcpFailure(err)
 }
 
 // RevokeMCPTools implements web.MCPServers.
@@ -123,7 +126,7 @@ func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 			continue
 		}
 		if weak := d.runner.ServerTooWeak(ctx, st); weak != "" {
-			c.OK, c.Detail, c.Remedy = false, weak+", so that its calls are refused", "install what the check confinement names, or give the agent min_tier"
+			c.OK, c.Detail, c.Remedy = false, weak, "install what is missing, or set min_tier; until then its calls are refused"
 			out = append(out, c)
 			continue
 		}
