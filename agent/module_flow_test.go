@@ -138,6 +138,7 @@ func TestFlowMethods(t *testing.T) {
 // then is not done twice, and it sees the time of then.
 func TestRequestInput(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "C-5")
 	b, _ := moduleAgent(t, modeltest.Turn{Text: "An outline."}, modeltest.Turn{Text: "A text."})
 	id, res := b.flow(`
 		const begin = Date.now();
@@ -145,8 +146,8 @@ func TestRequestInput(t *testing.T) {
 		const outline = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Outline."}]});
 		const a = await host.workspace.createArtifact({type: "markdown", title: "Article", content: outline.text});
 		await host.storage.set("n", ((await host.storage.get("n")) ?? 0) + 1);
-		const first = await host.run.requestInput({title: "Review", message: outline.text, inputSchema: {type: "object", properties: {good: {type: "boolean"}, why: {type: "string"}}, required: ["good"]}});
-		const second = await host.run.requestUserInput({title: "Review", message: "And now?"});
+		const first = await host.run.`+row.Quote("requestInput")+`({title: "Review", message: outline.text, inputSchema: {type: "object", properties: {good: {type: "boolean"}, why: {type: "string"}}, required: ["good"]}});
+		const second = await host.run.`+row.Quote("requestUserInput")+`({title: "Review", message: "And now?"});
 		host.run.reportStep("text");
 		const text = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Text: " + first.why}]});
 		await host.workspace.updateArtifact(a.id, {content: text.text, status: "done"});

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/skills"
 )
@@ -171,6 +172,7 @@ func withoutBindings(d declares) declares {
 // not declared, or not granted.
 func TestHostMethods(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "UNI-14")
 	caught := func(call string) string {
 		return "try { await " + call + "; return {got: 'no error'} } catch (e) { return {got: e.code + ': ' + e.message} }"
 	}
@@ -181,11 +183,11 @@ func TestHostMethods(t *testing.T) {
 	}{
 		"storage":             {`await host.storage.set("a", {b: [1]}); await host.storage.set("c", null); return {got: JSON.stringify([await host.storage.get("a"), await host.storage.list(), (await host.storage.get("no")) ?? "nothing"])}`, `[{"b":[1]},["a","c"],"nothing"]`, ""},
 		"storage deletes":     {`await host.storage.set("a", 1); await host.storage.delete("a"); return {got: String((await host.storage.list()).length)}`, "0", ""},
-		"storage of no key":   {caught(`host.storage.set("", 1)`), "invalid_args: the key has 0 bytes", ""},
+		"storage of no key":   {caught(`host.storage.set("", 1)`), row.Quote("invalid_args") + ": the key has 0 bytes", ""},
 		"storage of too much": {caught(`host.storage.set("a", "x".repeat(2 << 20))`), "invalid_args: the value has 2", ""},
 		"fetch":               {`const r = await host.network.fetch("SERVER/api/x"); return {got: r.ok + " " + r.status + " " + await r.text()}`, "true 200 words of a stranger", "host_network_fetch done"},
 		"fetch posts":         {`const r = await host.network.fetch("SERVER/api/x", {method: "POST", body: "b"}); return {got: r.statusText}`, "OK", ""},
-		"fetch by no rule":    {caught(`host.network.fetch("SERVER/other")`), "rejected: GET SERVER/other is covered by none of the networkRules", ""},
+		"fetch by no rule":    {caught(`host.network.fetch("SERVER/other")`), row.Quote("rejected") + ": GET SERVER/other is covered by none of the networkRules", ""},
 		"fetch by no method":  {caught(`host.network.fetch("SERVER/api/x", {method: "PUT"})`), "rejected: PUT", ""},
 		"fetch of no URL":     {caught(`host.network.fetch({})`), "invalid_args: the URL is a text", ""},
 		"fetch of a number":   {caught(`host.network.fetch("SERVER/api/", {body: 1})`), "invalid_args: fetch takes", ""},
@@ -214,7 +216,7 @@ func TestHostMethods(t *testing.T) {
 		"runs no program":     {caught(`host.tools.invoke("system_execute_command", {})`), "invalid_args: the command is missing", ""},
 		"bridge":              {`if (!host.bridge.isAvailable()) return {got: "none"}; const r = await host.bridge.executeCommand({command: "echo", args: ["x"], workingDirectory: null, reason: "to see"}); const j = await host.bridge.waitForJob(r.bridgeRunId); return {got: r.accepted + " " + j.status + " " + j.stdout}`, "true completed x\n", "shell_run done"},
 		"bridge fails":        {`const r = await host.bridge.executeCommand({command: "false", args: []}); const j = await host.bridge.waitForJob(r.bridgeRunId); return {got: j.status + " " + j.exitCode}`, "failed 1", ""},
-		"bridge of nothing":   {`const r = await host.bridge.executeCommand({args: []}); return {got: r.accepted + " " + r.code}`, "false invalid_request", ""},
+		"bridge of nothing":   {`const r = await host.bridge.executeCommand({args: []}); return {got: r.accepted + " " + r.code}`, "false " + row.Quote("invalid_request"), ""},
 		"bridge waits for no": {caught(`host.bridge.waitForJob("x")`), "invalid_args: there is no job", ""},
 		"bridge locates":      {`const r = await host.bridge.locateTools(["sh", "no-such-program"]); return {got: r.tools.map((t) => t.status).join()}`, "installed,not_installed", ""},
 		"bridge has it":       {`const r = await host.bridge.installTool({toolId: "sh", reason: "y"}); return {got: r.accepted + " " + (await host.bridge.waitForJob(r.bridgeRunId)).status}`, "true completed", "host_bridge_install done"},

@@ -197,7 +197,8 @@ func TestManifestRules(t *testing.T) {
 
 // Each field that has to be there is missed with its name, and with how to write it: a manifest says all of it, whatever a README takes for optional (OSL-03, C-12).
 func TestManifestFieldsMissing(t *testing.T) {
-	row := contract.Of(t, "OSL-03")
+	row, decides := contract.Of(t, "OSL-03"), contract.Of(t, "C-12")
+	missing := decides.Quote("field-missing")
 	for field, text := range map[string]string{"schemaVersion": row.Quote("2.0"), "inputSchema": row.Quote("object")} {
 		if !strings.Contains(with(t, nil), text) {
 			t.Errorf("the valid manifest has no %s", text)
@@ -209,10 +210,10 @@ func TestManifestFieldsMissing(t *testing.T) {
 		}
 	}
 
-	for _, field := range row.Between("all of ", ". The schema") {
+	for _, field := range append(row.Between("all of ", ". The schema"), decides.Between("manifest without ", " is refused")...) {
 		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{field: ""}), "sums/module.ts": goodModule})
 		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
-		if m != nil || rules(problems) != field+" field-missing" || !strings.Contains(problems[0].Message, "write") {
+		if m != nil || rules(problems) != field+" "+missing || !strings.Contains(problems[0].Message, "write") {
 			t.Errorf("%s: %v", field, problems)
 		}
 	}

@@ -207,9 +207,9 @@ func (b *bench) run(t *testing.T, ctx context.Context) loop.Result {
 // TestExits: OSA-02 and the table of states (UNI-11), each way a run can end, by one loop whose
 // surfaces differ in a policy (OSA-01). A rejection does not end a headless run (C-11).
 func TestExits(t *testing.T) {
-	row, rejected := contract.Of(t, "OSA-02"), domain.Exit(contract.Of(t, "C-11").Quote("tool_rejected"))
+	row, ends, rejected := contract.Of(t, "OSA-02"), contract.Of(t, "UNI-11"), domain.Exit(contract.Of(t, "C-11").Quote("tool_rejected"))
 	truncated := &model.Error{Kind: model.KindTruncated, Message: "broke off", Retryable: true}
-	seen := map[string]bool{}
+	seen, pairs := map[string]bool{}, map[string]bool{}
 	for name, c := range map[string]struct {
 		turns   []func(model.Request) []any
 		change  func(*loop.Options)
@@ -251,7 +251,7 @@ func TestExits(t *testing.T) {
 				}
 
 				res := b.run(t, t.Context())
-				seen[string(res.Exit)] = true
+				seen[string(res.Exit)], pairs[string(res.Exit)+" "+string(res.Outcome)] = true, true
 				if res.Exit != c.exit || res.Outcome != c.outcome || !strings.Contains(res.Summary+res.Error, c.say) {
 					t.Errorf("%+v, want %s, %s, %q", res, c.exit, c.outcome, c.say)
 				}
@@ -263,6 +263,15 @@ func TestExits(t *testing.T) {
 			t.Errorf("no run ended with %s", exit)
 		}
 		delete(seen, exit)
+	}
+	for _, pair := range ends.Between("pairs of a loop are ", ".") {
+		if !pairs[pair] {
+			t.Errorf("no run ended with %s", pair)
+		}
+		delete(pairs, pair)
+	}
+	if len(pairs) > 0 {
+		t.Errorf("ends that the contract does not list: %v", pairs)
 	}
 	if len(seen) > 0 {
 		t.Errorf("exits that the contract does not list: %v", seen)

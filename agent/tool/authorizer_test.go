@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
 // TestAuthorizer: UNI-06, every combination of what a call needs, the taint of its run, its owner's
 // settings and its owner's answer has the verdict of the rules in security.md.
 func TestAuthorizer(t *testing.T) {
+	row := contract.Of(t, "UNI-06")
+	modes := []string{"", row.Quote("park"), row.Quote("fail"), row.Quote("continue")}
 	saids := []tool.OwnerDecision{{}, {Standing: true}, {Once: true}, {Denied: true, Reason: "no"}, {Standing: true, Denied: true}}
 	refused := tool.Failure(tool.KindInvalidArgs, "no such thing")
 	n := 0
@@ -24,7 +27,7 @@ func TestAuthorizer(t *testing.T) {
 					for _, least := range []string{"", "A", "D"} {
 						for taint := tool.Taint(0); taint <= tool.AllTaints; taint++ {
 							for adds := tool.Taint(0); adds <= tool.AllTaints; adds++ {
-								for _, onDenied := range []string{"", "park", "fail", "continue"} {
+								for _, onDenied := range modes {
 									for _, said := range saids {
 										n++
 										need := tool.Need{Refused: deny, MissingGrant: missing, NeedsApproval: asks == "asks", NoStandingApproval: asks == "each", Tier: tier, AddsTaint: adds, Action: "x", Shown: "do x"}

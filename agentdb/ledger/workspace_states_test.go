@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -36,6 +37,7 @@ type workspaceModel struct {
 // approves an artifact (OSL-25, OSL-27, OSL-28, OSL-29, OSL-30, UNI-12, C-6).
 func TestWorkspaceStates(t *testing.T) {
 	t.Parallel()
+	statuses := contract.Of(t, "C-6").Between("such as ", ". Only")
 	base, folders := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		folders++
@@ -132,7 +134,7 @@ func TestWorkspaceStates(t *testing.T) {
 				if n := len(m.artifacts); n > 0 && rapid.Bool().Draw(t, "newer") {
 					parent = m.artifacts[n-1]
 				}
-				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: "approved", Role: "writer", Parent: parent}, []byte(by.Key))
+				a, err := l.AddWorkspaceArtifact(noCancel, by, ledger.Artifact{Workspace: w.ID, Title: "t", Status: rapid.SampledFrom(statuses).Draw(t, "status"), Role: "writer", Parent: parent}, []byte(by.Key))
 				if !expect(t, "added", err) {
 					return
 				}
@@ -244,7 +246,7 @@ func TestWorkspaceStates(t *testing.T) {
 
 				latest, err := l.WorkspaceArtifacts(noCancel, w.ID, false)
 				for _, a := range latest {
-					if a.Status != "approved" || a.Approval != "" {
+					if !slices.Contains(statuses, a.Status) || a.Approval != "" {
 						t.Fatalf("a skill has approved %+v", a)
 					}
 				}

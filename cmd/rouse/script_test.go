@@ -163,6 +163,7 @@ jobs:
 // answer as the same run (UNI-09).
 func TestQuestionAndAnswer(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "UNI-09")
 	s := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["GLS","Sparkasse"]}`)}}},
 		modeltest.Turn{Calls: []model.Call{{ID: "2", Name: "complete", Args: json.RawMessage(`{"summary":"Booked on the account that was named."}`)}}})
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
@@ -183,6 +184,16 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	if len(items) != 1 || items[0].Run != "1" || items[0].Message != "Which account?" || len(items[0].Options) != 2 {
 		t.Fatalf("inbox: %+v", items)
 	}
+	var raw []map[string]any
+	runJSON(t, &raw, "inbox", "--json", "--config", config)
+	for _, field := range row.Between("An item of the inbox has ", ", and `input_schema`") {
+		if _, ok := raw[0][field]; !ok {
+			t.Errorf("no %s in %v", field, raw[0])
+		}
+	}
+	if items[0].Kind != row.Quote("input") || raw[0][row.Quote("input_schema")] != nil {
+		t.Errorf("%v", raw[0])
+	}
 	if free := rouse(t, "run", "other", "--wait", "--config", config); free.Run() != nil {
 		t.Errorf("the agent's lane is not free: %s", free.stdout.String())
 	}
@@ -190,7 +201,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	p.stop(t)
 	p = serveUntilReady(t, config)
 
-	for _, c := range []struct{ args, says string }{{"answer 9 x", "inbox item 9 is not in the ledger"}, {"answer one x", "is not an item"}, {"answer 1 2", ""}, {"answer 1 1", "was answered"}} {
+	for _, c := range []struct{ args, says string }{{"answer 9 x", "inbox item 9 is not in the ledger"}, {"answer one x", "is not an item"}, {"answer 1 2", ""}, {"answer 1 1", row.Quote("was answered")}} {
 		cmd := rouse(t, append(strings.Fields(c.args), "--config", config)...)
 		if err := cmd.Run(); (err == nil) != (c.says == "") || !strings.Contains(cmd.stderr.String(), c.says) {
 			t.Errorf("%s: %v %s%s", c.args, err, cmd.stdout.String(), cmd.stderr.String())
