@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,18 +145,11 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// recordUndo records what a command is about to change, if that can be predicted, or says why it cannot
-// be undone. For commands that are not known to change files it returns neither.
+// recordUndo records the files that a command is about to change, if they can be predicted, or returns why they cannot.
+// For commands that only read it returns neither.
 func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.RecordedPlan, why string, err error) {
-	if o.argv == nil {
-		if calls(o.tree, slices.Collect(maps.Keys(predictable))...) {
-			why = "it is a script"
-		}
-		return nil, why, nil
-	}
-
-	if predictable[o.argv[0]] == nil {
-		return nil, "", nil
+	if o.argv == nil || predictable[o.argv[0]] == nil {
+		return nil, unlogged(o), nil
 	}
 
 	plan, why := predict(f.roots, o.argv)

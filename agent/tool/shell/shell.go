@@ -243,6 +243,9 @@ type limits struct {
 	maxChars   int
 }
 
+// notCovered begins the warning about a command whose changes no undo takes back.
+const notCovered = "the changes of this command are not covered by undo: "
+
 // execute runs a command that the authorizer has allowed.
 func (f *family) execute(ctx context.Context, in tool.Invocation, name, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
 	o, refused := f.resolve(command)
@@ -275,7 +278,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 	}
 
 	if why != "" {
-		warnings = append(warnings, "what this command changes cannot be undone: "+text.Visible(why))
+		warnings = append(warnings, notCovered+text.Visible(why))
 	}
 
 	argv, granted := f.grantedFiles(o, argv)
@@ -310,7 +313,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		return res, warnings, nil, undo.Announce(context.WithoutCancel(ctx))
 	}
 
-	warnings = append(warnings, "what this command changed cannot be undone: it did not change what was predicted")
+	warnings = append(warnings, notCovered+"it did not change what was predicted")
 	return res, warnings, nil, dropUndo(ctx, undo)
 }
 
