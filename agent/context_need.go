@@ -96,7 +96,7 @@ func forPlan(p Plan) (*Runner, error) {
 // contextNeed measures the prompt and the tools of a task.
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	t.board, t.reducer = &memory.Board{}, newReducer(t)
-	t.project = projectFolder(t.boundary, t.projectDir(), t.redactor().Replace, t.promptPart, nil)
+	t.project = projectFolder(t.boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
 	t.clock = clockPrompt(ledger.Run{StartedAt: time.Now(), Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()}, t)
 	t.offers = r.offersOf(t, nil)
 	registry, err := r.tools(&t, ledger.Attempt{})

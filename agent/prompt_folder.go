@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -24,8 +25,12 @@ const (
 	maxManifest    = 4_000  // characters
 	maxGitStatus   = 2_000  // bytes
 	maxAdviceBytes = 20_000 // bytes, the beginning and the end of a longer file
-	maxTreeEntries = 2_000  // entries that are looked at
+	maxTreeEntries = 2_000  // entries that are looked at, of one folder and in all
 	treeDepth      = 4
+
+	// Of a folder that is not a project.
+	maxPlainTree    = 1_000 // characters
+	maxPlainEntries = 40
 )
 
 // project is a kind of folder that people work in, by the file that makes it one.
@@ -53,7 +58,7 @@ func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.W
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t task) string {
 	redact := t.redactor().Replace
-	return projectFolder(t.boundary, t.projectDir(), redact, t.promptPart, func() string {
+	return projectFolder(t.boundary, t.projectDir(), r.showsPlainFolder(ctx, t), redact, t.promptPart, func() string {
 		if t.agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone
 		}
@@ -69,17 +74,27 @@ func (r *Runner) describeFolder(ctx context.Context, t task) string {
 	})
 }
 
-// projectFolder describes the working folder of a project to a model: its kind, its files, its
-// manifest, its branch, what git says has changed, and what its people have written for agents (OSA-39). It is "" for a
-// folder that is no project: a workdir changes with each run, and what changes spoils what a
-// provider keeps of a prompt, and a recording. What cannot be read is left out: a model can
-// look for itself.
+// showsPlainFolder reports whether a prompt may list the files of a folder that is not a project. It may not if the list
+// would label the run as one that has met untrusted content or private data: a list is not worth an approval.
+func (r *Runner) showsPlainFolder(ctx context.Context, t task) bool {
+	roots, err := r.roots(&t, ledger.Attempt{})
+	if err != nil {
+		return false
+	}
+	need := roots.ReadNeed(cmp.Or(t.agent.HostFolder, "."))
+	letters, err := r.ledger.LabelsOf(ctx, need.Reads...)
+	return err == nil && need.AddsTaint|tool.ParseTaint(letters) == 0
+}
+
+// projectFolder describes a working folder to a model: its kind, its files, its manifest, its branch, what git says has
+// changed, and what its people have written for agents (OSA-39). A folder with neither manifest nor advice is described
+// briefly, and only if plain is set. What cannot be read is left out: a model can look for itself.
 //
-// gitStatus is asked once the folder is known to be a project with a repository; nil: git is not asked.
+// gitStatus is asked once the folder is known to be a repository; nil: git is not asked.
 //
 // Texts are redacted before they are cut: half a secret would not be known for one. part is how much of its
 // greatest length a part of it may have.
-func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, part func(most int) int, gitStatus func() string) string {
+func projectFolder(b nofollow.Boundary, dir string, plain bool, redact func(string) string, part func(most int) int, gitStatus func() string) string {
 	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
 		return ""
@@ -109,15 +124,21 @@ func projectFolder(b nofollow.Boundary, dir string, redact func(string) string, 
 	}
 
 	told := slices.IndexFunc(adviceFiles, func(name string) bool { return excerptOfFile(roots, name, 1, redact) != "" })
+	most, entries := part(maxTree), maxTreeEntries
 	if manifest == "" && told < 0 {
-		return ""
+		if !plain {
+			return ""
+		}
+		most, entries = part(maxPlainTree), maxPlainEntries
 	}
 
 	if branch, ok := strings.CutPrefix(excerptOfFile(roots, ".git/HEAD", 300, redact), "ref: refs/heads/"); ok {
 		fmt.Fprintf(&s, "It is under git, on the branch %q.\n", strings.TrimSpace(branch))
 	}
 
-	fmt.Fprintf(&s, "Its files when this run began:\n%s", listTree(root, ignore, part(maxTree)))
+	if tree := listTree(root, ignore, most, entries); tree != "" {
+		fmt.Fprintf(&s, "Its files when this run began:\n%s", tree)
+	}
 	if content := excerptOfFile(roots, manifest, part(maxManifest), redact); content != "" {
 		fmt.Fprintf(&s, "\n%s:\n%s\n", manifest, content)
 	}
@@ -190,8 +211,8 @@ func validUTF8(part []byte) string {
 }
 
 // listTree lists a folder level by level, so that a deep branch does not crowd out what is beside it, in at
-// most so many characters.
-func listTree(root fs.FS, ignore []string, most int) string {
+// most so many characters and entries.
+func listTree(root fs.FS, ignore []string, most, maxEntries int) string {
 	type level struct {
 		dir   string
 		depth int
@@ -200,7 +221,7 @@ func listTree(root fs.FS, ignore []string, most int) string {
 	seen, long := 0, 0
 	for waiting := []level{{".", 1}}; len(waiting) > 0; waiting = waiting[1:] {
 		at := waiting[0]
-		entries, err := fs.ReadDir(root, at.dir)
+		entries, err := readSome(root, at.dir)
 		if err != nil {
 			continue // it can be looked at with a tool, which says what is wrong
 		}
@@ -223,7 +244,7 @@ func listTree(root fs.FS, ignore []string, most int) string {
 			}
 
 			long += utf8.RuneCountInString(name) + 1
-			if seen++; seen > maxTreeEntries || long > most-2 {
+			if seen++; seen > maxEntries || long > most-2 {
 				return s.String() + "…\n"
 			}
 
@@ -232,4 +253,24 @@ func listTree(root fs.FS, ignore []string, most int) string {
 	}
 
 	return s.String()
+}
+
+// readSome returns the entries of a folder by name. Of a folder with very many it reads only some.
+func readSome(root fs.FS, dir string) ([]fs.DirEntry, error) {
+	f, err := root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, fmt.Errorf("list %s: it is not a folder", dir)
+	}
+	entries, err := d.ReadDir(maxTreeEntries + 1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return entries, err
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rouse/agent"
 )
 
 // OSA-39: the prompt of a run in a project says what git says has changed. What the configuration in the folder names, which the
@@ -61,5 +63,34 @@ func TestFolderUnderGit(t *testing.T) {
 	out, _ := cmd.CombinedOutput() // which the attack may make fail
 	if _, err := os.Stat(canary); err != nil {
 		t.Errorf("the folder names nothing that git runs: %s", out)
+	}
+}
+
+// OSA-39: a prompt lists the files of a folder that is not a project, unless the list would label the run.
+func TestPlainFolderOfARun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*bench)
+		want   bool
+	}{
+		"plain":     {func(*bench) {}, true},
+		"private":   {func(b *bench) { b.clerk(func(a *agent.Agent) { a.PrivateFolders = []string{a.Workdir} }) }, false},
+		"untrusted": {func(b *bench) { b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "work", "in")} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, done)
+			b.write("work/notes.md", "x")
+			b.write("work/in/letter.txt", "x")
+			c.change(b)
+			id := b.adhoc("Look.")
+			b.ends(id)
+			if told := b.heard(); strings.Contains(told, "notes.md") != c.want || strings.Contains(told, "letter.txt") != c.want {
+				t.Errorf("the model is told\n%s", told)
+			}
+			if met := b.met(id); met != "" {
+				t.Errorf("the run holds %q", met)
+			}
+		})
 	}
 }

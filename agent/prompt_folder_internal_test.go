@@ -50,6 +50,34 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// OSA-39: a folder that is not a project is described briefly: 40 entries, 1,000 characters, and no more than a line of an
+// empty one.
+func TestPlainFolder(t *testing.T) {
+	t.Parallel()
+	plain := func(content map[string]string) string {
+		return projectFolder(nofollow.Boundary{}, filled(t, content), true, func(text string) string { return text }, whole, nil)
+	}
+	many, long := map[string]string{"sub/a.md": ""}, map[string]string{}
+	for i := range 3000 {
+		many[fmt.Sprintf("f%04d", i)] = ""
+		long[fmt.Sprintf("%0100d", i)] = ""
+	}
+
+	if got := plain(nil); got != "" {
+		t.Errorf("an empty folder: %q", got)
+	}
+	want := "It is under git, on the branch \"main\".\nIts files when this run began:\nreport.md\nsub/\nsub/a.md\n"
+	if got := plain(map[string]string{"report.md": "x", "sub/a.md": "", ".env": "x", ".git/HEAD": "ref: refs/heads/main\n"}); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := plain(many); strings.Count(got, "\n") != 42 || !strings.HasSuffix(got, "\n…\n") {
+		t.Errorf("%d lines: %s", strings.Count(got, "\n"), got)
+	}
+	if got := plain(long); len(got) > 1_050 || !strings.HasSuffix(got, "\n…\n") {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
 // OSA-39: what is long is cut, the tree after 8,000 characters; what is no text and what leads out is left out.
 func TestFolderBounded(t *testing.T) {
 	t.Parallel()
@@ -80,7 +108,7 @@ func TestFolderBounded(t *testing.T) {
 
 // described is the prompt's text of a folder with no secrets.
 func described(b nofollow.Boundary, dir string) string {
-	return projectFolder(b, dir, func(text string) string { return text }, whole, nil)
+	return projectFolder(b, dir, false, func(text string) string { return text }, whole, nil)
 }
 
 // A secret across a cut is redacted as one that is shown whole: no part of it is told.
@@ -91,7 +119,7 @@ func TestFolderCutsAreRedacted(t *testing.T) {
 	for before := maxAdviceBytes/2 - len(secret); before <= maxAdviceBytes/2; before++ {
 		// As far from the end as from the beginning, so that it lies across both cuts.
 		long := strings.Repeat("x", before) + secret + strings.Repeat("y", maxAdviceBytes) + secret + strings.Repeat("z", before)
-		got := projectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), redact, whole, nil)
+		got := projectFolder(nofollow.Boundary{}, filled(t, map[string]string{"AGENTS.md": long}), false, redact, whole, nil)
 		for n := range len(secret) - 3 {
 			if part := secret[n : n+4]; strings.Contains(got, part) {
 				t.Fatalf("with %d bytes before it %q is told", before, part)

@@ -117,7 +117,7 @@ func (s snapshot) project(t task) string {
 	if s.Folder != nil {
 		return *s.Folder
 	}
-	return projectFolder(t.boundary, t.projectDir(), t.redactor().Replace, t.promptPart, nil)
+	return projectFolder(t.boundary, t.projectDir(), false, t.redactor().Replace, t.promptPart, nil)
 }
 
 // apply gives a task what a recorded attempt began with.
