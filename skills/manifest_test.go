@@ -477,3 +477,75 @@ func FuzzManifest(f *testing.F) {
 		}
 	})
 }
+
+// TestManifestEnums: OSL-04.
+func TestManifestEnums(t *testing.T) {
+	row := contract.Of(t, "OSL-04")
+	wrong := func(field, value string) string {
+		if field == "supportedPlatforms" {
+			value = "[" + value + "]"
+		}
+		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{field: value}), "sums/module.ts": goodModule})
+		_, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+		return rules(problems)
+	}
+	unknown := row.Quote("field-value")
+	for _, c := range []struct{ fields, values []string }{
+		{row.Between("The values of ", " are `macos`"), row.Between("`supportedPlatforms` are ", "; of")},
+		{[]string{row.Quote("bridgeRequirement")}, row.Between("`bridgeRequirement` ", "; of")},
+		{[]string{row.Quote("workspaceSupport"), row.Quote("longRunningSupport")}, row.Between("`longRunningSupport` ", "; of")},
+		{[]string{row.Quote("executionMode")}, row.Between("`executionMode` ", ". Another")},
+	} {
+		for _, field := range c.fields {
+			for _, value := range c.values {
+				if got := wrong(field, fmt.Sprintf("%q", value)); strings.Contains(got, field+" "+unknown) || strings.Contains(got, field+"[0] "+unknown) {
+					t.Errorf("%s: %s gives %s", field, value, got)
+				}
+			}
+			if got := wrong(field, `"other"`); !strings.Contains(got, field+" "+unknown) && !strings.Contains(got, field+"[0] "+unknown) {
+				t.Errorf("%s: another value gives %s", field, got)
+			}
+		}
+	}
+	if got := wrong("compatibilityRequirements", `["teleport"]`); got != "compatibilityRequirements[0] "+row.Quote("compatibility-unknown")+"?" {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestValidator: OSL-05.
+func TestValidator(t *testing.T) {
+	row := contract.Of(t, "OSL-05")
+	agenticWith := func(more map[string]string) string {
+		all := map[string]string{"executionMode": `"agentic"`, "agenticConfig": agentic, "workspaceSupport": `"required"`, "workspaceSchemaVersion": `"1.0.0"`, "longRunningSupport": `"optional"`}
+		for k, v := range more {
+			all[k] = v
+		}
+		return with(t, all)
+	}
+	for rule, files := range map[string]map[string]string{
+		row.Quote("agentic-config"):              {"manifest.json": with(t, map[string]string{"executionMode": `"flow"`, "agenticConfig": agentic})},
+		row.Quote("workspace-required"):          {"manifest.json": agenticWith(map[string]string{"workspaceSupport": `"optional"`})},
+		row.Quote("compatibility-unknown") + "?": {"manifest.json": with(t, map[string]string{"compatibilityRequirements": `["teleport"]`})},
+		row.Quote("workspace-version") + "?":     {"manifest.json": with(t, map[string]string{"workspaceSupport": `"optional"`})},
+		row.Quote("step-limit") + "?":            {"manifest.json": agenticWith(map[string]string{"agenticConfig": strings.NewReplacer("50", "null", "20", "null").Replace(agentic)})},
+		row.Quote("execute-missing") + "?":       {"module.ts": "function execute() {}\n"},
+		row.Quote("placeholder") + "?":           {"manifest.json": with(t, map[string]string{"requiredBindings": "[]"}), "docs.md": "__OSL_SECRET[bank]__\n"},
+	} {
+		problems := skills.Validate(program(t, files))
+		if got := places(problems); !strings.HasSuffix(got, ":"+rule) {
+			t.Errorf("%s: %s", rule, got)
+		}
+	}
+	for _, prefix := range row.Between("begins with ", ", `secret`") {
+		if got := places(skills.Validate(program(t, map[string]string{"docs.md": prefix + strings.Repeat("Zz0", 12)[:36] + "\n"}))); got != "docs.md:1:"+row.Quote("secret") && prefix != "AKIA" {
+			t.Errorf("%s: %s", prefix, got)
+		} else if prefix == "AKIA" {
+			if got := places(skills.Validate(program(t, map[string]string{"docs.md": prefix + strings.Repeat("Q", 16) + "\n"}))); got != "docs.md:1:secret" {
+				t.Errorf("%s: %s", prefix, got)
+			}
+		}
+	}
+	if got := rules(skills.CheckExports(program(t, nil), []string{"execute", "onInstall"})); got != "tools[0].handlerExport "+row.Quote("export-missing") {
+		t.Errorf("%s", got)
+	}
+}

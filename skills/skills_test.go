@@ -319,6 +319,7 @@ func TestIndex(t *testing.T) {
 
 // TestSection: the catalogue style to the byte (AUT-06).
 func TestSection(t *testing.T) {
+	row := contract.Of(t, "AUT-06")
 	list := []*skills.Skill{{Name: "csv", Description: "Cleans\n CSV."}}
 	details := []skills.Details{{Skill: &skills.Skill{Name: "pdf", Description: "Reads PDF.", Dir: filepath.FromSlash("/s/pdf")}, Instructions: "Read it."}}
 	want := `## Agent Skills
@@ -344,8 +345,14 @@ Root Path: /s/pdf
 
 Read it.
 `
-	if got := filepath.ToSlash(skills.Section(list, details)); got != want {
+	got := filepath.ToSlash(skills.Section(list, details))
+	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	for _, part := range row.Between("The block of skills is ", ", its root path") {
+		if !strings.Contains(got, part+"\n") {
+			t.Errorf("%q is not a line of\n%s", part, got)
+		}
 	}
 	if got := skills.Section(list, nil); strings.Contains(got, "Root Path") || strings.Contains(got, "Details") || strings.Contains(got, "Rules") {
 		t.Errorf("rules without a preloaded skill: %s", got)

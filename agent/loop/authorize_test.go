@@ -12,6 +12,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 )
 
 // fakeAuthorizer decides on each tool as it was set up, and records what it was asked.
@@ -39,6 +40,8 @@ func answerWith(kind tool.Kind) tool.Verdict {
 // OSA-07: all calls of an answer are judged in the model's order before any is made; a denial
 // answers the later ones, and a call that waits for an approval keeps all of them from being made.
 func TestAuthorizerPhase(t *testing.T) {
+	row := contract.Of(t, "OSA-07")
+	denied := fmt.Sprintf("ok %s %s %[2]s", row.Quote("user_denied"), row.Quote("rejected"))
 	ask := tool.Verdict{Ask: &tool.ApprovalRequest{Tool: "change", Hash: "h"}}
 	for name, c := range map[string]struct {
 		calls    []model.Call
@@ -50,7 +53,7 @@ func TestAuthorizerPhase(t *testing.T) {
 	}{
 		"go":       {[]model.Call{call("read", `{}`), call("change", `{}`)}, nil, "2", "ok ok", "read m1.1.1, change m1.1.2, admit", ""},
 		"refused":  {[]model.Call{call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindRejected)}, "1", "rejected ok", "change m1.1.1, read m1.1.2, admit", ""},
-		"denied":   {[]model.Call{call("read", `{}`), call("change", `{}`), call("read", `{}`), call("nothing", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindUserDenied)}, "1", "ok user_denied rejected rejected", "read m1.1.1, change m1.1.2, admit", ""},
+		"denied":   {[]model.Call{call("read", `{}`), call("change", `{}`), call("read", `{}`), call("nothing", `{}`)}, map[string]tool.Verdict{"change": answerWith(tool.KindUserDenied)}, "1", denied, "read m1.1.1, change m1.1.2, admit", ""},
 		"asks":     {[]model.Call{call("read", `{}`), call("change", `{}`), call("read", `{}`)}, map[string]tool.Verdict{"change": ask}, "0", "", "read m1.1.1, change m1.1.2", "m1.1.2"},
 		"unknown":  {[]model.Call{call("nothing", `{}`)}, nil, "0", "tool_not_found", "admit", ""},
 		"behind":   {[]model.Call{call("complete", `{"bad":1}`), call("change", `{}`)}, map[string]tool.Verdict{"change": ask}, "0", "invalid_args rejected", "complete m1.1.1, change m1.1.2, admit", ""},

@@ -353,6 +353,7 @@ func said(notices []string, words ...string) (order string) {
 
 // TestAdvice: OSA-14, by the kinds of results and the classes of listings (OSA-15): advice about what to do next; without it the calls are just the same.
 func TestAdvice(t *testing.T) {
+	row := contract.Of(t, "OSA-14")
 	list := func(dir string) []model.Call { return one("look", fmt.Sprintf(`{"path":%q}`, dir)) }
 	shell := one("shell", `{}`)
 	for name, c := range map[string]struct {
@@ -360,20 +361,20 @@ func TestAdvice(t *testing.T) {
 		want  string // "" means none
 	}{
 		"one listing":            {[][]model.Call{list("/x/")}, ""},
-		"two listings":           {[][]model.Call{list("/x/"), list("/y/")}, "Read one of the files"},
+		"two listings":           {[][]model.Call{list("/x/"), list("/y/")}, row.Quote("Read one of the files")},
 		"read in between":        {[][]model.Call{list("/x/"), one("look", `{"path":"/a"}`), list("/y/")}, ""},
 		"another format":         {[][]model.Call{list("/x/"), one("look", `{"path":"/a.pdf"}`), list("/y/")}, ""},
 		"read again":             {[][]model.Call{one("look", `{"path":"/a"}`), list("/x/"), one("look", `{"path":"/a"}`), list("/y/")}, ""},
 		"listed again":           {[][]model.Call{list("/x/"), list("/x/")}, "Read one of the files"},
 		"a failed read does not": {[][]model.Call{list("/x/"), one("look", `{"path":"/gone"}`), list("/y/")}, "Read one of the files"},
-		"not whole":              {[][]model.Call{list("/x/"), list("/cut/")}, "was not whole"},
-		"empty":                  {[][]model.Call{list("/x/"), list("/")}, "Do not make up"},
-		"not found":              {[][]model.Call{one("look", `{"path":"/gone"}`)}, "do not guess"},
+		"not whole":              {[][]model.Call{list("/x/"), list("/cut/")}, row.Quote("was not whole")},
+		"empty":                  {[][]model.Call{list("/x/"), list("/")}, row.Quote("Do not make up")},
+		"not found":              {[][]model.Call{one("look", `{"path":"/gone"}`)}, row.Quote("do not guess")},
 		"not found, not whole":   {[][]model.Call{list("/cut/"), one("look", `{"path":"/gone"}`)}, "the last listing was not whole"},
 		"twice the same":         {[][]model.Call{shell, shell}, ""},
-		"three times the same":   {[][]model.Call{shell, shell, shell}, "same shell call several times"},
+		"three times the same":   {[][]model.Call{shell, shell, shell}, row.Quote("same shell call several times")},
 		"and it fails":           {[][]model.Call{one("query", `{}`), one("query", `{}`), one("query", `{}`)}, "same query call 3 times in a row, and it failed again: no such table. Change its arguments"},
-		"only planning":          {[][]model.Call{one("plan", `{"rows":[1]}`), one("plan", `{"rows":[1,2]}`), one("plan", `{"rows":[2]}`)}, "without acting on it"},
+		"only planning":          {[][]model.Call{one("plan", `{"rows":[1]}`), one("plan", `{"rows":[1,2]}`), one("plan", `{"rows":[2]}`)}, row.Quote("without acting on it")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newFileTools(t, steps(c.turns...)...)

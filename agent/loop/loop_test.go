@@ -455,13 +455,14 @@ func TestWritesOfOneFileInOrder(t *testing.T) {
 
 // TestEndingBatch: OSA-06, a batch that ends the run stops at its end; a call that was refused is no end, and goes back to the model.
 func TestEndingBatch(t *testing.T) {
-	b := setup(t, say(call("read", `{}`), call("complete", `{"text":"x"}`), call("change", `{}`)))
+	complete := contract.Of(t, "OSA-06").Quote("complete")
+	b := setup(t, say(call("read", `{}`), call(complete, `{"text":"x"}`), call("change", `{}`)))
 	b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "read m1.1.1 complete m1.1.2" {
 		t.Errorf("executed %s", got)
 	}
 
-	b = setup(t, say(call("complete", `{}`), call("change", `{}`)), say(call("complete", `{"text":"x"}`)))
+	b = setup(t, say(call(complete, `{}`), call("change", `{}`)), say(call(complete, `{"text":"x"}`)))
 	res := b.run(t, t.Context())
 	if got := strings.Join(b.done, " "); got != "complete m1.1.1 change m1.1.2 complete m1.2.1" || res.Summary != "x" {
 		t.Errorf("behind a refusal it executed %s: %+v", got, res)
@@ -503,6 +504,10 @@ func TestNothingToAsk(t *testing.T) {
 // TestEmptyTurns: OSA-04, at most two nudges in a row, not charged; OSA-05, notices ride
 // once and are not kept.
 func TestEmptyTurns(t *testing.T) {
+	row := contract.Of(t, "OSA-04")
+	nudge, most := "[System Notice] "+row.Quote("Your last answer was empty"), row.Number("2")
+	nothing, final := row.Quote("The model gave only empty answers and called no tool."), domain.Exit(row.Quote("final_response"))
+	silent, empty := row.Quote("The model ended without a word after its tool calls; see what they did."), domain.Exit(row.Quote("empty_response"))
 	b := setup(t, say(), say(), say(call("read", `{}`)), say(), say("end"))
 	b.o.Bounds.Steps = 3
 	res := b.run(t, t.Context())
@@ -513,7 +518,7 @@ func TestEmptyTurns(t *testing.T) {
 	for i, r := range b.model.requests {
 		notices := 0
 		for _, m := range r.Messages {
-			notices += strings.Count(m.Text, "[System Notice] Your last answer was empty")
+			notices += strings.Count(m.Text, nudge)
 		}
 		if want := map[int]int{1: 1, 2: 1, 4: 1}[i]; notices != want {
 			t.Errorf("request %d holds %d nudges, want %d", i, notices, want)
@@ -527,9 +532,9 @@ func TestEmptyTurns(t *testing.T) {
 		text  string
 		steps int
 	}{
-		"nothing else":        {[]func(model.Request) []any{say()}, domain.ExitFinalResponse, "The model gave only empty answers and called no tool.", 3},
-		"after a result":      {[]func(model.Request) []any{say(), say(), say(call("read", `{}`)), say()}, domain.ExitEmptyResponse, "The model ended without a word after its tool calls; see what they did.", 6},
-		"after a failed call": {[]func(model.Request) []any{say(call("refuse", `{}`)), say()}, domain.ExitEmptyResponse, "The model ended without a word after its tool calls; see what they did.", 4},
+		"nothing else":        {[]func(model.Request) []any{say()}, final, nothing, 1 + most},
+		"after a result":      {[]func(model.Request) []any{say(), say(), say(call("read", `{}`)), say()}, empty, silent, 4 + most},
+		"after a failed call": {[]func(model.Request) []any{say(call("refuse", `{}`)), say()}, empty, silent, 2 + most},
 	} {
 		b = setup(t, c.turns...)
 		b.o.Bounds.Steps = 2

@@ -2,11 +2,13 @@ package control_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
+	"rouse/internal/contract"
 )
 
 // TestClarifyArguments: OSA-18, options are trimmed, emptied of doubles, and then counted.
@@ -21,8 +23,18 @@ func TestClarifyArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	long := strings.Repeat("ä", 81)
+	row := contract.Of(t, "OSA-18")
+	most, longest := row.Number("6"), row.Number("80")
+	long := strings.Repeat("ä", longest+1)
+	whole := fmt.Sprintf(`{%q:"q",%q:["%s"],%q:false}`, row.Quote("question"), row.Quote("options"), strings.Repeat("ä", longest), row.Quote("allowMultiple"))
+	many := "1"
+	for i := 2; i <= most; i++ {
+		many += fmt.Sprintf(`","%d`, i)
+	}
 	for args, want := range map[string]string{
+		whole: `{"question":"q","options":["` + strings.Repeat("ä", longest) + `"],"waiting":true}`,
+		`{"question":"q","options":["` + many + `"]}`:                    `{"question":"q","options":["` + many + `"],"waiting":true}`,
+		`{"question":"q","options":["` + many + `","more"]}`:             "options",
 		`{"question":" which? "}`:                                        `{"question":"which?","waiting":true}`,
 		`{"question":"q","options":[" a ","A","","b"]}`:                  `{"question":"q","options":["a","b"],"waiting":true}`,
 		`{"question":"q","options":["a","b"],"allowMultiple":true}`:      `{"question":"q","options":["a","b"],"allow_multiple":true,"waiting":true}`,
@@ -37,14 +49,14 @@ func TestClarifyArguments(t *testing.T) {
 		`{"question":"q","inputSchema":{"properties":{"n":{"$ref":"#"}}}}`:                       "inputSchema",
 		`{"question":"q","inputSchema":{"type":"object"},"options":["a"]}`:                       "inputSchema",
 	} {
-		e, err := r.Call(t.Context(), tool.Invocation{}, "clarify", json.RawMessage(args))
+		e, err := r.Call(t.Context(), tool.Invocation{}, row.Quote("clarify"), json.RawMessage(args))
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		got := string(e.Result)
 		if !e.OK {
-			if got = e.Field; e.Kind != tool.KindInvalidArgs {
+			if got = e.Field; string(e.Kind) != row.Quote("invalid_args") {
 				t.Errorf("%.60s: kind %s", args, e.Kind)
 			}
 		}

@@ -291,3 +291,109 @@ func TestEditors(t *testing.T) {
 		t.Errorf("%d changes are in the log as %v", n, got["count"])
 	}
 }
+
+// TestReadTool: OSA-31.
+func TestReadTool(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSA-31")
+	q := row.Quote
+	content := map[string]string{"a.txt": "one\ntwo\nthree", "long.txt": strings.Repeat(strings.Repeat("x", 99)+"\n", 1000), "sub/name.csv": "x", "deep/b/c/d.txt": "x",
+		"a.xlsx": spreadsheet(t, map[string]string{"Data": `<row><c><v>1</v></c><c><v>2</v></c></row><row><c><v>3</v></c></row>`}, "Data")}
+	for i := range 350 {
+		content[fmt.Sprintf("wide/%03d", i)] = "x"
+	}
+	_, call := setup(t, content)
+	read := func(args object) object {
+		e, got := call(q("file_read"), args)
+		if !e.OK {
+			t.Errorf("%v: %+v", args, e)
+		}
+		return got
+	}
+
+	for _, args := range []object{{q("start_line"): 2, q("end_line"): 2}, {q("tail_lines"): 2, q("max_chars"): 12}} {
+		args[q("path")] = "a.txt"
+		if got := read(args); !strings.HasPrefix(got["text"].(string), q("     2|two")) || got[q("total_lines")] != 3.0 || got[q("ends_with_newline")] != false {
+			t.Errorf("%v: %v", args, got)
+		}
+	}
+	most := row.Number("15,000")
+	got := read(object{"path": "long.txt"})
+	if n := len(got["text"].(string)); n > most || n < most-200 || got[q("truncated")] != true || got[q("next_end_line")] != 1000.0 || got[q("next_start_line")].(float64) < 100 {
+		t.Errorf("%d characters, then %v to %v", n, got["next_start_line"], got["next_end_line"])
+	}
+	if got := read(object{"path": "a.xlsx", q("sheet_name"): "Data", q("max_rows"): 1, q("max_columns"): 1}); fmt.Sprint(got["rows"]) != "[map[cells:[1] row:1]]" {
+		t.Errorf("%v", got)
+	}
+	if got := read(object{"path": "wide"}); got["entry_count"] != float64(row.Number("300")) {
+		t.Errorf("%v entries", got["entry_count"])
+	}
+	if got := read(object{"path": "deep", q("max_depth"): 1}); got["entry_count"] != 1.0 {
+		t.Errorf("%v", got)
+	}
+	if e, _ := call("file_read", object{"path": "name.csv"}); string(e.Kind) != q("not_found") || !strings.Contains(e.Message, "sub/name.csv") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestUndoTools: OSA-35.
+func TestUndoTools(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSA-35")
+	q := row.Quote
+	b := newBench(t, t.TempDir())
+	call := b.run(t)
+	operations := func(args object) []any {
+		e, got := call(q("file_operation_history"), args)
+		if !e.OK {
+			t.Errorf("%v: %+v", args, e)
+		}
+		return got["operations"].([]any)
+	}
+
+	var types []string
+	for _, c := range []struct {
+		tool string
+		args object
+	}{
+		{"file_write", object{"path": "a", "content": "one"}}, {"file_write", object{"path": "a", "content": "two"}}, {"file_edit", object{"path": "a", "old_string": "two", "new_string": "three"}},
+		{"file_move", object{"from": "a", "to": "b"}}, {"file_copy", object{"from": "b", "to": "c"}}, {"file_delete", object{"path": "c"}}, {"dir_create", object{"path": "d"}},
+	} {
+		if e, _ := call(c.tool, c.args); !e.OK {
+			t.Fatalf("%s: %+v", c.tool, e)
+		}
+		made := map[string]int{"file_move": 2}[c.tool] // a file that moves is a change of both paths
+		list := operations(object{q("limit"): max(made, 1)})
+		last := list[len(list)-1].(object)
+		types = append(types, last["type"].(string))
+		if last[q("can_undo")] != true || last[q("batch_id")] == "" {
+			t.Errorf("%s: %v", c.tool, last)
+		}
+	}
+	if want := row.Between("The types are ", ". Each"); !slices.Equal(types, want) {
+		t.Errorf("types %q, want %q", types, want)
+	}
+
+	if _, got := call(q("file_undo"), nil); got["count"] != 1.0 || b.text("d") != "none" {
+		t.Errorf("the last: %v", got)
+	}
+	if e, _ := call("file_undo", object{q("operation_id"): "99"}); string(e.Kind) != q("not_found") {
+		t.Errorf("%+v", e)
+	}
+	last := operations(object{q("path"): "c"})[0].(object)
+	if e, _ := call("file_undo", object{"operation_id": last["operation_id"]}); !e.OK || b.text("c") != "three" {
+		t.Errorf("%+v: %s", e, b.text("c"))
+	}
+	if e, _ := call("file_undo", object{"path": "c"}); !e.OK || b.text("c") != "none" {
+		t.Errorf("%+v: %s", e, b.text("c"))
+	}
+
+	for i := range row.Number("100") + 1 {
+		call("file_write", object{"path": "x", "content": fmt.Sprint(i)})
+	}
+	for limit, want := range map[int]int{0: row.Number("20"), 1000: row.Number("100")} {
+		if n := len(operations(object{"limit": limit})); n != want {
+			t.Errorf("limit %d: %d changes", limit, n)
+		}
+	}
+}

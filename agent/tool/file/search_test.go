@@ -14,6 +14,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
+	"rouse/internal/contract"
 )
 
 func formatMatches(got map[string]any) string {
@@ -379,23 +380,25 @@ func TestNamesOfMacs(t *testing.T) {
 // TestReadFile: YOA-01 and UNI-01, the alias of the reader has its own gutter and header.
 func TestReadFile(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "YOA-01")
+	q := row.Quote
 	_, call := setup(t, map[string]string{"a.txt": "one\ntwo\nthree\n", "long": strings.Repeat("x\n", 1200), "empty": ""})
 	for name, c := range map[string]struct {
 		args map[string]any
 		want string
 	}{
-		"all":      {map[string]any{"path": "a.txt"}, "[3 lines]\n   1 | one\n   2 | two\n   3 | three\n"},
-		"a page":   {map[string]any{"path": "a.txt", "offset": 2, "limit": 1}, "[Lines 2-2 of 3; go on with offset 3]\n   2 | two\n"},
+		"all":      {map[string]any{"path": "a.txt"}, q("[3 lines]") + "\n   1 | one\n" + q("   2 | two") + "\n   3 | three\n"},
+		"a page":   {map[string]any{q("path"): "a.txt", q("offset"): 2, q("limit"): 1}, q("[Lines 2-2 of 3; go on with offset 3]") + "\n   2 | two\n"},
 		"the last": {map[string]any{"path": "a.txt", "tail_lines": 1}, "[Lines 3-3 of 3]\n   3 | three\n"},
 		"behind":   {map[string]any{"path": "a.txt", "offset": 9}, "[No line 9: the file has 3]\n"},
 		"empty":    {map[string]any{"path": "empty"}, "[0 lines]\n"},
 	} {
-		if e, got := call("read_file", c.args); !e.OK || got["text"] != c.want || got["kind"] != "file" {
+		if e, got := call(q("read_file"), c.args); !e.OK || got["text"] != c.want || got["kind"] != "file" {
 			t.Errorf("%s: %+v %q", name, e, got["text"])
 		}
 	}
 
-	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), "[Lines 1-500 of 1200; go on with offset 501]\n") || got["truncated"] != true || got["next_start_line"] != 501.0 {
+	if _, got := call("read_file", map[string]any{"path": "long"}); !strings.HasPrefix(got["text"].(string), fmt.Sprintf("[Lines 1-%d of 1200; go on with offset %d]\n", row.Number("500"), row.Number("500")+1)) || got["truncated"] != true || got["next_start_line"] != 501.0 {
 		t.Errorf("%.80s", got["text"])
 	}
 	if e, got := call("read_file", map[string]any{"path": "."}); !e.OK || got["kind"] != "listing" {
