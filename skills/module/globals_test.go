@@ -27,7 +27,29 @@ func TestGlobals(t *testing.T) {
 		{"Math.random", `const all = new Set(); let good = true; for (let i = 0; i < 1000; i++) { const r = Math.random(); good &&= r >= 0 && r < 1; all.add(r); } return [good, all.size]`, `[true,1000]`},
 		{"crypto.randomUUID", `const id = crypto.randomUUID(); return [/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(id), id !== crypto.randomUUID()]`, `[true,true]`},
 		{"crypto.getRandomValues", `const a = crypto.getRandomValues(new Uint32Array(8)); let refused = ""; try { crypto.getRandomValues(new Float64Array(1)) } catch (e) { refused = e.name }
-			return [a.length, new Set(a).size, refused, typeof crypto.subtle]`, `[8,8,"TypeError","undefined"]`},
+			return [a.length, new Set(a).size, refused]`, `[8,8,"TypeError"]`},
+		{"crypto.subtle.digest", `const hex = (b) => [...new Uint8Array(b)].map((x) => x.toString(16).padStart(2, "0")).join(""); const abc = new TextEncoder().encode("abc");
+			return [hex(await crypto.subtle.digest("SHA-256", abc)), hex(await crypto.subtle.digest({ name: "sha-1" }, abc.buffer)), (await crypto.subtle.digest("SHA-384", abc)).byteLength, (await crypto.subtle.digest("SHA-512", new Uint8Array())) instanceof ArrayBuffer]`,
+			`["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","a9993e364706816aba3e25717850c26c9cd0d89d",48,true]`},
+		{"crypto.subtle: HMAC", `const text = (s) => new TextEncoder().encode(s); const key = await crypto.subtle.importKey("raw", text("key"), { name: "HMAC", hash: "SHA-256" }, true, ["sign", "verify"]);
+			const mac = await crypto.subtle.sign("HMAC", key, text("The quick brown fox jumps over the lazy dog"));
+			return [btoa(String.fromCharCode(...new Uint8Array(mac))), await crypto.subtle.verify({ name: "HMAC" }, key, mac, text("The quick brown fox jumps over the lazy dog")), await crypto.subtle.verify("HMAC", key, mac, text("another")),
+				key.type, key.algorithm, key.usages, new TextDecoder().decode(await crypto.subtle.exportKey("raw", key)), JSON.stringify(Object.keys(key))]`,
+			`["97yD9DBThCSxMpjmqm+xQ+9NWaFJRhdZl0edvC0aPNg=",true,false,"secret",{"name":"HMAC","hash":{"name":"SHA-256"},"length":24},["sign","verify"],"key","[\"type\",\"extractable\",\"algorithm\",\"usages\"]"]`},
+		{"crypto.subtle: AES-GCM", `const zero = (n) => new Uint8Array(n); const key = await crypto.subtle.importKey("raw", zero(16), "AES-GCM", false, ["encrypt", "decrypt"]);
+			const sealed = await crypto.subtle.encrypt({ name: "AES-GCM", iv: zero(12) }, key, zero(16)); const hex = [...new Uint8Array(sealed)].map((x) => x.toString(16).padStart(2, "0")).join("");
+			const with_ = { name: "AES-GCM", iv: zero(12), additionalData: zero(3), tagLength: 96 }; const short = await crypto.subtle.encrypt(with_, key, zero(5));
+			return [hex, new Uint8Array(await crypto.subtle.decrypt({ name: "AES-GCM", iv: zero(12) }, key, sealed)).length, short.byteLength, (await crypto.subtle.decrypt(with_, key, short)).byteLength, (await crypto.subtle.encrypt({ name: "AES-GCM", iv: zero(16) }, key, zero(1))).byteLength]`,
+			`["0388dace60b6a392f328c2b971b2fe78ab6e47d42cec13bdf53a67b21257bddf",16,17,5,17]`},
+		{"crypto.subtle refuses", `const zero = (n) => new Uint8Array(n), out = []; const caught = async (p) => { try { await p(); out.push("none") } catch (e) { out.push(e.name) } };
+			const key = await crypto.subtle.importKey("raw", zero(32), "AES-GCM", false, ["encrypt", "decrypt"]), mac = await crypto.subtle.importKey("raw", zero(4), { name: "HMAC", hash: { name: "SHA-1" } }, false, ["verify"]);
+			const s = crypto.subtle, iv = { name: "AES-GCM", iv: zero(12) };
+			for (const p of [() => s.digest("MD5", zero(1)), () => s.digest("SHA-1", "text"), () => s.importKey("jwk", {}, "AES-GCM", true, ["encrypt"]), () => s.importKey("raw", zero(5), "AES-GCM", true, ["encrypt"]), () => s.importKey("raw", zero(16), "AES-GCM", true, ["sign"]),
+				() => s.importKey("raw", zero(0), { name: "HMAC", hash: "SHA-1" }, true, ["sign"]), () => s.exportKey("raw", key), () => s.sign("HMAC", mac, zero(1)), () => s.encrypt(iv, mac, zero(1)), () => s.decrypt(iv, key, zero(20)), () => s.decrypt(iv, key, zero(2)),
+				() => s.encrypt({ name: "AES-GCM", iv: zero(0) }, key, zero(1)), () => s.encrypt({ ...iv, tagLength: 64 }, key, zero(1)), () => s.encrypt({ name: "RSA-OAEP" }, key, zero(1)), () => s.generateKey("AES-GCM", true, []), () => s.sign("HMAC", { algorithm: { name: "HMAC" }, usages: ["sign"] }, zero(1)),
+				() => new key.constructor()]) await caught(p);
+			return out`,
+			`["NotSupportedError","TypeError","NotSupportedError","DataError","SyntaxError","DataError","InvalidAccessError","InvalidAccessError","InvalidAccessError","OperationError","OperationError","OperationError","NotSupportedError","NotSupportedError","NotSupportedError","TypeError","TypeError"]`},
 		{"JSON keeps __proto__ as data", `const a = JSON.parse('{"__proto__":{"x":1}}'); return [a.x, Object.keys(a)]`, `[null,["__proto__"]]`},
 		{"URL", `const u = new URL("../b?x=1#h", "https://user:pw@example.com:8443/a/c/"); return [u.href, u.origin, u.protocol, u.username, u.password, u.host, u.hostname, u.port, u.pathname, u.search, u.hash, String(u), JSON.stringify(u)]`,
 			`["https://user:pw@example.com:8443/a/b?x=1#h","https://example.com:8443","https:","user","pw","example.com:8443","example.com","8443","/a/b","?x=1","#h","https://user:pw@example.com:8443/a/b?x=1#h","\"https://user:pw@example.com:8443/a/b?x=1#h\""]`},

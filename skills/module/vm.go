@@ -26,6 +26,9 @@ var globalsJS string
 //go:embed js/wasm.js
 var wasmJS string
 
+//go:embed js/subtle.js
+var subtleJS string
+
 //go:embed js/core.js
 var coreJS string
 
@@ -79,13 +82,13 @@ func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_
 		return s.Code, nil
 	}, func(_ *quickjs.VM, _, name string) (string, error) { return name, nil })
 
-	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl, "__wasm": m.wasm.call, "__block": m.block} {
+	for name, f := range map[string]quickjs.HostFunc{"__entropy": m.entropy, "__url": hostURL, "__intl": m.intl, "__wasm": m.wasm.call, "__block": m.block, "__subtle": hostSubtle} {
 		if err := vm.RegisterHostFunc(name, f); err != nil {
 			return nil, err
 		}
 	}
 
-	if m.step, err = vm.EvalValue("(() => {"+globalsJS+wasmJS+coreJS+"})()", quickjs.EvalGlobal); err != nil {
+	if m.step, err = vm.EvalValue("(() => {"+globalsJS+wasmJS+subtleJS+coreJS+"})()", quickjs.EvalGlobal); err != nil {
 		return nil, err
 	}
 

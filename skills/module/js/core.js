@@ -1,7 +1,7 @@
 // The machine's side of the conversation with its host. step is all that the child calls.
 
 const { __block: nativeBlock, __entropy: nativeEntropy, __intl: nativeIntl } = globalThis;
-for (const name of ["__block", "__entropy", "__intl", "__url", "__wasm"]) delete globalThis[name];
+for (const name of ["__block", "__entropy", "__intl", "__subtle", "__url", "__wasm"]) delete globalThis[name];
 
 const RealDate = Date;
 const RealFunction = Function;
@@ -34,6 +34,7 @@ function random() {
 }
 
 const crypto = freeze({
+  subtle,
   getRandomValues(into) {
     const bytes = bytesOf(into);
     if (!bytes || into instanceof Float32Array || into instanceof Float64Array) throw new TypeError("getRandomValues takes an array of integers");
