@@ -3,6 +3,7 @@ package agent_test
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/skills"
 )
 
 // TestCommandAnswers: OSL-17, the answers to requests for programs have the shape of the design, and say who decided.
@@ -80,4 +82,37 @@ func TestCommandAnswers(t *testing.T) {
 	answers = answersOf(res)
 	check("refused", answers[0], refused, "false "+codes[1])
 	check("no command", answers[1], refused, "false "+codes[2])
+}
+
+// TestFeatures: OSL-37, what a manifest requires and the host has is there and works: the machine is told, and crypto.subtle computes.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	b, _ := moduleAgent(t)
+	body := `const m = await host.bridge.systemInfo();
+		const key = await crypto.subtle.importKey("raw", new TextEncoder().encode("key"), {name: "HMAC", hash: "SHA-256"}, false, ["sign"]);
+		const mac = await crypto.subtle.sign("HMAC", key, new TextEncoder().encode("The quick brown fox jumps over the lazy dog"));
+		return {message: [m.platform, m.arch, typeof m.shell, Array.isArray(m.packageManagers), host.bridge.isAvailable(), typeof host.bridge.executeCommand, new Uint8Array(mac)[0].toString(16)].join()}`
+	id, res := b.runModule(body, nil, declares{"compatibilityRequirements": []string{"system_info", "web-crypto"}})
+	arch := runtime.GOARCH
+	if arch == "amd64" {
+		arch = "x64"
+	}
+	if want := skills.PlatformOf(runtime.GOOS) + "," + arch + ",string,true,false,undefined,f7"; res.Summary != want {
+		t.Errorf("%q %s, want %q", res.Summary, res.Error, want)
+	}
+	if made := strings.Join(b.callsOf(id), ", "); made != "host_bridge_system_info done" {
+		t.Errorf("made %s", made)
+	}
+	if _, res := b.runModule(`return {message: typeof host.bridge}`, nil, nil); res.Summary != "undefined" {
+		t.Errorf("not required: %+v", res)
+	}
+
+	// A run that needs a workspace to go on for long has one.
+	long := flows(declares{"longRunningSupport": "required"})
+	if _, res := b.flow(`return {message: "done"}`, "", long); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "works in a workspace") {
+		t.Errorf("without a workspace: %+v", res)
+	}
+	if _, res := b.flow(`await host.run.checkpoint(); return {message: "done"}`, "trip", long); res.Summary != "done" {
+		t.Errorf("in a workspace: %+v", res)
+	}
 }

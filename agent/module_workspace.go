@@ -30,7 +30,7 @@ func (r *Runner) enterWorkspace(ctx context.Context, run ledger.Run, a ledger.At
 		return nil, nil
 	case err != nil:
 		return refuse("%v", err)
-	case run.Workspace == 0 && name == "" && m.skill.Manifest.WorkspaceSupport == skills.SupportRequired:
+	case run.Workspace == 0 && name == "" && m.skill.Manifest.NeedsWorkspace():
 		return refuse("the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
 	case run.Workspace == 0 && name == "" || !host.KeepsWorkspace(m.skill.Manifest):
 		return nil, nil
@@ -109,7 +109,7 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 	}
 
 	active, err := c.runner.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: c.task.agent.Name, Skill: s.Name, Status: ledger.WorkspaceActive, Limit: 2})
-	switch required := s.Manifest.WorkspaceSupport == skills.SupportRequired; {
+	switch required := s.Manifest.NeedsWorkspace(); {
 	case err != nil:
 		return "", nil, err
 	case len(active) == 1:

@@ -17,6 +17,9 @@ type Feature struct {
 // FeatureSystemTools is the feature that a skill with bridgeRequirement: required has to ask for.
 const FeatureSystemTools = "system_tools"
 
+// FeatureSystemInfo is the feature that a skill asks for to learn on which machine it is.
+const FeatureSystemInfo = "system_info"
+
 // FeatureAwake is the feature that a skill asks for while whose runs the machine is kept awake.
 const FeatureAwake = "awake"
 
@@ -24,13 +27,13 @@ const FeatureAwake = "awake"
 // have their like here.
 var features = []Feature{
 	{FeatureSystemTools, "running programs of this machine", true},
-	{"system_info", "asking what machine this is", true},
+	{FeatureSystemInfo, "asking what machine this is", true},
 	{"filesystem", "reading and writing files", true},
 	{"command_permissions", "rules for commands, which the grants of an agent are", true},
-	{"tool_install_recipes", "installing programs, each with your approval", true},
+	{"tool_install_recipes", "how to install programs, which you do yourself", true},
 	{"mcp_proxy", "tools of MCP servers, which the agent has to have", true},
 	{FeatureAwake, "keeping the machine awake while a run is on", canBeAwake},
-	{"web-crypto", "random numbers and hashes", true},
+	{"web-crypto", "random numbers, digests, HMAC and AES-GCM", true},
 	{"fetch", "asking servers, by the rules of the manifest", true},
 	{"local-storage", "a small store of its own, as a browser has it", false},
 	{"indexeddb", "a database of its own, as a browser has it", false},
@@ -74,6 +77,11 @@ func (m *Manifest) Lacks() (out []Feature) {
 // goosOf are the names that Go has for platforms.
 var goosOf = map[Platform]string{PlatformMacOS: "darwin", PlatformWindows: "windows", PlatformLinux: "linux"}
 
+// NeedsWorkspace reports whether a run of a program needs a workspace, by itself or to go on for long (OSL-28, OSL-37).
+func (m *Manifest) NeedsWorkspace() bool {
+	return m.WorkspaceSupport == SupportRequired || m.LongRunningSupport == SupportRequired
+}
+
 // StaysAwake says whether a program asks for the machine to be kept awake while it runs (OSL-37).
 func (m *Manifest) StaysAwake() bool {
 	return slices.Contains(m.CompatibilityRequirements, FeatureAwake)
@@ -88,7 +96,7 @@ func (m *Manifest) Supports(goos string) bool {
 // Refusals say why a program is not even installed, a sentence each: it is for another system (OSL-21).
 func (m *Manifest) Refusals(goos string) (out []string) {
 	if !m.Supports(goos) {
-		out = append(out, fmt.Sprintf("it is for %s, and this is %s", words(m.SupportedPlatforms), platformOf(goos)))
+		out = append(out, fmt.Sprintf("it is for %s, and this is %s", words(m.SupportedPlatforms), PlatformOf(goos)))
 	}
 
 	return out
@@ -101,6 +109,14 @@ func (m *Manifest) Obstacles(goos string) []string {
 	for _, f := range m.Lacks() {
 		out = append(out, fmt.Sprintf("it needs %s (%s), which is not there", f.Name, f.What))
 	}
+	if m.LongRunningSupport == SupportRequired {
+		if m.ExecutionMode == ModeDeclarative {
+			out = append(out, "it needs long runs (longRunningSupport: required), and a declarative skill makes no checkpoints")
+		}
+		if m.WorkspaceSupport == SupportNone {
+			out = append(out, "it needs long runs (longRunningSupport: required), and keeps no workspace (workspaceSupport: none)")
+		}
+	}
 	for _, w := range m.WASM {
 		if w.Remote() {
 			out = append(out, fmt.Sprintf("it takes its WebAssembly module %s from %s, and rouse takes those alone that lie in the folder of a skill", w.ModuleID, w.SourceURL))
@@ -109,8 +125,8 @@ func (m *Manifest) Obstacles(goos string) []string {
 	return out
 }
 
-// platformOf is an operating system as manifests call it.
-func platformOf(goos string) string {
+// PlatformOf is an operating system as manifests call it.
+func PlatformOf(goos string) string {
 	for platform, name := range goosOf {
 		if name == goos {
 			return string(platform)

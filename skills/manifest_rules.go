@@ -28,12 +28,18 @@ func (o *object) compare(m *Manifest) {
 	}
 }
 
-// features warns of compatibilityRequirements that are not known.
+// features warns of compatibilityRequirements that are not known, or that this host lacks (OSL-37).
 func (o *object) features() {
 	required, _ := o.value.lookup("compatibilityRequirements")
 	for i, item := range required.items {
-		if item.kind == kindText && !slices.Contains(featureNames(), item.text) {
-			o.add(item, join(o.path, fmt.Sprintf("compatibilityRequirements[%d]", i)), RuleCompatibility, true, "%s", noneOf(item.text, featureNames()))
+		if item.kind != kindText {
+			continue
+		}
+		at := join(o.path, fmt.Sprintf("compatibilityRequirements[%d]", i))
+		if f, known := feature(item.text); !known {
+			o.add(item, at, RuleCompatibility, true, "%s", noneOf(item.text, featureNames()))
+		} else if !f.Here {
+			o.add(item, at, RuleFeature, true, "is %s (%s), which is not available here; the skill is installed, and is not run", f.Name, f.What)
 		}
 	}
 }

@@ -158,6 +158,7 @@ func TestManifestRules(t *testing.T) {
 		"unknown field":          {map[string]string{"licence": `"MIT"`}, "licence field-unknown?"},
 		"unknown field within":   {map[string]string{"sandbox": `{"maxMemory": 1}`}, "sandbox.maxMemory field-unknown?"},
 		"unknown feature":        {map[string]string{"compatibilityRequirements": `["fetch", "teleport"]`}, "compatibilityRequirements[1] compatibility-unknown?"},
+		"a feature not here":     {map[string]string{"compatibilityRequirements": `["indexeddb", "fetch"]`}, "compatibilityRequirements[0] compatibility-missing?"},
 		"unknown hook":           {map[string]string{"lifecycleHooks": `["onFire"]`}, "lifecycleHooks[0] field-value?"},
 		"bridge without tools":   {map[string]string{"bridgeRequirement": `"required"`, "supportedPlatforms": `["linux"]`}, "compatibilityRequirements bridge-system-tools?"},
 		"bridge for nobody":      {map[string]string{"bridgeRequirement": `"required"`, "compatibilityRequirements": `["system_tools"]`}, "supportedPlatforms bridge-platforms?"},
@@ -403,8 +404,45 @@ func TestObstacles(t *testing.T) {
 		t.Errorf("%q, %q", got, m.Obstacles("linux"))
 	}
 
-	if n := len(skills.Features()); n != 12 {
+	long := contract.Of(t, "OSL-37")
+	var named []string
+	for _, c := range []struct {
+		names []string
+		here  bool
+	}{{long.Between("Here:", ";"), true}, {long.Between("Not here:", ";"), false}} {
+		for _, name := range c.names {
+			named = append(named, name)
+			if i := slices.IndexFunc(skills.Features(), func(f skills.Feature) bool { return f.Name == name }); i < 0 || skills.Features()[i].Here != c.here {
+				t.Errorf("%s is here: %v", name, !c.here)
+			}
+		}
+	}
+	if n := len(skills.Features()); n != len(named) || n != 12 {
 		t.Errorf("%d features are known, and the format has 7 of a host and 5 of a browser", n)
+	}
+
+	support, required := long.Quote("longRunningSupport"), long.Quote("required")
+	for name, c := range map[string]struct {
+		mode, workspace, says string
+		needs                 bool
+	}{
+		"agentic":              {"agentic", "required", "", true},
+		"flow":                 {"flow", "optional", "", true},
+		"without a workspace":  {"flow", "none", "keeps no workspace", true},
+		"without a checkpoint": {"declarative", "optional", "makes no checkpoints", true},
+	} {
+		settings := agentic
+		if c.mode != "agentic" {
+			settings = "null"
+		}
+		dir := tree(t, map[string]string{"sums/manifest.json": with(t, map[string]string{support: `"` + required + `"`, "executionMode": `"` + c.mode + `"`, "agenticConfig": settings, "workspaceSupport": `"` + c.workspace + `"`, "workspaceSchemaVersion": `"1.0.0"`})})
+		m, problems := skills.ReadManifest(filepath.Join(dir, "sums"))
+		if m == nil {
+			t.Fatal(problems)
+		}
+		if got := strings.Join(m.Obstacles("linux"), "; "); (c.says == "") != (got == "") || !strings.Contains(got, c.says) || m.NeedsWorkspace() != c.needs {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -72,6 +72,7 @@ const (
 // The rules of executable skills that warn.
 const (
 	RuleCompatibility    Rule = "compatibility-unknown"
+	RuleFeature          Rule = "compatibility-missing" // a feature that this host lacks
 	RuleBridgeTools      Rule = "bridge-system-tools"
 	RuleBridgePlatforms  Rule = "bridge-platforms"
 	RuleWorkspaceVersion Rule = "workspace-version"

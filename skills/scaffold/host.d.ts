@@ -44,6 +44,8 @@ export interface Host {
              executeCommand(command: Command): Promise<Decided>;
              waitForJob(bridgeRunId: string): Promise<{ status: "completed" | "failed" | "terminated"; exitCode: number; stdout: string; stderr: string; reason?: string }>;
              locateTools(ids: string[]): Promise<{ tools: { id: string; status: "installed" | "not_installed" }[] }>;
+             // where the manifest requires system_info
+             systemInfo?(): Promise<{ platform: "macos" | "windows" | "linux"; arch: string; shell: string; packageManagers: string[] }>;
              // asks you in the inbox to install it, and goes on when it is there; rouse installs nothing by itself
              installTool(q: { toolId: string; reason?: string }): Promise<Decided> };
 

@@ -93,7 +93,7 @@ func (p *played) setUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("config does not fit the skill: %w", err)
 	}
-	if p.Workspace == "" && (p.skill.Manifest.WorkspaceSupport == skills.SupportRequired || len(p.State) > 0) {
+	if p.Workspace == "" && (p.skill.Manifest.NeedsWorkspace() || len(p.State) > 0) {
 		p.Workspace = anyWorkspace
 	}
 	if len(p.State) > 0 {

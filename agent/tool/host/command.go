@@ -34,7 +34,7 @@ func (h *Host) locate() (tool.Tool, error) {
 		}{[]program{}}
 		for _, id := range a.ToolIDs {
 			status := "not_installed"
-			if shell.HasProgram(id) {
+			if shell.HasProgram(programOf(id)) {
 				status = "installed"
 			}
 			out.Tools = append(out.Tools, program{id, id, status})

@@ -143,6 +143,7 @@ func (h *Host) Tools() ([]tool.Tool, error) {
 		readSpec.Name:          h.readFile,
 		writeSpec.Name:         h.writeFile,
 		locateSpec.Name:        h.locate,
+		systemSpec.Name:        h.systemInfo,
 		installSpec.Name:       h.install,
 		registerSpec.Name:      h.register,
 

@@ -37,7 +37,8 @@ func (h *Host) install() (tool.Tool, error) {
 		if refused := h.wrongInstall(a); refused != nil {
 			return *refused, nil
 		}
-		if shell.HasProgram(a.ToolID) {
+		program := programOf(a.ToolID)
+		if shell.HasProgram(program) {
 			return tool.Success(value{a.ToolID}), nil
 		}
 
@@ -45,9 +46,13 @@ func (h *Host) install() (tool.Tool, error) {
 		if reason := strings.TrimSpace(text.Truncate(text.Collapse(a.Reason), maxTitle)); reason != "" {
 			said = " It says: " + reason + "."
 		}
+		how := "install it"
+		if command := installCommand(a.ToolID, shell.HasProgram); command != "" {
+			how += " (" + command + ")"
+		}
 		return tool.Success(wait{
 			Kind: ledger.KindInput, Title: "install " + a.ToolID, Options: []string{installDone, installNot},
-			Question: fmt.Sprintf("The skill %s wants the program %s, which is not on this machine.%s rouse installs nothing by itself: install it, if you want to, and answer %q.", h.o.Skill, a.ToolID, said, installDone),
+			Question: fmt.Sprintf("The skill %s wants the program %s, which is not on this machine.%s rouse installs nothing by itself: %s, if you want to, and answer %q.", h.o.Skill, program, said, how, installDone),
 		}), nil
 	})
 }

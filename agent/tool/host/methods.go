@@ -81,6 +81,7 @@ var methods = []method{
 	{name: "bridge.executeCommand", tool: commandTool, has: commands, route: (*Host).executeCommand},
 	{name: "bridge.waitForJob", params: []string{"bridgeRunId"}, has: commands, route: (*Host).waitForJob},
 	{name: "bridge.locateTools", params: []string{"toolIds"}, tool: locateSpec.Name, has: commands},
+	{name: "bridge.systemInfo", params: []string{}, tool: systemSpec.Name, has: func(m *skills.Manifest, _ Capabilities) bool { return requires(m, skills.FeatureSystemInfo) }},
 	{name: "bridge.installTool", tool: installSpec.Name, has: commands},
 
 	{name: "run.checkpoint", params: []string{"state"}, tool: checkpointSpec.Name, field: "value", has: steps, route: (*Host).runCall},
@@ -187,7 +188,7 @@ func Specs() tool.Specs {
 	return tool.Specs{
 		storageGetSpec, storageSetSpec, storageDeleteSpec, storageListSpec, fetchSpec, completeSpec, resolveSpec,
 		authorizeSpec, tokenSpec, refreshSpec, statusSpec,
-		openFileSpec, openFolderSpec, listSpec, readSpec, writeSpec, locateSpec, installSpec, registerSpec,
+		openFileSpec, openFolderSpec, listSpec, readSpec, writeSpec, locateSpec, systemSpec, installSpec, registerSpec,
 		checkpointSpec, pauseSpec, inputSpec,
 		getStateSpec, setStateSpec, createArtifactSpec, updateArtifactSpec, listArtifactsSpec, setPhaseSpec, setRoleSpec, attachApprovalSpec,
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -278,8 +279,8 @@ func commandCode(k tool.Kind) string {
 // Getters are what modules ask without waiting.
 func (h *Host) Getters() map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
-	if h.has("bridge.executeCommand") {
-		out["bridge.isAvailable"] = json.RawMessage("true")
+	if slices.ContainsFunc(h.methods, func(name string) bool { return strings.HasPrefix(name, "bridge.") }) {
+		out["bridge.isAvailable"] = strconv.AppendBool(nil, h.has("bridge.executeCommand"))
 	}
 	if h.has("run.reportStep") {
 		out[stepCount] = strconv.AppendInt(nil, int64(h.progress.Steps), 10)

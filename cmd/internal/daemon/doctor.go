@@ -423,6 +423,19 @@ func (d *Daemon) checkSecrets(now *Setup) api.Check {
 	return c
 }
 
+// featureDetail lists the features that programs of skills can require, and those that are not here (OSL-37).
+func featureDetail() string {
+	var here, lacking []string
+	for _, f := range skills.Features() {
+		if f.Here {
+			here = append(here, f.Name)
+		} else {
+			lacking = append(lacking, f.Name)
+		}
+	}
+	return fmt.Sprintf(" (features: %s; not available: %s)", strings.Join(here, ", "), strings.Join(lacking, ", "))
+}
+
 // checkSkills says whether installed skills were changed since, and which programs among them cannot run
 // here (OSL-37).
 func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
@@ -467,6 +480,7 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 	c.Detail = fmt.Sprintf("%d found", len(found.Skills))
 	if programs > 0 {
 		c.Detail += fmt.Sprintf(", %d with a program", programs)
+		c.Detail += featureDetail()
 	}
 	if len(blocked) > 0 {
 		c.Detail += ", of which cannot run here: " + text.List(blocked, maxLogged)

@@ -18,7 +18,6 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/text"
-	"rouse/skills"
 	"rouse/watcher"
 )
 
@@ -124,7 +123,7 @@ func (s *Setup) runnable(f api.RunRequest) error {
 		return nil // it is asked for nothing that its settings or its input are for
 	case f.Workspace != "" && !keeps:
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s keeps no workspaces", f.Skill), Usage: true}
-	case f.Workspace == "" && skill.Manifest.WorkspaceSupport == skills.SupportRequired:
+	case f.Workspace == "" && skill.Manifest.NeedsWorkspace():
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s works in a workspace: name one with --workspace", f.Skill), Usage: true}
 	}
 	if _, err := s.Config.ModuleConfig(skill); err != nil {
