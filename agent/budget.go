@@ -154,7 +154,7 @@ func ledgerUsage(s loop.Spent) ledger.Usage {
 // twice what the context holds or was reserved, whichever is more. One report of a broken
 // server would otherwise use up the day of everybody.
 func (b *budget) plausible(used, reserved model.Usage) model.Usage {
-	most := 2 * max(int64(b.task.relay.model().Window), loop.DefaultWindow, reserved.Input+reserved.Output)
+	most := 2 * max(int64(b.task.relay.model().ContextSize()), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
 	return used.Clamped()
 }

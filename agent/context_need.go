@@ -66,7 +66,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
 		for _, run := range runs[name] {
 			t, err := p.resolve(run)
-			if err != nil || !t.needsModel() || t.model == nil || t.model.Window <= 0 {
+			if err != nil || !t.needsModel() || t.model == nil || t.model.ContextSize() <= 0 {
 				continue //nolint:nilerr // what is not configured is no question of its context
 			}
 
@@ -105,7 +105,7 @@ func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	}
 
 	told := registry.ModelTools()
-	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.Window, Tools: loop.ToolTokens(told), ToolCount: len(told)}
+	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.ContextSize(), Tools: loop.ToolTokens(told), ToolCount: len(told)}
 	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.job.Prompt)
 	if s := t.soul(); s != nil {
 		task += loop.TextTokens(s.Text)

@@ -1,17 +1,23 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/model/openai"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -180,5 +186,68 @@ func TestContextNeeds(t *testing.T) {
 	}
 	if below, _ := need(n.Least - 512); below.Fits() {
 		t.Errorf("it would fit into less: %+v", below)
+	}
+}
+
+// TestServerSaysItsContext checks that a run works with the context that its server was started with, whatever is configured: the server
+// is asked once, and one that does not say is believed by its refusals, in this run and the later ones.
+func TestServerSaysItsContext(t *testing.T) {
+	t.Parallel()
+	const size = 6000 // tokens
+	for name, c := range map[string]struct {
+		props   string
+		window  int
+		refused int // requests of two runs
+	}{
+		"it says":                 {`{"default_generation_settings":{"n_ctx":6000}}`, 0, 0},
+		"less than is configured": {`{"default_generation_settings":{"n_ctx":6000}}`, 64_000, 0},
+		"it does not say":         {`{}`, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scripted := modeltest.New(t, modeltest.Turn{Text: "done"})
+			var listed, refused atomic.Int32
+			mux := http.NewServeMux()
+			mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+				listed.Add(1)
+				fmt.Fprint(w, `{"data":[{"id":"x.gguf","owned_by":"llamacpp"}]}`)
+			})
+			mux.HandleFunc("GET /props", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.props) })
+			mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					return
+				}
+				if n := len(body) / 4; n > size {
+					refused.Add(1)
+					w.WriteHeader(http.StatusBadRequest)
+					fmt.Fprintf(w, `{"error":{"code":400,"message":"request (%d tokens) exceeds the available context size (%d tokens), try increasing it","type":"exceed_context_size_error"}}`, n, size)
+					return
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				scripted.ServeHTTP(w, r)
+			})
+			server := httptest.NewServer(mux)
+			t.Cleanup(server.Close)
+			p, err := openai.New(openai.Options{BaseURL: server.URL + "/v1", Model: "any"})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			b := furnish(t, modeltest.New(t), p)
+			a := b.plan.Agents["clerk"]
+			m := *a.Model
+			m.Window, m.AsksWindow = c.window, true
+			a.Model = &m
+			b.plan.Agents["clerk"] = a
+			for range 2 {
+				if res := b.execute(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Say that you are done."}})); res.Outcome != domain.OutcomeSuccess {
+					t.Errorf("%+v", res)
+				}
+			}
+			if listed.Load() != 1 || int(refused.Load()) > c.refused {
+				t.Errorf("it was asked %d times for its models, and refused %d requests", listed.Load(), refused.Load())
+			}
+		})
 	}
 }

@@ -56,6 +56,9 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name, MustSucceed: t.job.Playbook != nil || t.detail.Check}, Board: t.board,
 		Reducer: t.reducer, Authorizer: t.authorizer,
 	}
+	if t.relay != nil {
+		o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
+	}
 	t.calls.begin(&o)
 	if t.needsModel() {
 		t.project, t.clock = s.project(*t), s.Clock

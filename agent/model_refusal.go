@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agent/model"
@@ -168,17 +169,40 @@ func (h *modelHealth) forgive(m *Model) {
 	delete(h.refusals, m.Name)
 }
 
-// askFor asks the server of a model for its list, which runs no model and costs nothing. why says that it refuses the model; known, that
-// it has it. A server that cannot be reached says neither: runs wait for that in their own way.
-func askFor(ctx context.Context, m *Model) (why string, known bool) {
+// list asks the server of a model for its list, and notes the size of the context. Nothing is known without a server.
+func (m *Model) list(ctx context.Context) (model.Listing, error) {
 	lister, ok := m.Provider.(model.Lister)
 	if !ok {
-		return "", false
+		atomic.StoreInt32(&m.asked, 1)
+		return model.Listing{}, nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	l, err := lister.List(ctx)
+	if err == nil {
+		m.LearnContext(l.Window)
+		atomic.StoreInt32(&m.asked, 1)
+	}
+	return l, err
+}
+
+// askContexts asks the servers of models for the sizes of their contexts, each once. One that cannot be reached is asked again by the
+// next run: the request of this one waits for it.
+func askContexts(ctx context.Context, models []*Model) {
+	var all sync.WaitGroup
+	for _, m := range models {
+		if m.AsksWindow && atomic.LoadInt32(&m.asked) == 0 {
+			all.Go(func() { _, _ = m.list(ctx) }) // the run itself finds out what is wrong
+		}
+	}
+	all.Wait()
+}
+
+// askFor asks the server of a model for its list, which runs no model and costs nothing. why says that it refuses the model; known, that
+// it has it. A server that cannot be reached says neither: runs wait for that in their own way.
+func askFor(ctx context.Context, m *Model) (why string, known bool) {
+	l, err := m.list(ctx)
 	var e *model.Error
 	switch {
 	case errors.As(err, &e) && refuses(e):

@@ -225,7 +225,7 @@ func newCompleter(t task) *loop.Completer {
 	}
 	first := t.relay.model()
 	return &loop.Completer{Provider: t.relay, Fallback: t.relay.fallback(),
-		Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.Window, Temperature: first.Temperature}}
+		Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.ContextSize(), Temperature: first.Temperature}}
 }
 
 // startModule starts the machine that answers as the provider of a module, after the hooks that are due.

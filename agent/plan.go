@@ -3,6 +3,8 @@ package agent
 import (
 	"encoding/json"
 	"maps"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"rouse/agent/loop"
@@ -81,7 +83,7 @@ type Model struct {
 	Name        string
 	Provider    model.Provider
 	MaxOutput   int // tokens, 0: the provider's own
-	Window      int // tokens that its context holds, 0: as many as are assumed
+	Window      int // tokens that its context holds, as far as the configuration tells; see ContextSize
 	Temperature *float64
 	Price       model.Price // the zero price: it costs nothing, or nobody wants to know
 	Fallback    *Model      // who takes over when it has failed for good; nil: nobody
@@ -90,6 +92,36 @@ type Model struct {
 	Obstacles []ledger.Obstacle
 	// Nearby says that its server is on this machine: it is asked whether it has the model before any run begins.
 	Nearby bool
+	// AsksWindow says that the server is asked for the size of the context before the first run.
+	AsksWindow bool
+
+	// By atomic operations alone. They are no atomic types, which must not be copied.
+	asked  int32 // 1: the server was asked, or nothing can be asked
+	served int32 // tokens that the context holds as the server says; 0 while it has not
+}
+
+// ContextSize returns how many tokens the context holds: what the configuration and the server say, the smaller of both. Zero means that
+// neither does.
+func (m *Model) ContextSize() int {
+	served := int(atomic.LoadInt32(&m.served))
+	if m.Window <= 0 || served > 0 && served < m.Window {
+		return served
+	}
+	return m.Window
+}
+
+// LearnContext notes the size of the context as the server says it, in tokens. Zero means that it does not say.
+func (m *Model) LearnContext(tokens int) {
+	if tokens > 0 {
+		atomic.StoreInt32(&m.served, int32(min(tokens, math.MaxInt32)))
+	}
+}
+
+// LearnContext notes the size of the context of a model, by its name, as the server says it.
+func (p Plan) LearnContext(name string, tokens int) {
+	if m := configuredModels(p)[name]; m != nil {
+		m.LearnContext(tokens)
+	}
 }
 
 // Budget is what may be taken in a day, and in a calendar month; 0 is no limit.

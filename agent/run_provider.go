@@ -157,7 +157,7 @@ func (r *relay) fallback() *loop.Fallback {
 		}
 	}}
 	for _, m := range rest {
-		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.Window, Temperature: m.Temperature})
+		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.ContextSize(), Temperature: m.Temperature})
 	}
 	return f
 }
@@ -205,7 +205,7 @@ func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data 
 			o.Policy = loop.Chat()
 		}
 		first := t.relay.model()
-		o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.Window, first.Temperature
+		o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.ContextSize(), first.Temperature
 		o.System = systemPrompt(t)
 		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 		o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff

@@ -283,6 +283,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 
 	if t.relay != nil && t.asksModel() {
 		t.relay.begin(r.health, t.insists, time.Now())
+		askContexts(ctx, t.relay.models)
 		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
 		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, run, t, m, failure) }
 		defer t.relay.end(nil) // wherever the attempt ends

@@ -16,10 +16,10 @@ const toolShare = 3
 // promptPart is how long a part of a prompt may be that the host writes, by how long it is at most: in a
 // narrow context it has half of what its share would be, for there the tools take more than theirs.
 func (t *task) promptPart(most int) int {
-	if t.model == nil || t.model.Window <= 0 || t.model.Window >= narrowContext {
+	if t.model == nil || t.model.ContextSize() <= 0 || t.model.ContextSize() >= narrowContext {
 		return most
 	}
-	return most * t.model.Window / (2 * narrowContext)
+	return most * t.model.ContextSize() / (2 * narrowContext)
 }
 
 // listing is how a model is told of the tools of its run.
@@ -33,7 +33,7 @@ type listing struct {
 func listingOf(t task, granted *tool.Registry) listing {
 	all := listingsOf(t, granted)
 	for _, l := range all[:len(all)-1] {
-		if loop.ToolTokens(l.apply(granted).ModelTools()) <= loop.UsableWindow(t.model.Window)/toolShare {
+		if loop.ToolTokens(l.apply(granted).ModelTools()) <= loop.UsableWindow(t.model.ContextSize())/toolShare {
 			return l
 		}
 	}
@@ -42,7 +42,7 @@ func listingOf(t task, granted *tool.Registry) listing {
 
 // listingsOf are the listings to choose from, the fullest first.
 func listingsOf(t task, granted *tool.Registry) []listing {
-	narrow := t.model != nil && t.model.Window > 0 && t.model.Window < narrowContext
+	narrow := t.model != nil && t.model.ContextSize() > 0 && t.model.ContextSize() < narrowContext
 	unlisted := func(apart func(tool.Spec) bool) []string {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
 	}

@@ -39,6 +39,12 @@ type Column struct {
 	PrimaryKey bool            `json:"primary_key,omitempty"`
 }
 
+// IsNumeric reports whether the column holds numbers.
+func (c Column) IsNumeric() bool {
+	kind, err := c.columnType("")
+	return err == nil && (kind == typeInteger || kind == typeReal || kind == typeNumeric)
+}
+
 // Index is one index of a table.
 type Index struct {
 	Name    string   `json:"name"`

@@ -257,7 +257,7 @@ func (r *run) iterate(ctx context.Context) error {
 		}
 
 		if failure != nil {
-			if r.rotateOnOverflow(failure) {
+			if r.makeRoom(failure) {
 				r.charged-- // the server refused the request before the model did anything
 				continue
 			}

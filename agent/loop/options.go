@@ -10,21 +10,23 @@ import (
 
 // Options are one attempt.
 type Options struct {
-	Provider    model.Provider
-	Registry    *tool.Registry
-	Recorder    Recorder
-	Policy      Policy
-	Bounds      Bounds
-	Budget      Budget     // nil: no cost is counted
-	Authorizer  Authorizer // nil: every call is made
-	Invocation  tool.Invocation
-	System      string
-	Messages    []model.Message
-	Model       string // the name of the model, for the record
-	MaxOutput   int
-	Window      int // tokens that the model's context holds; 0: 128,000
-	Temperature *float64
-	Fallback    *Fallback // nil: no other model takes over
+	Provider   model.Provider
+	Registry   *tool.Registry
+	Recorder   Recorder
+	Policy     Policy
+	Bounds     Bounds
+	Budget     Budget     // nil: no cost is counted
+	Authorizer Authorizer // nil: every call is made
+	Invocation tool.Invocation
+	System     string
+	Messages   []model.Message
+	Model      string // the name of the model, for the record
+	MaxOutput  int
+	Window     int // tokens that the model's context holds; 0: 128,000
+	// LearnContext is told the size of the context that a server names when it refuses a request as too long. Optional.
+	LearnContext func(tokens int)
+	Temperature  *float64
+	Fallback     *Fallback // nil: no other model takes over
 
 	// The calls of earlier attempts, by key: a recorded result is replayed, an uncertain call is
 	// not repeated.

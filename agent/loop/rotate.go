@@ -99,19 +99,46 @@ func (r *run) memoryOfTurns() *memory.Memory {
 	return m
 }
 
-// rotateOnOverflow rotates a context that the model's server finds too large although it should
-// have fitted: the window is smaller than configured, or than assumed. Half of it is a guess; the
-// server does not say how much would fit.
-func (r *run) rotateOnOverflow(failure error) bool {
+// makeRoom shortens the next request after the model's server has refused one as too long: the window is smaller than configured, or
+// than assumed. It returns false if nothing can be left out. The server's own numbers are used if its refusal has them, else half of
+// the window is a guess.
+func (r *run) makeRoom(failure error) bool {
 	var e *model.Error
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow {
 		return false
 	}
 
+	before := r.requestTokens()
 	if r.Window <= 0 {
 		r.Window = DefaultWindow
 	}
+	if e.Window <= 0 {
+		r.Window /= 2
+		return r.rotate()
+	}
 
-	r.Window /= 2
+	if r.LearnContext != nil {
+		r.LearnContext(e.Window)
+	}
+	room := e.Window
+	if e.Needed > before { // this model makes more tokens of the same text than are estimated
+		room = int(int64(room) * int64(before) / int64(e.Needed))
+	}
+	// The request should have fitted in the window that was counted on.
+	r.Window = min(room, r.Window*3/4)
+	if !r.Registry.IsBrief() && ToolTokens(r.Registry.ModelTools()) > UsableWindow(r.Window)/3 {
+		r.Registry = r.Registry.Briefly()
+	}
+
+	r.window.budget = newWindow(r.Options).budget
+	r.window.sent = 0 // what the refused request had in the cache may change
+	if _, fits := r.window.fit(r.messages); fits && r.requestTokens() < before {
+		return true
+	}
 	return r.rotate()
+}
+
+// requestTokens estimates the size of the next request.
+func (r *run) requestTokens() int {
+	return TextTokens(r.System) + ToolTokens(r.Registry.ModelTools()) + r.window.total(r.messages)
 }

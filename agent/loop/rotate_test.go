@@ -1,8 +1,10 @@
 package loop_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +152,72 @@ func TestOverflowHalvesTheWindow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOverflowWithSizes checks that the sizes in a refusal are used: the history is shortened until the server accepts the request, as
+// often as that helps, and the size is told to later runs.
+func TestOverflowWithSizes(t *testing.T) {
+	const reads = 40
+	for name, c := range map[string]struct {
+		window      int
+		bytes       int // of a token of this server
+		needed      bool
+		mostRefused int
+	}{
+		"nobody gave a window":  {0, 4, true, 1},
+		"given too large":       {100_000, 4, true, 1},
+		"tokens are short":      {0, 2, true, 2},
+		"only the window":       {0, 4, false, 1},
+		"only it, short tokens": {0, 3, false, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const size = 8000 // tokens that the server's context holds
+			h := wordy(t, 6000, reads)
+			server := &limitedServer{Provider: h.model, size: size, bytes: c.bytes, tells: c.needed}
+			learned := 0
+			h.o.Provider = server
+			h.o.Window, h.o.MaxOutput, h.o.Bounds.Steps = c.window, 500, 2*reads
+			h.o.LearnContext = func(n int) { learned = n }
+			res := h.run(t, t.Context())
+			if res.Exit != domain.ExitFinalResponse || len(h.calls) != reads {
+				t.Fatalf("ended with %s after %d calls: %s", res.Exit, len(h.calls), res.Error)
+			}
+			if server.refused == 0 || server.refused > c.mostRefused || learned != size {
+				t.Errorf("%d requests were refused, and the size is taken for %d", server.refused, learned)
+			}
+		})
+	}
+}
+
+// TestOverflowWithoutEnd checks that a server that refuses every request ends the run, with its words.
+func TestOverflowWithoutEnd(t *testing.T) {
+	h := wordy(t, 6000, 5)
+	server := &limitedServer{Provider: h.model, size: 300, bytes: 4, tells: true}
+	h.o.Provider, h.o.MaxOutput, h.o.Messages[0].Text = server, 500, strings.Repeat("a long task ", 200)
+	if res := h.run(t, t.Context()); res.Outcome != domain.OutcomeError || server.refused == 0 || server.refused > 3 || len(h.model.requests) > 0 {
+		t.Errorf("%+v after %d refusals", res, server.refused)
+	}
+}
+
+// limitedServer refuses requests that its context does not hold.
+type limitedServer struct {
+	model.Provider
+	size, bytes int // of the context in tokens, and of a token
+	tells       bool
+	refused     int
+}
+
+func (s *limitedServer) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	n := int(inputOf(r)) * 4 / s.bytes
+	if n <= s.size {
+		return s.Provider.Stream(ctx, r)
+	}
+	s.refused++
+	e := &model.Error{Kind: model.KindContextOverflow, Message: "too many tokens", Window: s.size}
+	if s.tells {
+		e.Needed = n
+	}
+	return func(yield func(model.Event, error) bool) { yield(model.Event{}, e) }
 }
 
 // The summary is built again from the record when the run continues after a kill.

@@ -29,6 +29,8 @@ type Error struct {
 	Refused    bool          // the server refused the request before the model was run, so that it costs nothing
 	Missing    bool          // the server does not have the model, or is not at this address
 	Err        error
+	// Window and Needed are the size of the context and that of the refused request, in tokens, if the server names them.
+	Window, Needed int
 	// Feedback is what the model is to be told when the turn is asked again, so that it does better; "":
 	// it is not to blame.
 	Feedback string

@@ -52,7 +52,17 @@ type Call struct {
 // Tool declares a tool to a model.
 type Tool struct {
 	Name, Description string
-	Schema            json.RawMessage // JSON Schema of the arguments
+	// Schema describes the arguments, in the subset of JSON Schema that every server reads: each schema has one type, and beside it
+	// only description, enum (of strings), items, properties and required. Empty means that there are no arguments.
+	Schema json.RawMessage
+}
+
+// ArgumentSchema returns the schema of the arguments, which is never empty.
+func (t Tool) ArgumentSchema() json.RawMessage {
+	if len(t.Schema) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return t.Schema
 }
 
 // Usage counts the tokens of one turn.

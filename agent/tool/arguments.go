@@ -3,10 +3,13 @@ package tool
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"rouse/internal/jsonread"
 )
 
 // Arguments are what the calls of a tool take.
@@ -78,7 +81,7 @@ func (s Spec) typed() (typedSchema, error) {
 	if err := s.addEnum(told, s.Suggested); err != nil {
 		return out, err
 	}
-	if out.told, err = json.Marshal(told); err != nil {
+	if out.told, err = modelSchema(told); err != nil {
 		return out, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
 	}
 
@@ -105,12 +108,30 @@ func (s Spec) schema() (*jsonschema.Schema, error) {
 
 // newSchema makes the schema of a type and of the values that its arguments may have.
 func (s Spec) newSchema() (*jsonschema.Schema, error) {
-	schema, err := jsonschema.ForType(s.Args, nil)
+	schema, err := jsonschema.ForType(s.Args, &jsonschema.ForOptions{TypeSchemas: argumentTypes})
 	if err != nil {
 		return nil, fmt.Errorf("tool %s: its arguments have no schema: %w", s.Name, err)
 	}
 
 	return schema, s.addEnum(schema, s.Enum)
+}
+
+// argumentTypes are the types of arguments that describe themselves.
+var argumentTypes = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[Values](): {Types: []string{typeArray, typeObject}}}
+
+// Values is an argument that is a list of any values, or an object of them. Models are asked for an object, in which each value keeps
+// its type.
+type Values struct {
+	List  []any
+	Named map[string]any
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Values) UnmarshalJSON(raw []byte) error {
+	if len(raw) > 0 && raw[0] == '[' {
+		return jsonread.UnmarshalNumbers(raw, &v.List)
+	}
+	return jsonread.UnmarshalNumbers(raw, &v.Named)
 }
 
 // addEnum bounds what string arguments may be.

@@ -21,7 +21,7 @@ func (t Tool) BriefForModel() model.Tool {
 		text = t.spec.FirstSentence()
 	}
 
-	return model.Tool{Name: t.Name(), Description: text, Schema: briefSchema(t.raw)}
+	return model.Tool{Name: t.Name(), Description: text, Schema: briefSchema(t.told)}
 }
 
 // FirstSentence is the beginning of the description, which says what the tool is for.

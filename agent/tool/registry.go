@@ -129,7 +129,7 @@ func (r *Registry) listForModel() []model.Tool {
 		case r.brief:
 			out = append(out, t.BriefForModel())
 		default:
-			out = append(out, model.Tool{Name: t.Name(), Description: t.Description(), Schema: t.Schema()})
+			out = append(out, model.Tool{Name: t.Name(), Description: t.Description(), Schema: t.ModelSchema()})
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,8 +30,8 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 		return Tool{}, err
 	}
 
-	var raw bytes.Buffer
-	if err := json.Compact(&raw, s.Schema); err != nil {
+	told, err := modelSchema(schema)
+	if err != nil {
 		return Tool{}, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
 	}
 	if s.Timeout == 0 {
@@ -49,7 +48,7 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 		}
 		return run(ctx, in, args)
 	}
-	return Tool{&s, schema, raw.Bytes(), call}, nil
+	return Tool{&s, schema, told, call}, nil
 }
 
 // resolved is the Schema of a spec, ready to hold values to. It comes from strangers, so that it may refer to nothing.

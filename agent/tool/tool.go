@@ -56,7 +56,7 @@ func (in Invocation) Requires(success *bool) bool {
 type Tool struct {
 	spec   *Spec // which is as Define got it
 	schema *jsonschema.Schema
-	raw    json.RawMessage
+	told   json.RawMessage // its plain subset, for models
 	run    func(context.Context, Invocation, json.RawMessage) (Envelope, error)
 }
 
@@ -136,8 +136,8 @@ func (t Tool) Name() string { return t.spec.Name }
 // Description is what a model reads about the tool.
 func (t Tool) Description() string { return t.spec.Description }
 
-// Schema is the JSON Schema of its arguments.
-func (t Tool) Schema() json.RawMessage { return t.raw }
+// ModelSchema returns the JSON Schema of its arguments as a model is sent it, in the subset that every model server reads.
+func (t Tool) ModelSchema() json.RawMessage { return t.told }
 
 // Effect is the worst that any call can do.
 func (t Tool) Effect() domain.Effect { return t.spec.Effect }

@@ -395,7 +395,7 @@ func TestSchemasAreMadeOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return one.Schema()
+		return one.ModelSchema()
 	}
 
 	first, again, other := schema("Ada", "Grace"), schema("Ada", "Grace"), schema("Ada")

@@ -60,7 +60,7 @@ func (t Tool) coerce(raw json.RawMessage) (map[string]any, error) {
 		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
 	}
 
-	c := argumentCheck{synonyms: t.spec.Synonyms}
+	c := argumentCheck{synonyms: t.spec.Synonyms, asJSON: len(t.spec.Schema) > 0}
 	out := c.object("", t.schema, m)
 	if len(c.wrong) > 0 {
 		return nil, c.wrong[0] // one at a time is what a model can follow
@@ -81,6 +81,7 @@ func decode(raw json.RawMessage) (any, error) {
 // argumentCheck collects what does not fit.
 type argumentCheck struct {
 	synonyms [][2]string
+	asJSON   bool // a model sends a value of any kind as JSON in a text
 	wrong    []*invalid
 }
 
@@ -138,7 +139,14 @@ func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[str
 	}
 
 	for _, key := range schema.Required {
-		if _, ok := out[key]; !ok && !slices.Contains(meant, key) {
+		_, given := out[key]
+		if given || slices.Contains(meant, key) {
+			continue
+		}
+		// Models cannot send null (see modelSchema), and leave such an argument out.
+		if p := schema.Properties[key]; p != nil && allowsNull(p) {
+			out[key] = nil
+		} else {
 			c.bad(join(path, key), fmt.Sprintf("the argument %q is missing", join(path, key)), describe(schema.Properties[key]))
 		}
 	}
@@ -172,22 +180,25 @@ func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 		return v
 	}
 
-	types := s.Types
-	if s.Type != "" {
-		types = []string{s.Type}
+	types := acceptedTypes(s)
+	fitted, ok := coerceType(types, v)
+	switch {
+	case len(types) == 0:
+		fitted = c.anyValue(s, v)
+	case !ok && len(typesOf(s)) == 0: // the whole schema says why no choice fits
+		return v
+	case !ok:
+		c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
+		return v
 	}
-
-	if len(types) > 0 {
-		fitted, ok := coerceType(types, v)
-		if !ok {
+	v = fitted
+	if len(s.Enum) > 0 {
+		i := slices.IndexFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) })
+		if i < 0 {
 			c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
 			return v
 		}
-		v = fitted
-	}
-	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return fmt.Sprint(e) == fmt.Sprint(v) }) {
-		c.bad(field, fmt.Sprintf("the argument %q must be %s, not %s", field, describe(s), display(v)), describe(s))
-		return v
+		v = s.Enum[i] // a number, where a model could only send its text
 	}
 
 	switch inner := v.(type) {
@@ -207,11 +218,23 @@ func (c *argumentCheck) value(field string, s *jsonschema.Schema, v any) any {
 	return v
 }
 
+// anyValue converts a text to the list or object that it holds, where models are asked for JSON in a text.
+func (c *argumentCheck) anyValue(s *jsonschema.Schema, v any) any {
+	text, ok := v.(string)
+	if !ok || !c.asJSON || len(s.Enum) > 0 || s.Const != nil {
+		return v
+	}
+	if inner, ok := coerceType([]string{typeArray, typeObject}, text); ok {
+		return inner
+	}
+	return v
+}
+
 // coerceType converts a value to the first of the types that it can stand for.
 func coerceType(types []string, v any) (any, bool) {
 	for _, t := range types {
 		if isType(t, v) {
-			if t == "integer" {
+			if t == typeInteger {
 				return integer(v.(json.Number))
 			}
 			return v, true
@@ -226,9 +249,9 @@ func coerceType(types []string, v any) (any, bool) {
 
 	for _, t := range types {
 		switch t {
-		case "integer", "number", "boolean", "array", "object":
+		case typeInteger, typeNumber, typeBoolean, typeArray, typeObject:
 			if inner, err := decode(json.RawMessage(strings.TrimSpace(text))); err == nil && inner != nil && isType(t, inner) {
-				if t == "integer" {
+				if t == typeInteger {
 					return integer(inner.(json.Number))
 				}
 				return inner, true
@@ -242,21 +265,21 @@ func coerceType(types []string, v any) (any, bool) {
 func isType(t string, v any) bool {
 	switch v := v.(type) {
 	case nil:
-		return t == "null"
+		return t == typeNull
 	case string:
-		return t == "string"
+		return t == typeString
 	case bool:
-		return t == "boolean"
+		return t == typeBoolean
 	case json.Number:
-		if t == "integer" {
+		if t == typeInteger {
 			_, ok := integer(v)
 			return ok
 		}
-		return t == "number"
+		return t == typeNumber
 	case []any:
-		return t == "array"
+		return t == typeArray
 	case map[string]any:
-		return t == "object"
+		return t == typeObject
 	}
 	return false
 }
@@ -305,19 +328,23 @@ func describe(s *jsonschema.Schema) string {
 	}
 
 	// A Go pointer or map is null or something else: the message names the something else.
-	t := s.Type
-	for _, name := range s.Types {
-		if name != "null" {
-			t = name
-		}
+	types := slices.DeleteFunc(typesOf(s), func(t string) bool { return t == typeNull })
+	var words []string
+	for _, t := range types {
+		words = append(words, describeType(t))
 	}
-
-	switch t {
-	case "integer":
-		return "a whole number"
-	case "":
+	if len(words) == 0 {
 		return "a value"
-	case "array", "object":
+	}
+	return strings.Join(words, " or ")
+}
+
+// describeType says what a value of a type is.
+func describeType(t string) string {
+	switch t {
+	case typeInteger:
+		return "a whole number"
+	case typeArray, typeObject:
 		return "an " + t
 	}
 

@@ -196,11 +196,7 @@ func appendMarked(b *wire.BodyBuilder, text []byte) {
 }
 
 func encodeTool(t model.Tool) any {
-	schema := t.Schema
-	if len(schema) == 0 {
-		schema = json.RawMessage(`{"type":"object"}`)
-	}
-	return tool{Name: t.Name, Description: t.Description, InputSchema: schema}
+	return tool{Name: t.Name, Description: t.Description, InputSchema: t.ArgumentSchema()}
 }
 
 func (t *turn) maxTokens() int64 {

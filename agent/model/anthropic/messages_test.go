@@ -41,7 +41,7 @@ func TestRequest(t *testing.T) {
 			`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"db_query","input":{"sql":"x"}},{"type":"tool_use","id":"b_1","name":"notify","input":{}}]},` +
 			`{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":"{\"ok\":true}"},` +
 			`{"type":"tool_result","tool_use_id":"b_1","content":"{\"kind\":\"not_found\",\"ok\":false}","is_error":true},{"type":"text","text":"Go on."` + mark + `}]}],`
-		tools = `"tools":[{"name":"db_query","description":"asks","input_schema":{"type":"object","properties":{"sql":{"type":"string"}}}},{"name":"notify","input_schema":{"type":"object"}}]`
+		tools = `"tools":[{"name":"db_query","description":"asks","input_schema":{"type":"object","properties":{"sql":{"type":"string"}}}},{"name":"notify","input_schema":{"type":"object","properties":{}}}]`
 		begin = `{"model":"scripted","max_tokens":99,`
 		end   = `,"temperature":0.5,"stream":true}`
 	)

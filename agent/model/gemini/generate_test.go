@@ -59,25 +59,15 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// Arguments are described in the API's own words where those say as much, else in JSON
-// Schema. The strict server holds the words.
+// TestSchemas checks that arguments are described in the API's own words, unless they hold an object with any properties.
 func TestSchemas(t *testing.T) {
 	for name, c := range map[string]struct{ schema, parameters, json string }{
-		"nothing":       {``, ``, ``},
-		"no arguments":  {`{"type":"object","additionalProperties":false}`, ``, ``},
-		"scalars":       {`{"type":"object","properties":{"a":{"type":"string","description":"d","minLength":1},"b":{"type":"integer","minimum":0,"exclusiveMaximum":9},"c":{"type":"boolean"}},"required":["a","z"],"additionalProperties":false}`, `{"type":"OBJECT","properties":{"a":{"type":"STRING","description":"d","minLength":1},"b":{"type":"INTEGER","minimum":0},"c":{"type":"BOOLEAN"}},"required":["a"]}`, ``},
-		"or null":       {`{"type":"object","properties":{"a":{"type":["null","array"],"items":{"type":"string"}},"b":{"anyOf":[{"type":"null"},{"type":"number"}]}}}`, `{"type":"OBJECT","properties":{"a":{"type":"ARRAY","nullable":true,"items":{"type":"STRING"}},"b":{"nullable":true,"anyOf":[{"type":"NUMBER"}]}}}`, ``},
-		"words":         {`{"type":"object","properties":{"a":{"type":"string","enum":["x","y"]},"b":{"type":"string","const":"z"}}}`, `{"type":"OBJECT","properties":{"a":{"type":"STRING","enum":["x","y"]},"b":{"type":"STRING","enum":["z"]}}}`, ``},
-		"formats":       {`{"type":"object","properties":{"a":{"type":"string","format":"uri"},"b":{"type":"string","format":"date-time"}}}`, `{"type":"OBJECT","properties":{"a":{"type":"STRING"},"b":{"type":"STRING","format":"date-time"}}}`, ``},
-		"nested":        {`{"type":"object","properties":{"a":{"type":"array","items":{"type":"object","properties":{"b":{"type":"string"}},"required":["b"]}}}}`, `{"type":"OBJECT","properties":{"a":{"type":"ARRAY","items":{"type":"OBJECT","properties":{"b":{"type":"STRING"}},"required":["b"]}}}}`, ``},
-		"free object":   {`{"$schema":"x","type":"object","properties":{"row":{"type":"object","additionalProperties":true}}}`, ``, `{"properties":{"row":{"additionalProperties":true,"type":"object"}},"type":"object"}`},
-		"any value":     {`{"type":"object","properties":{"a":{"description":"anything"},"default":true}}`, ``, `{"properties":{"a":{"description":"anything"},"default":{}},"type":"object"}`},
-		"numbers alone": {`{"type":"object","properties":{"a":{"type":"integer","enum":[1,2]}}}`, ``, `{"properties":{"a":{"enum":[1,2],"type":"integer"}},"type":"object"}`},
-		"two types":     {`{"type":"object","properties":{"a":{"type":["string","integer"]}}}`, ``, `{"properties":{"a":{"type":["string","integer"]}},"type":"object"}`},
-		"a reference":   {`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`, ``, `{"$defs":{"x":{"type":"string"}},"properties":{"a":{"$ref":"#/$defs/x"}},"type":"object"}`},
-		"any items":     {`{"type":"object","properties":{"a":{"type":"array","items":true}}}`, ``, `{"properties":{"a":{"items":{},"type":"array"}},"type":"object"}`},
-		"nothing said":  {`{"type":"object"}`, ``, ``},
-		"no list":       {`{"type":"object","properties":{"a":{"type":"array"}}}`, ``, `{"properties":{"a":{"type":"array"}},"type":"object"}`},
+		"nothing":      {``, ``, ``},
+		"no arguments": {`{"type":"object","properties":{}}`, ``, ``},
+		"scalars":      {`{"type":"object","properties":{"a":{"type":"string","description":"d","enum":["x","y"]},"b":{"type":"integer"},"c":{"type":"boolean"}},"required":["a"]}`, `{"type":"OBJECT","properties":{"a":{"type":"STRING","description":"d","enum":["x","y"]},"b":{"type":"INTEGER"},"c":{"type":"BOOLEAN"}},"required":["a"]}`, ``},
+		"nested":       {`{"type":"object","properties":{"a":{"type":"array","items":{"type":"object","properties":{"b":{"type":"string"}},"required":["b"]}}}}`, `{"type":"OBJECT","properties":{"a":{"type":"ARRAY","items":{"type":"OBJECT","properties":{"b":{"type":"STRING"}},"required":["b"]}}}}`, ``},
+		"free object":  {`{"type":"object","properties":{"row":{"type":"object"}}}`, ``, `{"type":"object","properties":{"row":{"type":"object"}}}`},
+		"free objects": {`{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object"}}}}`, ``, `{"type":"object","properties":{"rows":{"type":"array","items":{"type":"object"}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.New(t)

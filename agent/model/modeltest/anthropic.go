@@ -86,9 +86,8 @@ func (d anthropic) validate(s *Server, r *http.Request, body []byte) string {
 	}
 
 	for i, t := range in.Tools {
-		var schema struct{ Type string }
-		if json.Unmarshal(t.InputSchema, &schema) != nil || schema.Type != "object" || !anthropicName.MatchString(t.Name) {
-			return fmt.Sprintf("tools.%d.custom.input_schema.type: Field required", i)
+		if problem := toolProblem(fmt.Sprintf("tools.%d.custom.input_schema", i), t.Name, t.InputSchema); problem != "" || !anthropicName.MatchString(t.Name) {
+			return "Invalid tool: " + problem
 		}
 	}
 

@@ -73,6 +73,10 @@ func (d gemini) validate(s *Server, _ *http.Request, body []byte) string {
 				if problem := validateGeminiSchema(at+".parameters", f.Parameters); problem != "" {
 					return problem
 				}
+			case f.ParametersJSONSchema != nil:
+				if problem := toolProblem(at+".parameters_json_schema", f.Name, f.ParametersJSONSchema); problem != "" {
+					return problem
+				}
 			}
 		}
 	}
@@ -87,7 +91,7 @@ func validateGeminiSchema(at string, raw json.RawMessage) string {
 		return at + ": is no schema"
 	}
 
-	known := strings.Fields("type format title description nullable enum items properties required propertyOrdering minItems maxItems minProperties maxProperties minLength maxLength minimum maximum pattern anyOf default example")
+	known := strings.Fields("type description enum items properties required")
 	for key := range fields {
 		if !slices.Contains(known, key) {
 			return fmt.Sprintf("Invalid JSON payload received. Unknown name %q at '%s': Cannot find field.", key, at)
@@ -100,14 +104,13 @@ func validateGeminiSchema(at string, raw json.RawMessage) string {
 		Items      json.RawMessage
 		Properties map[string]json.RawMessage
 		Required   []string
-		AnyOf      []json.RawMessage
 	}
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return fmt.Sprintf("Invalid value at '%s': %v", at, err)
 	}
 
 	switch {
-	case !slices.Contains(strings.Fields("STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT"), s.Type) && len(s.AnyOf) == 0:
+	case !slices.Contains(strings.Fields("STRING NUMBER INTEGER BOOLEAN ARRAY OBJECT"), s.Type):
 		return at + ".type: must be specified"
 	case s.Type == "ARRAY" && s.Items == nil:
 		return at + ".items: missing field."
@@ -127,12 +130,6 @@ func validateGeminiSchema(at string, raw json.RawMessage) string {
 
 	for name, p := range s.Properties {
 		if problem := validateGeminiSchema(at+".properties["+name+"]", p); problem != "" {
-			return problem
-		}
-	}
-
-	for _, p := range s.AnyOf {
-		if problem := validateGeminiSchema(at+".any_of", p); problem != "" {
 			return problem
 		}
 	}

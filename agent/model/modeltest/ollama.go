@@ -29,14 +29,6 @@ type ollamaMessage struct {
 	ToolCallID string `json:"tool_call_id,omitempty"`
 }
 
-// ollamaProperty is what its own server can decode of an argument.
-type ollamaProperty struct {
-	Type       any                       `json:"type"`
-	Enum       []any                     `json:"enum"`
-	AnyOf      []ollamaProperty          `json:"anyOf"`
-	Properties map[string]ollamaProperty `json:"properties"`
-}
-
 func (ollama) validate(s *Server, _ *http.Request, body []byte) string {
 	var in struct {
 		Model    string
@@ -46,10 +38,7 @@ func (ollama) validate(s *Server, _ *http.Request, body []byte) string {
 			Type     string
 			Function struct {
 				Name       string
-				Parameters struct {
-					Type       string
-					Properties map[string]ollamaProperty
-				}
+				Parameters json.RawMessage
 			}
 		}
 	}
@@ -61,8 +50,8 @@ func (ollama) validate(s *Server, _ *http.Request, body []byte) string {
 	}
 
 	for i, t := range in.Tools {
-		if t.Type != "function" || t.Function.Name == "" || t.Function.Parameters.Type != "object" || t.Function.Parameters.Properties == nil {
-			return fmt.Sprintf("tools[%d] is no function with an object of properties", i)
+		if problem := toolProblem(fmt.Sprintf("tools[%d]", i), t.Function.Name, t.Function.Parameters); problem != "" || t.Type != "function" {
+			return "invalid tool: " + problem
 		}
 	}
 

@@ -27,12 +27,25 @@ func (openAI) validate(_ *Server, _ *http.Request, body []byte) string {
 				Function struct{ Name, Arguments string }
 			} `json:"tool_calls"`
 		}
+		Tools []struct {
+			Type     string
+			Function struct {
+				Name       string
+				Parameters json.RawMessage
+			}
+		}
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
 		return "this is no request: " + err.Error()
 	}
 	if r.Model == "" || len(r.Messages) == 0 {
 		return "model and messages are required"
+	}
+
+	for i, t := range r.Tools {
+		if problem := toolProblem(fmt.Sprintf("tools[%d]", i), t.Function.Name, t.Function.Parameters); problem != "" || t.Type != "function" {
+			return "JSON schema conversion failed: " + problem
+		}
 	}
 
 	var open []string // calls without a result so far

@@ -68,9 +68,8 @@ func (d responses) validate(s *Server, _ *http.Request, body []byte) string {
 	}
 
 	for i, t := range in.Tools {
-		var schema struct{ Type string }
-		if json.Unmarshal(t.Parameters, &schema) != nil || schema.Type != "object" || t.Type != "function" || t.Name == "" || t.Strict {
-			return fmt.Sprintf("Invalid schema for tools[%d]", i)
+		if problem := toolProblem(fmt.Sprintf("tools[%d]", i), t.Name, t.Parameters); problem != "" || t.Type != "function" || t.Strict {
+			return "Invalid schema: " + problem
 		}
 	}
 

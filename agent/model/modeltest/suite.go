@@ -89,7 +89,7 @@ func countFields(e model.Event) int {
 var question = model.Request{
 	System:   "Be brief.",
 	Messages: []model.Message{{Role: model.RoleUser, Text: "Go."}},
-	Tools:    []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object"}`)}, {Name: "notify"}},
+	Tools:    []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{"sql":{"type":"string"},"values":{"type":"object"}}}`)}, {Name: "notify"}},
 }
 
 var (

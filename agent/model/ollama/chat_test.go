@@ -28,7 +28,7 @@ func TestRequest(t *testing.T) {
 	warm := 0.5
 	r := question
 	r.MaxOutput, r.Temperature = 99, &warm
-	r.Tools = []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{"sql":{"type":"string"},"any":true,"in":{"type":"object","properties":{"x":true}}},"required":["sql"]}`)}, {Name: "notify"}}
+	r.Tools = []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{"sql":{"type":"string"}},"required":["sql"]}`)}, {Name: "notify"}}
 	r.Messages = append(r.Messages[:1:1],
 		model.Message{Role: model.RoleAssistant, Text: "I look.", Calls: []model.Call{{ID: "a", Name: "db_query", Args: json.RawMessage(`{"sql":"x"}`)}, {ID: "b", Name: "notify"}}},
 		model.Message{Role: model.RoleTool, CallID: "a", Name: "db_query", Text: `{"ok":true}`}, model.Message{Role: model.RoleTool, CallID: "b", Name: "notify", Text: `{"ok":true}`})
@@ -41,8 +41,8 @@ func TestRequest(t *testing.T) {
 	const messages = `{"model":"qwen3:8b","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Go."},` +
 		`{"role":"assistant","content":"I look.","tool_calls":[{"id":"a","function":{"index":0,"name":"db_query","arguments":{"sql":"x"}}},{"id":"b","function":{"index":1,"name":"notify","arguments":{}}}]},` +
 		`{"role":"tool","content":"{\"ok\":true}","tool_name":"db_query","tool_call_id":"a"},{"role":"tool","content":"{\"ok\":true}","tool_name":"notify","tool_call_id":"b"}],`
-	const tools = `"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"properties":{"any":{},"in":{"properties":{"x":{}},"type":"object"},"sql":{"type":"string"}},"required":["sql"],"type":"object"}}},` +
-		`{"type":"function","function":{"name":"notify","parameters":{"properties":{},"type":"object"}}}],`
+	const tools = `"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"type":"object","properties":{"sql":{"type":"string"}},"required":["sql"]}}},` +
+		`{"type":"function","function":{"name":"notify","parameters":{"type":"object","properties":{}}}}],`
 	const end = `"stream":true,"truncate":false,"shift":false,"options":{"num_ctx":32768,"num_predict":99,"temperature":0.5}}`
 	if got, want := string(s.Requests()[0]), messages+tools+end; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)

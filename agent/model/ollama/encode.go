@@ -42,9 +42,9 @@ type tool struct {
 }
 
 type functionSpec struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitempty"`
-	Parameters  any    `json:"parameters"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
 }
 
 func (t *turn) encode() (*wire.BodyBuilder, error) {
@@ -99,7 +99,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 }
 
 func encodeTool(t model.Tool) any {
-	return tool{"function", functionSpec{t.Name, t.Description, parameters(t.Schema)}}
+	return tool{"function", functionSpec{t.Name, t.Description, t.ArgumentSchema()}}
 }
 
 func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
@@ -132,37 +132,4 @@ func (t *turn) toMessage(m model.Message) message {
 	}
 
 	return out
-}
-
-// parameters is a schema that the server can decode: with properties, each of them an object.
-// Some of its templates fail without.
-func parameters(raw json.RawMessage) any {
-	var s map[string]any
-	if json.Unmarshal(raw, &s) != nil || s["type"] != "object" {
-		s = map[string]any{"type": "object"}
-	}
-
-	properties, ok := s["properties"].(map[string]any)
-	if !ok {
-		properties = map[string]any{}
-		s["properties"] = properties
-	}
-
-	replaceTrue(properties)
-	return s
-}
-
-// replaceTrue replaces the schema true by {}, in nested objects too: the server's type for a
-// property is a struct.
-func replaceTrue(properties map[string]any) {
-	for name, p := range properties {
-		switch p := p.(type) {
-		case bool:
-			properties[name] = map[string]any{}
-		case map[string]any:
-			if inner, ok := p["properties"].(map[string]any); ok {
-				replaceTrue(inner)
-			}
-		}
-	}
 }

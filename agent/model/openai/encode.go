@@ -114,7 +114,7 @@ func dataURL(i model.Image) string {
 }
 
 func encodeTool(t model.Tool) any {
-	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.Schema}}
+	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.ArgumentSchema()}}
 }
 
 func encodeMessage(t *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {

@@ -20,7 +20,7 @@ type listed struct {
 	} `json:"meta"` // llama.cpp
 }
 
-// list asks for the models of a server.
+// list asks for the models of a server, and for the size of the context that it gives the model.
 func list(ctx context.Context, client *wire.Client) (model.Listing, error) {
 	l := client.Listing()
 	var all struct {
@@ -35,11 +35,69 @@ func list(ctx context.Context, client *wire.Client) (model.Listing, error) {
 	for _, m := range all.Data {
 		l.Models = append(l.Models, m.ID)
 		// llama.cpp has one model, and answers with it whatever it is called.
-		if m.ID == client.Model() || m.OwnedBy == "llamacpp" && len(all.Data) == 1 {
+		if m.ID == client.Model() || m.OwnedBy == ownerLlamaCPP && len(all.Data) == 1 {
 			l.Has, l.Window = true, cmp.Or(m.MaxModelLen, m.ContextLength, m.Meta.Context, m.Meta.Trained)
+			if n := runningContext(ctx, client, m.OwnedBy, &l); n > 0 {
+				l.Window = n
+			}
 		}
 	}
 	return l, nil
+}
+
+// Servers that are known by the owner of their models.
+const (
+	ownerLlamaCPP = "llamacpp"
+	ownerLMStudio = "organization_owner"
+	ownerOllama   = "library"
+)
+
+// runningContext asks a server on a machine of its owner for the size of the context that it was started with, beyond the protocol of
+// OpenAI. The model may have been trained for more. Zero means that the server does not say.
+func runningContext(ctx context.Context, client *wire.Client, owner string, l *model.Listing) int {
+	name := client.Model()
+	switch owner {
+	case ownerLlamaCPP:
+		var props struct {
+			Settings struct {
+				Context int `json:"n_ctx"` // of one request, where several share the server
+			} `json:"default_generation_settings"`
+		}
+		if found, err := client.Ask(ctx, "../props", nil, &props, l); err == nil && found {
+			return props.Settings.Context
+		}
+	case ownerLMStudio:
+		var all struct {
+			Data []struct {
+				ID     string `json:"id"`
+				Loaded int    `json:"loaded_context_length"`
+			} `json:"data"`
+		}
+		if found, err := client.Ask(ctx, "../api/v0/models", nil, &all, l); err != nil || !found {
+			return 0
+		}
+		for _, m := range all.Data {
+			if m.ID == name {
+				return m.Loaded
+			}
+		}
+	case ownerOllama:
+		var running struct {
+			Models []struct {
+				Name    string `json:"name"`
+				Context int    `json:"context_length"`
+			} `json:"models"`
+		}
+		if found, err := client.Ask(ctx, "../api/ps", nil, &running, l); err != nil || !found {
+			return 0
+		}
+		for _, m := range running.Models {
+			if m.Name == name {
+				return m.Context
+			}
+		}
+	}
+	return 0
 }
 
 // List implements model.Lister.

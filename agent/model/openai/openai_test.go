@@ -30,7 +30,7 @@ func ask(t testing.TB, url string, r model.Request) modeltest.Answer {
 }
 
 var question = model.Request{System: "be brief", Messages: []model.Message{{Role: model.RoleUser, Text: "hi"}},
-	Tools: []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object"}`)}}}
+	Tools: []model.Tool{{Name: "db_query", Description: "asks", Schema: json.RawMessage(`{"type":"object","properties":{}}`)}}}
 
 func TestConformance(t *testing.T) {
 	modeltest.Run(t, func(t *testing.T, s modeltest.Script, l modeltest.Limits) model.Provider {
@@ -62,7 +62,7 @@ func TestRequest(t *testing.T) {
 		`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"db_query","arguments":"{}"}}]},` +
 		`{"role":"tool","content":"{\"ok\":true}","tool_call_id":"a"}],`
 	const rest = `"stream":true,"stream_options":{"include_usage":true},"max_tokens":99,"temperature":0.5}`
-	if got, want := string(s.Requests()[0]), messages+`"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"type":"object"}}}],`+rest; got != want {
+	if got, want := string(s.Requests()[0]), messages+`"tools":[{"type":"function","function":{"name":"db_query","description":"asks","parameters":{"type":"object","properties":{}}}}],`+rest; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)
 	}
 

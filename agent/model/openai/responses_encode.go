@@ -79,11 +79,7 @@ func (t *responsesTurn) encode() responsesRequest {
 	}
 
 	for _, tl := range t.r.Tools {
-		schema := tl.Schema
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: schema})
+		out.Tools = append(out.Tools, responsesTool{Type: "function", Name: tl.Name, Description: tl.Description, Parameters: tl.ArgumentSchema()})
 	}
 
 	if t.r.NoTools && len(out.Tools) > 0 { // they are sent all the same, so that the cached prefix stays the same

@@ -42,7 +42,7 @@ func TestResponsesRequest(t *testing.T) {
 	}
 
 	const beginning = `{"model":"scripted","instructions":"be brief","input":[{"type":"message","role":"user","content":"hi"}`
-	const tools = `],"tools":[{"type":"function","name":"db_query","description":"asks","parameters":{"type":"object"},"strict":false}],`
+	const tools = `],"tools":[{"type":"function","name":"db_query","description":"asks","parameters":{"type":"object","properties":{}},"strict":false}],`
 	const rest = `"stream":true,"store":false,"include":["reasoning.encrypted_content"],"max_output_tokens":99,"temperature":0.5}`
 	if got, want := string(s.Requests()[0]), beginning+tools+rest; got != want {
 		t.Errorf("sent\n%s, want\n%s", got, want)

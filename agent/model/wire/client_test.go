@@ -135,11 +135,11 @@ func TestClassify(t *testing.T) {
 func TestParseError(t *testing.T) {
 	s := server(t, "m")
 	for raw, want := range map[string]ServerError{
-		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: {"Overloaded", "overloaded_error"},
-		`{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}`:                       {"quota", "429 RESOURCE_EXHAUSTED"},
-		`{"error":"model 'x' not found"}`:                                                              {"model 'x' not found", ""},
-		`{"detail":"no","code":7}`:                                                                     {"no", "7"},
-		`no JSON`:                                                                                      {"no JSON", ""},
+		`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"r"}`: {Message: "Overloaded", Code: "overloaded_error"},
+		`{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}`:                       {Message: "quota", Code: "429 RESOURCE_EXHAUSTED"},
+		`{"error":"model 'x' not found"}`:                                                              {Message: "model 'x' not found", Code: ""},
+		`{"detail":"no","code":7}`:                                                                     {Message: "no", Code: "7"},
+		`no JSON`:                                                                                      {Message: "no JSON", Code: ""},
 	} {
 		if got := s.parseError([]byte(raw)); got != want {
 			t.Errorf("%s: %+v, want %+v", raw, got, want)

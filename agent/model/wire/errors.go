@@ -99,7 +99,50 @@ func (c *Client) unreachableError(x hinter, err error) error {
 type ServerError struct {
 	Message string
 	Code    string // its codes and types, separated by spaces; "" if it sends none
+	// Window and Needed are the size of the context and that of the request, in tokens, if the server names them.
+	Window, Needed int
 }
+
+// contextSizes are the words in which servers name the size of a context, and that of the request beyond it.
+var contextSizes = []struct {
+	*pattern.Pattern
+	window, needed int // groups; 0: it does not say
+}{
+	{pattern.New(`\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)`), 2, 1},                                                      // llama.cpp
+	{pattern.New(`maximum context length (?:is|of) (\d+) tokens.*?(?:requested|resulted in|request has|contains)(?: about| at least)? (\d+)`), 1, 2}, // OpenAI, vLLM, OpenRouter
+	{pattern.New(`maximum context length (?:is|of) (\d+)`), 1, 0},
+	{pattern.New(`\(length (\d+)\) is longer than the maximum model length of (\d+)`), 2, 1},                   // vLLM
+	{pattern.New(`(\d+) tokens > (\d+) maximum`), 2, 1},                                                        // Anthropic
+	{pattern.New(`input token count \(?(\d+)\)? exceeds the maximum number of tokens allowed \(?(\d+)`), 2, 1}, // Gemini
+	{pattern.New(`first (\d+) tokens.*?context length of only (\d+)`), 2, 1},                                   // LM Studio
+	{pattern.New(`contains (\d+) tokens.*?(\d+) maximum context length`), 2, 1},                                // Mistral
+	{pattern.New(`must be <= (\d+)\. given: (\d+)`), 1, 2},                                                     // TGI
+	{pattern.New(`n_ctx\W+(\d+)`), 1, 0},
+}
+
+// findSizes sets the sizes that a message names.
+func (e *ServerError) findSizes() {
+	message := strings.ReplaceAll(strings.ToLower(e.Message), ",", "") // 200,000
+	for _, p := range contextSizes {
+		m := p.FindStringSubmatch(message)
+		if m == nil {
+			continue
+		}
+		if n, err := strconv.Atoi(m[p.window]); err == nil && n >= minContext && n <= maxContext {
+			e.Window = n
+			if n, err := strconv.Atoi(m[p.needed]); err == nil && p.needed > 0 && n <= maxContext {
+				e.Needed = n
+			}
+			return
+		}
+	}
+}
+
+// Bounds of the size of a context that can be true, in tokens.
+const (
+	minContext = 256
+	maxContext = 1 << 30
+)
 
 const maxErrorText = 300 // characters of a server's message
 
@@ -127,6 +170,7 @@ func (c *Client) parseError(raw []byte) ServerError {
 		serverErr.Message = describeBody(string(raw))
 	}
 
+	serverErr.findSizes()
 	// Redacted before it is truncated: a secret that was cut in two would not be found.
 	serverErr.Message = text.Truncate(c.redactor.Replace(text.Collapse(serverErr.Message)), maxErrorText)
 	return serverErr
@@ -186,6 +230,9 @@ func (c *Client) statusError(x hinter, resp *http.Response, serverErr ServerErro
 		e.RetryAfter = namedWait(serverErr.Message, time.Now())
 	}
 
+	if kind == model.KindContextOverflow {
+		e.Window, e.Needed = serverErr.Window, serverErr.Needed
+	}
 	e.Refused, e.Missing = !maybeBilled(resp.StatusCode), resp.StatusCode == http.StatusNotFound
 	hint := x.Hint(kind, resp.StatusCode, serverErr)
 	switch {
@@ -221,6 +268,9 @@ func (c *Client) APIError(data []byte) error {
 	kind, retryable := classify(status, serverErr)
 	e := c.newError(kind, retryable, "the model %s at %s failed instead of answering: %s", c.endpoint.Model, c.shownURL, serverErr.Message)
 	e.RetryAfter = namedWait(serverErr.Message, time.Now())
+	if kind == model.KindContextOverflow {
+		e.Window, e.Needed = serverErr.Window, serverErr.Needed
+	}
 	return e
 }
 
@@ -259,7 +309,7 @@ func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 	// Too long a request is a 400 like any other to most servers: only the words tell. "context"
 	// alone would also be found in messages that are about something else.
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
-		holds("prompt is too long", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
+		holds("prompt is too long", "maximum model length", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {
 	case status == http.StatusPaymentRequired, holds("insufficient_quota", "api usage limits", "credit balance"):
 		return model.KindQuota, false

@@ -106,6 +106,9 @@ func TestTools(t *testing.T) {
 	b.want("", "db_query", `{"sql":"select shop, amount from expenses where amount > ? order by id","params":[1]}`,
 		`{"columns":["shop","amount"],"rows":[{"amount":1.5,"shop":"a"},{"amount":7,"shop":"c"}],"truncated":false}`)
 	b.want("", "db_query", `{"sql":"select count(*) n from expenses where shop = :s","params":{"s":""}}`, `{"columns":["n"],"rows":[{"n":1}],"truncated":false}`)
+	// As a model sends values that its schema declares as text or as an object.
+	b.want("", "db_query", `{"sql":"select :n + 1 n","params":"{\"n\":1}"}`, `{"columns":["n"],"rows":[{"n":2}],"truncated":false}`)
+	b.want("", "db_query", `{"sql":"select ? n","params":"[true]"}`, `{"columns":["n"],"rows":[{"n":1}],"truncated":false}`)
 	b.want("", "db_query", `{"sql":"select n from numbers where n = ?","params":[9007199254740993]}`, `{"columns":["n"],"rows":[{"n":9007199254740993}],"truncated":false}`)
 	e = b.call("", "db_query", `{"sql":"select id from expenses order by id","limit":2,"offset":1}`)
 	if string(e.Result) != `{"columns":["id"],"rows":[{"id":2},{"id":3}],"truncated":true}` || len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "offset 3") {
@@ -146,7 +149,7 @@ func TestToolsRefuse(t *testing.T) {
 		"no creating":    {"db_import", `{"table":"t","path":"ragged.csv","create_table":false,"columns":["a"],"has_header":false}`, "columns", "2 columns", tool.KindInvalidArgs, true},
 		"writing":        {"db_query", `{"sql":"delete from expenses"}`, "sql", "only reads", tool.KindInvalidArgs, true},
 		"journal":        {"db_query", `{"sql":"select * from _calls"}`, "sql", "only reads the agent's own tables", tool.KindInvalidArgs, true},
-		"params":         {"db_query", `{"sql":"select 1","params":"x"}`, "params", "must be a list", tool.KindInvalidArgs, true},
+		"params":         {"db_query", `{"sql":"select 1","params":"x"}`, "params", "must be an array or an object", tool.KindInvalidArgs, true},
 		"negative limit": {"db_query", `{"sql":"select 1","limit":-1}`, "limit", "negative", tool.KindInvalidArgs, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 )
 
 type exportArgs struct {
-	SQL       string `json:"sql" jsonschema:"one SELECT"`
-	Params    any    `json:"params,omitempty" jsonschema:"a list of values for ?, or an object of values for :name"`
-	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
-	Format    string `json:"format,omitempty" jsonschema:"by the name of the file when absent; csv if that says none"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file; default false"`
+	SQL       string      `json:"sql" jsonschema:"one SELECT"`
+	Params    tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ?"`
+	Path      string      `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
+	Format    string      `json:"format,omitempty" jsonschema:"by the name of the file when absent; csv if that says none"`
+	Overwrite bool        `json:"overwrite,omitempty" jsonschema:"replace an existing file; default false"`
 }
 
 // exportResult is the answer of OSA-59.
@@ -53,11 +53,7 @@ func (o Options) exportTool(s tool.Spec) (tool.Tool, error) {
 var fileFormats = []string{"csv", "tsv", "json", "jsonl", "ndjson", "xlsx"}
 
 func (o Options) exportFile(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a exportArgs) (any, []string, error) {
-	spec := agentdb.ExportSpec{SQL: a.SQL, Format: a.Format, Name: a.Path}
-	var err error
-	if spec.Params, spec.Named, err = params(a.Params); err != nil {
-		return nil, nil, err
-	}
+	spec := agentdb.ExportSpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named, Format: a.Format, Name: a.Path}
 
 	place, err := o.Roots.Resolve(a.Path, true)
 	if err != nil {

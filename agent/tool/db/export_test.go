@@ -51,7 +51,7 @@ func TestExportRefuses(t *testing.T) {
 		"outside":   {`{"sql":"select 1","path":"../x.csv"}`, "path", "outside", tool.KindInvalidArgs},
 		"SQL":       {`{"sql":"select * from expense","path":"here.csv","overwrite":true}`, "sql", "did you mean expenses?", tool.KindInvalidArgs},
 		"writing":   {`{"sql":"drop table expenses","path":"x.csv"}`, "sql", "only reads", tool.KindInvalidArgs},
-		"params":    {`{"sql":"select 1","path":"x.csv","params":1}`, "params", "must be a list", tool.KindInvalidArgs},
+		"params":    {`{"sql":"select 1","path":"x.csv","params":1}`, "params", "must be an array or an object", tool.KindInvalidArgs},
 		"format":    {`{"sql":"select 1","path":"x.csv","format":"pdf"}`, "format", "xlsx", tool.KindInvalidArgs},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,9 +44,9 @@ func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 }
 
 type executeArgs struct {
-	SQL    string `json:"sql,omitempty" jsonschema:"one or more statements"`
-	Path   string `json:"path,omitempty" jsonschema:"a file with the statements instead"`
-	Params any    `json:"params,omitempty" jsonschema:"a list of values for ? of a single statement, or an object of values for :name"`
+	SQL    string      `json:"sql,omitempty" jsonschema:"one or more statements"`
+	Path   string      `json:"path,omitempty" jsonschema:"a file with the statements instead"`
+	Params tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ? of a single statement"`
 }
 
 // execute answers {rows_affected, warning?, select_rows_drained?} (OSA-57).
@@ -55,11 +55,7 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
 	}
 
-	spec := agentdb.ExecuteSpec{SQL: a.SQL}
-	var err error
-	if spec.Params, spec.Named, err = params(a.Params); err != nil {
-		return nil, nil, err
-	}
+	spec := agentdb.ExecuteSpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named}
 
 	if a.Path != "" {
 		// A call that a former attempt made must not read its file again, which may be gone.
@@ -68,9 +64,11 @@ func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation
 				return stored, nil, err
 			}
 		}
-		if spec.SQL, err = o.readScript(a.Path); err != nil {
+		text, err := o.readScript(a.Path)
+		if err != nil {
 			return nil, nil, err
 		}
+		spec.SQL = text
 	}
 
 	done, err := db.Execute(ctx, by(in), spec)
@@ -99,18 +97,4 @@ func (o Options) readScript(path string) (string, error) {
 	}
 
 	return text, nil
-}
-
-// params tells apart the two ways to give values: a list for ?, or an object for :name.
-func params(given any) (list []any, named map[string]any, err error) {
-	switch given := given.(type) {
-	case nil:
-		return nil, nil, nil
-	case []any:
-		return given, nil, nil
-	case map[string]any:
-		return nil, given, nil
-	default:
-		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "params", Message: "params must be a list of values for ?, or an object of values for :name", Retryable: true}
-	}
 }

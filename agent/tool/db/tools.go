@@ -245,7 +245,7 @@ type columnArgs struct {
 	Name       string `json:"name"`
 	Type       string `json:"type" jsonschema:"TEXT, INTEGER, REAL, NUMERIC or BLOB"`
 	Nullable   *bool  `json:"nullable,omitempty" jsonschema:"default true"`
-	Default    any    `json:"default,omitempty"`
+	Default    any    `json:"default,omitempty" jsonschema:"a text, a number, true or false"`
 	PrimaryKey bool   `json:"primary_key,omitempty"`
 }
 
@@ -287,6 +287,10 @@ func columns(args []columnArgs) (out []agentdb.Column, err error) {
 		if c.Default != nil {
 			if column.Default, err = json.Marshal(c.Default); err != nil {
 				return nil, err
+			}
+			// Models can only send text. Of a column of numbers it means the number in it.
+			if text, ok := c.Default.(string); ok && column.IsNumeric() && json.Valid([]byte(text)) {
+				column.Default = json.RawMessage(text)
 			}
 		}
 		out = append(out, column)
@@ -350,20 +354,16 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 }
 
 type queryArgs struct {
-	SQL            string `json:"sql" jsonschema:"one SELECT"`
-	Params         any    `json:"params,omitempty" jsonschema:"a list of values for ?, or an object of values for :name"`
-	Limit          int    `json:"limit,omitempty" jsonschema:"default 1000, at most 5000"`
-	Offset         int    `json:"offset,omitempty"`
-	IncludeDeleted bool   `json:"include_deleted,omitempty"`
+	SQL            string      `json:"sql" jsonschema:"one SELECT"`
+	Params         tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ?"`
+	Limit          int         `json:"limit,omitempty" jsonschema:"default 1000, at most 5000"`
+	Offset         int         `json:"offset,omitempty"`
+	IncludeDeleted bool        `json:"include_deleted,omitempty"`
 }
 
 // query answers {columns, rows, truncated} (OSA-56).
 func (o Options) query(ctx context.Context, db *agentdb.DB, _ tool.Invocation, a queryArgs) (any, []string, error) {
-	spec := agentdb.QuerySpec{SQL: a.SQL, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
-	var err error
-	if spec.Params, spec.Named, err = params(a.Params); err != nil {
-		return nil, nil, err
-	}
+	spec := agentdb.QuerySpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named, Limit: a.Limit, Offset: a.Offset, IncludeDeleted: a.IncludeDeleted}
 	rows, err := db.Query(ctx, spec)
 	return rows, rows.Warnings, err
 }

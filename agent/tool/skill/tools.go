@@ -254,7 +254,7 @@ func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Env
 		// schema.
 		if t, ok := s.Options.Tools.Lookup(name); ok {
 			out.Loaded = append(out.Loaded, id)
-			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.Schema()}
+			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.ModelSchema()}
 			return tool.Success(loaded{})
 		}
 	}

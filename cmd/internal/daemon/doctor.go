@@ -45,8 +45,12 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		}
 
 		checks = append(checks, now.checkExecutors()...)
-		if checks = append(checks, models, now.checkContexts()); !offline {
+		checks = append(checks, models)
+		if !offline {
 			asked = d.askServers(ctx, now)
+			now.learnContexts(asked)
+		}
+		if checks = append(checks, now.checkContexts()); !offline {
 			checks = append(checks, checkServers(now, asked)...)
 		}
 	}

@@ -59,6 +59,15 @@ func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
 	return out
 }
 
+// learnContexts notes the sizes of contexts that the servers name, so that prompts are measured against them.
+func (s *Setup) learnContexts(asked []askedServer) {
+	for i, m := range s.Config.Models {
+		if s.plan != nil && asked[i].err == nil {
+			s.plan.Plan.LearnContext(string(m.Name), asked[i].listing.Window)
+		}
+	}
+}
+
 // checkServers says for each model whether its server can be reached, takes the key and has the model, and whether
 // that can read as much as is sent.
 func checkServers(s *Setup, asked []askedServer) []api.Check {
@@ -98,7 +107,7 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 	case l.NoTool:
 		return fail("choose a model that can; playbooks need none", "it cannot call tools, which every prompt needs")
 	case l.Window > 0 && window > l.Window:
-		return fail(fmt.Sprintf("set context_window: %d, or choose a larger model", l.Window), "it reads %d tokens, and %d are counted on (context_window)", l.Window, window)
+		return fail(fmt.Sprintf("set context_window: %d, or choose a larger model", l.Window), "it reads %d tokens, and %d are counted on (context_window); runs use no more than the server reads", l.Window, window)
 	}
 
 	c.OK = true

@@ -50,6 +50,12 @@ func newListings(t *testing.T) *listings {
 	const openAI = `{"data":[{"id":"gpt-5-mini"},{"id":"qwen3-8b","max_model_len":32768}]}`
 	mux.HandleFunc("GET /v1/models", keyed("Authorization", "Bearer sk-right-canary", openAI))
 	serve("GET /llama/v1/models", `{"data":[{"id":"/models/x.gguf","owned_by":"llamacpp","meta":{"n_ctx_train":131072,"n_ctx":8192}}]}`)
+	serve("GET /small/v1/models", `{"data":[{"id":"x.gguf","owned_by":"llamacpp","meta":{"n_ctx_train":131072}}]}`)
+	serve("GET /small/props", `{"default_generation_settings":{"n_ctx":1024},"total_slots":1}`)
+	serve("GET /studio/v1/models", `{"data":[{"id":"x","owned_by":"organization_owner"}]}`)
+	serve("GET /studio/api/v0/models", `{"data":[{"id":"y","loaded_context_length":1},{"id":"x","max_context_length":131072,"loaded_context_length":8192}]}`)
+	serve("GET /viaollama/v1/models", `{"data":[{"id":"x:8b","owned_by":"library"}]}`)
+	serve("GET /viaollama/api/ps", `{"models":[{"name":"x:8b","context_length":12288}]}`)
 	serve("GET /page/v1/models", "<html>a page</html>")
 	serve("GET /claude/v1/models/claude-sonnet-5", `{"id":"claude-sonnet-5","max_input_tokens":1000000}`)
 	serve("GET /claude/v1/models", `{"data":[{"id":"claude-sonnet-5"},{"id":"claude-opus-5"}]}`)
@@ -144,6 +150,9 @@ func TestDoctorAsksServers(t *testing.T) {
 		"no such model":   {"provider: openai, model: qwen3-8x, base_url: URL/v1, api_key: sk-right-canary", false, `the server does not have it; did you mean "qwen3-8b"?`, "correct model:", ""},
 		"too wide":        {"provider: openai, model: qwen3-8b, base_url: URL/v1, api_key: sk-right-canary, context_window: 131072", false, "it reads 32768 tokens, and 131072 are counted on", "set context_window: 32768", ""},
 		"llama.cpp":       {"provider: openai, model: any, base_url: URL/llama/v1, context_window: 8192", true, "the model is there, reads 8192 tokens", "", "an answer"},
+		"started with":    {"provider: openai, model: any, base_url: URL/small/v1", true, "the model is there, reads 1024 tokens", "", "an answer"},
+		"LM Studio":       {"provider: openai, model: x, base_url: URL/studio/v1", true, "the model is there, reads 8192 tokens", "", "an answer"},
+		"through Ollama":  {"provider: openai, model: 'x:8b', base_url: URL/viaollama/v1", true, "the model is there, reads 12288 tokens", "", "an answer"},
 		"lists none":      {"provider: openai, model: any, base_url: URL/none/v1, context_window: 8192", true, "reachable", "", "whether it takes the key and has the model: it lists none"},
 		"a page":          {"provider: openai, model: any, base_url: URL/page/v1, context_window: 8192", true, "reachable", "", "it lists none"},
 		"anthropic":       {"provider: anthropic, model: claude-sonnet-5, base_url: URL/claude, api_key: sk-right-canary", true, "key accepted, the model is there, reads 1000000 tokens", "", "an answer"},
@@ -180,6 +189,22 @@ func TestDoctorAsksServers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDoctorMeasuresByTheServer checks that prompts are held against the context that the server has, whatever is configured.
+func TestDoctorMeasuresByTheServer(t *testing.T) {
+	t.Parallel()
+	server := newListings(t)
+	for _, window := range []string{"", ", context_window: 65536"} {
+		d := doctorOf(t, "name: m, provider: openai, model: any, base_url: "+server.URL+"/small/v1"+window)
+		checks, err := d.Doctor(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := checkNamed(t, checks, "contexts"); c.OK || !strings.Contains(c.Detail, "context_window: 1024") {
+			t.Errorf("%+v", c)
+		}
+	}
 }
 
 // TestDoctorIsBounded: all servers are asked at once, and one that hangs takes no more than its time.

@@ -27,8 +27,9 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 
 		// A model without a known price costs nothing here; config refuses one where money is limited.
 		rate, _ := m.Rate()
+		_, listed := model.Lookup(m.Model) // of others the server knows more
 		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
-			Where: cfg.Where(m.At), Obstacles: secretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama"}
+			Where: cfg.Where(m.At), Obstacles: secretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama", AsksWindow: !listed}
 	}
 
 	// A fallback may be declared after the model that names it.
