@@ -131,7 +131,7 @@ func TestRefusedIsFree(t *testing.T) {
 func TestRunBounds(t *testing.T) {
 	t.Parallel()
 	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // 1000 micro-USD
-	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 4500}, "tokens": {Tokens: 2500}} {
+	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 3100}, "tokens": {Tokens: 2500}} {
 		b := paid(t, again)
 		b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = bounds })
 		id := b.triggered(domain.TriggerManual)
@@ -272,10 +272,10 @@ func TestBudgetNotice(t *testing.T) {
 	b.plan.Channels = []string{"desktop", "ops"}
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3700}
 	b.change(func(_ *agent.Agent, j *agent.Job) {
-		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2500}, []string{"ops"}
+		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2150}, []string{"ops"}
 	})
 
-	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2500 tokens, then no room
+	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2150 tokens, then no room
 		b.run(b.triggered(domain.TriggerManual))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
@@ -291,7 +291,7 @@ func TestBudgetNotice(t *testing.T) {
 	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing continue") {
 		t.Errorf("%+v", n)
 	}
-	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2500 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
+	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2150 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
 		t.Errorf("%+v", n)
 	}
 	if n := got[2]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0030 of $0.0037") {

@@ -195,7 +195,7 @@ func fates() []fate {
 		{name: "out of service, for longer than the run may take", script: script(busy(503, "50")), bounds: loop.Bounds{Wall: 2 * time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 2m0s", asked: 3, within: 2 * time.Minute},
 		{name: "a key that is wrong", script: script(modeltest.Turn{Fail: model.KindAuth}), exit: domain.ExitEnded, result: "error: key"},
 		{name: "a page of somebody else", script: script(modeltest.Turn{Header: map[string]string{"Content-Type": "text/html"}, Raw: page}), exit: domain.ExitEnded, result: "error: text/html"},
-		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done", told: "Your context was full and has started over"},
+		{name: "a history that is too long for it", script: script(m.call(log), modeltest.Turn{Fail: model.KindContextOverflow}, said), exit: domain.ExitFinalResponse, result: "success: ", calls: "file_read done"},
 		{name: "a task that is too long for it", script: script(modeltest.Turn{Fail: model.KindContextOverflow}), exit: domain.ExitEnded, result: "error: 400 Bad Request"},
 	}
 }
