@@ -119,7 +119,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (lo
 	reported, estimated := b.plausible(used.Reported, reserved), used.Estimated.Clamped()
 	took := loop.Spent{
 		Usage: model.Usage{Input: reported.Input + estimated.Input, Output: reported.Output + estimated.Output,
-			Cached: reported.Cached + estimated.Cached, Written: reported.Written + estimated.Written},
+			Cached: reported.Cached + estimated.Cached, Written: reported.Written + estimated.Written, WrittenLong: reported.WrittenLong + estimated.WrittenLong},
 		EstimatedTokens: estimated.Input + estimated.Output, EstimatedMicroUSD: price.Cost(estimated),
 	}
 	took.CostMicroUSD = price.Cost(reported) + took.EstimatedMicroUSD

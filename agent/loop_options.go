@@ -5,6 +5,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
+	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -56,6 +57,8 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name, MustSucceed: t.job.Playbook != nil || t.detail.Check}, Board: t.board,
 		Reducer: t.reducer, Authorizer: t.authorizer,
 	}
+	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
+	o.KeepTools = !s.LastRun.IsZero() && model.WorthKeeping(run.StartedAt.Sub(s.LastRun))
 	if t.relay != nil {
 		o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
 	}

@@ -48,6 +48,8 @@ type run struct {
 	// How many of the fallbacks this run has switched to, and the notices about it that are not
 	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
 	fallbacksSeen int
+	answeredAt    time.Time // when the model answered last; zero before
+	waitsLong     bool      // a call has taken so long that the provider's cache was lost
 	switchNotices []string
 
 	approved map[string]string // the actions that the owner approved, by the keys of their calls

@@ -23,6 +23,8 @@ type Options struct {
 	Model      string // the name of the model, for the record
 	MaxOutput  int
 	Window     int // tokens that the model's context holds; 0: 128,000
+	// KeepTools says that the next run with the same tools is expected while a provider still has what it caches for an hour.
+	KeepTools bool
 	// LearnContext is told the size of the context that a server names when it refuses a request as too long. Optional.
 	LearnContext func(tokens int)
 	Temperature  *float64

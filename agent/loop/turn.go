@@ -87,6 +87,7 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 		return t, failure, r.Recorder.FinishStep(writing, s)
 	}
 
+	r.answeredAt = s.FinishedAt
 	r.result.Answered++
 	s.Retried = t.retried
 	r.readText(&t, noTools)
@@ -252,7 +253,9 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 
 // request is the next request.
 func (r *run) request(noTools bool) model.Request {
-	return model.Request{System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
+	// Calls that took so long once are expected to do so again.
+	r.waitsLong = r.waitsLong || !r.answeredAt.IsZero() && model.WorthKeeping(time.Since(r.answeredAt))
+	return model.Request{KeepTools: r.KeepTools, KeepAll: r.waitsLong, System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
 		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
 }
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"time"
 
 	"rouse/internal/domain"
 )
@@ -70,6 +71,7 @@ type Usage struct {
 	Input, Output int64
 	Cached        int64 // the part of Input that was read from the provider's cache
 	Written       int64 // the part of Input that was written to it, where that costs extra
+	WrittenLong   int64 // the part of Written that is kept for an hour, which costs more
 }
 
 // Unreported is what a turn may have cost beyond its Usage, because its server did not say: an answer
@@ -102,7 +104,18 @@ type Request struct {
 	Results     []Result     // the last step's, untrimmed
 	NoTools     bool         // the answer must be text, whatever Tools holds
 	EncodeCache *EncodeCache // of the conversation; nil means that nothing is cached
+	KeepTools   bool         // the next run with the same tools is more than CacheMinutes away, and within CacheHour
+	KeepAll     bool         // the next turn is that far
 }
+
+// Providers keep what they cache of a request for CacheMinutes, and at a higher price for CacheHour.
+const (
+	CacheMinutes = 5 * time.Minute
+	CacheHour    = time.Hour
+)
+
+// WorthKeeping reports whether a request so long after another would find only what was cached for an hour.
+func WorthKeeping(after time.Duration) bool { return after > CacheMinutes && after <= CacheHour }
 
 // Why a model stopped, in Event.Stop. Reasons of a server that have no translation are passed on as
 // they are.

@@ -8,15 +8,18 @@ type Price struct{ Input, Output, Cached float64 }
 // maxTokens bounds the token counts of a server that can be true.
 const maxTokens = 1 << 40
 
-// cacheWriteSurcharge is what writing a part of the input to the cache for five minutes costs, as a
-// part of the price of the input.
-const cacheWriteSurcharge = 0.25
+// The surcharges for writing a part of the input to the cache, as parts of the price of the input.
+const (
+	cacheWriteSurcharge = 0.25 // for CacheMinutes
+	cacheHourSurcharge  = 1    // for CacheHour
+)
 
 // Cost is what a usage costs in micro-USD, rounded up. Impossible counts (below zero, more cached
 // tokens than there were) are read as the most expensive that they may have meant.
 func (p Price) Cost(u Usage) int64 {
 	u = u.Clamped()
-	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + float64(u.Written)*p.Input*cacheWriteSurcharge + float64(u.Output)*p.Output
+	surcharge := float64(u.Written-u.WrittenLong)*cacheWriteSurcharge + float64(u.WrittenLong)*cacheHourSurcharge
+	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + surcharge*p.Input + float64(u.Output)*p.Output
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
 	}
@@ -39,5 +42,6 @@ func (u Usage) Clamped() Usage {
 
 	u.Cached = within(u.Cached, u.Input)
 	u.Written = within(u.Written, u.Input-u.Cached)
+	u.WrittenLong = within(u.WrittenLong, u.Written)
 	return u
 }

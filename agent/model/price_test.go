@@ -19,6 +19,8 @@ func TestCost(t *testing.T) {
 		{model.Usage{Input: 1000, Output: 200, Cached: 400}, 600*3 + 120 + 200*15},
 		{model.Usage{Input: 1000, Cached: 400, Written: 400}, 600*3 + 120 + 300},
 		{model.Usage{Input: 1000, Cached: 400, Written: 1 << 50}, 600*3 + 120 + 450},
+		{model.Usage{Input: 1000, Cached: 400, Written: 400, WrittenLong: 100}, 600*3 + 120 + 225 + 300},
+		{model.Usage{Input: 1000, Written: 1000, WrittenLong: 1 << 50}, 2 * 1000 * 3},
 		{model.Usage{Input: 1, Cached: 1}, 1},                          // rounded up
 		{model.Usage{Input: -5, Output: -5, Cached: -5}, 0},            // a server that lies
 		{model.Usage{Input: 10, Cached: 11}, 30},                       // more cached than there was

@@ -27,6 +27,7 @@ type Provider struct {
 	maxTokens     atomic.Int64 // the model's limit; 0 while unknown
 	noTemperature atomic.Bool
 	noCache       atomic.Bool
+	noHour        atomic.Bool // it caches for minutes alone
 }
 
 // New checks the options. It does not connect to the server.
@@ -104,6 +105,8 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	switch {
 	case t.sent.temperature && strings.Contains(refusal.Message, "temperature"):
 		return !t.p.noTemperature.Swap(true)
+	case t.sent.hour && (strings.Contains(refusal.Message, "ttl") || strings.Contains(refusal.Message, "cache_control")):
+		return !t.p.noHour.Swap(true)
 	case t.sent.cacheMarked && strings.Contains(refusal.Message, "cache_control"):
 		return !t.p.noCache.Swap(true)
 	case t.sent.thinking && !t.dropThinking && (strings.Contains(refusal.Message, "thinking") || strings.Contains(refusal.Message, "signature")):

@@ -45,6 +45,9 @@ type usage struct {
 	Output  *wire.TokenCount `json:"output_tokens"`
 	Read    *wire.TokenCount `json:"cache_read_input_tokens"`
 	Created *wire.TokenCount `json:"cache_creation_input_tokens"`
+	ByTime  struct {
+		Hour wire.TokenCount `json:"ephemeral_1h_input_tokens"`
+	} `json:"cache_creation"` // parts of Created
 }
 
 func (u *usage) merge(by *usage) {
@@ -53,6 +56,7 @@ func (u *usage) merge(by *usage) {
 			*f.into = *f.from
 		}
 	}
+	u.ByTime.Hour = max(u.ByTime.Hour, by.ByTime.Hour) // it may come once
 }
 
 func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
@@ -69,6 +73,7 @@ func (t *turn) addUsage(by *usage, a *wire.Accumulator) {
 	}
 
 	a.Usage = wire.NewUsage(n(t.usage.Input)+n(t.usage.Read)+n(t.usage.Created), n(t.usage.Output), n(t.usage.Read), n(t.usage.Created))
+	a.Usage.WrittenLong = min(int64(t.usage.ByTime.Hour), a.Usage.Written)
 }
 
 // block is a content block. All but text and calls are opaque.

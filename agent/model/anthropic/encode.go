@@ -20,6 +20,7 @@ type sent struct {
 	maxTokens   int64
 	temperature bool
 	cacheMarked bool // with cache_control
+	hour        bool // for an hour
 	thinking    bool // thinking of earlier answers
 	images      bool
 }
@@ -36,6 +37,7 @@ type toolChoice struct {
 
 type cacheControl struct {
 	Type string `json:"type"`
+	TTL  string `json:"ttl,omitempty"`
 }
 
 type textBlock struct {
@@ -69,7 +71,27 @@ type imageSource struct {
 	Data      []byte `json:"data"`
 }
 
-var ephemeral = &cacheControl{"ephemeral"}
+// What the provider is asked to cache is kept for five minutes, or for an hour at a higher price.
+var (
+	ephemeral = &cacheControl{Type: "ephemeral"}
+	forAnHour = &cacheControl{Type: "ephemeral", TTL: "1h"}
+)
+
+// marks returns the marks for the tools, and for what comes after them: the longer ones have to come first. nil means that the tools
+// have none, because the mark of the system prompt covers them.
+func (t *turn) marks() (tools, rest *cacheControl) {
+	switch {
+	case !t.sent.cacheMarked:
+		return nil, nil
+	case t.r.KeepAll && !t.p.noHour.Load():
+		t.sent.hour = true
+		return nil, forAnHour
+	case t.r.KeepTools && !t.p.noHour.Load():
+		t.sent.hour = true
+		return forAnHour, ephemeral
+	}
+	return nil, ephemeral
+}
 
 // cacheKey is all that the encoding of a message depends on: see wire.CacheOf.
 type cacheKey struct {
@@ -89,7 +111,11 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
+	markOfTools, mark := t.marks()
 	system := strings.TrimSpace(t.r.System) != ""
+	if !system && markOfTools == nil {
+		markOfTools = mark
+	}
 	cache := wire.CacheOf(t.r.EncodeCache, cacheKey{t.p, t.dropThinking})
 	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
@@ -98,10 +124,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	b.Value(t.sent.maxTokens)
 
 	if system {
-		block := textBlock{Type: "text", Text: t.r.System}
-		if t.sent.cacheMarked {
-			block.Cache = ephemeral
-		}
+		block := textBlock{Type: "text", Text: t.r.System, Cache: mark}
 		b.Raw(`,"system":`)
 		b.Value([]textBlock{block})
 	}
@@ -114,7 +137,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	b.Raw(`,"messages":[`)
-	t.appendMessages(b, encoded)
+	t.appendMessages(b, encoded, mark)
 	b.Raw("]")
 
 	if len(t.r.Tools) > 0 {
@@ -126,8 +149,8 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		b.Raw(`,"tools":[`)
 		// Tools come before the system prompt in what the provider caches, so that a mark on that
 		// covers them. Without a system prompt the last tool has to carry it.
-		if t.sent.cacheMarked && !system {
-			appendMarked(b, tools)
+		if markOfTools != nil {
+			appendMarked(b, tools, markOfTools)
 		} else {
 			b.Shared(tools)
 		}
@@ -142,7 +165,7 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 // appendMessages appends the history, with marks up to where the provider should cache it: at the
 // ends of the last two user messages. The last one is where the next request goes on; the one
 // before is where this one did.
-func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessage) {
+func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessage, mark *cacheControl) {
 	marks := 0
 	if t.sent.cacheMarked {
 		marks = 2
@@ -170,7 +193,7 @@ func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessag
 	for i, m := range messages {
 		t.sent.thinking = t.sent.thinking || m.Opaque
 		if last = m.Role; ends[i] {
-			appendMarked(b, m.JSON)
+			appendMarked(b, m.JSON, mark)
 		} else {
 			b.Shared(m.JSON)
 		}
@@ -188,10 +211,10 @@ func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessag
 }
 
 // appendMarked appends JSON that ends in an object, and marks that object for the cache.
-func appendMarked(b *wire.BodyBuilder, text []byte) {
+func appendMarked(b *wire.BodyBuilder, text []byte, mark *cacheControl) {
 	b.Shared(text[:len(text)-len("}")])
 	b.Raw(`,"cache_control":`)
-	b.Value(ephemeral)
+	b.Value(mark)
 	b.Raw("}")
 }
 

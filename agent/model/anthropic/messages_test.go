@@ -206,6 +206,30 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestKeptForAnHour checks which parts of a request are cached for an hour, and that writing them is counted at its price.
+func TestKeptForAnHour(t *testing.T) {
+	const minutes, hour = `"cache_control":{"type":"ephemeral"}`, `"cache_control":{"type":"ephemeral","ttl":"1h"}`
+	s := modeltest.New(t, stream(strings.Replace(start, `"ephemeral_1h_input_tokens":0`, `"ephemeral_1h_input_tokens":2000`, 1), ended("end_turn"), last))
+	r := question
+	for i, c := range []struct {
+		tools, all     bool
+		hours, minutes int // marks
+	}{{false, false, 0, 2}, {true, false, 1, 2}, {false, true, 2, 0}, {true, true, 2, 0}} {
+		r.KeepTools, r.KeepAll = c.tools, c.all
+		a := ask(t, s, r)
+		sent := string(s.Requests()[i])
+		if strings.Count(sent, hour) != c.hours || strings.Count(sent, minutes) != c.minutes {
+			t.Errorf("%+v: sent %s", c, sent)
+		}
+		if at := strings.LastIndex(sent, hour); c.tools && !c.all && at < strings.Index(sent, `"tools":`) {
+			t.Errorf("not the tools are kept: %s", sent)
+		}
+		if a.Usage.Written != 2048 || a.Usage.WrittenLong != 2000 {
+			t.Errorf("%+v: %v", a.Usage, a.Err)
+		}
+	}
+}
+
 // A server that says what it does not take is asked without it, once.
 func TestAdapts(t *testing.T) {
 	thought := modeltest.Turn{Text: "I look.", Calls: []model.Call{{ID: "a", Name: "notify", Args: json.RawMessage(`{}`)}}, Opaque: "c2ln"}
@@ -217,6 +241,7 @@ func TestAdapts(t *testing.T) {
 		"a long history":   {"input length and `max_tokens` exceed context limit: 170000 + 32000 > 200000, decrease input length or `max_tokens` and try again", `"max_tokens":32000`, `"max_tokens":30000`},
 		"too long a one":   {"input length and `max_tokens` exceed context limit: 199990 + 32000 > 200000", "", ""},
 		"no temperature":   {"temperature: this model does not support sampling parameters", `"temperature":0.5`, `"stream":true`},
+		"minutes alone":    {"system.0.cache_control.ttl: Extra inputs are not permitted", `"ttl":"1h"`, `"cache_control":{"type":"ephemeral"}`},
 		"no cache":         {"tools.0.cache_control: Extra inputs are not permitted", `"cache_control"`, `"stream":true`},
 		"a wrong thought":  {"messages.1.content.0: Invalid `signature` in `thinking` block", `"thinking"`, `"tool_use"`},
 		"never satisfied":  {"temperature, cache_control, and thinking: no", "", ""},
@@ -238,7 +263,7 @@ func TestAdapts(t *testing.T) {
 			warm := 0.5
 			r := question
 			first := modeltest.Ask(t, t.Context(), p, r)
-			r.Temperature = &warm
+			r.Temperature, r.KeepAll = &warm, name == "minutes alone"
 			r.Messages = append(slices.Clip(r.Messages), model.Message{Role: model.RoleAssistant, Text: first.Text, Calls: first.Calls, Raw: first.Raw},
 				model.Message{Role: model.RoleTool, CallID: "a", Name: "notify", Text: `{"ok":true}`})
 			got := modeltest.Ask(t, t.Context(), p, r)

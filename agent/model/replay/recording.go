@@ -174,15 +174,19 @@ type Usage struct {
 	Output  int64 `json:"output,omitempty"`
 	Cached  int64 `json:"cached,omitempty"`
 	Written int64 `json:"written,omitempty"`
+	// WrittenLong is the part of Written that is kept for an hour.
+	WrittenLong int64 `json:"written_long,omitempty"`
 }
 
 // Model converts the usage to that of package model, within what is possible.
 func (u Usage) Model() model.Usage {
-	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written}.Clamped()
+	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written, WrittenLong: u.WrittenLong}.Clamped()
 }
 
 // NewUsage converts a usage to that of a recording.
-func NewUsage(u model.Usage) *Usage { return &Usage{u.Input, u.Output, u.Cached, u.Written} }
+func NewUsage(u model.Usage) *Usage {
+	return &Usage{u.Input, u.Output, u.Cached, u.Written, u.WrittenLong}
+}
 
 // Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the model did not fail, but
 // the run had to end, with Outcome.

@@ -42,7 +42,7 @@ func addUsage(a model.Usage, b *model.Usage) model.Usage {
 	if b == nil {
 		return a
 	}
-	return model.Usage{Input: a.Input + b.Input, Output: a.Output + b.Output, Cached: a.Cached + b.Cached, Written: a.Written + b.Written}
+	return model.Usage{Input: a.Input + b.Input, Output: a.Output + b.Output, Cached: a.Cached + b.Cached, Written: a.Written + b.Written, WrittenLong: a.WrittenLong + b.WrittenLong}
 }
 
 // lostRequests counts the requests of a turn that reached the server and got no answer: what they cost
