@@ -189,7 +189,7 @@ func TestContextNeeds(t *testing.T) {
 	}
 }
 
-// TestServerSaysItsContext checks that a run works with the context that its server was started with, whatever is configured: the server
+// TestServerSaysItsContext (OSA-21) checks that a run works with the context that its server was started with, whatever is configured: the server
 // is asked once, and one that does not say is believed by its refusals, in this run and the later ones.
 func TestServerSaysItsContext(t *testing.T) {
 	t.Parallel()

@@ -154,7 +154,7 @@ func TestOverflowHalvesTheWindow(t *testing.T) {
 	}
 }
 
-// TestOverflowWithSizes checks that the sizes in a refusal are used: the history is shortened until the server accepts the request, as
+// TestOverflowWithSizes (OSA-21) checks that the sizes in a refusal are used: the history is shortened until the server accepts the request, as
 // often as that helps, and the size is told to later runs.
 func TestOverflowWithSizes(t *testing.T) {
 	const reads = 40
