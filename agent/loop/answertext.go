@@ -37,7 +37,7 @@ func (r *run) readText(t *turn, noTools bool) {
 		if !ok {
 			return nil, false
 		}
-		return known.Schema(), true
+		return known.ModelSchema(), true
 	})
 	switch {
 	case r.quotesInput(a.Calls):
