@@ -32,12 +32,17 @@ type said struct {
 	Input       json.RawMessage `json:"inputSchema"`
 	Output      json.RawMessage `json:"outputSchema"`
 	Annotations json.RawMessage `json:"annotations"`
+	Execution   struct {
+		TaskSupport string `json:"taskSupport"`
+	} `json:"execution"`
 }
 
 // define keeps what a server says of a tool. The names of texts are sorted, so that the order in which a server writes them changes
 // nothing. Left out are the pictures and notes that nobody is shown; all else counts, also what is not believed: an annotation that
 // changes is a change.
-func define(t *mcp.Tool) (Definition, error) {
+//
+// Of the task support only "required" is kept, because only that changes how a tool is called.
+func define(t *mcp.Tool, taskSupport string) (Definition, error) {
 	told := *t
 	told.Meta, told.Icons = nil, nil
 	raw, err := json.Marshal(&told)
@@ -49,6 +54,9 @@ func define(t *mcp.Tool) (Definition, error) {
 	d.UseNumber()
 	if err := d.Decode(&plain); err != nil {
 		return Definition{}, fmt.Errorf("what it says of a tool is not understood: %w", err)
+	}
+	if fields, ok := plain.(map[string]any); ok && taskSupport == taskRequired {
+		fields["execution"] = map[string]string{"taskSupport": taskRequired}
 	}
 	if raw, err = json.Marshal(plain); err != nil {
 		return Definition{}, err
@@ -66,6 +74,12 @@ func (d Definition) said() (s said) {
 	_ = json.Unmarshal(d.Said, &s) // of one that is too long there is nothing
 	return s
 }
+
+// taskRequired is the task support of a tool that can be called as a task only.
+const taskRequired = "required"
+
+// needsTask reports whether the tool can be called as a task only.
+func (d Definition) needsTask() bool { return d.said().Execution.TaskSupport == taskRequired }
 
 // Description is what models and people read of it, in plain text.
 func (d Definition) Description() string {

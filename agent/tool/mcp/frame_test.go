@@ -31,7 +31,7 @@ func FuzzFrame(f *testing.F) {
 		var told sdk.Tool
 		if json.Unmarshal(frame, &told) == nil {
 			var err error
-			if d, err = define(&told); err == nil {
+			if d, err = define(&told, ""); err == nil {
 				checkDefinition(t, d)
 			}
 		}

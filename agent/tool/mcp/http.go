@@ -109,9 +109,12 @@ func (t *transport) send(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("a request to %s is not sent: the server is at %s", text.OneLine(r.URL.Host), t.to)
 	}
 
+	r, err := unaliasHTTP(r)
+	if err != nil {
+		return nil, err
+	}
 	token := ""
 	if t.tokens != nil {
-		var err error
 		if token, err = t.tokens(r.Context(), ""); err != nil {
 			return nil, err
 		}

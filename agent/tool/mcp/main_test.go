@@ -116,6 +116,10 @@ func serve(role string) {
 		_ = good().Run(context.Background(), &sdk.StdioTransport{})
 		return
 	}
+	if role == "recorded" {
+		serveRecorded()
+		return
+	}
 	if role == "client" { // of the official suite, which names its server last
 		if err := actAsClient(os.Args[len(os.Args)-1]); err != nil {
 			fmt.Fprintln(os.Stderr, err)

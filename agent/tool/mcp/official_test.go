@@ -44,11 +44,13 @@ func TestOfficialServer(t *testing.T) {
 		args map[string]any
 		want string
 	}{
-		"echo":                   {map[string]any{"message": "hello"}, `"Echo: hello"`},
-		"get-sum":                {map[string]any{"a": 2, "b": 40}, "42"},
-		"get-structured-content": {map[string]any{"location": "Chicago"}, `"structured":{"conditions":`},
-		"get-resource-links":     {nil, `"links":[{"uri":"demo://`},
-		"get-resource-reference": {map[string]any{"resourceType": "Text", "resourceId": 1}, "Resource 1"},
+		"echo":                    {map[string]any{"message": "hello"}, `"Echo: hello"`},
+		"get-sum":                 {map[string]any{"a": 2, "b": 40}, "42"},
+		"get-structured-content":  {map[string]any{"location": "Chicago"}, `"structured":{"conditions":`},
+		"simulate-research-query": {map[string]any{"topic": "the sea"}, "# Research Report: the sea"},
+		"gzip-file-as-resource":   {map[string]any{"name": "a.gz", "data": "data:text/plain;base64,aGVsbG8=", "outputType": "resource"}, `"name":"a.gz","media_type":"application/gzip"`},
+		"get-resource-links":      {nil, `"links":[{"uri":"demo://`},
+		"get-resource-reference":  {map[string]any{"resourceType": "Text", "resourceId": 1}, "Resource 1"},
 	} {
 		if e := b.callIn(one, s, name, c.args); !e.OK || !strings.Contains(string(e.Result), c.want) {
 			t.Errorf("%s: %+v %s", name, e, e.Result)

@@ -69,6 +69,12 @@ func open(ctx context.Context, s Server, o Options) (*session, error) {
 		Logger: slog.New(slog.DiscardHandler), Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
 	})
 	client.AddReceivingMiddleware(one.receive)
+	for _, method := range customMethods {
+		if err := mcp.AddSendingCustomMethod[*customParams, *customResult](client, method); err != nil {
+			one.hangUp()
+			return nil, err
+		}
+	}
 
 	// The library keeps the context of the connection: its end must not end what was reached in time.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -216,24 +222,23 @@ func (s *session) says() string {
 func (s *session) list(ctx context.Context) (out []Definition, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.server.start(), fmt.Errorf("it did not say within %s which tools it has", s.server.start()))
 	defer cancel()
-	s.channel.begin()
 
 	seen, size := map[string]bool{}, 0
-	params := &mcp.ListToolsParams{}
+	cursor := ""
 	for page := 0; ; page++ {
 		if page == maxPages {
 			return nil, fmt.Errorf("it lists its tools on more than %d pages", maxPages)
 		}
-		res, err := s.client.ListTools(ctx, params)
-		if err != nil {
-			return nil, s.reason(ctx, err)
+		var tools []*toldTool
+		if tools, cursor, err = s.page(ctx, cursor); err != nil {
+			return nil, err
 		}
 
-		for _, t := range res.Tools {
+		for _, t := range tools {
 			if t == nil {
 				continue
 			}
-			d, err := define(t)
+			d, err := define(&t.Tool, t.support())
 			switch size += len(d.Said); {
 			case err != nil:
 				return nil, err
@@ -245,20 +250,22 @@ func (s *session) list(ctx context.Context) (out []Definition, err error) {
 			seen[d.Name] = true
 			out = append(out, d)
 		}
-		if res.NextCursor == "" {
+		if cursor == "" {
 			return out, nil
 		}
-		params = &mcp.ListToolsParams{Cursor: res.NextCursor}
 	}
 }
 
 // call calls a tool.
-func (s *session) call(ctx context.Context, name string, args json.RawMessage) (*mcp.CallToolResult, error) {
+func (s *session) call(ctx context.Context, d Definition, args json.RawMessage) (*mcp.CallToolResult, error) {
+	if d.needsTask() {
+		return s.callTask(ctx, d.Name, args)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.server.timeout(), fmt.Errorf("it did not answer within %s", s.server.timeout()))
 	defer cancel()
 	s.channel.begin()
 
-	res, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+	res, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: d.Name, Arguments: args})
 	if err != nil {
 		return nil, s.reason(ctx, err)
 	}

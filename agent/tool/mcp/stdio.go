@@ -207,7 +207,7 @@ func (p *program) begin() {
 
 // send is mcp.Connection's Write.
 func (p *program) send(msg jsonrpc.Message) error {
-	raw, err := jsonrpc.EncodeMessage(msg)
+	raw, err := jsonrpc.EncodeMessage(unalias(msg))
 	if err != nil {
 		return err
 	}

@@ -311,7 +311,7 @@ func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, 
 		return tool.Failure(tool.KindRejected, "the MCP server %s has changed its tool %s since it was approved, and it is off until its owner has looked: rouse mcp-servers show %[1]s, then rouse mcp-servers approve %[1]s", server.Name, text.OneLine(d.Name))
 	}
 
-	res, err := one.call(ctx, d.Name, args)
+	res, err := one.call(ctx, d, args)
 	var said *answeredError
 	switch {
 	case err == nil:
@@ -323,7 +323,7 @@ func (s *Sessions) call(ctx context.Context, in tool.Invocation, server Server, 
 	}
 
 	kind := tool.KindUnavailable
-	if ctx.Err() == nil && strings.Contains(err.Error(), "did not answer within") {
+	if ctx.Err() == nil && (strings.Contains(err.Error(), "did not answer within") || errors.As(err, new(*noProgressError))) {
 		kind = tool.KindTimeout
 	}
 	e := tool.Failure(kind, "the MCP server %s gave no result for %s: %s", server.Name, text.OneLine(d.Name), s.redact(err.Error()))
