@@ -55,6 +55,7 @@ type crontab struct {
 	zone    string // CRON_TZ
 	shell   string
 	home    string
+	hours   string   // START_HOURS_RANGE
 	delay   int      // RANDOM_DELAY, in minutes
 	pending []string // comments that may belong to the next job
 }
@@ -131,6 +132,8 @@ func (c *crontab) variable(name, value string) (remark string) {
 		return "cron mailed the output there: a channel {name: mail, kind: url, url: secret:mail} (smtp://…) and notify: {channels: [mail]} do"
 	case "RANDOM_DELAY":
 		c.delay, _ = strconv.Atoi(value) // what is no number is no delay for cron either
+	case "START_HOURS_RANGE": // of anacron
+		c.hours = value
 	case "SHELL":
 		c.shell = value
 	case "HOME":
@@ -181,6 +184,7 @@ func (c *crontab) job(n int, line string) {
 		rest = command
 		j.lose("cron ran it as %s; here it has your rights", shown(user))
 	}
+	rest = flags(j, rest)
 	if rest == "" {
 		refuse("it has no command")
 		return
@@ -192,6 +196,16 @@ func (c *crontab) job(n int, line string) {
 	}
 	c.surroundings(j)
 	c.add(j)
+}
+
+// flags cuts the options off that OpenBSD has before a command: -n and -q tell less, and -s is what overlap: skip is.
+func flags(j *Job, text string) string {
+	for strings.HasPrefix(text, "-") {
+		word, rest, _ := cutField(text)
+		j.leave(word, []string{"-n", "-q", "-s"}, "the option %s before the command is not carried over", shown(word))
+		text = rest
+	}
+	return text
 }
 
 // when reads the fields of time; rest is what follows them.
@@ -291,6 +305,9 @@ func splitPercent(s string) (command, input string) {
 // surroundings are what cron did around the command.
 func (c *crontab) surroundings(j *Job) {
 	j.startedIn("the home folder of its user")
+	if c.hours != "" {
+		j.lose("START_HOURS_RANGE=%s is not carried over", shown(c.hours))
+	}
 	if c.home != "" {
 		j.lose("HOME=%s is not set: a command has an empty HOME of its own", shown(c.home))
 	}

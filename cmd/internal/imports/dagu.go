@@ -19,6 +19,13 @@ type dag struct {
 	job  *Job
 }
 
+// The keys of a DAG and of a step that neither restrict it nor change what it does: bounds of what is kept or shown, and steps at
+// the same time, which there are none of here.
+var (
+	harmlessDAG  = []string{"maxactivesteps", "maxoutputsize", "maxcleanuptimesec", "histretentionruns", "otel", "runconfig"}
+	harmlessStep = []string{"stdout", "stderr", "signalonstop", "mailonerror", "logoutput"}
+)
+
 // Dagu reads DAGs of Dagu, one or several (---) in each file.
 func Dagu(files []File) (*Document, error) {
 	d := NewDocument("dagu")
@@ -74,9 +81,7 @@ func (g *dag) read() {
 	j.startedIn("the folder of its DAG")
 	g.retries(steps)
 	g.handlers()
-	for _, said := range g.root.rest() {
-		j.remark("not carried over: %s", shown(said))
-	}
+	j.leaveRest(g.root, harmlessDAG, "")
 
 	if len(j.calls) == 0 {
 		g.refuse("it has no step that is a command", append(append(j.Source, j.whole), j.Remarks...)...)

@@ -183,7 +183,8 @@ func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 
 	n.get("retryPolicy") // retries reads it
 	for _, said := range n.rest() {
-		g.job.remark("step %s: not carried over: %s", shown(s.name), shown(said))
+		key, _, _ := strings.Cut(said, ":")
+		g.job.leave(key, harmlessStep, "step %s: not carried over: %s", shown(s.name), shown(said))
 	}
 }
 
@@ -232,7 +233,5 @@ func (g *dag) retry(r *node) {
 		}
 	}
 	g.job.set("retry", raw(value+"}"))
-	for _, said := range r.rest() {
-		g.job.remark("not carried over: retryPolicy: %s", shown(said))
-	}
+	g.job.leaveRest(r, []string{"backoff", "maxintervalsec"}, "retryPolicy: ")
 }

@@ -123,6 +123,24 @@ func (j *Job) lose(format string, args ...any) {
 	j.remark(format, args...)
 }
 
+// leave tells of a key that is not carried over. Only a harmless one leaves the job on: an unknown key may restrict when the job
+// runs, or what it may do.
+func (j *Job) leave(key string, harmless []string, format string, args ...any) {
+	if slices.Contains(harmless, strings.ToLower(strings.ReplaceAll(key, "_", ""))) {
+		j.remark(format, args...)
+		return
+	}
+	j.lose(format, args...)
+}
+
+// leaveRest tells of all keys of a node that are not carried over.
+func (j *Job) leaveRest(n *node, harmless []string, about string) {
+	for _, said := range n.rest() {
+		key, _, _ := strings.Cut(said, ":")
+		j.leave(key, harmless, "not carried over: %s%s", about, shown(said))
+	}
+}
+
 func (j *Job) set(key string, value any) {
 	for i := range j.settings {
 		if j.settings[i].key == key {

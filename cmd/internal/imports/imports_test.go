@@ -3,8 +3,11 @@ package imports_test
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,5 +213,65 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	if _, err := imports.OpenClaw([]imports.File{{Name: "deep.json", Text: strings.Repeat("[", 10_000)}}); err == nil {
 		t.Error("a deep file was read")
+	}
+}
+
+// A key that is not known turns the job off, in every format and at every place, and stands at the job.
+func TestUnknownKeysTurnJobsOff(t *testing.T) {
+	t.Parallel()
+	const claw = `{"jobs":[{"id":"a","name":"a"%s,"schedule":{"kind":"every","everyMs":900000%s},"payload":{"kind":"command","command":"df"%s},"delivery":{"mode":"none"%s}}]%s}`
+	fill := func(at int, said string) string {
+		parts := make([]any, 5)
+		for i := range parts {
+			parts[i] = ""
+		}
+		if at >= 0 {
+			parts[at] = said
+		}
+		return fmt.Sprintf(claw, parts...)
+	}
+	for name, c := range map[string]struct {
+		format string
+		files  map[string]string
+		key    string // "": the job stays on
+	}{
+		"openclaw":            {"openclaw", map[string]string{"jobs.json": fill(-1, "")}, ""},
+		"openclaw trigger":    {"openclaw", map[string]string{"jobs.json": fill(0, `,"trigger":{"script":"x"}`)}, "trigger"},
+		"openclaw hours":      {"openclaw", map[string]string{"jobs.json": fill(0, `,"activeHours":{"start":"09:00"}`)}, "activeHours"},
+		"openclaw idle":       {"openclaw", map[string]string{"jobs.json": fill(0, `,"idleOnly":true`)}, "idleOnly"},
+		"openclaw pacing":     {"openclaw", map[string]string{"jobs.json": fill(1, `,"pacing":{"min":1}`)}, "pacing"},
+		"openclaw runs":       {"openclaw", map[string]string{"jobs.json": fill(2, `,"maxRuns":3`)}, "maxRuns"},
+		"openclaw delivery":   {"openclaw", map[string]string{"jobs.json": fill(3, `,"unless":"night"`)}, "unless"},
+		"openclaw whole file": {"openclaw", map[string]string{"jobs.json": fill(4, `,"paused":true`)}, "paused"},
+		"crontab":             {"crontab", map[string]string{"tab": "0 2 * * * -n -q date\n"}, ""},
+		"crontab option":      {"crontab", map[string]string{"tab": "0 2 * * * -x date\n"}, "-x"},
+		"crontab hours":       {"crontab", map[string]string{"tab": "START_HOURS_RANGE=3-22\n0 2 * * * date\n"}, "START_HOURS_RANGE"},
+		"dagu":                {"dagu", map[string]string{"a.yaml": "schedule: 0 2 * * *\nmaxActiveSteps: 1\nsteps: [{command: date, stdout: out}]\n"}, ""},
+		"dagu DAG":            {"dagu", map[string]string{"a.yaml": "schedule: 0 2 * * *\nskipIfSuccessful: true\nsteps: [{command: date}]\n"}, "skipIfSuccessful"},
+		"dagu step":           {"dagu", map[string]string{"a.yaml": "schedule: 0 2 * * *\nsteps: [{command: date, unless: x}]\n"}, "unless"},
+		"dagu retries":        {"dagu", map[string]string{"a.yaml": "schedule: 0 2 * * *\nsteps: [{command: date, retryPolicy: {limit: 2, exitCode: [1]}}]\n"}, "exitCode"},
+		"systemd":             {"systemd", map[string]string{"a.timer": "[Timer]\nOnCalendar=daily\n[Install]\nWantedBy=timers.target\n", "a.service": "[Unit]\nAfter=x.target\n[Service]\nExecStart=/bin/true\nNice=5\n"}, ""},
+		"systemd timer":       {"systemd", map[string]string{"a.timer": "[Timer]\nOnCalendar=daily\nDeferReactivation=yes\n", "a.service": "[Service]\nExecStart=/bin/true\n"}, "DeferReactivation"},
+		"systemd unit":        {"systemd", map[string]string{"a.timer": "[Timer]\nOnCalendar=daily\n", "a.service": "[Unit]\nRequisite=x.mount\n[Service]\nExecStart=/bin/true\n"}, "Requisite"},
+		"systemd service":     {"systemd", map[string]string{"a.timer": "[Timer]\nOnCalendar=daily\n", "a.service": "[Service]\nExecStart=/bin/true\nRootDirectory=/x\n"}, "RootDirectory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var files []imports.File
+			for _, file := range slices.Sorted(maps.Keys(c.files)) {
+				files = append(files, imports.File{Name: file, Text: c.files[file]})
+			}
+			d, err := read(t, c.format, files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := d.Settle(check(t, t.TempDir()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if off := strings.Contains(string(text), "enabled: false"); off != (c.key != "") || !strings.Contains(string(text), c.key) {
+				t.Errorf("%s", text)
+			}
+		})
 	}
 }

@@ -16,6 +16,10 @@ var agentDefaults = []setting{
 	{"overlap", "skip", ""},
 }
 
+// harmlessPayload are the keys of a payload that neither restrict a job nor change what it does: how its model thinks, and
+// where an answer went that is not delivered.
+var harmlessPayload = []string{"thinking", "fallbacks", "lightcontext", "besteffortdeliver", "channel", "to"}
+
 // OpenClaw reads the cron jobs of an OpenClaw gateway (~/.openclaw/cron/jobs.json), and a HEARTBEAT.md.
 func OpenClaw(files []File) (*Document, error) {
 	d := NewDocument("openclaw")
@@ -44,20 +48,19 @@ func OpenClaw(files []File) (*Document, error) {
 		if jobs == nil || jobs.kind != 'l' {
 			return nil, fmt.Errorf("%s holds no list of jobs", f.Name)
 		}
-		root.get("version")
-		for _, said := range root.rest() {
-			d.note("not carried over: " + shown(said))
+		for _, known := range []string{"version", "total", "offset", "limit", "hasMore", "nextOffset"} { // of the list, not of its jobs
+			root.get(known)
 		}
 		for _, n := range jobs.items {
-			d.claw(f, n)
+			d.claw(f, n, root.rest())
 		}
 	}
 
 	return d, nil
 }
 
-// claw adds one cron job.
-func (d *Document) claw(f File, n *node) {
+// claw adds one cron job. unknown are the keys of the whole file that are not known.
+func (d *Document) claw(f File, n *node, unknown []string) {
 	source := []string{where(f.Name, n.line, shown(n.short()))}
 	if n.kind != 'm' || len(d.items) >= MaxJobs {
 		d.refuse("it is no job, or there are more than "+strconv.Itoa(MaxJobs), source...)
@@ -91,7 +94,8 @@ func (d *Document) claw(f File, n *node) {
 	if n.get("trigger") != nil {
 		j.lose("its trigger, a script that decides before each run, is not carried over; without it each run asks a model and costs money: write it as when: [{command: [...]}], then enable the job")
 	}
-	for _, said := range n.rest() { // an unknown key may restrict when the job runs
+	j.leaveRest(n, nil, "")
+	for _, said := range unknown {
 		j.lose("not carried over: %s", shown(said))
 	}
 	d.add(j)
@@ -136,10 +140,7 @@ func (j *Job) clawTime(s *node) (why string) {
 		return "schedules of kind " + shown(kind) + " are not known"
 	}
 
-	for _, said := range s.rest() {
-		j.lose("not carried over: schedule: %s", shown(said))
-	}
-
+	j.leaveRest(s, nil, "schedule: ")
 	return ""
 }
 
@@ -197,14 +198,7 @@ func (j *Job) clawWork(p *node) (why string) {
 	if n := p.get("deliver"); n.is() {
 		j.lose("what it answers was delivered to %s; here a notice has it, see notify", shown(strings.TrimSpace(p.get("channel").str()+" "+p.get("to").str())))
 	}
-	for _, said := range p.rest() {
-		switch key, _, _ := strings.Cut(said, ":"); key {
-		case "toolsAllow", "allowUnsafeExternalContent", "externalContentSource", "env":
-			j.lose("not carried over: payload: %s", shown(said))
-		default:
-			j.remark("not carried over: payload: %s", shown(said))
-		}
-	}
+	j.leaveRest(p, harmlessPayload, "payload: ")
 	return ""
 }
 
@@ -275,6 +269,7 @@ func (j *Job) clawDelivery(n *node) {
 		return
 	case delivery.get("mode").str() == "none":
 		j.set("notify", raw("{on: [failure, waiting]}"))
+		j.leaveRest(delivery, []string{"channel", "to", "accountid", "threadid", "besteffort"}, "delivery: ")
 		return
 	}
 	j.lose("what it answers went to %s: name a channel under notifications: (docs/notifications.md) and here as notify: {channels: [NAME]}; without that it is a notice on the desktop", shown(delivery.short()))
@@ -347,9 +342,7 @@ func (d *Document) heartbeatTask(f File, t *node, rest string, empty bool) {
 		j.instructions = strings.TrimSpace(rest)
 	}
 	j.setEvery(every)
-	for _, said := range t.rest() {
-		j.remark("not carried over: %s", shown(said))
-	}
+	j.leaveRest(t, nil, "")
 	d.heartbeatEnd(j)
 }
 

@@ -434,18 +434,29 @@ func (t *timer) specifiers(j *Job, text string) string {
 	return b.String()
 }
 
-// leftOver tells of every directive that nothing was made of. Conditions decide whether it runs, so that they matter.
+// harmlessDirectives are those that neither decide whether a unit runs nor change what it does: its place among other units, what is
+// kept of it, its share of the machine, and its confinement, which programs have here as well.
+var harmlessDirectives = strings.Fields(strings.ToLower(`Description Documentation After Before Wants DefaultDependencies SourcePath
+	RemainAfterElapse FixedRandomDelay RemainAfterExit GuessMainPID StandardOutput StandardError SyslogIdentifier SyslogFacility SyslogLevel SyslogLevelPrefix LogLevelMax TTYPath
+	KillMode KillSignal SendSIGHUP SendSIGKILL FinalKillSignal TimeoutStopSec TimeoutAbortSec StartLimitIntervalSec StartLimitInterval StartLimitBurst
+	Nice IOSchedulingClass IOSchedulingPriority CPUSchedulingPolicy CPUSchedulingPriority CPUSchedulingResetOnFork CPUAffinity OOMScoreAdjust OOMPolicy Slice Delegate
+	CPUAccounting CPUWeight StartupCPUWeight CPUQuota CPUQuotaPeriodSec MemoryAccounting MemoryMin MemoryLow MemoryHigh MemoryMax MemorySwapMax TasksAccounting TasksMax
+	IOAccounting IOWeight BlockIOWeight IPAccounting LimitCPU LimitFSIZE LimitDATA LimitSTACK LimitCORE LimitRSS LimitNOFILE LimitAS LimitNPROC LimitMEMLOCK LimitNICE
+	PrivateTmp PrivateDevices PrivateNetwork PrivateUsers PrivateIPC PrivateMounts ProtectSystem ProtectHome ProtectKernelTunables ProtectKernelModules ProtectKernelLogs
+	ProtectControlGroups ProtectClock ProtectHostname ProtectProc ProcSubset NoNewPrivileges RestrictAddressFamilies RestrictNamespaces RestrictRealtime RestrictSUIDSGID
+	RestrictFileSystems SystemCallFilter SystemCallArchitectures SystemCallErrorNumber SystemCallLog LockPersonality MemoryDenyWriteExecute CapabilityBoundingSet
+	ReadWritePaths ReadOnlyPaths InaccessiblePaths NoExecPaths ExecPaths DevicePolicy DeviceAllow IPAddressDeny KeyringMode RemoveIPC`))
+
+// leftOver tells of every directive that nothing was made of. One that is not known to be harmless turns the job off.
 func (t *timer) leftOver(j *Job) {
 	for _, u := range []*unit{t.timer, t.service} {
 		for _, d := range u.rest() {
 			said := fmt.Sprintf("not carried over: %s: [%s] %s=%s", u.name, d.section, d.key, shown(d.value))
-			switch {
-			case strings.HasPrefix(d.key, "Condition") || strings.HasPrefix(d.key, "Assert") || strings.HasPrefix(d.key, "ExecStop") || strings.HasPrefix(d.key, "Restart") ||
-				d.key == "OnFailure" || d.key == "OnSuccess" || d.key == "StandardInput" || d.key == "LoadCredential" || d.key == "WakeSystem" && isTrue(d.value):
-				j.lose("%s", said)
-			default:
+			if d.section == "Install" || d.key == "WakeSystem" && !isTrue(d.value) {
 				j.remark("%s", said)
+				continue
 			}
+			j.leave(d.key, harmlessDirectives, "%s", said)
 		}
 	}
 }
