@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"rouse/internal/contract"
 	"rouse/internal/nofollow"
 )
 
@@ -130,3 +131,35 @@ func TestFolderCutsAreRedacted(t *testing.T) {
 
 // whole is the room that a wide context has for each part of a prompt.
 func whole(most int) int { return most }
+
+// TestFolderContract: OSA-39.
+func TestFolderContract(t *testing.T) {
+	t.Parallel()
+	row := contract.Of(t, "OSA-39")
+	manifest, advice := row.Quote("go.mod"), row.Between("the first of ", ", of which")
+	for i, name := range advice {
+		files := map[string]string{manifest: "module x\n", "main.go": "package main", row.Quote("vendor") + "/y.go": "y", row.Quote(".git") + "/HEAD": "ref: refs/heads/main\n"}
+		for _, later := range advice[i:] {
+			files[later] = "From " + later
+		}
+		got := described(nofollow.Boundary{}, filled(t, files))
+		for _, part := range []string{"It is a project of kind Go.", `It is under git, on the branch "main".`, "\nmain.go\n", manifest + ":\nmodule x\n", "What " + name + " says to agents:\nFrom " + name} {
+			if !strings.Contains(got, part) {
+				t.Errorf("%q is not in\n%s", part, got)
+			}
+		}
+		if strings.Count(got, " says to agents:") != 1 || strings.Contains(got, "vendor") || strings.Contains(got, "HEAD") {
+			t.Errorf("with %s:\n%s", name, got)
+		}
+	}
+
+	many := map[string]string{manifest: "module x\n"}
+	for i := range 300 {
+		many[fmt.Sprintf("%03d-%s", i, strings.Repeat("n", 100))] = ""
+	}
+	_, tree, _ := strings.Cut(described(nofollow.Boundary{}, filled(t, many)), "Its files when this run began:\n")
+	tree, _, _ = strings.Cut(tree, "\n\n"+manifest+":")
+	if n, most := len(tree), row.Number("8,000"); n > most+100 || n < most-200 {
+		t.Errorf("the tree has %d characters", n)
+	}
+}
