@@ -2,12 +2,15 @@ package ledger
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
 )
 
 // How an owner answers an approval.
@@ -35,31 +38,44 @@ type StandingApproval struct {
 	CreatedAt time.Time
 }
 
-// hasOpenRequest reports whether the same action waits for its owner's answer already.
-func hasOpenRequest(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
-	if q.Kind != KindApproval {
-		return false, nil
+// isAsked reports whether the same question waits for an answer already.
+func isAsked(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
+	err = tx.QueryRow(`select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash).Scan(&asked)
+	return asked, err
+}
+
+// identify gives the question of a scheduled run the hash of its text: the runs of a schedule are alike, and so one item of the inbox
+// stands for the same question of all of them. Runs of other triggers have an input of their own, which the answer may depend on.
+func (q *Question) identify(r Run) error {
+	if q.Kind != KindInput || r.Trigger != domain.TriggerSchedule || r.Job == "" {
+		return nil
 	}
-	var n int
-	err = tx.QueryRow(`select count(*) from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open'`, agent, q.Action.Hash).Scan(&n)
-	return n > 0, err
+	text, err := json.Marshal([]any{"question", r.Job, q.Title, q.Message, q.Options, q.Multiple, q.InputSchema})
+	if err != nil {
+		return err
+	}
+	q.Action.Hash = fmt.Sprintf("%x", sha256.Sum256(text))
+	return nil
 }
 
 // Deny answers an approval with no; the run gets the reason.
 func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error) {
-	return l.answer(ctx, id, ApprovalDeny, reason)
+	return l.answer(ctx, id, Reply{Text: ApprovalDeny, Reason: reason})
 }
 
-// answerApproval answers an approval, and all others that wait for the same action.
-func (l *Ledger) answerApproval(tx *sqlite.Tx, of Item, answer, reason string, now time.Time) (paused bool, err error) {
-	if answer == ApprovalAlways || (answer == ApprovalOnce && of.Action.Tool == "") {
+// answerJoined applies the answer to an item to the others that ask the same. A denial and Reply.All are for all of them. Any other
+// answer releases one run: the scheduled ones end as skipped, because their effect would be had again, and those of other triggers
+// wait for an answer of their own unless a standing approval covers them.
+func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time) (paused bool, err error) {
+	denied := of.Kind == KindApproval && reply.Text == ApprovalDeny
+	stands := of.Kind == KindApproval && (reply.Text == ApprovalAlways || reply.Text == ApprovalOnce && of.Action.Tool == "")
+	if stands {
 		if err := addStandingApproval(tx, of, now); err != nil {
 			return false, err
 		}
 	}
 
-	// One answer is for every run of the agent that waits for the same action.
-	rows, err := tx.Query(`select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' order by id`, of.Agent, of.Action.Hash)
+	rows, err := tx.Query(`select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
 	same, err := collect(rows, err, scanID)
 	if err != nil {
 		return false, err
@@ -75,11 +91,19 @@ func (l *Ledger) answerApproval(tx *sqlite.Tx, of Item, answer, reason string, n
 			return paused, err
 		}
 
-		one, err := l.answerOne(tx, i, r, answer, reason, now)
+		var one bool
+		switch {
+		case denied || reply.All:
+			one, err = l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+		case r.Trigger == domain.TriggerSchedule:
+			why := fmt.Sprintf("overlap: run %d, which asked the same, got the answer; --all releases every waiting run", of.Run)
+			one, err = l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeSkipped, Error: why}, now)
+		case stands:
+			one, err = l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+		}
 		if err != nil {
 			return paused, err
 		}
-
 		paused = paused || one
 	}
 

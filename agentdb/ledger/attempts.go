@@ -45,7 +45,7 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 	out := make([]Started, len(starts))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		for i, s := range starts {
-			started, err := l.startRun(tx, s.Run, now)
+			started, err := l.startRun(tx, s, now)
 			// These concern one run; the others of the batch start all the same.
 			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
 				return err
@@ -75,8 +75,12 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 // accepted one for them before, of which this one has not heard yet.
 func (l *Ledger) startAccepted(tx *sqlite.Tx, run int64, s Start, now time.Time) (*Started, error) {
 	m := l.member.Load()
+	s.Run = run
 	if m == nil {
-		r, err := l.startRun(tx, run, now)
+		r, err := l.startRun(tx, s, now)
+		if errors.Is(err, ErrNotClaimable) { // it stays queued behind a run that waits for a person
+			return nil, nil
+		}
 		return new(startedRun(run, r, now, nil)), err
 	}
 
@@ -97,7 +101,11 @@ func (l *Ledger) startAccepted(tx *sqlite.Tx, run int64, s Start, now time.Time)
 	if err := tx.QueryRow(waitsBefore, run, r.Agent, r.Job, ms(now)).Scan(&behind); err != nil || behind {
 		return nil, err
 	}
-	if err := l.checkLanes(tx, m, r, s, map[lane]int{}, now); err != nil {
+	err = checkBehind(tx, r, s)
+	if err == nil {
+		err = l.checkLanes(tx, m, r, s, map[lane]int{}, now)
+	}
+	if err != nil {
 		if errors.Is(err, ErrNotClaimable) {
 			err = nil
 		}
@@ -113,9 +121,50 @@ func (l *Ledger) startAccepted(tx *sqlite.Tx, run int64, s Start, now time.Time)
 const waitsBefore = `select exists (select 1 from runs where (state = 'queued' or state = 'waiting' and waiting_for in ('retry', 'resume')) and state <> 'finished'
 	and id < $1 and not_before <= $4 and (agent = $2 and agent <> '' or job = $3 and job <> ''))`
 
-func (l *Ledger) startRun(tx *sqlite.Tx, run int64, now time.Time) (Run, error) {
+// waitingBeside selects the oldest other run of a job that waits for a person.
+const waitingBeside = `select ` + runColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
+
+// checkBehind returns ErrNotClaimable for a queued run of an instant if another run of its job waits for a person: see Start.Behind.
+func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
+	if !s.Behind || !r.Behind() {
+		return nil
+	}
+	rows, err := tx.Query(waitingBeside, r.Job, r.ID)
+	before, err := collectRuns(rows, err, 0)
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	return fmt.Errorf("run %d starts after run %d, which %s: %w", r.ID, before[0].ID, waitText(before[0]), ErrNotClaimable)
+}
+
+// RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
+func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
+	rows, err := l.statements.query(ctx, waitingForPersons)
+	all, err := collectRuns(rows, err, 0)
+	out := map[string]WaitingRun{}
+	for _, r := range all {
+		if _, older := out[r.Job]; !older {
+			out[r.Job] = WaitingRun{r.ID, waitText(r)}
+		}
+	}
+	return out, err
+}
+
+const waitingForPersons = `select ` + runColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
+
+// WaitingRun is a run that waits for a person.
+type WaitingRun struct {
+	Run  int64
+	Text string // of its wait: waits for an approval
+}
+
+func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
+	run := s.Run
 	r, err := l.lockRun(tx, run)
 	if err != nil {
+		return Run{}, err
+	}
+	if err := checkBehind(tx, r, s); err != nil {
 		return Run{}, err
 	}
 	if r, err = nextAttempt(r, now); err != nil {

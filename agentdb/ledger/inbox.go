@@ -186,7 +186,10 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	if q.Kind != KindPause {
 		expires = now.Add(q.Expires)
 	}
-	asked, err := hasOpenRequest(tx, r.Agent, q)
+	if err := q.identify(r); err != nil {
+		return err
+	}
+	asked, err := isAsked(tx, r.Agent, q)
 	if err != nil {
 		return err
 	}
@@ -203,7 +206,7 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 	for _, n := range res.Notices {
 		if asked {
-			break // one answer is for all runs that wait for it, so one notice is enough
+			break // one item stands for all runs that ask the same, so one notice is enough
 		}
 		// Whoever wrote the notice could not know the number.
 		n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
@@ -314,22 +317,33 @@ func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) err
 	return nil
 }
 
-// Answer closes an item and resumes its run, or ends it when the answer says so. An answer about
-// an action is for all runs of the agent that wait for the same action. To an item with an input schema
-// the answer is JSON. The same answer to a question once more changes nothing. The error is ErrClosed
-// when somebody was faster or the item has expired, and ErrInvalidAnswer when it offers no such answer, an
-// *AnswerError where fields are wrong.
-func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
-	return l.answer(ctx, id, answer, "")
+// Reply is an answer to an item of the inbox.
+type Reply struct {
+	Text   string
+	Reason string // of a denial
+	All    bool   // for all runs that ask the same, not only for the run of the item
 }
 
-func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (Run, error) {
+// Answer is AnswerAs for an answer to the run of one item.
+func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
+	return l.answer(ctx, id, Reply{Text: answer})
+}
+
+// AnswerAs closes an item and resumes its run, or ends it if the reply says so. Other runs that ask the same are treated as
+// answerJoined says. To an item with an input schema the answer is JSON. The same answer to a question once more changes nothing. The
+// error is ErrClosed if somebody was faster or the item has expired, and ErrInvalidAnswer if it offers no such answer, an
+// *AnswerError where fields are wrong.
+func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, error) {
+	return l.answer(ctx, id, reply)
+}
+
+func (l *Ledger) answer(ctx context.Context, id int64, reply Reply) (Run, error) {
 	now := l.now()
 	var run Run
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
 		i, r, err := l.openItem(tx, id)
 		// The same once more: whoever asks again could not know that the first answer had come through.
-		if errors.Is(err, ErrClosed) && i.hasAnswer(answer) {
+		if errors.Is(err, ErrClosed) && i.hasAnswer(reply.Text) {
 			run, err = l.lockRun(tx, i.Run)
 			return false, err
 		}
@@ -342,19 +356,22 @@ func (l *Ledger) answer(ctx context.Context, id int64, answer, reason string) (R
 		if i.expired(now) {
 			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
 		}
-		if i.Kind != KindInput && !slices.Contains(i.Options, answer) {
-			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", answer, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
+		if i.Kind != KindInput && !slices.Contains(i.Options, reply.Text) {
+			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", reply.Text, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
 		}
+		reply := reply // the operation may run more than once
 		if len(i.InputSchema) > 0 {
-			if answer, err = i.fit(answer); err != nil {
+			if reply.Text, err = i.fit(reply.Text); err != nil {
 				return false, err
 			}
 		}
-		if i.Kind == KindApproval {
-			return l.answerApproval(tx, i, answer, reason, now)
-		}
 
-		return l.answerOne(tx, i, r, answer, "", now)
+		one, err := l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+		if err != nil || i.Action.Hash == "" {
+			return one, err
+		}
+		others, err := l.answerJoined(tx, i, reply, now)
+		return one || others, err
 	})
 
 	return run, err

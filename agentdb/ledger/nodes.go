@@ -145,6 +145,8 @@ type Start struct {
 	// The lanes that the run's agent and its job have, over all nodes; 0: as many as are wanted. Where one process has
 	// the ledger to itself, that counts them.
 	AgentLanes, JobLanes int
+	// Behind keeps the run of an instant queued while another run of its job waits for a person.
+	Behind bool
 }
 
 // startShared is Start for a node. One node at a time starts runs, so that their lanes can be counted, and all nodes read the
@@ -190,6 +192,9 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 			}
 
 			next, err := nextAttempt(r, now)
+			if err == nil {
+				err = checkBehind(tx, r, s)
+			}
 			if err == nil {
 				err = l.checkLanes(tx, m, r, s, taken, now)
 			}

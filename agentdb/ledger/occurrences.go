@@ -202,9 +202,8 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
-	states, most := OverlapCandidates(d.Overlap)
-	// A single state is given twice: the text of a prepared statement must not vary.
-	rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, string(states[0]), string(states[len(states)-1]), most)
+	begun, most := OverlapCandidates(d.Overlap)
+	rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, flag(begun), most)
 	others, err := collectRuns(rows, err, 0)
 	if err != nil {
 		return "", "", err

@@ -11,25 +11,61 @@ import (
 // maxQueueAll is how many runs of a job `overlap: queue_all` keeps queued.
 const maxQueueAll = 100
 
-// overlappingRuns has the runs that wait for their model with those that are queued: they have not begun
-// either, and a night without a model would pile them up. It repeats that the runs are not finished, so that SQLite uses the partial index.
+// overlappingRuns selects the runs that decide an overlap policy, as Run.Overlaps does. A run that waits for its model counts as queued,
+// because a night without a model would pile such runs up. The condition state <> 'finished' lets SQLite use the partial index.
 const overlappingRuns = `select ` + runColumns + ` from runs where job = $1
-	and (state in ($2, $3) or state = 'waiting' and waiting_for = 'retry' and postponements > 0) and state <> 'finished'
-	and not (state = 'queued' and triggered_by = 'backfill') order by id limit $4`
+	and (state = 'queued' or state = 'waiting' and waiting_for = 'retry' and postponements > 0 or $2 = 1 and state in ('running', 'waiting')) and state <> 'finished'
+	and not (state = 'queued' and triggered_by = 'backfill') order by id limit $3`
 
-// OverlapCandidates says which runs of a job decide an overlap policy: those in these states that do not
-// yield to the instant anyway (Run.Yields), and of those at most so many of the oldest. The limit matters: a job can have any number of runs queued,
-// and each of its instants is decided in the one transaction that all writers share.
-func OverlapCandidates(policy domain.Overlap) (states []domain.State, most int) {
+// OverlapCandidates returns which runs of a job decide an overlap policy: the queued ones, and with begun also those that run or wait.
+// The oldest of them are read, at most so many. The limit matters: a job can have any number of runs queued, and all writers share the
+// transaction in which an instant is decided.
+func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 	switch policy {
 	case domain.OverlapAllow, domain.OverlapQueueOne: // of allow for one that is blocked alone
-		return []domain.State{domain.StateQueued}, 1
+		return false, 1
 	case domain.OverlapQueueAll:
-		return []domain.State{domain.StateQueued}, maxQueueAll
+		return false, maxQueueAll
 	case domain.OverlapCancel:
-		return []domain.State{domain.StateQueued, domain.StateRunning}, math.MaxInt32
+		return true, math.MaxInt32
 	}
-	return []domain.State{domain.StateQueued, domain.StateRunning}, 1
+	return true, 1
+}
+
+// Overlaps reports whether a run decides the overlap policy of an instant of its job: see OverlapCandidates. A run that has begun counts
+// until it ends, also while it waits for a person or for its next attempt.
+func (r Run) Overlaps(begun bool) bool {
+	switch r.State {
+	case domain.StateQueued:
+		return !r.Yields()
+	case domain.StateRunning:
+		return begun
+	case domain.StateWaiting:
+		return begun || r.Postponed()
+	}
+	return false
+}
+
+// ObstacleOverlap is the kind of the obstacle of a run that starts after an earlier run of its job, which waits for a person.
+const ObstacleOverlap = "overlap"
+
+// waitText describes the wait of a run that does not run now.
+func waitText(r Run) string {
+	switch {
+	case r.State != domain.StateWaiting:
+		return "is still " + string(r.State)
+	case r.WaitingFor == domain.WaitInput:
+		return "waits for an answer"
+	case r.WaitingFor == domain.WaitApproval:
+		return "waits for an approval"
+	case r.WaitingFor == domain.WaitPause:
+		return "is paused by its skill"
+	case r.Postponed():
+		return "waits for its model"
+	case r.WaitingFor == domain.WaitRetry:
+		return "waits for its next attempt"
+	}
+	return "waits to go on"
 }
 
 // maxObstacles is how much of what is in the way of another run is told of an instant, in characters.
@@ -79,7 +115,7 @@ func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decisio
 		}
 	default:
 		if len(others) > 0 {
-			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d is still %s", others[0].ID, others[0].State), false
+			return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d %s", others[0].ID, waitText(others[0])), false
 		}
 	}
 

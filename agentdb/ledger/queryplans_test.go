@@ -32,6 +32,8 @@ func TestQueryPlans(t *testing.T) {
 		"lastSuccessAt":         {query: lastSuccessAt, by: "runs_ended (job=?)"},
 		"lastEndAt":             {query: lastEndAt, by: "runs_by_job (job=? AND id<?)"},
 		"overlappingRuns":       {query: overlappingRuns, by: "runs_open (job=?)"},
+		"waitingBeside":         {query: waitingBeside, by: "runs_open (job=?)"},
+		"waitingForPersons":     {query: waitingForPersons, by: "runs_unfinished (state=?)", few: true},
 		"countRunning":          {query: countRunning, by: "runs_unfinished (state=?)"},
 		"oneOccurrence":         {query: oneOccurrence, by: "o USING PRIMARY KEY (job=? AND nominal=?)"},
 		"skipOccurrence":        {query: skipOccurrence, by: "occurrences_by_run (run=?)"},

@@ -79,6 +79,11 @@ func (r Run) Yields() bool {
 	return r.State == domain.StateQueued && r.Trigger == domain.TriggerBackfill
 }
 
+// Behind reports whether a run starts after the runs of its job that wait for a person: a queued one of an instant.
+func (r Run) Behind() bool {
+	return r.State == domain.StateQueued && r.Job != "" && r.Trigger.OfInstant()
+}
+
 // Postponed reports whether a run waits for its model, which could not be asked.
 func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
 

@@ -76,7 +76,7 @@ func aboutField(f form.Field) string {
 }
 
 // fillForm asks for an answer that was not typed: value by value, where there is a person to ask.
-func fillForm(cmd *cobra.Command, at *place, item string, asJSON bool) error {
+func fillForm(cmd *cobra.Command, at *place, item string, all, asJSON bool) error {
 	s, err := at.openToRead(cmd.Context())
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func fillForm(cmd *cobra.Command, at *place, item string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: ledger.KindInput}, asJSON)
+	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: ledger.KindInput, All: all}, asJSON)
 }
 
 // askForm asks for each value of a form until it fits, or may be left out.

@@ -10,7 +10,7 @@ import (
 )
 
 func newApprove(at *place) *cobra.Command {
-	var always, asJSON bool
+	var always, all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "approve ITEM",
 		Short: "Approves what a run asks for; it does exactly that, once",
@@ -19,10 +19,14 @@ that, once: a call that would do something else by then needs another approval, 
 file that it names holds something else. With --always the agent may do the same, with the
 same files, in later runs too, until you revoke that with "rouse grants revoke"; installing
 software needs an approval each time all the same. The definition of a job is always approved
-permanently, as it stands.`,
+permanently, as it stands.
+
+If several runs wait for the same, one of them goes on. The other scheduled runs end as skipped;
+runs of files, webhooks and other triggers wait for an approval of their own. With --all every
+one of them goes on.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval}
+			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval, All: all}
 			if always {
 				answer.Text = ledger.ApprovalAlways
 			}
@@ -31,6 +35,7 @@ permanently, as it stands.`,
 	}
 
 	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you revoke it")
+	cmd.Flags().BoolVar(&all, "all", false, "release every run that waits for the same")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

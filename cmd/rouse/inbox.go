@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"net/url"
@@ -95,7 +96,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 
 	others := ""
 	if n := len(i.Runs) - 1; n > 0 {
-		others = fmt.Sprintf(" and %d more wait for the same", n)
+		others = fmt.Sprintf(" and %d more wait for the same; --all releases them too", n)
 	}
 
 	asks := ""
@@ -183,7 +184,7 @@ func answerHint(i api.Item) string {
 }
 
 func newAnswer(at *place) *cobra.Command {
-	var asJSON bool
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "answer ITEM [TEXT]",
 		Short: "Answers an item of the inbox; its run goes on",
@@ -197,16 +198,20 @@ should become of that call: done (it took effect, go on after it), again (make i
 (go on without it) or stop (end the run). An item that only informs you is dismissed with: seen.
 An agent whose database holds runs that the ledger does not know waits for: adopt.
 An action that needs your approval takes approve, always or deny; see rouse approve --help.
-To a skill that asks you to sign in give the address at which your browser ended, in quotes.`,
+To a skill that asks you to sign in give the address at which your browser ended, in quotes.
+
+If several scheduled runs ask the same, one of them goes on and the others end as skipped. With
+--all every one of them goes on with your answer.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return fillForm(cmd, at, args[0], asJSON)
+				return fillForm(cmd, at, args[0], all, asJSON)
 			}
-			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " ")}, asJSON)
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " "), All: all}, asJSON)
 		}),
 	}
 
+	cmd.Flags().BoolVar(&all, "all", false, "answer every run that asks the same")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -219,7 +224,7 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 	}
 	defer s.close()
 
-	var items []api.Item // to say how many runs an answer is for
+	var items []api.Item // to say what becomes of other runs that ask the same
 	if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
 		return err
 	}
@@ -232,9 +237,16 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 		return printJSON(cmd.OutOrStdout(), r)
 	}
 
-	text := fmt.Sprintf("run %s goes on", r.ID)
-	if at := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item }); at >= 0 && len(items[at].Runs) > 1 {
-		text = fmt.Sprintf("run %s and %d more go on", r.ID, len(items[at].Runs)-1)
+	text, note := fmt.Sprintf("run %s goes on", r.ID), ""
+	if at := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item }); at >= 0 {
+		others, err := joinedRuns(cmd.Context(), s, items[at], r.ID)
+		if err != nil {
+			return err
+		}
+		if others.answered > 0 {
+			text = fmt.Sprintf("run %s and %d more go on", r.ID, others.answered)
+		}
+		note = others.String()
 	}
 
 	switch {
@@ -248,6 +260,42 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 		text += " when a daemon starts: rouse serve"
 	}
 
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text+note)
 	return err
+}
+
+// joined counts the other runs that asked the same, by what an answer made of them.
+type joined struct{ answered, skipped, waiting int }
+
+func (j joined) String() string {
+	out := ""
+	if j.skipped > 0 {
+		out += fmt.Sprintf("; %s that asked the same ended as skipped", text.Plural(j.skipped, "run"))
+	}
+	if j.waiting > 0 {
+		out += fmt.Sprintf("; %s still ask the same: rouse inbox", text.Plural(j.waiting, "run"))
+	}
+	return out
+}
+
+// joinedRuns reads the runs of an item other than the answered one.
+func joinedRuns(ctx context.Context, s *session, i api.Item, answered string) (j joined, err error) {
+	for _, id := range i.Runs {
+		if id == answered {
+			continue
+		}
+		var r api.Run
+		if err := s.Get(ctx, "/v1/runs/"+id, nil, &r); err != nil {
+			return j, err
+		}
+		switch {
+		case r.Outcome == domain.OutcomeSkipped:
+			j.skipped++
+		case r.WaitingFor == domain.WaitInput, r.WaitingFor == domain.WaitApproval:
+			j.waiting++
+		default:
+			j.answered++
+		}
+	}
+	return j, nil
 }

@@ -75,7 +75,8 @@ func (d *Dispatcher) reserve(ctx context.Context, r ledger.Request) (none reserv
 
 	d.reserved++
 	d.attempts.Add(1) // it is waited for, as the attempt that comes of it
-	return reservation{id, &ledger.Start{AgentLanes: d.lanes.perAgent, JobLanes: jobLanes(d.o.Executor.Policy(r.Job))}, d.frozen()}
+	lanes := jobLanes(d.o.Executor.Policy(r.Job))
+	return reservation{id, &ledger.Start{AgentLanes: d.lanes.perAgent, JobLanes: lanes, Behind: lanes > 0}, d.frozen()}
 }
 
 // restsFor reports whether a run could get its lane now.

@@ -19,6 +19,10 @@ const missGrace = 30 * time.Second
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
 	var holds []ledger.Hold
 	var free, released []ledger.Run
+	before, err := d.runsBefore(ctx, runs)
+	if err != nil {
+		return err
+	}
 	for _, r := range runs {
 		d.queue.seen = r.ID
 		if !d.isHere(r, now) {
@@ -26,6 +30,10 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 		}
 
 		by := d.o.Executor.Obstacles(ctx, r)
+		if w, waits := before[r.Job]; waits && d.behind(r.Job) && r.Behind() {
+			by = append(by, ledger.Obstacle{Kind: ledger.ObstacleOverlap, Source: ledger.ObstacleOverlap + "/" + r.Job, Quiet: true,
+				Text: fmt.Sprintf("run %d of the job %s; see: rouse inbox", w.Run, w.Text)})
+		}
 		switch {
 		// What is in the way of one node may not be in that of another: one of them speaks for all.
 		case len(by) > 0 && !d.leads:
@@ -60,6 +68,21 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 		d.lanes.Add(r)
 	}
 	return nil
+}
+
+// behind reports whether the runs of a job's instants start one after the other, also if one of them waits for a person.
+func (d *Dispatcher) behind(job string) bool { return jobLanes(d.o.Executor.Policy(job)) > 0 }
+
+// runsBefore returns the runs that wait for a person, by job, if one of some queued runs may have to start after them.
+func (d *Dispatcher) runsBefore(ctx context.Context, runs []ledger.Run) (map[string]ledger.WaitingRun, error) {
+	if !slices.ContainsFunc(runs, ledger.Run.Behind) {
+		return nil, nil
+	}
+	before, err := d.o.Ledger.RunsForPersons(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the runs that wait for a person cannot be read: %w", err)
+	}
+	return before, nil
 }
 
 // release records that nothing is in the way of some runs any more; it returns those that are to start after all.

@@ -354,7 +354,8 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	starts := make([]ledger.Start, len(ids))
 	d.mu.Lock()
 	for i, id := range ids {
-		starts[i] = ledger.Start{Run: id, AgentLanes: d.lanes.perAgent, JobLanes: jobLanes(d.o.Executor.Policy(d.lanes.running[id].job))}
+		lanes := jobLanes(d.o.Executor.Policy(d.lanes.running[id].job))
+		starts[i] = ledger.Start{Run: id, AgentLanes: d.lanes.perAgent, JobLanes: lanes, Behind: lanes > 0 && d.o.Only == 0}
 	}
 	d.mu.Unlock()
 

@@ -34,7 +34,8 @@ type world struct {
 	last    int64 // number of the latest run
 	running map[int64]*run
 	ready   map[int64]*run    // that wait for a lane
-	delayed []*run            // whose time to start has not come
+	delayed []*run            // whose time to start has not come, or whose time for an answer is not over
+	behind  []*run            // queued ones that start after a run of their job that waits for a person
 	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence
@@ -87,8 +88,17 @@ func (w *world) add(r *run) {
 
 // queue makes a run wait for its time, or for a lane.
 func (w *world) queue(r *run) {
-	if r.NotBefore.After(w.now) {
+	switch before := w.waiting(r); {
+	case r.WaitsForPerson() && r.NotBefore.IsZero(): // a pause of its skill has no end
+		return
+	case r.NotBefore.After(w.now):
 		w.delayed = append(w.delayed, r)
+		return
+	case r.WaitsForPerson(): // a simulation gives no answers
+		w.finish(r, domain.OutcomeTimeout, "")
+		return
+	case before != nil:
+		w.behind = append(w.behind, r)
 		return
 	}
 
@@ -96,6 +106,19 @@ func (w *world) queue(r *run) {
 	if !w.stale {
 		w.lanes.Add(r.Run)
 	}
+}
+
+// waiting returns the run that waits for a person and after which a queued run of its job starts, nil if there is none.
+func (w *world) waiting(r *run) *run {
+	if !r.Behind() || w.o.Policy(r.Job).Concurrency < 0 {
+		return nil
+	}
+	for _, other := range w.byJob[r.Job] {
+		if other.WaitsForPerson() {
+			return other
+		}
+	}
+	return nil
 }
 
 // next is when something happens next; false when nothing does.
@@ -214,7 +237,7 @@ func (w *world) interrupt(r *run) {
 		w.finish(r, domain.OutcomeInterrupted, "")
 		return
 	}
-	r.State, r.Interruptions, r.NotBefore = domain.StateWaiting, r.Interruptions+1, time.Time{}
+	r.State, r.WaitingFor, r.Interruptions, r.NotBefore = domain.StateWaiting, domain.WaitResume, r.Interruptions+1, time.Time{}
 	w.queue(r)
 }
 
@@ -260,12 +283,9 @@ func (w *world) decide(d ledger.Due) {
 		return
 	}
 
-	// Runs that wait, for a person or a retry, are not replaced.
 	if replace {
 		for _, r := range slices.Clone(w.byJob[d.Job]) {
-			if r.State != domain.StateWaiting {
-				w.finish(r, domain.OutcomeCancelled, "")
-			}
+			w.finish(r, domain.OutcomeCancelled, "")
 		}
 	}
 
@@ -275,12 +295,12 @@ func (w *world) decide(d ledger.Due) {
 // overlapping are the runs that the overlap policy of an instant is decided on.
 func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	var out []ledger.Run
-	states, most := ledger.OverlapCandidates(d.Overlap)
+	begun, most := ledger.OverlapCandidates(d.Overlap)
 	for _, r := range w.byJob[d.Job] {
 		if len(out) >= most {
 			break
 		}
-		if slices.Contains(states, r.State) && !r.Yields() {
+		if r.Overlaps(begun) {
 			out = append(out, r.Run)
 		}
 	}
@@ -366,12 +386,18 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 		w.stale = true
 	}
 
-	w.delayed = slices.DeleteFunc(w.delayed, gone)
+	w.delayed, w.behind = slices.DeleteFunc(w.delayed, gone), slices.DeleteFunc(w.behind, gone)
 	if w.byJob[r.Job] = slices.DeleteFunc(w.byJob[r.Job], gone); len(w.byJob[r.Job]) == 0 {
 		delete(w.byJob, r.Job)
 	}
 
-	r.State = domain.StateFinished
+	if r.State = domain.StateFinished; len(w.behind) > 0 {
+		behind := w.behind
+		w.behind = nil
+		for _, next := range behind {
+			w.queue(next)
+		}
+	}
 	if r.occ == nil {
 		return
 	}
@@ -384,13 +410,17 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 
 // dispatch gives free lanes to what waits, as the dispatcher does.
 func (w *world) dispatch() {
+	var come []*run
 	w.delayed = slices.DeleteFunc(w.delayed, func(r *run) bool {
-		come := !r.NotBefore.After(w.now)
-		if come {
-			w.queue(r)
+		if r.NotBefore.After(w.now) {
+			return false
 		}
-		return come
+		come = append(come, r)
+		return true
 	})
+	for _, r := range come {
+		w.queue(r)
+	}
 	for len(w.ready) > 0 && w.lanes.Free() > 0 {
 		if w.stale {
 			w.lanes.Clear()
@@ -420,7 +450,7 @@ func (w *world) dispatch() {
 func (w *world) start(r *run) {
 	delete(w.ready, r.ID)
 	w.running[r.ID] = r
-	r.State, r.NotBefore, r.Attempt, r.ends = domain.StateRunning, time.Time{}, r.Attempt+1, w.now.Add(r.left)
+	r.State, r.WaitingFor, r.NotBefore, r.Attempt, r.ends = domain.StateRunning, "", time.Time{}, r.Attempt+1, w.now.Add(r.left)
 	if r.occ != nil && r.occ.Started.IsZero() {
 		r.occ.Started = w.now
 	}

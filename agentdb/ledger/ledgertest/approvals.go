@@ -158,20 +158,138 @@ func revokeOnly(t *testing.T, l *ledger.Ledger) {
 	}
 }
 
-// approvalsTogether: who waits for the same action is told of once and answered once.
+// waitingInstant is a run of an instant of a job that waits for an answer, with its item.
+func waitingInstant(t *testing.T, l *ledger.Ledger, job string, n int, q *ledger.Question) (int64, ledger.Item) {
+	t.Helper()
+	run := recordDue(t, l, due(job, noon.Add(time.Duration(n)*time.Minute), domain.OverlapAllow)).Run
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Wait: q, Notices: []ledger.Notice{{Channel: "desktop", Title: job}}}))
+	items := must[[]ledger.Item](t)(l.ItemsOf(t.Context(), run))
+	return run, items[len(items)-1]
+}
+
+// approvalsTogether: runs that wait for the same action are told of once. An approval releases one of them: the other scheduled runs
+// end as skipped, and a run of another trigger waits for its own. A denial and an approval of all are for each of them.
 func approvalsTogether(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	first, item := waitingForApproval(t, l, "j", approvalQuestion("p1", "same"))
-	second, _ := waitingForApproval(t, l, "k", approvalQuestion("p7", "same"))
-	other, _ := waitingForApproval(t, l, "j", approvalQuestion("p1", "other"))
-	if n := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)); len(n) != 2 || n[0].Title != "j" || n[1].Title != "j" || n[0].Body != fmt.Sprint("rouse approve ", item.ID) {
-		t.Errorf("notices: %+v", n)
-	}
+	const resumes, asks, skipped, denied = "waiting/resume", "waiting/approval", "finished/skipped", "waiting/resume"
+	for hash, c := range map[string]struct {
+		reply          ledger.Reply
+		second, manual string
+	}{
+		"once":   {reply: ledger.Reply{Text: ledger.ApprovalOnce}, second: skipped, manual: asks},
+		"always": {reply: ledger.Reply{Text: ledger.ApprovalAlways}, second: skipped, manual: resumes},
+		"all":    {reply: ledger.Reply{Text: ledger.ApprovalOnce, All: true}, second: resumes, manual: resumes},
+		"deny":   {reply: ledger.Reply{Text: ledger.ApprovalDeny}, second: denied, manual: denied},
+	} {
+		before := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100)))
+		first, item := waitingInstant(t, l, "j-"+hash, 0, approvalQuestion("p1", hash))
+		second, _ := waitingInstant(t, l, "j-"+hash, 1, approvalQuestion("p1", hash))
+		byHand, _ := waitingForApproval(t, l, "k", approvalQuestion("p7", hash))
+		other, _ := waitingInstant(t, l, "j-"+hash, 2, approvalQuestion("p1", "other than "+hash))
+		if n := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100))) - before; n != 2 {
+			t.Errorf("%s: %d notices, want one for each action", hash, n)
+		}
 
-	must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
-	for run, want := range map[int64]domain.Wait{first: domain.WaitResume, second: domain.WaitResume, other: domain.WaitApproval} {
-		if r := get(t, l, run); r.WaitingFor != want {
-			t.Errorf("run %d waits for %q, want %q", run, r.WaitingFor, want)
+		must[ledger.Run](t)(l.AnswerAs(ctx, item.ID, c.reply))
+		for run, want := range map[int64]string{first: resumes, second: c.second, byHand: c.manual, other: asks} {
+			r := get(t, l, run)
+			if got := string(r.State) + "/" + string(r.WaitingFor) + string(r.Outcome); got != want {
+				t.Errorf("%s: run %d of the job %s is %s, want %s", hash, run, r.Job, got, want)
+			}
+			if want == skipped {
+				o := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, r.Job, r.ScheduledAt, r.ScheduledAt, 1))
+				if why := fmt.Sprintf("overlap: run %d, which asked the same, got the answer; --all releases every waiting run", first); r.Error != why || o[0].Decision != domain.DecisionSkipped || o[0].Reason != why {
+					t.Errorf("%s: %+v, %+v", hash, r, o)
+				}
+			}
+		}
+	}
+}
+
+// questionsTogether: the same question of scheduled runs of a job is told of once and answered once. A run with an input of its own
+// asks for itself, and so does another job.
+func questionsTogether(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ask := func(text string) *ledger.Question {
+		return &ledger.Question{Title: "j asks", Message: text, Options: []string{"red", "blue"}, Expires: time.Hour}
+	}
+	for i, all := range []bool{false, true} {
+		job := fmt.Sprint("j", i)
+		first, item := waitingInstant(t, l, job, 0, ask("which?"))
+		second, joined := waitingInstant(t, l, job, 1, ask("which?"))
+		other, _ := waitingInstant(t, l, job, 2, ask("why?"))
+		apart, _ := waitingInstant(t, l, "k"+job, 0, ask("which?"))
+		byHand, own := waitingForApproval(t, l, job, ask("which?"))
+		if joined.Action.Hash == "" || joined.Action.Hash != item.Action.Hash || own.Action.Hash != "" {
+			t.Errorf("hashes: %q, %q, %q", item.Action.Hash, joined.Action.Hash, own.Action.Hash)
+		}
+		if n := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 100))); n != 4*(i+1) {
+			t.Errorf("%d notices", n)
+		}
+
+		must[ledger.Run](t)(l.AnswerAs(ctx, item.ID, ledger.Reply{Text: "red", All: all}))
+		want := map[int64]string{first: "waiting/resume", second: "finished/skipped", other: "waiting/input", apart: "waiting/input", byHand: "waiting/input"}
+		if all {
+			want[second] = "waiting/resume"
+		}
+		for run, want := range want {
+			r := get(t, l, run)
+			if got := string(r.State) + "/" + string(r.WaitingFor) + string(r.Outcome); got != want {
+				t.Errorf("run %d of the job %s is %s, want %s", run, r.Job, got, want)
+			}
+		}
+		if i := must[ledger.Item](t)(l.Item(ctx, joined.ID)); all && i.Answer != "red" || !all && i.State != ledger.ItemWithdrawn {
+			t.Errorf("the joined item: %+v", i)
+		}
+	}
+}
+
+// waitingOverlaps: a run that waits for a person counts as running. An instant is skipped, queued behind it, or takes its place; the
+// queued one does not start before the answer.
+func waitingOverlaps(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for policy, want := range map[domain.Overlap][2]string{
+		domain.OverlapSkip: {"skipped", "skipped"}, domain.OverlapQueueOne: {"run", "skipped"}, domain.OverlapQueueAll: {"run", "run"},
+		domain.OverlapCancel: {"run", "run"}, domain.OverlapAllow: {"run", "run"},
+	} {
+		job := string(policy)
+		first, item := waitingInstant(t, l, job, 0, approvalQuestion("p1", job))
+		d := due(job, noon.Add(time.Minute), policy)
+		d.Start = &ledger.Start{JobLanes: 1, Behind: policy != domain.OverlapAllow}
+		second := recordDue(t, l, d)
+		third := recordDue(t, l, due(job, noon.Add(2*time.Minute), policy))
+		if got := [2]string{string(second.Decision), string(third.Decision)}; got != want {
+			t.Errorf("%s: %v, want %v: %s; %s", policy, got, want, second.Reason, third.Reason)
+		}
+		if reason := fmt.Sprintf("overlap: run %d waits for an approval", first); policy == domain.OverlapSkip && second.Reason != reason {
+			t.Errorf("%s: %q, want %q", policy, second.Reason, reason)
+		}
+
+		if r := get(t, l, first); (r.Outcome == domain.OutcomeCancelled) != (policy == domain.OverlapCancel) {
+			t.Errorf("%s: the first is %+v", policy, r)
+		}
+		if i := must[ledger.Item](t)(l.Item(ctx, item.ID)); (i.State == ledger.ItemWithdrawn) != (policy == domain.OverlapCancel) {
+			t.Errorf("%s: its item is %s", policy, i.State)
+		}
+
+		switch policy {
+		case domain.OverlapAllow, domain.OverlapCancel: // nothing waits before it
+			if second.Begun == nil {
+				t.Errorf("%s: the second did not start", policy)
+			}
+			continue
+		case domain.OverlapSkip:
+			continue
+		}
+		if begun := must[[]ledger.Started](t)(l.Start(ctx, ledger.Start{Run: second.Run, Behind: true})); second.Begun != nil || !errors.Is(begun[0].Err, ledger.ErrNotClaimable) {
+			t.Errorf("%s: it started beside the waiting run: %+v", policy, begun)
+		}
+		if w := must[map[string]ledger.WaitingRun](t)(l.RunsForPersons(ctx))[job]; w.Run != first || w.Text != "waits for an approval" {
+			t.Errorf("%s: %+v", policy, w)
+		}
+		must[ledger.Run](t)(l.Answer(ctx, item.ID, ledger.ApprovalOnce))
+		if begun := must[[]ledger.Started](t)(l.Start(ctx, ledger.Start{Run: second.Run, Behind: true})); begun[0].Err != nil {
+			t.Errorf("%s: after the answer: %v", policy, begun[0].Err)
 		}
 	}
 }

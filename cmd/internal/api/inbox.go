@@ -6,7 +6,7 @@ import "encoding/json"
 type Item struct {
 	ID      string   `json:"id"`
 	Run     string   `json:"run"`
-	Runs    []string `json:"runs"` // that the answer is for: others may ask for the same
+	Runs    []string `json:"runs"` // that ask the same, the run of the item first
 	Job     string   `json:"job"`
 	Agent   string   `json:"agent"`
 	Kind    string   `json:"kind"`
@@ -34,6 +34,9 @@ type Answer struct {
 	Text   string `json:"text"`             // to an item with an input schema: JSON, or the one value that it asks for
 	Reason string `json:"reason,omitempty"` // of a denial, for the agent
 	Kind   string `json:"kind,omitempty"`   // of items that may be answered so; "" for any
+	// All gives the answer to every run that asks the same. Without it the run of the item gets the answer, other scheduled runs end as
+	// skipped, and runs of other triggers go on waiting. A denial is for all of them in any case.
+	All bool `json:"all,omitempty"`
 }
 
 // Grant is what an owner has allowed an agent's runs until they revoke it.

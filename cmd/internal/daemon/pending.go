@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -98,6 +99,10 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 	}
 	if why := d.runner.Blocked(ctx, r); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
+	}
+	// Obstacles of other kinds are asked for now; what is on record of them may be out of date while no daemon runs.
+	if i := slices.IndexFunc(r.Blocked.By, func(o ledger.Obstacle) bool { return o.Kind == ledger.ObstacleOverlap }); i >= 0 && r.Blocked.Now() {
+		return api.Pending{Reason: "stays queued: " + r.Blocked.By[i].Text, Blocked: true}
 	}
 	if why := d.absentNode(ctx, r, zone); why != "" {
 		return api.Pending{Reason: why, Blocked: true}

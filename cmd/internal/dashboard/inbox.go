@@ -140,7 +140,7 @@ func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 
 	text, problems := answerOf(item, r.PostForm)
 	if len(problems) == 0 {
-		_, err = s.answers.Answer(r.Context(), id, api.Answer{Text: text, Reason: r.PostFormValue("reason"), Kind: item.Kind})
+		_, err = s.answers.Answer(r.Context(), id, api.Answer{Text: text, Reason: r.PostFormValue("reason"), Kind: item.Kind, All: r.PostFormValue("all") != ""})
 		if err == nil {
 			http.Redirect(w, r, s.afterAnswer(r, item), http.StatusSeeOther)
 			return

@@ -22,7 +22,7 @@ func NewAnswers(o Options) (*Answers, error) {
 // Failure words an error for whoever asked, with the HTTP status that it has in the API.
 func (a *Answers) Failure(r *http.Request, err error) *api.Error { return a.s.failure(r, err) }
 
-// Inbox is what waits for a person; the same action of several runs is one item.
+// Inbox is what waits for a person; the same question of several runs is one item.
 func (a *Answers) Inbox(ctx context.Context) ([]api.Item, error) { return a.s.openItems(ctx) }
 
 // Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
@@ -33,7 +33,18 @@ func (a *Answers) Closed(ctx context.Context, before int64, n int) ([]api.Item, 
 // Item is one item of the inbox, also one that is closed.
 func (a *Answers) Item(ctx context.Context, id int64) (api.Item, error) {
 	i, err := a.s.ledger.Item(ctx, id)
-	return newItem(i), err
+	out := newItem(i)
+	if err != nil || i.State != ledger.ItemOpen || i.Action.Hash == "" {
+		return out, err
+	}
+
+	open, err := a.s.ledger.Inbox(ctx)
+	for _, o := range open {
+		if o.ID != i.ID && o.Agent == i.Agent && o.Action.Hash == i.Action.Hash {
+			out.Runs = append(out.Runs, newItem(o).Run)
+		}
+	}
+	return out, err
 }
 
 // Answer answers an item. The run is what became of the one that asked.

@@ -42,9 +42,9 @@ const (
 const defaultClosed = 50
 
 func newItem(i ledger.Item) api.Item {
-	action := "rouse answer " + id(i.ID) + " " + answers(i)
+	action, hash := "rouse answer "+id(i.ID)+" "+answers(i), ""
 	if i.Kind == ledger.KindApproval {
-		action = i.Action.Description
+		action, hash = i.Action.Description, i.Action.Hash
 	}
 
 	runs := []string{id(i.Run)}
@@ -53,7 +53,7 @@ func newItem(i ledger.Item) api.Item {
 	}
 
 	return api.Item{ID: id(i.ID), Run: strings.Join(runs, ""), Runs: runs, Job: i.Job, Agent: i.Agent, Kind: i.Kind, Title: i.Title, Message: i.Message, Options: i.Options, Multiple: i.Multiple, InputSchema: i.InputSchema,
-		Action: action, Tool: i.Action.Tool, Hash: i.Action.Hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
+		Action: action, Tool: i.Action.Tool, Hash: hash, State: i.State, Answer: i.Answer, Reason: i.Reason, CreatedAt: api.At(i.CreatedAt), ExpiresAt: api.At(i.ExpiresAt)}
 }
 
 // answers shows what can be given as an answer to an item.
@@ -76,7 +76,7 @@ func (s *server) openItems(ctx context.Context) ([]api.Item, error) {
 	asked := map[action]int{}
 	for _, i := range items {
 		same := action{i.Agent, i.Action.Hash}
-		// The same action asked for by several runs is one item, because one answer serves them all.
+		// The same question of several runs is one item.
 		if at, again := asked[same]; again && same.hash != "" {
 			out[at].Runs = append(out[at].Runs, id(i.Run))
 			continue
@@ -166,12 +166,11 @@ func (s *server) answerOne(ctx context.Context, n int64, in api.Answer) (api.Run
 		}
 	}
 
-	var run ledger.Run
+	reply := ledger.Reply{Text: text, All: in.All}
 	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
-		run, err = s.ledger.Deny(ctx, n, strings.TrimSpace(in.Reason))
-	} else {
-		run, err = s.ledger.Answer(ctx, n, text)
+		reply.Reason = strings.TrimSpace(in.Reason)
 	}
+	run, err := s.ledger.AnswerAs(ctx, n, reply)
 
 	// Somebody was faster, or it expired since it was read above: say which.
 	if errors.Is(err, ledger.ErrClosed) {
