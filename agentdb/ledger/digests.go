@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -103,5 +104,36 @@ func (l *Ledger) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended,
 	})
 }
 
-// oldNotices are those of no run: the others go with theirs.
-var oldNotices = oldRows{`select id from outbox where run = 0 and job = $1 and state <> 'pending' and created_at < $2 limit $3`, `delete from outbox where id in (%s)`}
+// oldNotices are the notices of no run; the others go with their runs. A notice that is pending for keepPending longer than the record is
+// kept has no process left that would deliver it or give it up.
+var oldNotices = oldRows{`select id from outbox where run = 0 and job = $1 and created_at < $2
+	and (state <> 'pending' or created_at < $2 - ` + strconv.FormatInt(keepPending.Milliseconds(), 10) + `) limit $3`, `delete from outbox where id in (%s)`}
+
+// keepPending is longer than a daemon tries to deliver a notice.
+const keepPending = 14 * 24 * time.Hour
+
+// removedRuns selects the runs of notices that are not there any more.
+const removedRuns = `select distinct run from outbox where run > 0 and not exists (select 1 from runs where runs.id = outbox.run)`
+
+// detachNotices makes the notices that outlive their run notices of no run, which oldNotices finds, and so the events of their
+// delivery. A notice that was pending when its run was removed is delivered all the same.
+func (l *Ledger) detachNotices(ctx context.Context) error {
+	rows, err := l.statements.query(ctx, removedRuns)
+	runs, err := collect(rows, err, scanID)
+	if err != nil || len(runs) == 0 {
+		return err
+	}
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, run := range runs {
+			for _, statement := range []string{
+				`update outbox set run = 0 where run = $1 and not exists (select 1 from runs where runs.id = $1)`,
+				`update events set run = 0, seq = 0 where run = $1 and run <> 0 and not exists (select 1 from runs where runs.id = $1)`,
+			} {
+				if _, err := tx.Exec(statement, run); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -68,8 +70,14 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6`,
-			n.State, n.Tries, ms(n.NextAt), n.Error, n.Answer, n.ID); err != nil {
+		// Its run may have been removed since the notice was read.
+		err := tx.QueryRow(`update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6
+			returning case when exists (select 1 from runs where runs.id = outbox.run) then outbox.run else 0 end`,
+			n.State, n.Tries, ms(n.NextAt), n.Error, n.Answer, n.ID).Scan(&n.Run)
+		if errors.Is(err, sql.ErrNoRows) { // removed meanwhile
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 

@@ -41,6 +41,9 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	}
 
 	total := 0
+	if err := l.detachNotices(ctx); err != nil {
+		return 0, err
+	}
 	for _, name := range names {
 		n, err := l.pruneRecord(ctx, name, now.Add(-keep(name)))
 		total += n
@@ -49,6 +52,9 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 		}
 	}
 
+	if err := l.detachNotices(ctx); err != nil {
+		return total, err
+	}
 	if err := l.pruneSpending(ctx, now); err != nil {
 		return total, err
 	}
@@ -109,7 +115,7 @@ const prunableNames = `with recursive named(job) as (select min(job) from runs
 	eventful(job) as (select min(job) from events where run = 0
 		union all select (select min(job) from events where run = 0 and job > eventful.job) from eventful where eventful.job is not null)
 	select job from named where job is not null union select job from eventful where job is not null union select name from jobs
-	union select name from pauses where scope = 'job' union select job from incidents union select '' order by 1`
+	union select name from pauses where scope = 'job' union select job from incidents union select job from outbox where run = 0 union select '' order by 1`
 
 // oldRows finds old rows, by a job, the instant before which its record is old, and how many; and removes those that were found.
 type oldRows struct{ find, remove string }

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -66,7 +67,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 	}
 
 	out, _ := say("inbox")
-	for _, want := range []string{"run 1 and 1 more wait for the same, ", "\n    | rm -rf \\x1b[2K\\u202e /tmp/x\n    | second \\x00\\u200bline\n", "\n    rouse approve 1 [--always], or rouse deny 1 [REASON]\n"} {
+	for _, want := range []string{"run 1 and 1 more wait for the same, ", "\n    | rm -rf \\x1b[2K\\u202e /tmp/x\n    | second \\x00\\u200bline\n", "\n    rouse approve 1 [--always] [--all], or rouse deny 1 [REASON]\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the inbox does not say %q:\n%s", want, out)
 		}
@@ -102,6 +103,78 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		cmdtest.Until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
 		if d.Outcome != "success" || len(d.Attempts) != 2 {
 			t.Errorf("run %s: %+v", run, d.Run)
+		}
+	}
+}
+
+// TestApproveOneOfMany approves an action that scheduled runs and a manual one wait for: one run goes on, and with --all each that is left.
+func TestApproveOneOfMany(t *testing.T) {
+	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
+home: ./home
+agents: [{name: clerk}]
+jobs: [{name: mail, agent: clerk, schedule: "0 8 * * *", playbook: [{call: db_schema}]}]
+`})
+	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home")
+	say := func(args ...string) string {
+		t.Helper()
+		p := rouse(t, append(args, "--config", config)...)
+		if err := p.Run(); err != nil {
+			t.Errorf("rouse %s: %v", strings.Join(args, " "), err)
+		}
+		return p.stdout.String() + p.stderr.String()
+	}
+	say("runs") // makes the home
+
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(home, "ledger.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now().Add(-3 * time.Hour).UTC().Truncate(time.Second)
+	var due []ledger.Due
+	for n := range 3 {
+		at := at.Add(time.Duration(n) * time.Minute)
+		due = append(due, ledger.Due{Job: "mail", Agent: "clerk", Source: "cron", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: domain.OverlapAllow})
+	}
+	recorded, err := l.RecordDue(t.Context(), at, due, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(run int64) {
+		t.Helper()
+		_, a, err := l.StartAttempt(t.Context(), run)
+		if err == nil {
+			err = l.Finish(t.Context(), a, ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Call: "p1", Title: "mail asks", Message: "no grant covers it", Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
+				Expires: ledger.ApprovalExpires, Action: ledger.Action{Tool: "send", Description: "to bob", Hash: "h1"}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, o := range recorded {
+		ask(o.Run)
+	}
+	for range 2 {
+		byHand, err := l.Enqueue(t.Context(), ledger.Request{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(byHand[0].Run)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, c := range []struct{ args, says string }{
+		{"inbox", "run 1 and 4 more wait for the same, "}, {"inbox", "rouse approve 1 [--all], or"},
+		{"approve 1", "run 1 goes on when a daemon starts: rouse serve; 2 runs that asked the same ended as skipped; 2 runs still ask the same: rouse inbox\n"},
+		{"show 2", "overlap: run 1, which asked the same, got the answer; --all releases every waiting run"},
+		{"why mail", "overlap: run 1, which asked the same, got the answer"},
+		{"inbox", "run 4 and 1 more wait for the same, "},
+		{"approve 4 --all", "run 4 and 1 more go on when a daemon starts: rouse serve\n"},
+		{"inbox", "nothing waits for you"},
+	} {
+		if out := say(strings.Fields(c.args)...); !strings.Contains(out, c.says) {
+			t.Errorf("rouse %s:\n%s\nwant %s", c.args, out, c.says)
 		}
 	}
 }

@@ -96,7 +96,7 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 
 	others := ""
 	if n := len(i.Runs) - 1; n > 0 {
-		others = fmt.Sprintf(" and %d more wait for the same; --all releases them too", n)
+		others = fmt.Sprintf(" and %d more wait for the same", n)
 	}
 
 	asks := ""
@@ -164,14 +164,17 @@ func printAction(w io.Writer, action string) {
 
 // answerHint is the command that answers an item.
 func answerHint(i api.Item) string {
-	with := `"…"`
+	with, all := `"…"`, ""
+	if len(i.Runs) > 1 {
+		all = " [--all]"
+	}
 	switch {
 	case len(i.InputSchema) > 0:
 		return fmt.Sprintf("rouse answer %s (asks for each value), or rouse answer %[1]s '{…}'", i.ID)
 	case i.Kind == ledger.KindApproval && slices.Contains(i.Options, ledger.ApprovalAlways):
-		return fmt.Sprintf("rouse approve %s [--always], or rouse deny %[1]s [REASON]", i.ID)
+		return fmt.Sprintf("rouse approve %s [--always]%s, or rouse deny %[1]s [REASON]", i.ID, all)
 	case i.Kind == ledger.KindApproval:
-		return fmt.Sprintf("rouse approve %s, or rouse deny %[1]s [REASON]", i.ID)
+		return fmt.Sprintf("rouse approve %s%s, or rouse deny %[1]s [REASON]", i.ID, all)
 	case i.Kind != ledger.KindInput:
 		with = strings.Join(i.Options, "|")
 	case len(i.Options) > 0 && i.Multiple:
@@ -180,7 +183,7 @@ func answerHint(i api.Item) string {
 		with = "1"
 	}
 
-	return fmt.Sprintf("rouse answer %s %s", i.ID, with)
+	return fmt.Sprintf("rouse answer %s %s%s", i.ID, with, all)
 }
 
 func newAnswer(at *place) *cobra.Command {

@@ -191,3 +191,66 @@ func TestModelPauseEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestStartsBehind checks that the queued run of an instant starts after the run of its job that waits for a person, also if it has
+// found its place in the queue before that run began to wait, and that its policy for missed instants decides again by then.
+func TestStartsBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		onMiss  domain.OnMiss
+		waits   time.Duration
+		outcome domain.Outcome
+		why     string
+	}{
+		"soon":           {domain.MissSkip, 20 * time.Second, domain.OutcomeSuccess, ""},
+		"late":           {domain.MissRunOnce, 2 * time.Hour, domain.OutcomeSuccess, ""},
+		"late, and skip": {domain.MissSkip, 2 * time.Hour, domain.OutcomeSkipped, "blocked for 2h0m0s (overlap: run 1 of the job waits for an answer; see: rouse inbox); missed by 2h0m10s; on_miss is skip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, OnMiss: c.onMiss} }
+				b.o.Runs, b.o.RunsPerAgent = 4, 4
+				var ran []int64
+				d := b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+					if a.Number == 1 && run.ID == 1 {
+						time.Sleep(10 * time.Second)
+						return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?", Options: []string{"yes"}}}, nil
+					}
+					ran = append(ran, run.ID)
+					return success, nil
+				})
+				synctest.Wait()
+
+				instant := func() int64 {
+					at := time.Now().Truncate(time.Millisecond)
+					due := ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: domain.OverlapQueueOne}
+					recorded, err := d.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return recorded[0].Run
+				}
+				first := instant()
+				time.Sleep(time.Millisecond)
+				second := instant() // it waits for the lane of the first
+				if b.run(first).State != domain.StateRunning || b.run(second).State != domain.StateQueued {
+					t.Fatalf("%+v, %+v", b.run(first), b.run(second))
+				}
+
+				time.Sleep(10 * time.Second)
+				if r := b.run(second); r.State != domain.StateQueued || !r.Blocked.Now() || r.Blocked.By[0].Kind != ledger.ObstacleOverlap {
+					t.Fatalf("beside the run that waits: %+v", r)
+				}
+				time.Sleep(c.waits)
+				if _, err := b.l.Answer(t.Context(), 1, "yes"); err != nil {
+					t.Fatal(err)
+				}
+				if r := b.run(second); r.Outcome != c.outcome || r.Error != c.why {
+					t.Errorf("%s: %q", r.Outcome, r.Error)
+				}
+				if want := []int64{first, second}[:2-strings.Count(string(c.outcome), "skipped")]; fmt.Sprint(ran) != fmt.Sprint(want) {
+					t.Errorf("ran %v, want %v", ran, want)
+				}
+			})
+		})
+	}
+}

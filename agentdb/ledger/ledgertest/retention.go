@@ -232,3 +232,36 @@ func pruneSpending(t *testing.T, open Open) {
 		}
 	}
 }
+
+// noticesOutliveRuns: a notice that is pending when its run is removed is delivered all the same, breaks no promise, and goes with the
+// next retention, as it does if it is pending for good.
+func noticesOutliveRuns(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	var notices []ledger.Notice
+	for _, job := range []string{"j", "gone"} {
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Notices: []ledger.Notice{{Run: run, Job: job, Channel: "mail", Title: "failed"}}}))
+	}
+	notices = must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now().Add(time.Hour), 10))
+	if len(notices) != 2 {
+		t.Fatalf("%+v", notices)
+	}
+
+	now := time.Now().Add(31 * day)
+	for i, left := range []int{2, 1, 0} {
+		if removed := must[int](t)(l.Prune(ctx, now.Add(time.Duration(i)*10*day), keepLong)); removed != 2*((2-i)/2) {
+			t.Errorf("%d. time: %d runs removed", i+1, removed)
+		}
+		if i == 0 { // as its channel read it before its run was removed
+			notices[0].State, notices[0].Tries = ledger.NoticeDelivered, 1
+			ok(t, l.UpdateNotice(ctx, notices[0]))
+		}
+		if n, found, err := l.LastNotice(ctx, "mail"); err != nil || found != (left > 0) || n.Run != 0 {
+			t.Errorf("%d. time: %+v, %t (%v)", i+1, n, found, err)
+		}
+		if pending := len(must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10))); pending != min(left, 1) {
+			t.Errorf("%d. time: %d are pending", i+1, pending)
+		}
+		Audited(t, l)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,6 +74,8 @@ type Notifier struct {
 	unavailable map[string]bool    // channels that could not be reached when last tried
 	busy        map[string]bool    // channels that are sending
 	nextDigest  time.Time          // zero: not known
+	// faults are the causes that were logged of each channel since it last worked, in the form of causeOf.
+	faults map[string]map[string]bool
 }
 
 // New checks the options.
@@ -91,7 +94,7 @@ func New(o Options) (*Notifier, error) {
 		o.Now = time.Now
 	}
 
-	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), ended: make(chan struct{}, 1), unavailable: map[string]bool{}, busy: map[string]bool{}}
+	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), ended: make(chan struct{}, 1), unavailable: map[string]bool{}, busy: map[string]bool{}, faults: map[string]map[string]bool{}}
 	n.wakeRetry() // what was unavailable to the last process may be there for this one
 	return n, nil
 }
@@ -102,7 +105,8 @@ func (n *Notifier) SetChannels(channels map[string]Channel, rules map[string]Rul
 	defer n.mu.Unlock()
 	n.channels, n.rules, n.nextDigest = channels, rules, time.Time{}
 	maps.DeleteFunc(n.unavailable, func(name string, _ bool) bool { return channels[name] == nil })
-	n.wakeRetry() // so that Run learns of the new times
+	clear(n.faults) // another configuration may have another fault with the same text
+	n.wakeRetry()   // so that Run learns of the new times
 }
 
 func (n *Notifier) rulesOf(channel string) Rules {
@@ -129,6 +133,54 @@ func (n *Notifier) recordReachable(channel string, works bool) {
 	}
 }
 
+// Faults of no channel, whose names no configuration can give to one.
+const (
+	faultDigest = "\x00digest"
+	faultOutbox = "\x00outbox"
+)
+
+// maxCauses is how many causes of a channel are logged until it works again: an error can hold a number that is never the same.
+const maxCauses = 10
+
+// longNumber matches the part of an error that differs from one try to the next: a port of this machine, a request id, a timestamp.
+var longNumber = regexp.MustCompile(`[0-9]{5,}|[0-9a-fA-F-]{16,}`)
+
+// causeOf returns the text that two errors of the same cause have in common.
+func causeOf(err error) string { return longNumber.ReplaceAllString(err.Error(), "#") }
+
+// isNewFault reports whether a cause was not logged yet for what fails: a channel, or "" for the outbox itself.
+func (n *Notifier) isNewFault(what string, err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known, cause := n.faults[what], causeOf(err)
+	if known[cause] || len(known) >= maxCauses {
+		return false
+	}
+	if known == nil {
+		known = map[string]bool{}
+		n.faults[what] = known
+	}
+	known[cause] = true
+	return true
+}
+
+// faultLevel returns the level at which a fault is logged: a warning once for each cause, until the channel works again.
+func (n *Notifier) faultLevel(what string, err error, again slog.Level) slog.Level {
+	if n.isNewFault(what, err) {
+		return slog.LevelWarn
+	}
+	return again
+}
+
+// endFaults forgets what was logged of a channel that works, and reports whether anything was.
+func (n *Notifier) endFaults(what string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	had := len(n.faults[what]) > 0
+	delete(n.faults, what)
+	return had
+}
+
 // wakeRetry has Run try the notices again that wait for a channel that could not be reached.
 func (n *Notifier) wakeRetry() {
 	select {
@@ -144,14 +196,22 @@ func (n *Notifier) Run(ctx context.Context) error {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
 		digest, err := n.appendDigests(ctx, n.now())
 		if err != nil && ctx.Err() == nil {
-			n.log.Error("a digest could not be made; it is tried again", "error", err)
+			if n.isNewFault(faultDigest, err) {
+				n.log.Error("a digest could not be made; it is tried again", "error", err)
+			}
 			digest = n.now().Add(time.Minute)
+		} else if err == nil {
+			n.endFaults(faultDigest)
 		}
 
 		next, err := n.deliver(ctx)
 		if err != nil && ctx.Err() == nil {
-			n.log.Error("the outbox could not be read; it is tried again", "error", err)
+			if n.isNewFault(faultOutbox, err) {
+				n.log.Error("the outbox could not be read; it is tried again", "error", err)
+			}
 			next = n.now().Add(time.Minute)
+		} else if err == nil {
+			n.endFaults(faultOutbox)
 		}
 
 		n.wait(ctx, changed, earlier(next, digest))
@@ -341,6 +401,9 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 			notice.State = ledger.NoticeDelivered
 		}
 		notice.Tries++
+		if n.endFaults(notice.Channel) {
+			n.log.Info("a channel delivers again", "channel", notice.Channel)
+		}
 		defer n.recordReachable(notice.Channel, true) // once the delivery is on record
 	case errors.Is(sendErr, ErrUnavailable):
 		// Not a try that counts.
@@ -351,7 +414,7 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 		n.recordReachable(notice.Channel, false)
 		if !waited {
 			// OSA-80: without a notifier a notice is logged; it fails nothing, and waits.
-			n.log.Warn("a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sendErr)
+			n.log.Log(ctx, n.faultLevel(notice.Channel, sendErr, slog.LevelInfo), "a notice waits in the outbox", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title, "body", notice.Body, "reason", sendErr)
 		}
 	default:
 		notice.Tries++
@@ -362,7 +425,8 @@ func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
 			notice.NextAt = n.now().Add(retryPauses[notice.Tries-1])
 		}
 
-		n.log.Warn("a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
+		// The inbox, the page of the channel and rouse doctor tell of each notice; the log tells of the channel.
+		n.log.Log(ctx, n.faultLevel(notice.Channel, sendErr, slog.LevelDebug), "a notice could not be delivered", "job", notice.Job, "run", notice.Run, "channel", notice.Channel, "title", notice.Title,
 			"tries", notice.Tries, "given_up", notice.State == ledger.NoticeFailed, "error", sendErr)
 	}
 

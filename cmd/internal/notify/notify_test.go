@@ -306,6 +306,39 @@ func TestHangingChannelWithMuchDue(t *testing.T) {
 	})
 }
 
+// TestLastingFault has a channel fail for many notices: the log warns of each cause once, and again after the channel has worked.
+func TestLastingFault(t *testing.T) {
+	var log strings.Builder
+	var fault atomic.Value
+	var tries atomic.Int64
+	fault.Store("post: connection refused")
+	p := &post{do: func(ledger.Notice) error {
+		if why, _ := fault.Load().(string); why != "" {
+			return fmt.Errorf("%s (local port %d)", why, 40000+tries.Add(1))
+		}
+		return nil
+	}}
+
+	inBubbleWith(t, Options{Channels: map[string]Channel{"hook": p}, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, l *ledger.Ledger, _ *Notifier) {
+		for i, c := range []struct {
+			fault             string
+			warnings, repairs int
+		}{{"post: connection refused", 1, 0}, {"post: status 503", 2, 0}, {"", 2, 1}, {"post: connection refused", 3, 1}} {
+			fault.Store(c.fault)
+			for n := range 50 {
+				put(t, l, "hook", fmt.Sprint(i, " ", n))
+			}
+			time.Sleep(time.Hour)
+			if warned, over := strings.Count(log.String(), "level=WARN"), strings.Count(log.String(), "a channel delivers again"); warned != c.warnings || over != c.repairs {
+				t.Errorf("%d. %q: %d warnings and %d repairs, want %d and %d:\n%s", i+1, c.fault, warned, over, c.warnings, c.repairs, log.String())
+			}
+		}
+		if tries.Load() < 300 {
+			t.Errorf("%d tries", tries.Load())
+		}
+	})
+}
+
 // OSA-80: without a notifier each notice is logged once and waits; the first that arrives
 // again, or one that the owner sends manually, has those that wait delivered.
 func TestChannelComesBack(t *testing.T) {
