@@ -152,6 +152,15 @@ func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, err
 
 const waitingForPersons = `select ` + runColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
 
+// HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
+func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
+	rows, err := l.statements.query(ctx, heldRuns, ms(from), ms(to))
+	return collectRuns(rows, err, 0)
+}
+
+const heldRuns = `select ` + runColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
+	and not_before > $1 and not_before <= $2 order by id`
+
 // WaitingRun is a run that waits for a person.
 type WaitingRun struct {
 	Run  int64

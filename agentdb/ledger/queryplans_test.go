@@ -33,6 +33,7 @@ func TestQueryPlans(t *testing.T) {
 		"lastEndAt":             {query: lastEndAt, by: "runs_by_job (job=? AND id<?)"},
 		"overlappingRuns":       {query: overlappingRuns, by: "runs_open (job=?)"},
 		"waitingBeside":         {query: waitingBeside, by: "runs_open (job=?)"},
+		"heldRuns":              {query: heldRuns, by: "runs_unfinished (state=?)", few: true},
 		"waitingForPersons":     {query: waitingForPersons, by: "runs_unfinished (state=?)", few: true},
 		"countRunning":          {query: countRunning, by: "runs_unfinished (state=?)"},
 		"oneOccurrence":         {query: oneOccurrence, by: "o USING PRIMARY KEY (job=? AND nominal=?)"},

@@ -117,7 +117,7 @@ func modelDown(t *testing.T, header map[string]string) {
 		var lines []api.Explanation
 		runJSON(t, &lines, "why", "report", "--json", "--config", config)
 		for _, l := range lines {
-			if strings.Contains(l.Reason, "overlap: run 1 is still waiting") {
+			if strings.Contains(l.Reason, "overlap: run 1 waits for its model") {
 				return true
 			}
 		}

@@ -26,6 +26,10 @@ func (d *Dispatcher) Enqueue(ctx context.Context, reqs ...ledger.Request) ([]led
 
 // RecordDue records instants as Ledger.RecordDue does. The runs of those that would start next do so with the same commit.
 func (d *Dispatcher) RecordDue(ctx context.Context, now time.Time, due []ledger.Due, watermarks map[string]time.Time) ([]ledger.Occurrence, error) {
+	if err := d.endMissedHolds(ctx, now); err != nil {
+		return nil, err
+	}
+
 	due = slices.Clone(due)
 	held := make([]reservation, len(due))
 	for i, one := range due {

@@ -68,6 +68,9 @@ type Dispatcher struct {
 	nodesRead     time.Time            // when that was
 	unsure        []int64              // runs whose start failed, and may have been written
 
+	looking  sync.Mutex // of lookedAt
+	lookedAt time.Time  // when runs that are held back were last looked at: see endMissedHolds
+
 	// Shared with the goroutines of attempts, and of those who ask for runs.
 	mu         sync.Mutex
 	lanes      *FairQueue

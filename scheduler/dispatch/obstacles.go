@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -152,6 +153,44 @@ func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledge
 	}
 	why = fmt.Sprintf("blocked for %s (%s); %s", now.Sub(r.Blocked.Since).Round(time.Second), ledger.ObstaclesText(r.Blocked.By), why)
 	return true, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
+}
+
+// endMissedHolds ends the queued runs whose jitter or window has passed while this process could not look at them, because the machine
+// slept or no daemon ran, and that are too late by now. It is called before instants are decided, so that a run that is
+// not made up for keeps no newer one from running.
+func (d *Dispatcher) endMissedHolds(ctx context.Context, now time.Time) error {
+	d.looking.Lock()
+	defer d.looking.Unlock()
+
+	from := d.lookedAt
+	if now.Sub(from) > missGrace {
+		cause := "the machine slept, or its clock was set forward"
+		if from.IsZero() {
+			cause = "no daemon ran"
+		}
+		held, err := d.o.Ledger.HeldRuns(ctx, from, now.Add(-missGrace))
+		if err != nil {
+			return fmt.Errorf("the runs that are held back cannot be read: %w", err)
+		}
+		for _, r := range held {
+			if why := MissedHold(d.o.Executor.Policy(r.Job), now.Sub(r.NotBefore), cause); why != "" {
+				if err := d.finishUnstarted(ctx, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	d.lookedAt = now
+	return nil
+}
+
+// MissedHold returns why a run is not made up for whose hold ended so long ago, and "" if it starts late. The cause says why it is late.
+func MissedHold(p Policy, late time.Duration, cause string) string {
+	why := missedReason(p, late)
+	if by, rest, ok := strings.Cut(why, ";"); ok {
+		return fmt.Sprintf("%s (%s);%s", by, cause, rest)
+	}
+	return why
 }
 
 // missedReason says why an instant that is so late is not made up for, "" when it is.

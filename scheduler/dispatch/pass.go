@@ -50,6 +50,9 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		if err := d.expireQuestions(writing, now); err != nil {
 			return false, time.Time{}, err
 		}
+		if err := d.endMissedHolds(writing, now); err != nil {
+			return false, time.Time{}, err
+		}
 	}
 
 	if d.o.Idle {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,6 +250,59 @@ func TestStartsBehind(t *testing.T) {
 				}
 				if want := []int64{first, second}[:2-strings.Count(string(c.outcome), "skipped")]; fmt.Sprint(ran) != fmt.Sprint(want) {
 					t.Errorf("ran %v, want %v", ran, want)
+				}
+			})
+		})
+	}
+}
+
+// TestMissedHold puts the machine to sleep while a run is held back by jitter. Its policy for missed instants decides again when the hold
+// has ended, whoever looks first: the dispatcher, or the scheduler with a newer instant, which the run must not keep from running.
+func TestMissedHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		onMiss domain.OnMiss
+		slept  time.Duration
+		newer  bool
+		want   domain.Outcome
+		why    string
+	}{
+		"skip":              {domain.MissSkip, 5 * time.Minute, false, domain.OutcomeSkipped, "missed by 4m25s (the machine slept, or its clock was set forward); on_miss is skip"},
+		"skip, with newer":  {domain.MissSkip, 5 * time.Minute, true, domain.OutcomeSkipped, "missed by 4m25s (the machine slept, or its clock was set forward); on_miss is skip"},
+		"run once":          {domain.MissRunOnce, 5 * time.Minute, false, domain.OutcomeSuccess, ""},
+		"beyond the window": {domain.MissRunOnce, 25 * time.Hour, true, domain.OutcomeSkipped, "missed by 24h59m25s, more than the catch-up window of 24h0m0s"},
+		"a moment":          {domain.MissSkip, 20 * time.Second, false, domain.OutcomeSuccess, ""},
+		"no sleep":          {domain.MissSkip, 0, false, domain.OutcomeSuccess, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bench) {
+				var slept atomic.Int64
+				now := func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Truncate(time.Millisecond) }
+				b.o.Now = now
+				b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, OnMiss: c.onMiss} }
+				d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
+				synctest.Wait()
+
+				record := func(held time.Duration) ledger.Occurrence {
+					at := now()
+					due := ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at, Actual: at.Add(held), Decision: domain.DecisionRun, Overlap: domain.OverlapSkip}
+					recorded, err := d.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return recorded[0]
+				}
+				first := record(40 * time.Second)
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				slept.Store(int64(c.slept))
+				if c.newer {
+					if o := record(0); o.Decision != domain.DecisionRun || b.run(o.Run).Outcome != domain.OutcomeSuccess {
+						t.Errorf("the newer instant: %+v", o)
+					}
+				}
+				time.Sleep(40 * time.Second) // the dispatcher looks again after 30 s at the latest
+				if r := b.run(first.Run); r.Outcome != c.want || !c.newer && strings.ReplaceAll(r.Error, "4m50s", "4m25s") != c.why || c.newer && r.Error != c.why {
+					t.Errorf("%s: %q, want %s: %q", r.Outcome, r.Error, c.want, c.why)
 				}
 			})
 		})

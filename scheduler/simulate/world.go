@@ -241,8 +241,26 @@ func (w *world) interrupt(r *run) {
 	w.queue(r)
 }
 
+// endMissedHolds ends runs that were held back until a time at which no daemon ran or the machine slept, as the dispatcher does.
+func (w *world) endMissedHolds() {
+	for _, r := range slices.Clone(w.delayed) {
+		late := w.now.Sub(r.NotBefore)
+		if r.Trigger != domain.TriggerSchedule || r.State != domain.StateQueued || late <= 0 {
+			continue
+		}
+		cause := "the machine slept, or its clock was set forward"
+		if r.NotBefore.Before(w.startedAt) {
+			cause = "no daemon ran"
+		}
+		if why := dispatch.MissedHold(w.o.Policy(r.Job), late, cause); why != "" {
+			w.finish(r, domain.OutcomeSkipped, why)
+		}
+	}
+}
+
 // schedule does what the scheduler does when it checks the clock.
 func (w *world) schedule() {
+	w.endMissedHolds()
 	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
 	if w.clockStep <= -scheduler.MinClockStep {
 		w.table.Rewind(w.now)
@@ -410,6 +428,7 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 
 // dispatch gives free lanes to what waits, as the dispatcher does.
 func (w *world) dispatch() {
+	w.endMissedHolds()
 	var come []*run
 	w.delayed = slices.DeleteFunc(w.delayed, func(r *run) bool {
 		if r.NotBefore.After(w.now) {

@@ -208,7 +208,7 @@ func (e *explanation) hasRow(t time.Time) bool {
 	})
 }
 
-// openRuns are the runs of the job that decide about overlap: queued, running, or waiting for their model.
+// openRuns are the runs of the job that decide about overlap: queued, running, or waiting.
 func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	queued, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateQueued})
 	if err != nil {
@@ -221,7 +221,6 @@ func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
 	}
 
 	waiting, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateWaiting})
-	waiting = slices.DeleteFunc(waiting, func(r ledger.Run) bool { return !r.Postponed() })
 	out := slices.Concat(queued, running, waiting)
 	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
 	return out, err

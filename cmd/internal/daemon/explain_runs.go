@@ -53,6 +53,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 		}
 		l.State, l.WaitingFor, l.Outcome, l.Node = r.State, r.WaitingFor, r.Outcome, nodes[1]
 		l.addReason(e.blockedText(r))
+		l.addReason(lateText(l.Explanation, r))
 		l.addReason(e.runText(ctx, r))
 		loop, err := e.loopText(ctx, r)
 		if err != nil {
@@ -91,6 +92,18 @@ func (e *explanation) blockedText(r ledger.Run) string {
 		out += "; ran " + api.LocalTime(r.StartedAt, e.zone)
 	}
 	return out
+}
+
+// noticeable is how late a run starts before its line says so.
+const noticeable = 30 * time.Second
+
+// lateText says how late the run of an instant started, "" if it was in time or its line says so already.
+func lateText(l api.Explanation, r ledger.Run) string {
+	late := r.StartedAt.Sub(l.Actual.Time)
+	if r.Trigger != domain.TriggerSchedule || r.StartedAt.IsZero() || l.Actual.IsZero() || late <= noticeable || strings.Contains(l.Reason, "late") || !r.Blocked.Since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("started %s late", late.Round(time.Second))
 }
 
 // loopText says how the loop of a folder ended with a run, "" when it did not.
