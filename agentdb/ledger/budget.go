@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -239,11 +240,30 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) (
 			return err
 		}
 
+		used, why := used, why // the operation may run more than once
+		if used.impossible() {
+			used = rows[0].Usage
+			used.EstimatedTokens, used.EstimatedMicroUSD = used.tokens(), used.CostMicroUSD
+			why = strings.TrimPrefix(fmt.Sprintf("%s; run %d: an impossible use was reported, so all that was set aside for the call counts as spent", why, rows[0].Run), "; ")
+		}
 		out, err = l.settle(tx, rows[0], used, why)
 		return err
 	})
 
 	return out, err
+}
+
+// maxUse is more than any call can take: 10,000 USD in micro-USD, and as many tokens.
+const maxUse = 10_000_000_000
+
+// impossible reports whether a use cannot be true. Booked, it would free what others have spent, or use up every budget.
+func (u Usage) impossible() bool {
+	for _, n := range []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD} {
+		if n < 0 || n > maxUse {
+			return true
+		}
+	}
+	return false
 }
 
 // openReservation is a reservation that has not been settled, with its attempt.

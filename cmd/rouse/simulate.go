@@ -23,6 +23,9 @@ import (
 	"rouse/scheduler/simulate"
 )
 
+// maxSimulatedRows is how many occurrences the table shows.
+const maxSimulatedRows = 1000
+
 // defaultRuntime is how long a run is assumed to take.
 const defaultRuntime = time.Minute
 
@@ -49,7 +52,8 @@ with nothing pending at that time. A time is like 2026-03-08, "2026-03-08 02:30"
 +2h (rouse help times). A date alone as --to includes that day.
 
 Each run is assumed to take --runtime (1m) and to succeed; conditions (when:) are assumed
-to hold. With a JOB only its occurrences are listed; the others still take their lanes.`,
+to hold. With a JOB only its occurrences are listed; the others still take their lanes.
+The table shows the first 1000 occurrences, and --json all of them.`,
 		Example: `  rouse simulate                                        the next 24 hours
   rouse simulate --from 2026-03-07 --to 2026-03-09      over a change of the clock
   rouse simulate --outage "2026-11-21 10:00..11:00"     an hour without a daemon
@@ -97,8 +101,6 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return err
 	}
 
-	// Only now: the other jobs had to be simulated, since they compete for the same lanes.
-	out = slices.DeleteFunc(out, func(oc simulate.Occurrence) bool { return o.job != "" && oc.Job != o.job })
 	daemon.NoteSimulated(out, cfg, p)
 	out = daemon.LeftOut(out, world, o.job)
 	if o.json {
@@ -111,7 +113,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 // world is what the simulation begins with.
 func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemon.Plan) (simulate.Options, error) {
 	now := time.Now()
-	w := simulate.Options{Jobs: p.Jobs, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
+	w := simulate.Options{Jobs: p.Jobs, Job: o.job, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
 	var err error
 	if o.from != "" {
 		if w.From, err = simulatedTime(o.from, now, cfg.Zone(), false); err != nil {
@@ -330,6 +332,9 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 			at += " to " + o.Through.In(zone).Format(layout)
 		}
 
+		if len(rows) == maxSimulatedRows {
+			continue // it is counted
+		}
 		rows = append(rows, []string{at, name, o.Source, string(o.Decision), runsFromTo(o, zone), readable(o.Reason, zone)})
 	}
 
@@ -338,6 +343,9 @@ func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occur
 		fmt.Fprintln(stdout, "nothing comes due")
 	} else if err := table(stdout, "DUE JOB SOURCE DECISION RUNS REASON", rows); err != nil {
 		return err
+	}
+	if more := len(out) - len(rows); more > 0 {
+		fmt.Fprintf(stdout, "… and %d more; choose a shorter time with --from and --to, or use --json\n", more)
 	}
 
 	_, err := fmt.Fprintf(stdout, "%s to %s: %d run, %d skipped, %d missed\n", w.From.Add(time.Millisecond).In(zone).Format(layout), w.To.In(zone).Format(layout),

@@ -13,12 +13,16 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// maxOccurrences bounds what one simulation holds in memory.
-const maxOccurrences = 1_000_000
+// maxOccurrences bounds what one simulation holds in memory, and maxDecisions how long it takes if it keeps the occurrences of one job.
+const (
+	maxOccurrences = 1_000_000
+	maxDecisions   = 10 * maxOccurrences
+)
 
 // Options say what to simulate. From is the daemon's start.
 type Options struct {
 	Jobs     []scheduler.Job
+	Job      string // whose occurrences are wanted, "" for all; the other jobs are played, as they take the same lanes
 	From, To time.Time
 	// Events are what happens to the daemon and its clock, in the order in which it happens.
 	Events []Event
@@ -93,14 +97,16 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 		}
 
 		w.advance(at)
-		if len(w.out) > maxOccurrences {
-			return nil, fmt.Errorf("more than %d occurrences up to %s: choose a shorter time", maxOccurrences, w.now.Format(time.RFC3339))
+		if len(w.out) > maxOccurrences || len(w.ready) > maxOccurrences || w.decided > maxDecisions {
+			return nil, w.tooMany()
 		}
 	}
 
-	out := make([]Occurrence, len(w.out))
-	for i, occurrence := range w.out {
-		out[i] = *occurrence
+	var out []Occurrence
+	for _, occurrence := range w.out {
+		if o.Job == "" || occurrence.Job == o.Job {
+			out = append(out, *occurrence)
+		}
 	}
 
 	slices.SortStableFunc(out, func(a, b Occurrence) int { return a.Nominal.Compare(b.Nominal) })

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -38,7 +39,9 @@ type world struct {
 	behind  []*run            // queued ones that start after a run of their job that waits for a person
 	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
-	out     []*Occurrence
+	out     []*Occurrence     // that are kept: see keep
+	decided int               // how many there were
+	byName  map[string]int    // the same, by job
 }
 
 // run is a simulated run.
@@ -52,7 +55,7 @@ type run struct {
 func newWorld(o Options) *world {
 	w := &world{o: o, now: o.From.UTC().Truncate(time.Millisecond), table: scheduler.NewTimetable(), lanes: dispatch.NewFairQueue(o.Runs, o.RunsPerAgent, o.Policy),
 		events: o.Events, hasSteps: slices.ContainsFunc(o.Events, func(e Event) bool { return e.Kind == Step }), lastWake: map[string]time.Time{},
-		byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
+		byName: map[string]int{}, byJob: map[string][]*run{}, running: map[int64]*run{}, ready: map[int64]*run{}}
 	for _, j := range o.Jobs {
 		st, ok := o.States[j.Name]
 		if !ok {
@@ -291,7 +294,7 @@ func (w *world) decide(d ledger.Due) {
 
 	o := &Occurrence{Job: d.Job, Agent: d.Agent, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
-	w.out = append(w.out, o)
+	w.keep(o)
 	if d.Decision != domain.DecisionRun {
 		return
 	}
@@ -308,6 +311,26 @@ func (w *world) decide(d ledger.Due) {
 	}
 
 	w.accept(o, domain.TriggerSchedule, d.Actual)
+}
+
+// keep keeps an occurrence of the job that is asked for. A clock that is set back needs the others as well, to decide no instant twice.
+func (w *world) keep(o *Occurrence) {
+	w.decided++
+	w.byName[o.Job]++
+	if w.o.Job == "" || o.Job == w.o.Job || w.hasSteps {
+		w.out = append(w.out, o)
+	}
+}
+
+// tooMany names the job that comes due most often.
+func (w *world) tooMany() error {
+	most := ""
+	for _, name := range slices.Sorted(maps.Keys(w.byName)) {
+		if w.byName[name] > w.byName[most] {
+			most = name
+		}
+	}
+	return fmt.Errorf("more than %d occurrences up to %s, %d of them of the job %s: choose a shorter time", w.decided-1, w.now.Format(time.RFC3339), w.byName[most], most)
 }
 
 // overlapping are the runs that the overlap policy of an instant is decided on.
@@ -375,7 +398,7 @@ func (w *world) fireWake(id int64) {
 	}
 
 	o := &Occurrence{Agent: s.Agent, Source: scheduler.SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun, Reason: d.Reason}
-	w.out = append(w.out, o)
+	w.keep(o)
 	if d.Decision == ledger.WakeDropped {
 		o.Decision = domain.DecisionSkipped
 		return

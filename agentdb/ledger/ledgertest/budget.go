@@ -67,6 +67,22 @@ func budget(t *testing.T, open Open) {
 		t.Errorf("the step has not taken it: %+v", steps[0].Usage)
 	}
 
+	// A use that cannot be true neither gives back what was spent nor takes all there is: the reservation counts, as an estimate.
+	for _, used := range []ledger.Usage{{CostMicroUSD: -50}, {TokensIn: -1}, {CostMicroUSD: 1 << 62}, {TokensIn: 5, TokensOut: 1 << 40}} {
+		free := reservation(60, 600)
+		free.Day = "2026-12-01"
+		before := spent(t, l, free.Day, ledger.ScopeDaemon, "")
+		id, full, err := l.Reserve(ctx, a, free)
+		if err != nil || full != nil {
+			t.Fatalf("%+v (%v)", full, err)
+		}
+		must[[]ledger.Spending](t)(l.Settle(ctx, id, used, ""))
+		after := spent(t, l, free.Day, ledger.ScopeDaemon, "")
+		if after.CostMicroUSD-before.CostMicroUSD != 60 || after.EstimatedMicroUSD-before.EstimatedMicroUSD != 60 || after.Tokens-before.Tokens != 600 || !strings.Contains(after.EstimatedWhy, "an impossible use was reported") {
+			t.Errorf("%+v: %+v, before %+v", used, after, before)
+		}
+	}
+
 	budgetLimits(t, l, a)
 	r = reservation(0, 1)
 	r.DaemonLimit.CostMicroUSD = 1

@@ -26,7 +26,7 @@ func (d pageSettings) Simulate(ctx context.Context, job string, length time.Dura
 		return nil, err
 	}
 
-	o := simulate.Options{Jobs: s.plan.Jobs, From: now, To: now.Add(length), Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
+	o := simulate.Options{Jobs: s.plan.Jobs, Job: job, From: now, To: now.Add(length), Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
 		Blocked: Blocked(s.plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
 	var err error
 	if o.Pauses, err = d.ledger.Pauses(ctx, time.Time{}); err != nil {
@@ -56,7 +56,6 @@ func (d pageSettings) Simulate(ctx context.Context, job string, length time.Dura
 		return nil, err
 	}
 
-	all = slices.DeleteFunc(all, func(one simulate.Occurrence) bool { return one.Job != job })
 	NoteSimulated(all, s.Config, s.plan)
 	all = LeftOut(all, o, job)
 	out := make([]api.Occurrence, len(all))
