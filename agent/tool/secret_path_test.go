@@ -8,10 +8,28 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
+	"rouse/internal/contract"
 )
 
 // TestSecret: OSA-40, files that hold secrets by their names are refused, their likes are not.
 func TestSecret(t *testing.T) {
+	row := contract.Of(t, "OSA-40")
+	dir := t.TempDir()
+	roots, err := tool.NewRoots(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list, open := range map[[2]string]bool{{"by their names: ", ". They"}: false, {"They do not refuse ", ", which hold"}: true} {
+		for _, name := range row.Between(list[0], list[1]) {
+			path := filepath.Join(dir, filepath.FromSlash(name))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("open"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if text, err := read(roots, name); (text == "open") != open || (err == nil) != open {
+				t.Errorf("%s gives %q, %v", name, text, err)
+			}
+		}
+	}
 	for _, path := range []string{".env", ".ENV", ".env.local", "a/.env.production", ".envrc", ".env ", ".env.", "server.pem", "id_rsa", "a/id_ed25519", "x.p12", "credentials", "credentials.json",
 		".netrc", ".git-credentials", ".ssh/known_hosts", "a/.aws/x", ".GnuPG/x", ".git/config", "a/.git/config", ".git/hooks/pre-commit", ".kube/config", ".docker/config.json", "a\\.ssh\\x"} {
 		if runtime.GOOS != "windows" && path == "a\\.ssh\\x" {
