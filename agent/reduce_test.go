@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,11 @@ func TestReduceEnds(t *testing.T) {
 	row := contract.Of(t, "OSA-24")
 	reading, dear := readCall("1", "log.txt"), readCall("1", "log.txt")
 	dear.Usage.Input = 6600
+	var reads []modeltest.Turn // another call each time: one that repeats itself ends the run
+	for i := range 12 {
+		args := fmt.Sprintf(`{"path":"log.txt","start_line":%d}`, i+1)
+		reads = append(reads, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "file_read", Args: json.RawMessage(args)}}})
+	}
 	for name, c := range map[string]struct {
 		args   string
 		within []modeltest.Turn // the answers to the helper; the last is repeated
@@ -126,9 +132,9 @@ func TestReduceEnds(t *testing.T) {
 		"its own steps are used up": {`{"task":"t","max_iterations":2}`, []modeltest.Turn{reading, reading, {Text: "So far: 42."}}, loop.Bounds{}, "", `So far: 42.`, "", 3, 0},
 		"it may have eight steps unless it says": {`{"task":"t"}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, {Text: "So far: 42."}},
 			loop.Bounds{}, "", "the " + row.Quote("8") + " steps of this run were used up", "", 9, 0},
-		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, []modeltest.Turn{reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, reading, {Text: "Enough."}},
+		"it wants more steps than there are": {`{"task":"t","max_iterations":99}`, append(slices.Clone(reads), modeltest.Turn{Text: "Enough."}),
 			loop.Bounds{}, "", "max_iterations is at most " + row.Quote("12"), "", 13, 0},
-		"it wants as many as there are": {`{"task":"t","max_iterations":12}`, append(slices.Repeat([]modeltest.Turn{reading}, 12), modeltest.Turn{Text: "Enough."}),
+		"it wants as many as there are": {`{"task":"t","max_iterations":12}`, append(slices.Clone(reads), modeltest.Turn{Text: "Enough."}),
 			loop.Bounds{}, "", `"warnings":["the digest may be incomplete: the 12 steps of this run were used up`, "", 13, 0},
 		"within itself":              {`{"task":"t"}`, []modeltest.Turn{reduceCall(`{"task":"u"}`), {Text: "I may not."}}, loop.Bounds{}, "", "I may not.", tool.KindRejected, 2, 0},
 		"it would write":             {`{"task":"t"}`, []modeltest.Turn{{Calls: []model.Call{insertCall("1", "one")}}, {Text: "I cannot."}}, loop.Bounds{}, "", "I cannot.", tool.KindToolNotFound, 2, 0},

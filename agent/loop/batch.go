@@ -42,7 +42,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		return true, false, nil
 	}
 	// The order matters: a run that said that it is done is done, whatever ended beside it.
-	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endedByRefusals() || r.endIfStopped(ctx) {
+	if r.endedByCall(calls, envelopes) || r.endedByRejection(calls, envelopes[:min(allowed, len(envelopes))]) || r.endedByRefusals() || r.endIfStopped(ctx) || r.endedBySameResults() {
 		return true, false, nil
 	}
 
@@ -182,6 +182,7 @@ func (r *run) appendResults(b *callBatch) error {
 	}
 
 	r.noteRefusals(b)
+	r.noteResults(b.calls, b.envelopes)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -26,6 +27,10 @@ type bookkeeping struct {
 	plans  int    // planning calls in a row
 
 	refusal refusalStreak
+
+	seen     map[string]bool        // calls with their results
+	repeated map[string]*sameResult // by signature of the call
+	stuck    *sameResult            // the call that was repeated most since anything new happened
 
 	openItems, stepsSinceTodo int // open items of the todo list, and steps since it was written
 }
@@ -55,7 +60,7 @@ type heldFailure struct {
 }
 
 func newBookkeeping() *bookkeeping {
-	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}}
+	return &bookkeeping{results: map[string]heldResult{}, failed: map[string]*heldFailure{}, seen: map[string]bool{}, repeated: map[string]*sameResult{}}
 }
 
 // signature identifies a call: its tool and its arguments, whatever their order.
@@ -177,8 +182,8 @@ func (s *bookkeeping) advise(t tool.Tool, c model.Call, e tool.Envelope) string 
 	return ""
 }
 
-// repeated is the tool of the call that the run was repeating last, and how often; 0 when it was not told so.
-func (s *bookkeeping) repeated() (name string, times int) {
+// streakOf is the tool of the call that the run was repeating last, and how often; 0 when it was not told so.
+func (s *bookkeeping) streakOf() (name string, times int) {
 	if s.streak < maxRepeats {
 		return "", 0
 	}
@@ -198,6 +203,45 @@ type refusalStreak struct {
 	times   int
 	call    model.Call
 	refusal string
+}
+
+// maxSameResults is how often a call with the same arguments may get the same result before the run ends, while nothing
+// new happens.
+const maxSameResults = 10
+
+// sameResult counts answers of the model in which a call got the same result as before.
+type sameResult struct {
+	call   model.Call
+	result [sha256.Size]byte
+	times  int
+}
+
+// noteResults counts the results of one answer of the model. A call that was not made before with that result begins all
+// counts again: the run goes on.
+func (s *bookkeeping) noteResults(calls []model.Call, envelopes []tool.Envelope) {
+	counted := map[string]bool{}
+	s.stuck = nil
+	for i, c := range calls {
+		e, sig := envelopes[i], signature(c)
+		result := sha256.Sum256(fmt.Appendf(nil, "%t %s %s %s", e.OK, e.Kind, e.Message, e.Result))
+		if key := sig + string(result[:]); !s.seen[key] {
+			s.seen[key] = true
+			clear(s.repeated)
+		}
+
+		r := s.repeated[sig]
+		if r == nil || r.result != result {
+			r = &sameResult{call: c, result: result}
+			s.repeated[sig] = r
+		}
+		if !counted[sig] { // once per answer: the model has not read the first result yet
+			counted[sig] = true
+			r.times++
+		}
+		if s.stuck == nil || r.times > s.stuck.times {
+			s.stuck = r
+		}
+	}
 }
 
 // isRefusal reports whether repeating the call would get the same result, regardless of other calls.

@@ -85,9 +85,9 @@ func (r *run) maxUsage(noTools bool) model.Usage {
 		n += size(m)
 	}
 
-	answer := req.MaxOutput
+	answer := r.MaxOutput
 	if answer <= 0 {
-		answer = defaultResponse
+		answer = min(defaultResponse, req.MaxOutput)
 	}
 
 	return model.Usage{Input: int64(n), Output: int64(answer)}

@@ -67,7 +67,7 @@ func TestFallback(t *testing.T) {
 						t.Errorf("the second is asked for %d tokens at %v", last.MaxOutput, last.Temperature)
 					}
 				case "third":
-					if last.MaxOutput != 0 || last.Temperature != nil {
+					if last.MaxOutput != 16_000 || last.Temperature != nil {
 						t.Errorf("the third is asked for %d tokens at %v", last.MaxOutput, last.Temperature)
 					}
 				}

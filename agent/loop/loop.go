@@ -169,6 +169,7 @@ func (r *run) restore() (over bool) {
 	for _, m := range r.messages {
 		// Only results at the very end of the transcript can have ended the run.
 		if m.Role != model.RoleTool {
+			r.noteResults(calls, envelopes)
 			calls, envelopes = nil, nil
 		}
 
@@ -208,6 +209,7 @@ func (r *run) restore() (over bool) {
 		r.noteOutcome(m.Name, args, e, ok)
 	}
 
+	r.noteResults(calls, envelopes)
 	// An attempt that was not interrupted may end with the call of a question. That one has
 	// been answered since, and must not end the run a second time.
 	return r.Interrupted && r.endedByCall(calls, envelopes)
@@ -396,7 +398,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 	if free := r.result.Steps - r.charged; free > 0 {
 		more = fmt.Sprintf(", beside %d that were not charged", free)
 	}
-	if name, times := r.books.repeated(); times > 0 && r.phased == nil { // in phases each call is one of agent_step
+	if name, times := r.books.streakOf(); times > 0 && r.phased == nil { // in phases each call is one of agent_step
 		more += fmt.Sprintf("; at the end it made the same %s call %d times", name, times)
 	}
 

@@ -234,7 +234,7 @@ func TestExits(t *testing.T) {
 		"idle":                        {[]func(model.Request) []any{say("hm", time.Hour)}, func(o *loop.Options) { o.Bounds.Idle = 3 * time.Second }, domain.ExitCancelled, "timeout", "nothing happened"},
 		"a rejection where it counts": {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy.StopOnRejection = true }, rejected, "error", "rejected"},
 		"a rejection in a chat":       {[]func(model.Request) []any{say(call("refuse", `{}`))}, func(o *loop.Options) { o.Policy = loop.Chat() }, rejected, "error", "rejected"},
-		"as many steps as a run has":  {[]func(model.Request) []any{say(call("read", `{}`))}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
+		"as many steps as a run has":  {[]func(model.Request) []any{func(r model.Request) []any { return []any{call("read", fmt.Sprintf(`{"text":"%d"}`, len(r.Messages)))} }}, nil, domain.ExitIterationCap, "budget_exceeded", "the 30 steps of this run"},
 		"empty":                       {[]func(model.Request) []any{say()}, nil, domain.ExitFinalResponse, "error", "empty"},
 		"empty after work":            {[]func(model.Request) []any{say(call("read", `{}`)), say(" ")}, nil, domain.ExitEmptyResponse, "partial", "empty"},
 		"a task that does not fit":    {[]func(model.Request) []any{say("all good")}, func(o *loop.Options) { o.Window, o.System = 4096, strings.Repeat("s", 20_000) }, domain.ExitOverBudget, "error", ""},

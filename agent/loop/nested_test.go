@@ -111,7 +111,7 @@ func TestCompletion(t *testing.T) {
 		maxOutput int
 		how       *float64
 	}{
-		"nothing said":    {loop.ModelInfo{}, loop.Completion{}, 0, nil},
+		"nothing said":    {loop.ModelInfo{}, loop.Completion{}, 16_000, nil},
 		"as the model":    {loop.ModelInfo{MaxOutput: 100, Temperature: &cold}, loop.Completion{}, 100, &cold},
 		"less":            {loop.ModelInfo{MaxOutput: 100, Temperature: &cold}, loop.Completion{MaxOutput: 50, Temperature: &warm}, 50, &warm},
 		"more":            {loop.ModelInfo{MaxOutput: 100}, loop.Completion{MaxOutput: 200, Temperature: &warm}, 100, &warm},

@@ -143,6 +143,35 @@ func (r *run) endedByRefusals() bool {
 	return true
 }
 
+// noteResults counts repeated results, and warns the model before they end the run.
+func (r *run) noteResults(calls []model.Call, envelopes []tool.Envelope) {
+	if r.Policy.NoModel || len(calls) == 0 { // a list of calls may repeat one
+		return
+	}
+
+	made, results := make([]model.Call, 0, len(calls)), make([]tool.Envelope, 0, len(calls))
+	for i, c := range calls {
+		if one, acts := r.innerCall(c); acts {
+			made, results = append(made, one), append(results, envelopes[i])
+		}
+	}
+	r.books.noteResults(made, results)
+	if s := r.books.stuck; s != nil && s.times == maxSameResults/2 && r.Policy.Advice && r.advice == "" {
+		r.advice = fmt.Sprintf("The same %s call has had the same result %d times, and nothing else has changed. After %d times the run ends. Do something else, or end the run.", s.call.Name, s.times, maxSameResults)
+	}
+}
+
+// endedBySameResults ends the run after maxSameResults answers in which a call had the same result, and reports whether it did.
+func (r *run) endedBySameResults() bool {
+	s := r.books.stuck
+	if s == nil || s.times < maxSameResults {
+		return false
+	}
+	r.result.Exit, r.result.Outcome, r.result.Kind = domain.ExitEnded, domain.OutcomeError, "repeated call"
+	r.result.Error = fmt.Sprintf("the same call had the same result %d times, and nothing else changed: %s %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs))
+	return true
+}
+
 // maxShownArgs is the maximum length of a call's arguments in an error.
 const maxShownArgs = 300
 

@@ -594,8 +594,10 @@ func TestRepeatsWithoutBound(t *testing.T) {
 
 // TestViewTellsHowFullTheContextIs: AYA-09, a run in phases is told when half of what its history may have is used, and not before.
 func TestViewTellsHowFullTheContextIs(t *testing.T) {
+	asked := 0
 	b := inPhases(t, func(model.Request) []any {
-		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"reads","action":{"tool_name":"read","tool_input":{"text":"%s"}}}`, strings.Repeat("x", 2000)))}
+		asked++ // another call each time: one that repeats itself ends the run
+		return []any{phase(fmt.Sprintf(`{"phase":"act","summary":"reads","action":{"tool_name":"read","tool_input":{"text":"%02d%s"}}}`, asked, strings.Repeat("x", 1998)))}
 	})
 	b.o.Window, b.o.MaxOutput = 20_000, 500
 	b.run(t, t.Context())

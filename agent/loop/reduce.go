@@ -157,7 +157,7 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 	switch {
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx))
-	case res.Summary != "" && slices.Contains([]domain.Exit{domain.ExitFinalResponse, domain.ExitIterationCap}, res.Exit):
+	case res.Summary != "" && res.Outcome != domain.OutcomeError && slices.Contains([]domain.Exit{domain.ExitFinalResponse, domain.ExitIterationCap}, res.Exit):
 		found := text.Head(res.Summary, maxDigest)
 		if res.Error != "" {
 			warnings = append(warnings, "the digest may be incomplete: "+res.Error)

@@ -33,6 +33,7 @@ type turn struct {
 	calls   []model.Call
 	end     *model.End
 	stop    string
+	limit   int             // tokens that the answer may have
 	raw     json.RawMessage // what the adapter wants back with it
 	usage   model.Usage     // as the server reported it
 	spent   Spent
@@ -47,7 +48,9 @@ type turn struct {
 func (t turn) cutOff() string {
 	switch t.stop {
 	case model.StopLength:
-		return "the model's last answer was cut off at its greatest length; raise max_output"
+		return fmt.Sprintf("the model's last answer was cut off at its greatest length of %d tokens; raise max_output", t.limit)
+	case stopRepetition:
+		return fmt.Sprintf("the model's last answer was ended because it repeated a line %d times in a row", maxRepeatedLines)
 	case model.StopFilter:
 		return "the provider withheld the rest of the model's last answer"
 	case model.StopRefusal:
@@ -255,15 +258,20 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 func (r *run) request(noTools bool) model.Request {
 	// Calls that took so long once are expected to do so again.
 	r.waitsLong = r.waitsLong || !r.answeredAt.IsZero() && model.WorthKeeping(time.Since(r.answeredAt))
+	limit := r.MaxOutput
+	if !r.Policy.NoModel {
+		limit = answerLimit(r.Window, r.MaxOutput)
+	}
 	return model.Request{KeepTools: r.KeepTools, KeepAll: r.waitsLong, System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
-		MaxOutput: r.MaxOutput, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
+		MaxOutput: limit, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
 }
 
 // ask streams one answer, of a step of the record or, in a playbook, of none yet. Of a broken answer only the usage is kept: it was paid for.
 func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	req := r.request(noTools)
-	var t turn
+	t := turn{limit: req.MaxOutput}
 	var text strings.Builder
+	var lines repeatedLine
 	seen := live.From(ctx)
 	for e, err := range r.Provider.Stream(ctx, req) {
 		if err != nil {
@@ -283,6 +291,10 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 
 		text.WriteString(e.Text)
 		seen.Text(step, e.Text)
+		if !r.Policy.NoModel && lines.add(e.Text) {
+			t.stop = stopRepetition
+			break
+		}
 		switch {
 		case e.Call != nil && !noTools: // a model may call tools although it was told not to
 			t.calls = append(t.calls, *e.Call)
@@ -309,6 +321,42 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 	t.text = storable(text.String())
 	t.result = strings.TrimSpace(t.text)
 	return t, nil
+}
+
+// stopRepetition is the stop reason of an answer that the host has ended.
+const stopRepetition = "repetition"
+
+// maxRepeatedLines is how often the same line in a row ends an answer.
+const maxRepeatedLines = 20
+
+// repeatedLine counts equal lines in a row while an answer arrives. Empty lines do not count.
+type repeatedLine struct {
+	line  []byte // that arrives
+	last  string
+	times int
+}
+
+// add adds text, and reports whether a line was repeated too often.
+func (l *repeatedLine) add(text string) bool {
+	for {
+		part, rest, ended := strings.Cut(text, "\n")
+		l.line = append(l.line, part...)
+		if !ended {
+			return false
+		}
+
+		line := strings.TrimRight(string(l.line), " \t\r")
+		l.line, text = l.line[:0], rest
+		switch {
+		case line == "":
+		case line != l.last:
+			l.last, l.times = line, 1
+		default:
+			if l.times++; l.times == maxRepeatedLines {
+				return true
+			}
+		}
+	}
 }
 
 // broken is what is kept of an answer that cannot be used: what it cost.

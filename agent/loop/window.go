@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -53,13 +54,24 @@ func newWindow(o Options) *window {
 // and with room for an answer; below 0 there is none. maxOutput is the greatest length of an answer, 0 when
 // nobody has given one.
 func HistoryRoom(window, maxOutput, beside int) int {
-	if maxOutput <= 0 {
-		maxOutput = defaultResponse
+	usable := UsableWindow(window)
+	if maxOutput <= 0 { // the safety margin has room for an answer, too
+		maxOutput = max(defaultResponse, answerLimit(window, 0)-(cmp.Or(max(window, 0), DefaultWindow)-usable))
 	}
 
 	// An answer as long as some models allow would leave no room for the history.
-	usable := UsableWindow(window)
 	return usable - beside - min(maxOutput, usable/4)
+}
+
+// maxAnswer is the default of the greatest length of an answer in tokens, in a large context.
+const maxAnswer = 16_000
+
+// answerLimit returns the greatest length of an answer in tokens: the one that is configured, or a quarter of the context.
+func answerLimit(window, maxOutput int) int {
+	if maxOutput > 0 {
+		return maxOutput
+	}
+	return min(cmp.Or(max(window, 0), DefaultWindow)/4, maxAnswer)
 }
 
 // TextTokens estimates how many tokens a text has.

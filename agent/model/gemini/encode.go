@@ -77,8 +77,9 @@ type encoder struct {
 
 func (t *turn) encode() (*wire.BodyBuilder, error) {
 	var rest request
-	if t.r.MaxOutput > 0 || t.r.Temperature != nil {
-		rest.Generation = &generation{t.r.MaxOutput, t.r.Temperature}
+	t.sentLimit = t.p.client.Limit(t.r.MaxOutput)
+	if t.sentLimit > 0 || t.r.Temperature != nil {
+		rest.Generation = &generation{t.sentLimit, t.r.Temperature}
 	}
 
 	if t.r.NoTools && len(t.r.Tools) > 0 { // the calls of the transcript still need their declarations

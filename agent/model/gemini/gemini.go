@@ -46,7 +46,7 @@ func resource(name string) string {
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.client.Stream(ctx, &turn{p: p, r: r})
+	return p.client.Stream(ctx, &turn{p: p, r: r}, r.MaxOutput)
 }
 
 // turn implements wire.Exchange.
@@ -56,6 +56,7 @@ type turn struct {
 	dropSignatures bool // the server refuses one of the model's own signatures
 
 	sentImages bool // in the last request
+	sentLimit  int
 }
 
 // EncodeRequest implements wire.Exchange.
@@ -65,6 +66,10 @@ func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) { return t.encode() }
 // is refused too, those with one get it as well.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
+		return true
+	}
+
+	if status == http.StatusBadRequest && t.p.client.AdaptLimit(t.sentLimit, refusal) {
 		return true
 	}
 

@@ -37,7 +37,7 @@ func New(o Options) (*Provider, error) {
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.client.Stream(ctx, &turn{p: p, r: r})
+	return p.client.Stream(ctx, &turn{p: p, r: r}, r.MaxOutput)
 }
 
 // turn implements wire.Exchange.

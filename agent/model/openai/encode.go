@@ -64,10 +64,10 @@ func (p *Provider) options(r model.Request) request {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
 
-	if p.maxCompletion.Load() {
-		out.MaxCompletionTokens = r.MaxOutput
+	if most := p.client.Limit(r.MaxOutput); p.maxCompletion.Load() {
+		out.MaxCompletionTokens = most
 	} else {
-		out.MaxTokens = r.MaxOutput
+		out.MaxTokens = most
 	}
 	return out
 }

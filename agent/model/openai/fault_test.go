@@ -100,6 +100,41 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A server that does not keep the limit of an answer is not read to its end: neither a text, nor a call, nor reasoning.
+func TestEndlessAnswers(t *testing.T) {
+	endless := func(first, chunk string) modeltest.Turn {
+		chunks := make([]string, 0, 1001)
+		chunks = append(chunks, first)
+		for range 1000 {
+			chunks = append(chunks, chunk)
+		}
+		return stream(append(chunks, finish("stop"), "[DONE]")...)
+	}
+	r := question
+	r.MaxOutput = 20
+	for name, c := range map[string]struct {
+		turn modeltest.Turn
+		most int // bytes of the text
+	}{
+		"text":      {endless(finish(""), `{"choices":[{"delta":{"content":"blah "}}]}`), 125},
+		"reasoning": {endless(finish(""), `{"choices":[{"delta":{"reasoning_content":"hm "}}]}`), 0},
+		"a call":    {endless(begun, `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"blah "}}]}}]}`), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, modeltest.New(t, c.turn).URL, r)
+			var e *model.Error
+			switch {
+			case len(got.Text) > c.most || len(got.Calls) > 0:
+				t.Errorf("%d bytes, %d calls", len(got.Text), len(got.Calls))
+			case name == "a call" && (!errors.As(got.Err, &e) || e.Kind != model.KindTruncated || e.Feedback == "" || !strings.Contains(e.Message, "max_output is 20 tokens")):
+				t.Errorf("%v", got.Err)
+			case name != "a call" && (got.Err != nil || got.Stop != model.StopLength):
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 func TestRetryAfterIsReported(t *testing.T) {
 	at := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	s := modeltest.New(t, modeltest.Turn{Status: 429, Header: map[string]string{"Retry-After": at}})

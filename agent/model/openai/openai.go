@@ -46,7 +46,7 @@ func New(o Options) (*Provider, error) {
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.client.Stream(ctx, &turn{p: p, r: r})
+	return p.client.Stream(ctx, &turn{p: p, r: r}, r.MaxOutput)
 }
 
 // turn implements wire.Exchange.
@@ -78,12 +78,12 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	}
 
 	switch {
-	case t.sent.MaxTokens > 0 && strings.Contains(refusal.Message, "max_completion_tokens"):
+	case t.sent.MaxTokens > 0 && strings.Contains(refusal.Message, "max_completion_tokens") && !strings.Contains(refusal.Message, "too large"):
 		t.p.maxCompletion.Store(true)
 	case t.sent.StreamOptions != nil && strings.Contains(refusal.Message, "stream_options"):
 		t.p.noUsage.Store(true)
 	default:
-		return false
+		return t.p.client.AdaptLimit(t.sent.MaxTokens+t.sent.MaxCompletionTokens, refusal)
 	}
 
 	return true

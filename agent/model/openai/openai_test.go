@@ -78,7 +78,9 @@ func TestAdapts(t *testing.T) {
 	for name, c := range map[string]struct{ refusal, before, after string }{
 		"a reasoning model": {`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."}}`,
 			`"max_tokens":5`, `"max_completion_tokens":5`},
-		"no usage": {`{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`, `"stream_options"`, `"stream":true`},
+		"no usage":               {`{"detail":[{"loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`, `"stream_options"`, `"stream":true`},
+		"a shorter answer":       {`{"error":{"message":"max_tokens is too large: 5. This model supports at most 4 completion tokens, whereas you provided 5."}}`, `"max_tokens":5`, `"max_tokens":4`},
+		"a context that is full": {`{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: 5. This model's maximum context length is 8 tokens and your request has 4 input tokens (5 > 8 - 4)."}}`, `tokens":5`, `"stream":true`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: c.refusal}, modeltest.Turn{Text: "hello"})
@@ -109,7 +111,7 @@ func TestAdaptsOnce(t *testing.T) {
 	s := modeltest.New(t, modeltest.Turn{Status: 400, Raw: `{"error":"neither max_completion_tokens nor stream_options"}`})
 	r := question
 	r.MaxOutput = 5
-	if got := ask(t, s.URL, r); got.Err == nil || len(s.Requests()) != 3 {
+	if got := ask(t, s.URL, r); got.Err == nil || len(s.Requests()) != 4 {
 		t.Errorf("%d requests: %v", len(s.Requests()), got.Err)
 	}
 }

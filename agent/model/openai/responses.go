@@ -38,7 +38,7 @@ func NewResponses(o Options) (*Responses, error) {
 
 // Stream implements model.Provider.
 func (p *Responses) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
-	return p.client.Stream(ctx, &responsesTurn{p: p, r: r})
+	return p.client.Stream(ctx, &responsesTurn{p: p, r: r}, r.MaxOutput)
 }
 
 // responsesTurn implements wire.Exchange.
@@ -80,7 +80,7 @@ func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
 		return !t.p.noEncrypted.Swap(true)
 	}
 
-	return false
+	return t.p.client.AdaptLimit(t.sent.MaxOutputTokens, refusal)
 }
 
 // Hint implements wire.Exchange.

@@ -59,7 +59,7 @@ type textState struct {
 }
 
 func (t *responsesTurn) encode() responsesRequest {
-	out := responsesRequest{Model: t.p.client.Model(), Instructions: t.r.System, Input: []any{}, Stream: true, MaxOutputTokens: t.r.MaxOutput}
+	out := responsesRequest{Model: t.p.client.Model(), Instructions: t.r.System, Input: []any{}, Stream: true, MaxOutputTokens: t.p.client.Limit(t.r.MaxOutput)}
 	if !t.p.noTemperature.Load() {
 		out.Temperature = t.r.Temperature
 	}

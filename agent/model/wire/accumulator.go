@@ -31,6 +31,29 @@ type Accumulator struct {
 
 	answering bool // the server accepted the last request
 	textBytes int  // of its answer
+	frames    int  // of all answers of the turn
+	maxOutput int  // tokens, 0: no limit
+	stopped   bool // the rest of the answer was not read, because it is too long
+}
+
+// The limits of an answer for each token that it may have. Servers count tokens, and these limits are for servers that do not
+// keep max_tokens. So they are above the usual length of a token, and above the number of frames for one.
+const (
+	maxTokenBytes  = 6
+	maxTokenFrames = 4
+)
+
+// isTooLong reports whether the answer is longer than a server may let it become. Frames count what a model thinks as well.
+func (a *Accumulator) isTooLong() bool {
+	if a.maxOutput <= 0 {
+		return false
+	}
+
+	bytes := a.textBytes
+	for _, c := range a.Calls {
+		bytes += c.Args.Len()
+	}
+	return bytes > a.maxOutput*maxTokenBytes || a.frames > a.maxOutput*maxTokenFrames
 }
 
 // PartialCall is a call that arrives in fragments.
@@ -97,7 +120,11 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 		return "", e
 	case a.StopReason == model.StopLength && calls:
 		// The same request would end the same way, and is not repeated: the model has to write less.
-		e := c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long; raise max_output", c.endpoint.Model)
+		limit := ""
+		if a.maxOutput > 0 {
+			limit = fmt.Sprintf(" (max_output is %d tokens)", a.maxOutput)
+		}
+		e := c.newError(model.KindTruncated, false, "the answer of the model %s was cut off inside a call because it grew too long%s; raise max_output", c.endpoint.Model, limit)
 		e.Feedback = fmt.Sprintf("Your last answer was cut off inside the call of %s because it was too long. None of its calls was made. Write it in parts: several calls with less in each, for example the beginning of a file first and the rest with appends.",
 			c.redactor.Replace(a.Calls[len(a.Calls)-1].Name))
 		return "", e

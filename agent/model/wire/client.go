@@ -87,6 +87,7 @@ type Client struct {
 	tools      atomic.Pointer[encodedTools] // that were encoded last, for conversations that have the same
 	redactor   *redact.Redactor
 	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
+	most       atomic.Int64           // tokens of an answer that the server takes as a limit; 0 while unknown, below 0 it takes none
 	tooLong    *model.Error           // of a turn that did not end in time
 	silent     *idleTimeout           // of a server that sent nothing for too long
 }
@@ -167,15 +168,16 @@ var errStopped = errors.New("the consumer stopped")
 
 type emit func(model.Event) bool
 
-// Stream runs one turn. An Exchange cannot be used for another.
-func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, error] {
+// Stream runs one turn. An Exchange cannot be used for another. maxOutput is the greatest length of the answer in tokens, also
+// if the server does not keep it; zero means no limit.
+func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.tooLong)
 		defer cancel()
 
 		lost := &lostRequests{x: x}
 		live.From(ctx).Waits(c.shownName(), "")
-		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, lost, func(e model.Event) bool { return yield(e, nil) })
+		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, maxOutput, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
 			return
 		}
@@ -189,8 +191,8 @@ func (c *Client) Stream(ctx context.Context, x Exchange) iter.Seq2[model.Event, 
 }
 
 // runTurn sends the request, and once more for each pause of the answer, then emits its calls.
-func (c *Client) runTurn(ctx context.Context, x Exchange, lost *lostRequests, emit emit) error {
-	a := &Accumulator{}
+func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *lostRequests, emit emit) error {
+	a := &Accumulator{maxOutput: maxOutput}
 	var paid model.Usage
 	failure := c.roundTrip(ctx, x, a, emit)
 	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
@@ -205,7 +207,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, lost *lostRequests, em
 
 	// The usage of an incomplete answer is only that of its beginning. That of a complete one is
 	// reported even if it turns out below to be unusable: it was paid for.
-	whole := failure == nil && a.FinishReason != ""
+	whole := failure == nil && a.FinishReason != "" && !a.stopped
 	if whole {
 		paid = addUsage(paid, a.Usage)
 	}
@@ -246,8 +248,13 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 		text, err := x.Decode(f, a)
 		live.From(ctx).Arrived(len(f.Data)) // also of what is no text: what a model thinks, and the calls that it writes
 		a.textBytes += len(text)
+		a.frames++
 		if text != "" && !emit(model.Event{Text: text}) {
 			return errStopped
+		}
+		if err == nil && !f.Document && a.FinishReason == "" && a.isTooLong() {
+			a.stopped, a.FinishReason, a.StopReason = true, "length", model.StopLength
+			return io.EOF
 		}
 		return err
 	})

@@ -73,8 +73,8 @@ func (p describeBody) Decode(f wire.Frame, a *wire.Accumulator) (string, error) 
 }
 
 // Stream implements model.Provider.
-func (p describeBody) Stream(ctx context.Context, _ model.Request) iter.Seq2[model.Event, error] {
-	return p.server.Stream(ctx, p)
+func (p describeBody) Stream(ctx context.Context, r model.Request) iter.Seq2[model.Event, error] {
+	return p.server.Stream(ctx, p, r.MaxOutput)
 }
 
 func provider(t testing.TB, e wire.Endpoint) describeBody {

@@ -93,7 +93,7 @@ type Model struct {
 	APIKey        string            `key:"api_key" secret:"yes" say:"secret:NAME is set with rouse secrets set NAME; ${NAME} is taken from the environment" unset:"the environment variable of the provider, such as OPENROUTER_API_KEY, if base_url is not set either" eg:"secret:openai"`
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong" eg:"spare"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; the server's own limit counts if it is smaller; ollama makes room in memory for so many" unset:"what the server reports or is known of the model; of ollama 16384" eg:"32768"`
-	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" eg:"4096"`
+	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" unset:"a quarter of the context, at most 16000" eg:"4096"`
 	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
 	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
 	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer; of ollama 4m, since it loads the model first"`
