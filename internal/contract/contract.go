@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,6 +22,7 @@ type Row struct {
 	Literals []string
 
 	t    testing.TB
+	mu   sync.Mutex // for parallel subtests
 	used map[string]bool
 }
 
@@ -43,11 +46,9 @@ func Of(t testing.TB, id string) *Row {
 // Quote returns literal. The test fails if the row does not quote it.
 func (r *Row) Quote(literal string) string {
 	r.t.Helper()
-	for _, l := range r.Literals {
-		if l == literal {
-			r.used[l] = true
-			return literal
-		}
+	if slices.Contains(r.Literals, literal) {
+		r.use(literal)
+		return literal
 	}
 	r.t.Errorf("docs/contracts.md: %s does not quote `%s`", r.ID, literal)
 	return literal
@@ -72,10 +73,16 @@ func (r *Row) Between(after, before string) []string {
 	if !found || !ended || len(quoted) == 0 {
 		r.t.Fatalf("docs/contracts.md: %s quotes nothing between %q and %q", r.ID, after, before)
 	}
-	for _, l := range quoted {
+	r.use(quoted...)
+	return quoted
+}
+
+func (r *Row) use(literals ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range literals {
 		r.used[l] = true
 	}
-	return quoted
 }
 
 func (r *Row) unused() {
