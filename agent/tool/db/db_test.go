@@ -85,6 +85,17 @@ func (b *bench) want(key, name, args, result string) {
 
 const table = `{"name":"expenses","purpose":"What was spent","columns":[{"name":"shop","type":"TEXT","nullable":false},{"name":"amount","type":"REAL","default":0}],"indexes":[{"name":"by_shop","columns":["shop"]}]}`
 
+// TestDefaultsAsText checks that a default which a model could only send as text is the number that it holds, in a column of numbers.
+func TestDefaultsAsText(t *testing.T) {
+	b := setup(t)
+	e := b.call("1", "db_create_table", `{"name":"t","purpose":"p","columns":[{"name":"a","type":"INTEGER","default":"5"},{"name":"b","type":"BOOLEAN","default":"true"},{"name":"c","type":"TEXT","default":"5"},{"name":"d","type":"REAL","default":"many"},{"name":"e","type":"TEXT"}]}`)
+	if !e.OK {
+		t.Fatalf("%+v", e)
+	}
+	b.want("2", "db_insert", `{"table":"t","row":{"e":"x"}}`, `{"id":1}`)
+	b.want("", "db_query", `{"sql":"select a, typeof(a) at, b, c, typeof(c) ct, d from t"}`, `{"columns":["a","at","b","c","ct","d"],"rows":[{"a":5,"at":"integer","b":1,"c":"5","ct":"text","d":"many"}],"truncated":false}`)
+}
+
 // OSA-52, OSA-54, OSA-56, OSA-58: arguments and results of each tool are those of its row.
 func TestTools(t *testing.T) {
 	b := setup(t)
