@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,6 +66,37 @@ func TestIsolatedPrograms(t *testing.T) {
 	}
 	if left, err := os.ReadFile(filepath.Join(host, "may.csv")); err != nil || string(left) != "sum,12\n" || b.work("copy.csv") != "sum,12\n" {
 		t.Errorf("the host has %q (%v), the agent's own folder %q", left, err, b.work("copy.csv"))
+	}
+}
+
+// OSA-40: files with secrets are hidden from programs of an isolated agent, but for one that is granted by its own name.
+func TestIsolatedSecrets(t *testing.T) {
+	t.Parallel()
+	confined(t)
+	host := folderWith(t, "may.csv", "sum,12\n")
+	const secret = "canary-of-a-key"
+	for _, name := range []string{".env", "sub/deep/server.pem", ".ssh/config", ".git/config", "granted.key", "credentials/notes.txt"} {
+		path := filepath.Join(host, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(secret+" "+name+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	outside := folderWith(t, "elsewhere", "x")
+	if err := errors.Join(os.Symlink(filepath.Join(outside, "elsewhere"), filepath.Join(host, "out.pem")), os.Symlink("none", filepath.Join(host, "broken.pem"))); err != nil {
+		t.Fatal(err)
+	}
+
+	b := setup(t)
+	b.clerk(func(a *agent.Agent) {
+		a.Mode, a.HostFolder, a.Read = agent.ModeIsolated, host, []string{host, filepath.Join(host, "granted.key")}
+	})
+	id := b.shellJob("sh", "-c", fmt.Sprintf("cd %s; for f in may.csv .env sub/deep/server.pem .ssh/config .git/config granted.key credentials/notes.txt; do cat $f; done > $OLDPWD/copy.txt 2>/dev/null; true", host))
+	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
+		t.Fatalf("%+v", res)
+	}
+	if got, want := b.work("copy.txt"), "sum,12\n"+secret+" granted.key\n"+secret+" credentials/notes.txt\n"; got != want {
+		t.Errorf("a program reads %q, want %q", got, want)
 	}
 }
 

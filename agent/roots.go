@@ -21,6 +21,9 @@ func (r *Runner) roots(t *task, a ledger.Attempt) (*tool.Roots, error) {
 	roots.Distrust(t.watchedFolders...)
 	roots.KeepPrivate(tool.WithResolvedLinks(t.agent.PrivateFolders)...)
 	roots.Mask(t.masks)
+	if t.agent.Mode == ModeIsolated {
+		roots.HideSecrets()
+	}
 
 	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.agent.Skills.All() {

@@ -53,12 +53,15 @@ func (g root) mentionedIn(text string) bool {
 }
 
 // ProgramMasks lists the masked places that a confined program would see, or could create: all within the
-// roots, except for those that it may read (see Places).
+// roots, except for those that it may read (see Places), and files with secrets if they are hidden.
 func (r *Roots) ProgramMasks() (out []string) {
 	for _, m := range r.masks {
 		if r.maskInside(m, false) && !m.readable() {
 			out = append(out, m.path)
 		}
+	}
+	if r.hideSecrets {
+		out = append(out, r.secretMasks()...)
 	}
 	return out
 }

@@ -37,6 +37,8 @@ type Roots struct {
 	private   []string // folders in which everything is for their owner alone
 	untrusted []string // folders in which strangers leave files
 	masks     []mask
+
+	hideSecrets bool // from programs as well, see HideSecrets
 }
 
 // root is a grant with the links in its path resolved, and the name that the configuration and the

@@ -1,0 +1,75 @@
+package tool
+
+import (
+	"io/fs"
+	"path/filepath"
+	"slices"
+)
+
+// maxSecretSearch is how many entries are searched for files with secrets before a program starts. Folders beyond it are hidden
+// as a whole.
+const maxSecretSearch = 250_000
+
+// HideSecrets hides files with secrets, by their names, from programs as well, in all folders that the run may only read. A file
+// that is granted by its own name is not hidden.
+func (r *Roots) HideSecrets() { r.hideSecrets = true }
+
+// secretMasks returns the files and folders with secrets that lie now where a program may only read (see IsSecretPath).
+func (r *Roots) secretMasks() (out []string) {
+	seen := 0
+	for _, g := range r.roots {
+		if g.Write || g.File || g.OmitFromMessages || r.insideWritable(g) {
+			continue
+		}
+
+		// A folder that cannot be read is closed to the program, too.
+		_ = filepath.WalkDir(g.Path, func(path string, d fs.DirEntry, err error) error {
+			rel, _ := below(g.Path, path)
+			switch {
+			case err != nil && d != nil && d.IsDir():
+				return fs.SkipDir
+			case err != nil:
+				return nil
+			case rel == "":
+				return nil
+			case r.isRootItself(path):
+				if d.IsDir() {
+					return fs.SkipDir // it is searched by itself, or may be written
+				}
+				return nil
+			}
+
+			seen++
+			if !d.IsDir() {
+				if IsSecretPath(rel) && r.reaches(path, d) {
+					out = append(out, path)
+				}
+				return nil
+			}
+			// Of a folder the name matters if it makes secrets of all files in it.
+			if seen > maxSecretSearch || IsSecretPath(filepath.Join(rel, "file")) {
+				out = append(out, path)
+				return fs.SkipDir
+			}
+			return nil
+		})
+	}
+	return out
+}
+
+// reaches reports whether a program finds the file of an entry. A link that leads out of the roots leads nowhere.
+func (r *Roots) reaches(path string, d fs.DirEntry) bool {
+	if d.Type() != fs.ModeSymlink {
+		return true
+	}
+	actual, err := filepath.EvalSymlinks(path)
+	return err == nil && slices.ContainsFunc(r.roots, func(g root) bool {
+		_, in := below(g.Path, actual)
+		return in
+	})
+}
+
+// isRootItself reports whether a path is granted by its own name.
+func (r *Roots) isRootItself(path string) bool {
+	return slices.ContainsFunc(r.roots, func(g root) bool { return g.Path == path })
+}
