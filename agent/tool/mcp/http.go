@@ -84,7 +84,7 @@ func (t *transport) why() error {
 
 // RoundTrip implements http.RoundTripper. Its errors are kept, for not all of them reach who asked.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.send(r)
+	resp, err := t.send(r) //nolint:contextcheck // the request carries it
 	if err != nil && r.Context().Err() == nil {
 		t.fail(err)
 	}

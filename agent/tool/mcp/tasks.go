@@ -80,9 +80,9 @@ func unaliasHTTP(r *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	msg, err := jsonrpc.DecodeMessage(raw)
+	msg, err := jsonrpc.DecodeMessage(raw) // of the library
 	if err != nil {
-		return r, nil // not a message of ours
+		return nil, err
 	}
 	named := unalias(msg)
 	if named == msg {
