@@ -127,10 +127,12 @@ func (r *reader) object() (any, bool) {
 		if found := r.match(word); found != nil {
 			key = found[0]
 		} else {
-			value, ok := r.literal()
-			if key, ok = value.(string); !ok {
+			value, _ := r.literal()
+			text, ok := value.(string)
+			if !ok {
 				return nil, false
 			}
+			key = text
 		}
 		if r.space(); !r.take(":") {
 			return nil, false
