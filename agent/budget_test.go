@@ -272,10 +272,10 @@ func TestBudgetNotice(t *testing.T) {
 	b.plan.Channels = []string{"desktop", "ops"}
 	b.plan.Budget = agent.Budget{CostMicroUSD: 3700}
 	b.change(func(_ *agent.Agent, j *agent.Job) {
-		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2150}, []string{"ops"}
+		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2100}, []string{"ops"}
 	})
 
-	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2150 tokens, then no room
+	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2100 tokens, then no room
 		b.run(b.triggered(domain.TriggerManual))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
@@ -291,7 +291,7 @@ func TestBudgetNotice(t *testing.T) {
 	if n := got[1]; n.Channel != "ops" || n.Title != "job books: the day's budget is used up" || !strings.Contains(n.Body, "Runs that cost nothing continue") {
 		t.Errorf("%+v", n)
 	}
-	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2150 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
+	if n := got[0]; n.Channel != "ops" || n.Title != "job books: 80 % of the day's budget is used" || !strings.Contains(n.Body, "2000 of 2100 tokens") || !strings.Contains(n.Body, "the day ends at 00:00") {
 		t.Errorf("%+v", n)
 	}
 	if n := got[2]; n.Channel != "desktop" || !strings.HasPrefix(n.Title, "rouse: ") || !strings.Contains(n.Body, "$0.0030 of $0.0037") {
@@ -372,20 +372,20 @@ func TestMonthsBudget(t *testing.T) {
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
 	b.plan.Channels = []string{"desktop"}
 	b.change(func(a *agent.Agent, j *agent.Job) {
-		a.Budget, j.Budget = agent.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, agent.Budget{Tokens: 100_000, MonthTokens: 2000}
+		a.Budget, j.Budget = agent.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, agent.Budget{Tokens: 100_000, MonthTokens: 1700}
 	})
 
-	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 2000 tokens, then no room
+	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 1700 tokens, then no room
 		res := b.run(b.triggered(domain.TriggerSchedule))
 		if got := b.notices(); len(got) != want {
 			t.Fatalf("after %d runs: %+v", i+1, got)
 		}
-		if full := i == 2; full != (res.Outcome == domain.OutcomeSkipped) || full && !strings.Contains(res.Error, "the month's budget of job books (budget.tokens_per_month: 2000) has no room for a turn of up to") {
+		if full := i == 2; full != (res.Outcome == domain.OutcomeSkipped) || full && !strings.Contains(res.Error, "the month's budget of job books (budget.tokens_per_month: 1700) has no room for a turn of up to") {
 			t.Errorf("run %d: %+v", i+1, res)
 		}
 	}
 	ends := ledger.MonthOf(time.Now(), time.UTC).Ends.Format("2006-01-02")
-	if n := b.notices()[0]; n.Title != "job books: 80 % of the month's budget is used" || !strings.Contains(n.Body, "1600 of 2000 tokens are used; the month ends at "+ends) {
+	if n := b.notices()[0]; n.Title != "job books: 80 % of the month's budget is used" || !strings.Contains(n.Body, "1600 of 1700 tokens are used; the month ends at "+ends) {
 		t.Errorf("%+v", n)
 	}
 

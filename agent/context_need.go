@@ -10,6 +10,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/preflight"
+	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -118,12 +119,15 @@ func (r *Runner) contextNeed(t task) (ContextNeed, error) {
 	n.Prompt = system + task
 	n.Left = loop.HistoryRoom(n.Window, t.model.MaxOutput, n.Prompt+n.Tools)
 
-	shortest := listingsOf(t, registry)
-	least := min(n.Tools, loop.ToolTokens(shortest[len(shortest)-1].apply(registry).ModelTools()))
-	for n.Least = windowStep; loop.HistoryRoom(n.Least, t.model.MaxOutput, n.Prompt+least) < leastHistory; n.Least += windowStep {
+	granted, m := registry.Filter(nil, skill.Specs().Names()), &Model{MaxOutput: t.model.MaxOutput}
+	t.model = m
+	for m.Window = windowStep; ; m.Window += windowStep { // the listing depends on the window
+		tools := loop.ToolTokens(listingOf(t, granted).apply(registry).ModelTools())
+		if loop.HistoryRoom(m.Window, m.MaxOutput, n.Prompt+tools) >= leastHistory {
+			n.Least = m.Window
+			return n, nil
+		}
 	}
-
-	return n, nil
 }
 
 // windowStep is what a suggested window is a multiple of.

@@ -7,6 +7,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -25,7 +26,7 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		return o, nil, err
 	}
 
-	t.loaded = loadedSkills(*t, s, past)
+	t.loaded, t.loadedTools = loadedSkills(*t, s, past), skill.ToolsLoadedIn(past.messages)
 	data := s.templateData(a, *t)
 	if over, err = r.openModule(ctx, run, a, t, data); over != nil || err != nil {
 		return o, over, err

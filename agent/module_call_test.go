@@ -294,8 +294,8 @@ func TestOfferedTools(t *testing.T) {
 		"denied":      {func(a *agent.Agent, _ *skills.Skill) { a.Deny = []string{"sums__*"} }, tell, ""},
 		"one denied":  {func(a *agent.Agent, _ *skills.Skill) { a.Deny = []string{"sums__execute"} }, tell, "sums__tell"},
 		"not allowed": {func(a *agent.Agent, _ *skills.Skill) { a.Allow = []string{"file_*"} }, tell, ""},
-		"on demand":   {func(a *agent.Agent, _ *skills.Skill) { a.OnDemand = []string{"sums__*"} }, tell, "capabilities_discover capabilities_load"},
-		"not named":   {func(a *agent.Agent, s *skills.Skill) { a.Skills.View = skills.View{Loadable: []*skills.Skill{s}} }, tell, "capabilities_discover capabilities_load"},
+		"on demand":   {func(a *agent.Agent, _ *skills.Skill) { a.OnDemand = []string{"sums__*"} }, tell, "to load"},
+		"not named":   {func(a *agent.Agent, s *skills.Skill) { a.Skills.View = skills.View{Loadable: []*skills.Skill{s}} }, tell, "to load"},
 		"not named, no search": {func(a *agent.Agent, s *skills.Skill) {
 			a.Skills.View, a.Deny = skills.View{Loadable: []*skills.Skill{s}}, []string{"capabilities_*"}
 		}, tell, ""},
@@ -318,16 +318,17 @@ func TestOfferedTools(t *testing.T) {
 			b.plan.Agents["clerk"] = clerk
 
 			id, res := b.asks()
-			told := slices.DeleteFunc(b.toolsOf(0), func(name string) bool {
-				return !strings.HasPrefix(name, "sums__") && !strings.HasPrefix(name, "capabilities_")
-			})
+			told := slices.DeleteFunc(b.toolsOf(0), func(name string) bool { return !strings.HasPrefix(name, "sums__") })
+			if strings.Contains(string(b.server.Requests()[0]), "sums__execute, sums__tell") {
+				told = append(told, "to load")
+			}
 			if got := strings.Join(told, " "); got != c.told || res.Summary != "It is done." {
 				t.Errorf("told of %q, want %q (%+v)", got, c.told, res)
 			}
 
 			// What is found can be called without being told of; what is left out cannot.
 			_, envelopes := b.made(id)
-			if can := strings.Contains(c.told, "capabilities") || strings.Contains(c.told, "tell"); envelopes[0].OK != can {
+			if can := strings.Contains(c.told, "load") || strings.Contains(c.told, "tell"); envelopes[0].OK != can {
 				t.Errorf("%+v, want %t", envelopes[0], can)
 			}
 		})

@@ -108,7 +108,7 @@ func TestPhasedRun(t *testing.T) {
 	for _, x := range first.Tools {
 		tools += x.Function.Name + " "
 	}
-	if !strings.Contains(tools, "agent_step ") || !strings.Contains(tools, "db_insert ") || !strings.Contains(tools, "todo ") {
+	if !strings.Contains(tools, "agent_step ") || !strings.Contains(tools, "db_insert ") || strings.Contains(tools, "todo ") {
 		t.Errorf("tools: %s", tools)
 	}
 	if m := resumed.Messages[len(resumed.Messages)-2]; m.Role != "user" || m.Content != "Your owner answers: GLS" {

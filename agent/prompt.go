@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+
+	"rouse/agent/tool"
 )
 
 // phasedInstructions says how to work with agent_step.
@@ -31,11 +33,18 @@ func systemPrompt(t task) string {
 		s.WriteString(text + "\n\n")
 	}
 
-	fmt.Fprintf(&s, "You are %s, an agent that works unattended: nobody reads along. If you cannot go on without your owner's word, ask with clarify; the run then waits for the answer.\n", t.agent.Name)
-	if t.phased() {
-		s.WriteString(phasedInstructions)
-	} else {
-		s.WriteString("Do the task with your tools, then call complete with a summary of what you did and what came of it.\n")
+	may := func(name string) bool { return tool.IsAllowed(t.agent.Allow, t.agent.Deny, name) }
+	fmt.Fprintf(&s, "You are %s, an agent that works unattended: nobody reads along.", t.agent.Name)
+	if t.phased() || may("clarify") {
+		s.WriteString(" If you cannot go on without your owner's word, ask with clarify; the run then waits for the answer.")
+	}
+	switch {
+	case t.phased():
+		s.WriteString("\n" + phasedInstructions)
+	case may("complete"):
+		s.WriteString("\nDo the task with your tools, then call complete with a summary of what you did and what came of it.\n")
+	default:
+		s.WriteString("\nDo the task with your tools, then answer with a summary of what you did and what came of it.\n")
 	}
 
 	s.WriteString(placePrompt(t.agent))

@@ -273,7 +273,7 @@ func TestWhoReduces(t *testing.T) {
 			b.plan.Agents["clerk"] = clerk
 			b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look."}
 			b.run(b.enqueue(ledger.Request{Job: "look", Agent: "clerk"}))
-			if got := strings.Contains(string(b.server.Requests()[0]), `"reduce"`); got != c.offer {
+			if got := strings.Contains(string(b.server.Requests()[0]), ", reduce, "); got != c.offer {
 				t.Errorf("offered: %v", got)
 			}
 		})

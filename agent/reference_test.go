@@ -51,10 +51,10 @@ func TestToolReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []tool.Argument{
-		{Name: "path", Type: "text", Required: true, Description: "relative to the working folder, or absolute inside a folder granted for writing"},
+		{Name: "path", Type: "text", Required: true},
 		{Name: "content", Type: "text", Required: true, Description: "at most 30,000 characters"},
-		{Name: "mode", Type: "text", Values: []string{"overwrite", "append"}, Description: "overwrite (default) or append"},
-		{Name: "dry_run", Type: "true or false", Description: "show the difference and change nothing"},
+		{Name: "mode", Type: "text", Values: []string{"overwrite", "append"}},
+		{Name: "dry_run", Type: "true or false"},
 	}
 	if !slices.EqualFunc(list, want, func(a, b tool.Argument) bool {
 		return a.Name == b.Name && a.Type == b.Type && a.Required == b.Required && a.Description == b.Description && slices.Equal(a.Values, b.Values)

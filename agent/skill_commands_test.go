@@ -269,8 +269,8 @@ func TestSkillCommands(t *testing.T) {
 	}
 }
 
-// OSA-20: a model is not told of tools that are on demand; it finds and loads them, and calls them at
-// once, while the list that it was told stays as it is. One that it calls by its name alone is called.
+// OSA-20: a model is not told of tools that are on demand. It finds and loads them, and they join the end of its list with the
+// next request. A tool that it calls by its name alone is called, and its list stays as it is.
 func TestToolsOnDemand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "capabilities_discover", `{"query":"create a table"}`), turn("2", "capabilities_load", `{"ids":["tool/db_create_table"]}`),
@@ -281,47 +281,118 @@ func TestToolsOnDemand(t *testing.T) {
 		t.Fatalf("%+v %v", res, calls)
 	}
 
-	for i, part := range []string{`"id":"tool/db_create_table"`, `"arguments":{`, `"ok":true`, `"ok":true`} {
+	for i, part := range []string{`"id":"tool/db_create_table"`, `"loaded":["tool/db_create_table"]`, `"ok":true`, `"ok":true`} {
 		if !strings.Contains(string(calls[i].Envelope), part) {
 			t.Errorf("call %d: %q is not in %s", i+1, part, calls[i].Envelope)
 		}
 	}
 
-	var lists []string
-	for _, r := range b.server.Requests() {
-		var asked struct {
-			Tools []struct {
-				Function struct{ Name, Description string }
-			}
-		}
-		if err := json.Unmarshal(r, &asked); err != nil {
-			t.Fatal(err)
-		}
-
-		var names []string
-		for _, one := range asked.Tools {
-			names = append(names, one.Function.Name)
-			if one.Function.Name == "capabilities_discover" && !strings.Contains(one.Function.Description, "not told of yet: db_") {
-				t.Errorf("%s", one.Function.Description)
-			}
-		}
-
-		lists = append(lists, strings.Join(names, " "))
+	first := b.toolsOf(0)
+	if list := strings.Join(first, " "); strings.Contains(list, "db_") || !strings.Contains(list, "complete") || !strings.Contains(list, "capabilities_load") || strings.Contains(list, "load_skill") {
+		t.Errorf("%q", list)
 	}
-	if len(slices.Compact(lists)) != 1 || strings.Contains(lists[0], "db_") || !strings.Contains(lists[0], "complete") || !strings.Contains(lists[0], "capabilities_load") || strings.Contains(lists[0], "load_skill") {
-		t.Errorf("%q", lists)
+	for i, want := range [][]string{first, first, append(slices.Clone(first), "db_create_table"), append(slices.Clone(first), "db_create_table"), append(slices.Clone(first), "db_create_table")} {
+		if got := b.toolsOf(i); !slices.Equal(got, want) {
+			t.Errorf("request %d lists %q, want %q", i+1, got, want)
+		}
+	}
+	if asked := string(b.server.Requests()[0]); !strings.Contains(asked, "db_alter_table, db_create_table, ") {
+		t.Errorf("the names of tools to load are not in %s", asked)
 	}
 
-	// Where it may not look for them it is told of all.
+	// Without capabilities_load the model is told of all.
 	b.clerk(func(a *agent.Agent) { a.Deny = []string{"capabilities_load"} })
 	b.prompt("Write it down.")
-	if all := b.server.Requests(); !strings.Contains(string(all[len(all)-1]), `"db_insert"`) {
+	if all := b.server.Requests(); !strings.Contains(string(all[len(all)-1]), `"name":"db_insert"`) {
 		t.Error("db_insert can neither be found nor seen")
 	}
 }
 
-// A model with little room is told of what it needs often, unless its agent says what it is told
-// of; one with more room is told of all.
+// A tool that is not listed is called all the same. With wrong arguments the refusal carries its schema, and it is listed from then on.
+func TestUnlistedToolCalled(t *testing.T) {
+	t.Parallel()
+	b := setup(t, turn("1", "dir_create", `{"path":"out"}`), turn("2", "file_copy", `{"file":"a.txt"}`), turn("3", "file_copy", `{"from":"a.txt","to":"out/"}`), done)
+	b.write("work/a.txt", "x")
+	res, calls := b.prompt("Copy it.")
+	if res.Outcome != domain.OutcomeSuccess || len(calls) != 4 || b.text("work", "out/a.txt") != "x" {
+		t.Fatalf("%+v %v", res, calls)
+	}
+	if refused := string(calls[1].Envelope); !strings.Contains(refused, `"kind":"invalid_args"`) || !strings.Contains(refused, `the arguments of file_copy are {\"type\":\"object\"`) {
+		t.Errorf("%s", refused)
+	}
+	for i, want := range []bool{false, false, true, true} {
+		if got := b.toolsOf(i); slices.Contains(got, "dir_create") || slices.Contains(got, "file_copy") != want {
+			t.Errorf("request %d lists %q", i+1, got)
+		}
+	}
+}
+
+// A resumed attempt lists the tools that the one before it has loaded.
+func TestLoadedToolsAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, turn("1", "capabilities_load", `{"ids":["file_copy"]}`), modeltest.Turn{Fail: model.KindAuth}, done)
+	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Copy it."}})
+	b.run(id)
+	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
+		t.Fatal(err)
+	}
+	b.run(id)
+	for i, want := range []bool{false, true, true} {
+		if got := b.toolsOf(i); slices.Contains(got, "file_copy") != want {
+			t.Errorf("request %d lists %q", i+1, got)
+		}
+	}
+}
+
+// A model is told of the tools that ordinary tasks need, and of those that its agent, or a skill that it has loaded, names.
+func TestListedTools(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*agent.Agent)
+		want   string
+	}{
+		"any agent":  {func(*agent.Agent) {}, "capabilities_load clarify complete db_execute db_insert db_query db_schema db_upsert file_edit file_move file_read file_search file_write notify"},
+		"by globs":   {func(a *agent.Agent) { a.Allow = []string{"file_*"} }, "capabilities_load file_edit file_move file_read file_search file_write"},
+		"named":      {func(a *agent.Agent) { a.Allow = []string{"file_read", "db_import", "reduce"} }, "db_import file_read reduce"},
+		"both":       {func(a *agent.Agent) { a.Allow = []string{"file_read", "db_*", "db_import"} }, "capabilities_load db_execute db_import db_insert db_query db_schema db_upsert file_read"},
+		"no loader":  {func(a *agent.Agent) { a.Allow, a.Deny = []string{"file_*"}, []string{"capabilities_load"} }, "file_copy file_delete file_edit file_move file_operation_history file_read file_search file_undo file_write"},
+		"all listed": {func(a *agent.Agent) { a.Allow, a.OnDemand = []string{"db_*view*"}, []string{} }, "db_define_view db_drop_view db_list_views db_run_view"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t, done)
+			b.clerk(c.change)
+			b.prompt("Do it.")
+			if got := strings.Join(b.toolsOf(0), " "); got != c.want {
+				t.Errorf("%s\nwant %s", got, c.want)
+			}
+		})
+	}
+
+	b := setup(t, turn("1", "load_skill", `{"skill_name":"counter"}`), done)
+	root := folderWith(t, "x", "")
+	scripted(t, root, "counter", "allowed-tools: db_import Read file_copy\n")
+	b.sees(root, "")
+	b.prompt("Count.")
+	if before, after := b.toolsOf(0), b.toolsOf(1); slices.Contains(before, "db_import") || !slices.Equal(after[len(after)-2:], []string{"db_import", "file_copy"}) {
+		t.Errorf("%q, then %q", before, after)
+	}
+}
+
+// The first request of an ordinary job has at most 9,000 bytes, and that of a job with file tools alone 4,000.
+func TestFirstRequestBytes(t *testing.T) {
+	t.Parallel()
+	for most, allow := range map[int][]string{9000: nil, 4000: {"file_*"}} {
+		b := setup(t, done)
+		b.clerk(func(a *agent.Agent) { a.Allow = allow })
+		b.plan.Jobs["note"] = agent.Job{Name: "note", Agent: "clerk", Prompt: "Write the date to today.md."}
+		b.run(b.enqueue(ledger.Request{Job: "note", Agent: "clerk"}))
+		if first := b.server.Requests()[0]; len(first) > most {
+			t.Errorf("%d bytes, at most %d are allowed:\n%s", len(first), most, first)
+		}
+	}
+}
+
+// A model with little room is told of the tools in brief. on_demand decides over the size of the window.
 func TestToolsOfANarrowContext(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -331,8 +402,9 @@ func TestToolsOfANarrowContext(t *testing.T) {
 	}{
 		"narrow":                      {8192, nil, false},
 		"narrow, and told of all":     {16_383, []string{}, true},
-		"wide enough":                 {16_384, nil, true},
-		"of which nobody says a size": {0, nil, true},
+		"wide enough":                 {16_384, nil, false},
+		"wide, and told of all":       {16_384, []string{}, true},
+		"of which nobody says a size": {0, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, done)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -112,7 +113,9 @@ func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool)
 	}
 
 	listed := listingOf(*t, granted)
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: listed.unlisted}
+	allows := func(name string) bool { return tool.IsAllowed(t.agent.Allow, t.agent.Deny, name) }
+	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: skill.Unlisted(t.agent.Skills.View, listed.unlisted, t.loadedTools)}
+	o.ToolsOnly = !slices.ContainsFunc(skill.Specs().Names(), allows)
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
 			o.Denied = append(o.Denied, one.Name())
@@ -136,21 +139,21 @@ func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool)
 		out = append(out, one)
 	}
 
-	registry, err := tool.NewRegistry(more...)
-	if err != nil {
-		return nil, err
-	}
-
-	// The tools for skills come after the filter of the others, so they have one of their own.
-	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
-	for _, name := range registry.Names() {
-		one, _ := registry.Lookup(name)
+	// The tools for skills come after the filter of the others, so they have one of their own. A list of allowed tools need not
+	// name those that load others of that list.
+	finders := skill.Specs().Where(func(s tool.Spec) bool { return s.Requires == tool.RequiresUnlisted })
+	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.agent.Deny, name) })
+	for _, one := range more {
+		if !allows(one.Name()) && !(canFind && one.Spec().Requires == tool.RequiresUnlisted) {
+			continue
+		}
 		if t.wrapTool != nil {
 			one = t.wrapTool(one)
 		}
 		out = append(out, one)
 	}
-	if registry, err = tool.NewRegistry(out...); err != nil {
+	registry, err := tool.NewRegistry(out...)
+	if err != nil {
 		return nil, err
 	}
 
@@ -158,12 +161,9 @@ func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool)
 		registry = registry.Briefly()
 	}
 
-	for _, s := range skill.Specs() {
-		if _, ok := registry.Lookup(s.Name); !ok && s.Requires == tool.RequiresUnlisted { // nobody could find what is told of nowhere
-			return registry, nil
-		}
+	if !canFind { // the model could not load a tool
+		return registry, nil
 	}
-
 	return registry.WithUnlisted(o.Unlisted), nil
 }
 

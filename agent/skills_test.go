@@ -110,7 +110,7 @@ func TestSkillByItsOwn(t *testing.T) {
 
 	for i, parts := range [][]string{
 		{`"id":"skill/tax-return"`, `"id":"tool/db_insert"`},
-		{content + ` name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"db_insert":{`, "skill/none was not loaded (not_found)"},
+		{content + ` name=\"tax-return\">`, `Root Path: ` + filepath.Join(root, "tax-return"), "<file>references/rules.md</file>", `"tool/db_insert"`, "skill/none was not loaded (not_found)"},
 		{"Round half up in tax-return."},
 		{fmt.Sprintf(`"kind":%q`, row.Quote("invalid_args")), "outside of"},
 		{"is loaded already"},
@@ -143,7 +143,7 @@ func TestSkillsInThePrompt(t *testing.T) {
 		want, not []string
 	}{
 		"catalog":          {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{list.Quote("## Agent Skills"), "### Skill Catalog", "- **csv**: Knows csv.", "- **tax**: Knows tax.", "### Critical Rules for Using Skills", "### Skill Details", "#### csv"}, []string{list.Quote("available_skills"), "<" + formats.Quote("available_skills")}},
-		"all":              {"", nil, "Do it.", []string{"  " + lines.Quote("<skill>") + `\n    <name>csv</name>`, `\n    ` + lines.Quote("<name>tax</name>") + `\n`, `"` + tool + `"`, index, `"enum"`}, []string{"rules are in", "capabilities_load"}},
+		"all":              {"", nil, "Do it.", []string{"  " + lines.Quote("<skill>") + `\n    <name>csv</name>`, `\n    ` + lines.Quote("<name>tax</name>") + `\n`, `"` + tool + `"`, index, `"enum"`}, []string{"rules are in", `"name":"capabilities_discover"`}},
 		"given":            {"", []string{"csv"}, "Do it.", []string{"The csv rules are in", "Root Path: "}, []string{"tax"}},
 		"given and others": {skills.AccessGlobal, []string{"csv"}, "Do it.", []string{"The csv rules are in", "<name>tax</name>"}, []string{"The tax rules"}},
 		"asked for":        {"", nil, "Use " + slash.Quote("/tax") + ", please. Not in /csv/x.", []string{"The tax rules are in", `<skill_content name=\"tax\">`}, []string{"The csv rules"}},

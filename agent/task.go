@@ -50,16 +50,17 @@ type task struct {
 	masks           tool.Masks
 	boundary        nofollow.Boundary
 
-	project    string           // the working folder as the model is told of it
-	clock      string           // start of the run, as in the prompt
-	files      []batchFile      // of a batch
-	manifest   string           // where they are listed
-	board      *memory.Board    // the todo list, and the plan
-	reducer    *loop.Reducer    // of a model
-	answered   bool             // a model has answered in an earlier attempt
-	loaded     *skill.LoadedSet // skills that the model has in its context
-	authorizer *authorizer
-	settings   ModuleSettings // of the module that it runs
+	project     string           // the working folder as the model is told of it
+	clock       string           // start of the run, as in the prompt
+	files       []batchFile      // of a batch
+	manifest    string           // where they are listed
+	board       *memory.Board    // the todo list, and the plan
+	reducer     *loop.Reducer    // of a model
+	answered    bool             // a model has answered in an earlier attempt
+	loaded      *skill.LoadedSet // skills that the model has in its context
+	loadedTools []string         // that earlier attempts loaded for the model
+	authorizer  *authorizer
+	settings    ModuleSettings // of the module that it runs
 	// moduleSettings are those of all skills with a module, by name.
 	moduleSettings map[string]ModuleSettings
 	specs          tool.Specs   // of every tool that there is

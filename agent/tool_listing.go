@@ -1,12 +1,13 @@
 package agent
 
 import (
+	"slices"
+
 	"rouse/agent/loop"
 	"rouse/agent/tool"
 )
 
-// narrowContext is how many tokens a context must hold for all tools of an agent to be told of: their
-// schemas alone are five thousand.
+// narrowContext is the number of tokens below which a context has to economize on tools and prompts.
 const narrowContext = 16_384
 
 // toolShare is the part of a narrow context that the list of tools may take: a third leaves as much for
@@ -24,12 +25,11 @@ func (t *task) promptPart(most int) int {
 
 // listing is how a model is told of the tools of its run.
 type listing struct {
-	unlisted []string // can be found and loaded, and called by name all the same
+	unlisted []string // can be loaded, and called by name all the same
 	brief    bool
 }
 
-// listingOf is the fullest listing that a context has room for, and the same for all attempts at a run.
-// What an agent's on_demand says decides over what is listed, and the context over the words alone.
+// listingOf returns the fullest listing that a context has room for. It is the same for all attempts of a run.
 func listingOf(t task, granted *tool.Registry) listing {
 	all := listingsOf(t, granted)
 	for _, l := range all[:len(all)-1] {
@@ -40,30 +40,33 @@ func listingOf(t task, granted *tool.Registry) listing {
 	return all[len(all)-1]
 }
 
-// listingsOf are the listings to choose from, the fullest first.
+// listingsOf returns the listings to choose from, the fullest first. Without on_demand the model is told of the tools that
+// ordinary tasks need, and of those that the agent names.
 func listingsOf(t task, granted *tool.Registry) []listing {
-	narrow := t.model != nil && t.model.ContextSize() > 0 && t.model.ContextSize() < narrowContext
 	unlisted := func(apart func(tool.Spec) bool) []string {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
 	}
-	if globs := t.agent.OnDemand; globs != nil {
-		chosen := unlisted(func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
-		if !narrow {
-			return []listing{{unlisted: chosen}}
-		}
-		return []listing{{unlisted: chosen}, {chosen, true}}
+	named := func(s tool.Spec) bool {
+		return slices.Contains(t.agent.Allow, s.Name) || s.Writes == tool.WritesArtifact && t.agent.HostFolder != "" // as its prompt does
 	}
-	if !narrow {
-		return []listing{{unlisted: unlisted(func(tool.Spec) bool { return false })}}
+	chosen := unlisted(func(s tool.Spec) bool { return s.OnDemand && !named(s) })
+	globs := t.agent.OnDemand
+	if globs != nil {
+		chosen = unlisted(func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
 	}
 
-	common := unlisted(func(s tool.Spec) bool { return s.WideContextOnly })
-	core := unlisted(func(s tool.Spec) bool { return !s.Core })
-	return []listing{{unlisted: common}, {common, true}, {core, true}}
+	narrow := t.model != nil && t.model.ContextSize() > 0 && t.model.ContextSize() < narrowContext
+	out := []listing{{unlisted: chosen}}
+	if narrow {
+		out = append(out, listing{chosen, true})
+	}
+	if narrow && globs == nil {
+		out = append(out, listing{unlisted(func(s tool.Spec) bool { return !s.Core && !named(s) }), true})
+	}
+	return out
 }
 
-// unlisted names the tools that a model is not told of. Those by which a run ends or waits it is told of
-// always.
+// unlisted returns the names of the tools for which apart is true. Tools by which a run ends or waits are always listed.
 func unlisted(granted *tool.Registry, apart func(tool.Spec) bool) (out []string) {
 	for _, name := range granted.Names() {
 		if one, _ := granted.Lookup(name); apart(one.Spec()) && !one.Ends() {
@@ -73,10 +76,10 @@ func unlisted(granted *tool.Registry, apart func(tool.Spec) bool) (out []string)
 	return out
 }
 
-// apply is what a model would be told of.
+// apply returns the registry as its model would be told of it.
 func (l listing) apply(granted *tool.Registry) *tool.Registry {
 	if l.brief {
 		granted = granted.Briefly()
 	}
-	return granted.WithUnlisted(l.unlisted)
+	return granted.WithUnlisted(tool.NewUnlisted(l.unlisted))
 }

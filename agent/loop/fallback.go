@@ -37,7 +37,8 @@ func (r *run) followFallback() {
 	r.fallbacksSeen = r.Fallback.taken
 	s := r.Fallback.Next[r.fallbacksSeen-1]
 	r.Model, r.MaxOutput, r.Window, r.Temperature = s.Name, s.MaxOutput, s.Window, s.Temperature
-	r.window.budget = newWindow(r.Options).budget
+	w := newWindow(r.Options)
+	r.window.budget, r.window.listed = w.budget, w.listed
 	r.window.sent = 0 // this model has nothing in its cache that should stay as it is
 }
 

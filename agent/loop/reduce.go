@@ -38,7 +38,7 @@ type Reducer struct {
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Example: `{"task":"Which of the contracts end this year? Name each with its date.","paths":["contracts"]}`, Args: reflect.TypeFor[reduceArgs](), Requires: tool.RequiresModel, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
+		Example: `{"task":"Which of the contracts end this year? Name each with its date.","paths":["contracts"]}`, Args: reflect.TypeFor[reduceArgs](), Requires: tool.RequiresModel, Nests: true, OnDemand: true, Timeout: -1, Needs: tool.NoNeeds,
 	}
 }
 

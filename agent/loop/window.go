@@ -36,6 +36,7 @@ type window struct {
 	sent      int            // messages up to here have been sent as they are
 	extra     int            // tokens that are sent beside the history
 	tools     *tool.Registry // how their results are cut
+	listed    int            // tokens of the tools that budget leaves room for
 	omitted   map[int]bool   // messages that are left out
 	shortened map[int]string // results that are replaced by a shorter text, which is the value
 	warned    bool           // the model has been told that its context is nearly full
@@ -46,8 +47,9 @@ type window struct {
 // newWindow subtracts from a model's context what is not history: a safety margin, the system
 // prompt, the tools, and the answer.
 func newWindow(o Options) *window {
-	budget := HistoryRoom(o.Window, o.MaxOutput, TextTokens(o.System)+ToolTokens(o.Registry.ModelTools()))
-	return &window{budget: budget, tools: o.Registry, omitted: map[int]bool{}, shortened: map[int]string{}}
+	listed := ToolTokens(o.Registry.ModelTools())
+	budget := HistoryRoom(o.Window, o.MaxOutput, TextTokens(o.System)+listed)
+	return &window{budget: budget, listed: listed, tools: o.Registry, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
 
 // HistoryRoom is how many tokens of a context the history may have, beside the system prompt and the tools
@@ -122,7 +124,15 @@ func (w *window) total(history []model.Message) int {
 	for ; w.counted < len(history); w.counted++ {
 		w.sum += w.cost(w.counted, history[w.counted])
 	}
-	return w.extra + w.sum
+	return w.extra + w.sum + w.loaded()
+}
+
+// loaded returns the tokens of the tools that were loaded since the budget was made.
+func (w *window) loaded() int {
+	if w.listed == 0 {
+		return 0
+	}
+	return ToolTokens(w.tools.ModelTools()) - w.listed
 }
 
 func (w *window) cost(i int, m model.Message) int {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -19,11 +18,14 @@ import (
 // Registry is the set of tools of one run. They are in a list rather than a map, which takes a quarter of the memory: each run
 // that is on holds several of them.
 type Registry struct {
-	tools      []Tool   // sorted by their names
-	names      []string // of each of them
-	unlisted   map[string]bool
-	brief      bool                // models are told of the tools in brief
-	modelTools func() []model.Tool // made once, and only where a model is asked
+	tools    []Tool   // sorted by their names
+	names    []string // of each of them
+	unlisted *Unlisted
+	brief    bool // models are told of the tools in brief
+
+	mu     sync.Mutex
+	told   []model.Tool // nil before a model is asked
+	loaded int          // how many of the unlisted tools are in told
 }
 
 // NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
@@ -40,8 +42,6 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 		}
 		r.names[i] = t.Name()
 	}
-
-	r.modelTools = sync.OnceValue(r.listForModel)
 	return r, nil
 }
 
@@ -51,26 +51,19 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.brief = r.brief
-	return out.WithUnlisted(slices.Collect(maps.Keys(r.unlisted))), nil
+	out.unlisted, out.brief = r.unlisted, r.brief
+	return out, nil
 }
 
 // WithUnlisted returns the registry with some tools left out of the list that models get. They can be called
-// by name all the same: a list that stays as it is keeps what a provider has cached of a prompt (OSA-20).
-func (r *Registry) WithUnlisted(names []string) *Registry {
-	out := &Registry{tools: r.tools, names: r.names, unlisted: map[string]bool{}, brief: r.brief}
-	for _, name := range names {
-		out.unlisted[name] = true
-	}
-	out.modelTools = sync.OnceValue(out.listForModel)
-	return out
+// by name all the same, and join the end of the list once they are loaded (OSA-20).
+func (r *Registry) WithUnlisted(u *Unlisted) *Registry {
+	return &Registry{tools: r.tools, names: r.names, unlisted: u, brief: r.brief}
 }
 
 // Briefly returns the registry with its tools told in brief, for a model with a small context.
 func (r *Registry) Briefly() *Registry {
-	out := &Registry{tools: r.tools, names: r.names, unlisted: r.unlisted, brief: true}
-	out.modelTools = sync.OnceValue(out.listForModel)
-	return out
+	return &Registry{tools: r.tools, names: r.names, unlisted: r.unlisted, brief: true}
 }
 
 // IsBrief reports whether models are told of the tools in brief.
@@ -102,8 +95,6 @@ func (r *Registry) Filter(allow, deny []string) *Registry {
 			out.tools, out.names = append(out.tools, r.tools[i]), append(out.names, name)
 		}
 	}
-
-	out.modelTools = sync.OnceValue(out.listForModel)
 	return out
 }
 
@@ -117,22 +108,38 @@ func matchesAny(globs []string, name string, broken bool) bool {
 	})
 }
 
-// ModelTools lists the tools for a model, in a fixed order. It is made once, for it is asked for with each
-// turn, and must not be changed.
-func (r *Registry) ModelTools() []model.Tool { return r.modelTools() }
+// ModelTools lists the tools for a model, in a fixed order, with loaded tools at the end. The list is made again only after a
+// tool was loaded, because every turn needs it. The caller must not change it.
+func (r *Registry) ModelTools() []model.Tool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	loaded := r.unlisted.Loaded()
+	if r.told == nil || len(loaded) != r.loaded {
+		r.told, r.loaded = r.listForModel(loaded), len(loaded)
+	}
+	return r.told
+}
 
-func (r *Registry) listForModel() []model.Tool {
+func (r *Registry) listForModel(loaded []string) []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
 	for _, t := range r.tools {
-		switch {
-		case r.unlisted[t.Name()]:
-		case r.brief:
-			out = append(out, t.BriefForModel())
-		default:
-			out = append(out, model.Tool{Name: t.Name(), Description: t.Description(), Schema: t.ModelSchema()})
+		if !r.unlisted.has(t.Name()) {
+			out = append(out, r.forModel(t))
+		}
+	}
+	for _, name := range loaded {
+		if t, ok := r.Lookup(name); ok {
+			out = append(out, r.forModel(t))
 		}
 	}
 	return out
+}
+
+func (r *Registry) forModel(t Tool) model.Tool {
+	if r.brief {
+		return t.BriefForModel()
+	}
+	return model.Tool{Name: t.Name(), Description: strings.TrimSpace(t.Description()), Schema: t.ModelSchema()}
 }
 
 // Call checks the arguments and runs a tool. It returns failures that the caller can handle, and faults of the file system
@@ -148,7 +155,7 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 	if errors.As(err, &bad) {
 		e := bad.envelope()
 		e.Tool = name
-		return e, nil
+		return r.withArguments(t, e), nil
 	}
 
 	if err != nil {
@@ -160,7 +167,16 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 		e, err = t.faultEnvelope(fitted, err), nil
 	}
 	e.Tool = name
-	return e, err
+	return r.withArguments(t, e), err
+}
+
+// withArguments adds the schema of the arguments to a refusal of the arguments of an unlisted tool, and lists the tool from
+// the next request on: the model has not seen its schema.
+func (r *Registry) withArguments(t Tool, e Envelope) Envelope {
+	if e.Kind == KindInvalidArgs && r.unlisted.load(t.Name()) {
+		e.Message += fmt.Sprintf("; the arguments of %s are %s", t.Name(), t.ModelSchema())
+	}
+	return e
 }
 
 // faultEnvelope returns the result of a call that failed with an unexpected fault of the file system. A call with an effect may

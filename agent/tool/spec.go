@@ -125,9 +125,10 @@ type Spec struct {
 	Once bool
 	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the answer (OSA-18). Any other
 	// success of such a tool ends nothing.
-	Waits           bool
-	Nests           bool // a call is a run within the run: one at a time, and none within another (OSA-24)
-	WideContextOnly bool // left out of the list for a model with a narrow context
+	Waits bool
+	Nests bool // a call is a run within the run: one at a time, and none within another (OSA-24)
+	// OnDemand marks a tool that ordinary tasks do without. A model loads it, unless its agent names it.
+	OnDemand bool
 	// Core marks one of the few tools that a model is told of whose context is too small for all others.
 	Core bool
 	// Brief is what such a model reads of the tool; "": the first sentence of the description.

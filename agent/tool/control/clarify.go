@@ -24,11 +24,11 @@ const (
 )
 
 type clarifyArgs struct {
-	Question      string   `json:"question" jsonschema:"with all that is needed to answer it"`
-	Options       []string `json:"options,omitempty" jsonschema:"up to 6 answers to choose from, each of at most 80 characters"`
-	AllowMultiple bool     `json:"allowMultiple,omitempty" jsonschema:"several options may be chosen"`
+	Question      string   `json:"question"`
+	Options       []string `json:"options,omitempty" jsonschema:"up to 6 answers to choose from"`
+	AllowMultiple bool     `json:"allowMultiple,omitempty"`
 	// Keys are free: a JSON Schema has many.
-	InputSchema map[string]any `json:"inputSchema,omitempty" jsonschema:"JSON Schema of an object, for an answer of several values: the answer is JSON then"`
+	InputSchema map[string]any `json:"inputSchema,omitempty" jsonschema:"JSON Schema of an object, for an answer of several values"`
 }
 
 type clarifyResult struct {

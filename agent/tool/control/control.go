@@ -29,7 +29,7 @@ var notifyText string
 var (
 	todoSpec = tool.Spec{
 		Name: "todo", Description: todoText, Effect: domain.EffectRead, Class: tool.ClassPlan, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
-		Example: `{"markdown":"- [x] read the statement\n- [ ] write the report"}`, Args: reflect.TypeFor[todoArgs](),
+		Example: `{"markdown":"- [x] read the statement\n- [ ] write the report"}`, Args: reflect.TypeFor[todoArgs](), OnDemand: true,
 	}
 	completeSpec = tool.Spec{
 		Name: "complete", Description: completeText, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
@@ -127,8 +127,8 @@ func (l checklist) replace(_ context.Context, _ tool.Invocation, a todoArgs) (to
 }
 
 type completeArgs struct {
-	Summary string         `json:"summary" jsonschema:"what was done and the result, in one or more sentences: at least 16 letters or digits (Chinese, Japanese and Korean characters count twice), and not only words like done; one word is enough if outcome is nothing"`
-	Outcome domain.Outcome `json:"outcome,omitempty" jsonschema:"success (default), nothing when there was nothing to do, partial when some of it is missing"`
+	Summary string         `json:"summary" jsonschema:"what was done and what came of it, in one or more sentences"`
+	Outcome domain.Outcome `json:"outcome,omitempty" jsonschema:"nothing: there was nothing to do; partial: some of it is missing"`
 }
 
 type completeResult struct {
@@ -158,9 +158,9 @@ func (l checklist) complete(_ context.Context, _ tool.Invocation, a completeArgs
 
 type notifyArgs struct {
 	Title   string `json:"title" jsonschema:"one line"`
-	Body    string `json:"body,omitempty" jsonschema:"more, if there is more to say"`
-	Channel string `json:"channel,omitempty" jsonschema:"the name of a channel; by default the channels of the job, of its agent, or the configured default"`
-	ViewRef string `json:"view_ref,omitempty" jsonschema:"the name of a saved view (db_define_view) that the notice leads to"`
+	Body    string `json:"body,omitempty"`
+	Channel string `json:"channel,omitempty" jsonschema:"default: those of the job"`
+	ViewRef string `json:"view_ref,omitempty" jsonschema:"name of a saved view that the notice leads to"`
 }
 
 type notifyResult struct {

@@ -16,11 +16,11 @@ import (
 )
 
 type exportArgs struct {
-	SQL       string      `json:"sql" jsonschema:"one SELECT"`
-	Params    tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ?"`
-	Path      string      `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
-	Format    string      `json:"format,omitempty" jsonschema:"by the name of the file when absent; csv if that says none"`
-	Overwrite bool        `json:"overwrite,omitempty" jsonschema:"replace an existing file; default false"`
+	SQL       string      `json:"sql"`
+	Params    tool.Values `json:"params,omitempty"`
+	Path      string      `json:"path"`
+	Format    string      `json:"format,omitempty" jsonschema:"default: by the name of the file, else csv"`
+	Overwrite bool        `json:"overwrite,omitempty"`
 }
 
 // exportResult is the answer of OSA-59.

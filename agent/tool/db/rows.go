@@ -9,9 +9,9 @@ import (
 
 type upsertArgs struct {
 	Table      string           `json:"table"`
-	KeyColumns []string         `json:"key_columns" jsonschema:"a row with the same values there is updated"`
-	Row        map[string]any   `json:"row,omitempty" jsonschema:"one row: column to value"`
-	Rows       []map[string]any `json:"rows,omitempty" jsonschema:"several rows instead"`
+	KeyColumns []string         `json:"key_columns"`
+	Row        map[string]any   `json:"row,omitempty"`
+	Rows       []map[string]any `json:"rows,omitempty"`
 }
 
 // upsert answers {rows_affected} (OSA-54).

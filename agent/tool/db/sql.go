@@ -44,9 +44,9 @@ func splitMigrated(done agentdb.Migrated, err error) (any, []string, error) {
 }
 
 type executeArgs struct {
-	SQL    string      `json:"sql,omitempty" jsonschema:"one or more statements"`
-	Path   string      `json:"path,omitempty" jsonschema:"a file with the statements instead"`
-	Params tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ? of a single statement"`
+	SQL    string      `json:"sql,omitempty"`
+	Path   string      `json:"path,omitempty"`
+	Params tool.Values `json:"params,omitempty"`
 }
 
 // execute answers {rows_affected, warning?, select_rows_drained?} (OSA-57).

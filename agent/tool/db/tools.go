@@ -36,21 +36,21 @@ type member struct {
 
 var members = []member{
 	answeredBy(core(reading("db_schema")), true, Options.schema),
-	answeredBy(writing("db_create_table"), false, Options.createTable),
-	answeredBy(wideContextOnly(writing("db_alter_table")), false, Options.alterTable),
-	answeredBy(wideContextOnly(writing("db_migrate")), true, Options.migrate),
+	answeredBy(onDemand(writing("db_create_table")), false, Options.createTable),
+	answeredBy(onDemand(writing("db_alter_table")), false, Options.alterTable),
+	answeredBy(onDemand(writing("db_migrate")), true, Options.migrate),
 	answeredBy(core(bulk(writing("db_insert"))), false, Options.insert),
 	answeredBy(bulk(writing("db_upsert")), false, Options.upsert),
-	answeredBy(writing("db_update"), false, Options.update),
-	answeredBy(writing("db_delete"), false, Options.remove),
-	answeredBy(wideContextOnly(writing("db_restore")), false, Options.restore),
+	answeredBy(onDemand(writing("db_update")), false, Options.update),
+	answeredBy(onDemand(writing("db_delete")), false, Options.remove),
+	answeredBy(onDemand(writing("db_restore")), false, Options.restore),
 	answeredBy(core(writing("db_execute")), true, Options.execute),
-	answeredBy(importSpec, false, Options.importFile),
-	{wideContextOnly(exportSpec), true, Options.exportTool},
+	answeredBy(onDemand(importSpec), false, Options.importFile),
+	{onDemand(exportSpec), true, Options.exportTool},
 	answeredBy(viewSpec, false, Options.defineView),
-	answeredBy(wideContextOnly(reading("db_run_view")), true, Options.runView),
-	answeredBy(wideContextOnly(reading("db_list_views")), true, Options.listViews),
-	answeredBy(wideContextOnly(writing("db_drop_view")), false, Options.dropView),
+	answeredBy(onDemand(reading("db_run_view")), true, Options.runView),
+	answeredBy(onDemand(reading("db_list_views")), true, Options.listViews),
+	answeredBy(onDemand(writing("db_drop_view")), false, Options.dropView),
 	answeredBy(paged(core(reading("db_query"))), true, Options.query),
 }
 
@@ -81,9 +81,9 @@ func bulk(s tool.Spec) tool.Spec {
 	return s
 }
 
-// wideContextOnly leaves a tool out of the list for models with a narrow context.
-func wideContextOnly(s tool.Spec) tool.Spec {
-	s.WideContextOnly = true
+// onDemand keeps a tool out of the list that models get.
+func onDemand(s tool.Spec) tool.Spec {
+	s.OnDemand = true
 	return s
 }
 
@@ -300,8 +300,8 @@ func columns(args []columnArgs) (out []agentdb.Column, err error) {
 
 type insertArgs struct {
 	Table string           `json:"table"`
-	Row   map[string]any   `json:"row,omitempty" jsonschema:"one row: column to value"`
-	Rows  []map[string]any `json:"rows,omitempty" jsonschema:"several rows instead"`
+	Row   map[string]any   `json:"row,omitempty"`
+	Rows  []map[string]any `json:"rows,omitempty"`
 }
 
 // insert answers {id} for one row and {ids, count} for several (OSA-54).
@@ -354,9 +354,9 @@ func (o Options) importFile(ctx context.Context, db *agentdb.DB, in tool.Invocat
 }
 
 type queryArgs struct {
-	SQL            string      `json:"sql" jsonschema:"one SELECT"`
-	Params         tool.Values `json:"params,omitempty" jsonschema:"values for :name in the SQL, by their names; a list is for ?"`
-	Limit          int         `json:"limit,omitempty" jsonschema:"default 1000, at most 5000"`
+	SQL            string      `json:"sql"`
+	Params         tool.Values `json:"params,omitempty"`
+	Limit          int         `json:"limit,omitempty"`
 	Offset         int         `json:"offset,omitempty"`
 	IncludeDeleted bool        `json:"include_deleted,omitempty"`
 }

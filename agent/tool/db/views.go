@@ -23,7 +23,7 @@ type viewParam struct {
 }
 
 // viewSpec is db_define_view.
-var viewSpec = withEnum(wideContextOnly(writing("db_define_view")), map[string][]string{"render_hint": agentdb.RenderHints})
+var viewSpec = withEnum(onDemand(writing("db_define_view")), map[string][]string{"render_hint": agentdb.RenderHints})
 
 // defineView answers with the view as it is saved (OSA-60).
 func (o Options) defineView(ctx context.Context, db *agentdb.DB, in tool.Invocation, a viewArgs) (any, []string, error) {

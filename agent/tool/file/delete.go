@@ -27,7 +27,7 @@ type deleteArgs struct {
 	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"only check, without deleting"`
 }
 
-var deleteSpec = wideContextOnly(changing("file_delete", deleteText, tool.WritesFiles))
+var deleteSpec = onDemand(changing("file_delete", deleteText, tool.WritesFiles))
 
 func (f *files) deleteTool(s tool.Spec) (tool.Tool, error) {
 	s.Timeout = transferTimeout
@@ -199,7 +199,7 @@ type folderResult struct {
 	DryRun      bool   `json:"dry_run,omitempty"`
 }
 
-var folderSpec = wideContextOnly(changing("dir_create", folderText, tool.WritesFiles))
+var folderSpec = onDemand(changing("dir_create", folderText, tool.WritesFiles))
 
 func (f *files) folderTool(s tool.Spec) (tool.Tool, error) {
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a folderArgs) (tool.Envelope, error) {

@@ -19,18 +19,18 @@ var editText string
 const maxEdits = 100
 
 type edit struct {
-	Old        string `json:"old_string" jsonschema:"the text to replace, exactly as it stands in the file, without line numbers"`
-	New        string `json:"new_string" jsonschema:"the text in its place; empty deletes"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"every place, not just one"`
+	Old        string `json:"old_string"`
+	New        string `json:"new_string"`
+	ReplaceAll bool   `json:"replace_all,omitempty"`
 }
 
 type editArgs struct {
-	Path       string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
-	Old        string `json:"old_string,omitempty" jsonschema:"the text to replace, exactly as it stands in the file, without line numbers; it must occur once"`
-	New        string `json:"new_string,omitempty" jsonschema:"the text in its place; empty deletes"`
-	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace old_string wherever it occurs"`
-	Edits      []edit `json:"edits,omitempty" jsonschema:"up to 100 edits instead of one; each sees what those before it left, and all are made or none"`
-	DryRun     bool   `json:"dry_run,omitempty" jsonschema:"show the difference and change nothing"`
+	Path       string `json:"path"`
+	Old        string `json:"old_string,omitempty"`
+	New        string `json:"new_string,omitempty"`
+	ReplaceAll bool   `json:"replace_all,omitempty"`
+	Edits      []edit `json:"edits,omitempty"`
+	DryRun     bool   `json:"dry_run,omitempty"`
 }
 
 type editResult struct {

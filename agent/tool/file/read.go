@@ -31,20 +31,20 @@ const (
 )
 
 type readArgs struct {
-	Path      string `json:"path" jsonschema:"relative to the working folder, or absolute inside a granted folder"`
+	Path      string `json:"path" jsonschema:"relative or absolute"`
 	StartLine int    `json:"start_line,omitempty"`
 	EndLine   int    `json:"end_line,omitempty"`
-	Limit     int    `json:"limit,omitempty" jsonschema:"how many lines, instead of end_line"`
-	TailLines int    `json:"tail_lines,omitempty" jsonschema:"the last lines instead"`
+	Limit     int    `json:"limit,omitempty" jsonschema:"lines, instead of end_line"`
+	TailLines int    `json:"tail_lines,omitempty"`
 	MaxChars  int    `json:"max_chars,omitempty"`
-	MaxDepth  int    `json:"max_depth,omitempty" jsonschema:"of a folder listing; default 3"`
-	Since     string `json:"since,omitempty" jsonschema:"of a folder listing: only files modified since a time (2026-11-30T08:00:00+01:00) or within a duration (24h)"`
+	MaxDepth  int    `json:"max_depth,omitempty"`
+	Since     string `json:"since,omitempty" jsonschema:"of a listing: modified since a time or within 24h"`
 
-	SheetName  string `json:"sheet_name,omitempty" jsonschema:"of a spreadsheet (.xlsx); when absent that which opens in front"`
-	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a spreadsheet; default 8, at most 50"`
-	MaxColumns int    `json:"max_columns,omitempty" jsonschema:"of a spreadsheet; default 8, at most 30"`
+	SheetName  string `json:"sheet_name,omitempty"`
+	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a sheet"`
+	MaxColumns int    `json:"max_columns,omitempty"`
 
-	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
+	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF"`
 
 	paged bool // a start after the end is an empty range, not a fault (YOA-01)
 	page  bool // Limit is a default: lines after it are cut off, not unwanted

@@ -63,12 +63,12 @@ type skipped struct {
 }
 
 type searchArgs struct {
-	Pattern     string `json:"pattern" jsonschema:"a text, in capitals or not; with target files also a glob like **/*.csv"`
-	Target      string `json:"target,omitempty" jsonschema:"content (default) or files: their names"`
-	Path        string `json:"path,omitempty" jsonschema:"folder or file; default the working folder"`
-	FilePattern string `json:"file_pattern,omitempty" jsonschema:"glob of the files to search, like *.go"`
-	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50, at most 500"`
-	Since       string `json:"since,omitempty" jsonschema:"only files modified since a time (2026-11-30T08:00:00+01:00) or within a duration (24h)"`
+	Pattern     string `json:"pattern"`
+	Target      string `json:"target,omitempty"`
+	Path        string `json:"path,omitempty"`
+	FilePattern string `json:"file_pattern,omitempty" jsonschema:"glob like *.go"`
+	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50"`
+	Since       string `json:"since,omitempty" jsonschema:"modified since a time or within 24h"`
 }
 
 var searchSpec = withEnum(core(reading("file_search", searchText, tool.ClassSearch)), map[string][]string{"target": {"content", "files"}})

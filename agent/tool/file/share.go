@@ -29,10 +29,10 @@ const (
 )
 
 type shareArgs struct {
-	Path        string `json:"path,omitempty" jsonschema:"of the file or folder: relative to the working folder, or absolute inside a granted folder"`
-	Content     string `json:"content,omitempty" jsonschema:"the text itself, instead of a path"`
-	Filename    string `json:"filename,omitempty" jsonschema:"what it is called, without a folder; needed with content, else the name of the file"`
-	Description string `json:"description,omitempty" jsonschema:"what it is, in a line"`
+	Path        string `json:"path,omitempty"`
+	Content     string `json:"content,omitempty"`
+	Filename    string `json:"filename,omitempty" jsonschema:"without a folder"`
+	Description string `json:"description,omitempty" jsonschema:"in a line"`
 }
 
 type shareResult struct {
@@ -49,7 +49,7 @@ type shareResult struct {
 // it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
-	WideContextOnly: true,
+	OnDemand: true,
 }
 
 func (f *files) shareTool(s tool.Spec) (tool.Tool, error) {

@@ -125,9 +125,9 @@ func withSynonyms(s tool.Spec, pairs ...[2]string) tool.Spec {
 	return s
 }
 
-// wideContextOnly leaves a tool out of the list for models with a narrow context.
-func wideContextOnly(s tool.Spec) tool.Spec {
-	s.WideContextOnly = true
+// onDemand keeps a tool out of the list that models get.
+func onDemand(s tool.Spec) tool.Spec {
+	s.OnDemand = true
 	return s
 }
 

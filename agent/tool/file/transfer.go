@@ -30,10 +30,10 @@ var (
 const transferTimeout = 10 * time.Minute
 
 type transferArgs struct {
-	From      string `json:"from" jsonschema:"a file or folder, relative to the working folder, or absolute inside a granted folder"`
-	To        string `json:"to" jsonschema:"the new path, or a folder to put it into"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file"`
-	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"only check, without changes"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Overwrite bool   `json:"overwrite,omitempty"`
+	DryRun    bool   `json:"dry_run,omitempty"`
 }
 
 type transferResult struct {
@@ -50,7 +50,7 @@ type transferResult struct {
 
 var (
 	moveSpec = transferring("file_move", moveText)
-	copySpec = wideContextOnly(transferring("file_copy", copyText))
+	copySpec = onDemand(transferring("file_copy", copyText))
 )
 
 func transferring(name, description string) tool.Spec {

@@ -38,7 +38,7 @@ type operation struct {
 	Why     string `json:"why_not,omitempty"`
 }
 
-var historySpec = wideContextOnly(reading("file_operation_history", historyText, tool.ClassOther))
+var historySpec = onDemand(reading("file_operation_history", historyText, tool.ClassOther))
 
 type historyArgs struct {
 	Path  string `json:"path,omitempty" jsonschema:"of one file; all files when absent"`
@@ -114,7 +114,7 @@ type undoArgs struct {
 	Path        string `json:"path,omitempty" jsonschema:"undo all changes of this run to this file"`
 }
 
-var undoSpec = wideContextOnly(changing("file_undo", undoText, tool.WritesUndo))
+var undoSpec = onDemand(changing("file_undo", undoText, tool.WritesUndo))
 
 func (f *files) undoTool(s tool.Spec) (tool.Tool, error) { return tool.Define(s, f.undo) }
 

@@ -25,10 +25,10 @@ const (
 )
 
 type writeArgs struct {
-	Path    string `json:"path" jsonschema:"relative to the working folder, or absolute inside a folder granted for writing"`
+	Path    string `json:"path"`
 	Content string `json:"content" jsonschema:"at most 30,000 characters"`
-	Mode    string `json:"mode,omitempty" jsonschema:"overwrite (default) or append"`
-	DryRun  bool   `json:"dry_run,omitempty" jsonschema:"show the difference and change nothing"`
+	Mode    string `json:"mode,omitempty"`
+	DryRun  bool   `json:"dry_run,omitempty"`
 }
 
 type writeResult struct {

@@ -19,8 +19,10 @@ type Options struct {
 	Verify   func(*skills.Skill) error
 	Loaded   *LoadedSet     // what earlier attempts, or the prompt, have loaded; nil: nothing
 	Tools    *tool.Registry // what a search finds in addition to skills
-	Unlisted []string       // those of Tools that are not listed for the model
-	Denied   []string       // tools that exist, and are denied to the agent
+	Unlisted *tool.Unlisted // those of Tools that are not listed for the model; nil: all are
+	// ToolsOnly keeps capabilities_load from loading skills, and capabilities_discover from finding them.
+	ToolsOnly bool
+	Denied    []string // tools that exist, and are denied to the agent
 }
 
 // LoadedSet is the set of skills whose instructions the model of a run has read.
@@ -65,7 +67,19 @@ func New(o Options) *Loader {
 	}
 	s := &Loader{Options: o}
 	s.finder = sync.OnceValue(func() *skills.Finder { return skills.NewFinder(s.entries()) })
+	for _, sk := range s.View.All() {
+		if s.Loaded.Has(sk.Name) {
+			s.listTools(sk)
+		}
+	}
 	return s
+}
+
+// listTools lists the tools for the model that a skill names as its allowed tools.
+func (s *Loader) listTools(sk *skills.Skill) {
+	for _, name := range sk.AllowedTools {
+		s.Unlisted.Load(name)
+	}
 }
 
 // loaded is the answer to a model that loads a skill. The loop never removes results with skill_content
@@ -106,6 +120,7 @@ func (s *Loader) load(nameOrPath string, again bool) tool.Envelope {
 	}
 
 	s.Loaded.add(sk.Name)
+	s.listTools(sk)
 	return tool.Success(loaded{Skill: sk.Name, Content: text})
 }
 
@@ -165,5 +180,27 @@ func LoadedIn(messages []model.Message) []string {
 		}
 	}
 
+	return out
+}
+
+// ToolsLoadedIn lists the tools that were loaded according to a transcript, for the attempt that continues it.
+func ToolsLoadedIn(messages []model.Message) []string {
+	var out []string
+	for _, m := range messages {
+		if m.Role != model.RoleTool || m.Name != loadAllSpec.Name {
+			continue
+		}
+
+		var e tool.Envelope
+		var l loadedAll
+		if json.Unmarshal([]byte(m.Text), &e) != nil || !e.OK || json.Unmarshal(e.Result, &l) != nil {
+			continue
+		}
+		for _, id := range l.Loaded {
+			if name, ok := strings.CutPrefix(id, toolPrefix); ok {
+				out = append(out, name)
+			}
+		}
+	}
 	return out
 }

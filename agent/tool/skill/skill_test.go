@@ -93,7 +93,8 @@ func TestCapabilitiesLoad(t *testing.T) {
 		"a skill":             {`["skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, "Use csv."}, 0},
 		"in other letters":    {`["skill/CSV"]`, "", []string{`"loaded":["skill/csv"]`}, 0},
 		"twice":               {`["skill/csv","skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, `"already_loaded":["skill/csv"]`}, 0},
-		"a tool":              {`["tool/db_query"]`, "", []string{`"loaded":["tool/db_query"]`, `"sql"`}, 0},
+		"a tool":              {`["tool/db_query"]`, "", []string{`"loaded":["tool/db_query"]`}, 0},
+		"a tool by its name":  {`["db_query"]`, "", []string{`"loaded":["tool/db_query"]`}, 0},
 		"partly":              {`["skill/none","tool/db_query","skill/tax"]`, "", []string{`"loaded":["tool/db_query"]`}, 2},
 		"none":                {`["skill/none","skill/tax"]`, tool.KindNotFound, nil, 0},
 		"not granted":         {`["skill/tax","skill/none"]`, tool.KindRejected, nil, 0},
@@ -105,7 +106,7 @@ func TestCapabilitiesLoad(t *testing.T) {
 		"an absolute one":     {`["skill//etc/passwd"]`, tool.KindNotFound, nil, 0},
 		"with a control sign": {`["skill/a\u0000b"]`, tool.KindNotFound, nil, 0},
 	} {
-		r := registry(t, skill.Options{View: all.View(skills.AccessPreloaded, given), Tools: granted, Denied: []string{"file_write"}})
+		r := registry(t, skill.Options{View: all.View(skills.AccessPreloaded, given), Tools: granted, Denied: []string{"file_write"}, Unlisted: tool.NewUnlisted([]string{"db_query"})})
 		e := call(t, r, "capabilities_load", `{"ids":`+c.ids+`}`)
 		if load, _ := r.Lookup("capabilities_load"); load.Class() != tool.ClassLoad {
 			t.Fatalf("the loop takes it for one of the class %s", load.Class())

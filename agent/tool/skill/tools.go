@@ -60,7 +60,7 @@ const (
 // these. Without skills and unlisted tools there are none (AGS-07).
 func (s *Loader) Tools() ([]tool.Tool, error) {
 	var out []tool.Tool
-	allListed := true // the model sees the name of every skill
+	allListed := true
 	if !s.View.Empty() {
 		load, all, err := s.loadTool()
 		if err != nil {
@@ -68,31 +68,45 @@ func (s *Loader) Tools() ([]tool.Tool, error) {
 		}
 		out, allListed = append(out, load), all
 	}
-	if allListed && len(s.Unlisted) == 0 {
+	if allListed && len(s.Unlisted.Names()) == 0 {
 		return out, nil
 	}
 
-	spec := discoverSpec
-	spec.Description += s.unlistedNote()
-	spec.Brief = "Find skills and tools by words." + s.unlistedNote()
-	discover, err := tool.Define(spec, s.discover)
+	discover, err := tool.Define(discoverSpec, s.discover)
 	if err != nil {
 		return nil, err
 	}
 
-	loadAll, err := tool.Define(loadAllSpec, s.loadAll)
+	spec := loadAllSpec
+	spec.Description = strings.TrimSpace(spec.Description)
+	names := text.List(s.Unlisted.Names(), maxUnlistedNamed)
+	switch {
+	case s.ToolsOnly || s.View.Empty():
+		spec.Description = "Load tools by name, then call them: " + names + "."
+	case names != "":
+		spec.Description += " Tools: " + names + "."
+	}
+	spec.Brief = spec.Description
+	loadAll, err := tool.Define(spec, s.loadAll)
 	return append(out, discover, loadAll), err
 }
 
-// unlistedNote names the tools that are not listed for the model.
-func (s *Loader) unlistedNote() string {
-	if len(s.Unlisted) == 0 {
-		return ""
+// Unlisted makes the set of tools that are not listed for the model of a run. It contains capabilities_discover if the
+// descriptions of load_skill and capabilities_load name everything that can be found.
+func Unlisted(v skills.View, names, loaded []string) *tool.Unlisted {
+	if len(names) > 0 && len(names) < maxUnlistedNamed && namesAll(v) {
+		names = append(slices.Clip(names), discoverSpec.Name)
 	}
-	return " Tools that you are not told of yet: " + text.List(s.Unlisted, maxUnlistedNamed) + "."
+	return tool.NewUnlisted(names, loaded...)
 }
 
-// loadTool is load_skill; all reports that the model sees the name of every skill.
+// namesAll reports whether the model sees the name of every skill.
+func namesAll(v skills.View) bool {
+	_, more := v.Listed()
+	return more == 0 && len(v.All()) <= maxListedSkills
+}
+
+// loadTool is load_skill; all is namesAll.
 func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
 	names := make([]string, 0, maxListedSkills)
 	for _, sk := range s.View.All() {
@@ -107,8 +121,7 @@ func (s *Loader) loadTool() (load tool.Tool, all bool, err error) {
 	load, err = tool.Define(spec, func(_ context.Context, _ tool.Invocation, a loadArgs) (tool.Envelope, error) {
 		return s.load(a.Name, a.Again), nil
 	})
-	_, more := s.View.Listed()
-	return load, len(names) <= maxListedSkills && more == 0, err
+	return load, namesAll(s.View), err
 }
 
 type loadArgs struct {
@@ -166,8 +179,10 @@ func (s *Loader) discover(_ context.Context, _ tool.Invocation, a discoverArgs) 
 // entries lists what can be found.
 func (s *Loader) entries() []skills.Entry {
 	var out []skills.Entry
-	for _, sk := range s.View.All() {
-		out = append(out, sk.Entry())
+	if !s.ToolsOnly {
+		for _, sk := range s.View.All() {
+			out = append(out, sk.Entry())
+		}
 	}
 
 	if s.Options.Tools == nil {
@@ -184,20 +199,14 @@ func (s *Loader) entries() []skills.Entry {
 }
 
 type loadAllArgs struct {
-	IDs []string `json:"ids" jsonschema:"like skill/NAME or tool/NAME, at most 20"`
+	IDs []string `json:"ids"`
 }
 
 type loadedAll struct {
-	Loaded  []string              `json:"loaded"`
-	Already []string              `json:"already_loaded,omitempty"`
-	Tools   map[string]loadedTool `json:"tools,omitempty"` // by their names
-	Content string                `json:"skill_content,omitempty"`
-}
-
-// loadedTool is what a model has to know of a tool to call it.
-type loadedTool struct {
-	Description string          `json:"description"`
-	Arguments   json.RawMessage `json:"arguments"` // their JSON Schema
+	Loaded  []string `json:"loaded"`
+	Already []string `json:"already_loaded,omitempty"`
+	Note    string   `json:"note,omitempty"`
+	Content string   `json:"skill_content,omitempty"`
 }
 
 // loadAll loads what it can. If nothing can be loaded the answer is the first failure, else a
@@ -207,7 +216,7 @@ func (s *Loader) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (t
 		return tool.Failure(tool.KindInvalidArgs, "%d ids were given", len(a.IDs)).WithField("ids", fmt.Sprintf("1 to %d ids like skill/NAME", maxIDs)), nil
 	}
 
-	out := loadedAll{Loaded: []string{}, Tools: map[string]loadedTool{}}
+	out := loadedAll{Loaded: []string{}}
 	var contents, warnings []string
 	var first *tool.Envelope
 	for _, id := range a.IDs {
@@ -228,6 +237,9 @@ func (s *Loader) loadAll(_ context.Context, _ tool.Invocation, a loadAllArgs) (t
 // loadOne loads one id into out.
 func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Envelope {
 	if name, ok := strings.CutPrefix(id, skillPrefix); ok {
+		if s.ToolsOnly {
+			return tool.Failure(tool.KindRejected, "this agent may not load skills; its owner can allow %s under tools", loadSpec.Name)
+		}
 		e := s.load(name, false)
 		var l loaded
 		if !e.OK || json.Unmarshal(e.Result, &l) != nil {
@@ -245,16 +257,15 @@ func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Env
 	}
 
 	name, ok := strings.CutPrefix(id, toolPrefix)
-	if !ok {
+	if !ok && !slices.Contains(s.Unlisted.Names(), id) { // models also give the name as it stands in the description
 		return tool.Failure(tool.KindInvalidArgs, "%q is no id; ids are like skill/NAME or tool/NAME", id)
 	}
 
 	if s.Options.Tools != nil {
-		// Nothing has to be loaded: all that is granted can be called by name. The model only needs the
-		// schema.
-		if t, ok := s.Options.Tools.Lookup(name); ok {
-			out.Loaded = append(out.Loaded, id)
-			out.Tools[name] = loadedTool{strings.TrimSpace(t.Description()), t.ModelSchema()}
+		if _, ok := s.Options.Tools.Lookup(name); ok {
+			s.Unlisted.Load(name)
+			out.Loaded = append(out.Loaded, toolPrefix+name)
+			out.Note = "these tools can be called now"
 			return tool.Success(loaded{})
 		}
 	}
