@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"rouse/agent/loop"
-	"rouse/agent/loop/memory"
 	"rouse/agent/preflight"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
@@ -96,11 +95,7 @@ func forPlan(p Plan) (*Runner, error) {
 
 // contextNeed measures the prompt and the tools of a task.
 func (r *Runner) contextNeed(t task) (ContextNeed, error) {
-	t.board, t.reducer = &memory.Board{}, newReducer(t)
-	t.project = projectFolder(t.boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
-	t.clock = clockPrompt(ledger.Run{StartedAt: time.Now(), Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()}, t)
-	t.offers = r.offersOf(t, nil)
-	registry, err := r.tools(&t, ledger.Attempt{})
+	registry, err := r.promptTools(&t, ledger.Run{StartedAt: time.Now(), Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()})
 	if err != nil {
 		return ContextNeed{}, err
 	}

@@ -94,25 +94,8 @@ func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attem
 		o.Budget = r.newBudget(run, a, t, o.Bounds, !past.began)
 	}
 
-	if o.System != "" && s.Tables != "" {
-		o.System += "\n" + s.Tables
-		o.Reducer.System += "\n" + s.Tables
-	}
-
 	if t.needsModel() {
-		s.addSkills(&o.System, &o.Messages[0].Text)
-		if s.Session != "" {
-			o.Messages[0].Text = s.Session + "\n" + o.Messages[0].Text
-		}
-		if s.Workspaces != "" { // before the prompt, as rows are
-			o.Messages[0].Text = s.Workspaces + "\n" + o.Messages[0].Text
-		}
-		if s.Views != "" { // before the prompt, so that no row can pass for its continuation
-			o.Messages[0].Text = s.Views + "\n" + o.Messages[0].Text
-		}
-		if s.Soul != nil {
-			o.Messages[0].Text = s.Soul.Text + "\n" + o.Messages[0].Text
-		}
+		s.tell(&o)
 	}
 
 	return o, nil, nil

@@ -123,6 +123,27 @@ func TestNoHost(t *testing.T) {
 	}
 }
 
+// OSA-19: an agent without files shares content under a filename, and no path.
+func TestShareInEveryMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{agent.ModeNone, agent.ModeIsolated, agent.ModeFolder} {
+		b := setup(t, turn("1", "share_artifact", `{"content":"a,b\n","filename":"sums.csv"}`), turn("2", "share_artifact", `{"path":"a.txt"}`), done)
+		b.write("work/a.txt", "x")
+		b.clerk(func(a *agent.Agent) { a.Mode = mode })
+		res, calls := b.prompt("Share it.")
+		if res.Outcome != domain.OutcomeSuccess || len(calls) != 3 || !strings.Contains(string(calls[0].Envelope), `"filename":"sums.csv"`) {
+			t.Errorf("%s: %+v %v", mode, res, calls)
+		}
+		if refused := strings.Contains(string(calls[1].Envelope), `"kind":"invalid_args"`); refused != (mode == agent.ModeNone) {
+			t.Errorf("%s: %s", mode, calls[1].Envelope)
+		}
+		shared, err := b.ledger.Artifacts(t.Context(), calls[0].Run)
+		if want := map[bool]int{true: 1, false: 2}[mode == agent.ModeNone]; err != nil || len(shared) != want {
+			t.Errorf("%s: %+v (%v)", mode, shared, err)
+		}
+	}
+}
+
 // OSA-40: who an agent is stands quoted before its prompt and not among its instructions, without secrets, and with its hash
 // on the record of the run; the run can be played again after it has changed.
 func TestSoulOfARun(t *testing.T) {

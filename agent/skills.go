@@ -150,7 +150,7 @@ func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool)
 		if t.wrapTool != nil {
 			one = t.wrapTool(one)
 		}
-		out = append(out, one)
+		out = append(out, shelf.Listing(one))
 	}
 	registry, err := tool.NewRegistry(out...)
 	if err != nil {

@@ -57,7 +57,8 @@ func families() []family {
 	known.once.Do(func() {
 		known.families = []family{
 			{specs: control.Specs(), tools: controlTools},
-			{specs: file.Specs(), tools: fileTools, onHost: true},
+			{specs: file.Specs().Where(readsHost), tools: fileTools, onHost: true},
+			{specs: file.Specs().Where(sharesContent), tools: shareTools},
 			{specs: db.Specs(), tools: dbTools},
 			{specs: next.Specs(), tools: nextTools},
 			{specs: shell.Specs(), tools: shellTools, onHost: true},
@@ -313,12 +314,27 @@ func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) 
 	return names, err
 }
 
+// sharesContent reports whether a tool hands content to the owner, which an agent without files can do as well.
+func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
+
+func readsHost(s tool.Spec) bool { return !sharesContent(s) }
+
 func fileTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+	return r.toolsOfFiles(t, roots, readsHost)
+}
+
+func shareTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+	return r.toolsOfFiles(t, roots, sharesContent)
+}
+
+// toolsOfFiles makes those tools of the file family that are chosen.
+func (r *Runner) toolsOfFiles(t *task, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
+	wanted := func(name string) bool { return t.wants(name) && chosen(file.Specs().Find(name)) }
 	since := func(written string) (time.Time, error) {
 		at, err := schedule.ParseTime(written, time.Now(), cmp.Or(t.zone, time.UTC), false)
 		return at.At, err
 	}
-	return file.Tools(file.Options{Roots: roots, Wanted: t.wants, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer,
+	return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.agent.Mode == ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer,
 		Since: since, Zone: t.zone})
 }
 

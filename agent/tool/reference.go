@@ -130,7 +130,7 @@ var givenTo = map[Requirement]string{
 	RequiresNetwork:        "agents with grants.network",
 	RequiresSelfScheduling: "agents with self_scheduling.enabled",
 	RequiresSkills:         "agents that see skills (skills, skill_access), in runs that a model does",
-	RequiresUnlisted:       "agents with many skills, or with tools that their model is not told of (tools.on_demand, a narrow context_window)",
+	RequiresUnlisted:       "agents with many skills, or with tools that their model loads on demand",
 	RequiresWorkspaces:     "agents with a skill that keeps workspaces",
 	RequiresPhases:         "agents with loop: phased, in runs that a model does",
 	RequiresModule:         "modules of skills whose manifest declares it",

@@ -14,19 +14,30 @@ import (
 // maxExplained is how many keys of one name are shown in full.
 const maxExplained = 6
 
-func newExplain() *cobra.Command {
+func newExplain(at *place) *cobra.Command {
 	var asJSON bool
+	var job string
 	cmd := &cobra.Command{
-		Use:   "explain [KEY]",
-		Short: "Says what a key of the configuration means: its type, its default, where it stands, an example",
+		Use:   "explain [KEY | --request JOB]",
+		Short: "Says what a key of the configuration means, or what a job sends to its model",
 		Long: `Says what a key of the configuration means: its type and values, its default, where it may
 stand, and an example. A key is given by the end of its path: schedule, watch.path,
-jobs[].retry.attempts. Without a key all are listed.`,
+jobs[].retry.attempts. Without a key all are listed.
+
+With --request it prints the first request of a job, with the bytes of the system prompt, the task
+and each tool. No program is started, and no model is asked.`,
 		Example: `  rouse explain schedule
   rouse explain agents.grants
-  rouse explain --json`,
+  rouse explain --json
+  rouse explain --request report`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			if job != "" {
+				if len(args) > 0 {
+					return usagef("give a key or --request, not both")
+				}
+				return explainRequest(cmd, at, job, asJSON)
+			}
 			if len(args) == 0 {
 				return listKeys(cmd.OutOrStdout(), config.Keys(), asJSON)
 			}
@@ -57,6 +68,7 @@ jobs[].retry.attempts. Without a key all are listed.`,
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&job, "request", "", "print the first request of a `job`")
 	return cmd
 }
 

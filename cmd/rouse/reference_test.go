@@ -133,6 +133,9 @@ func writeTool(w *bytes.Buffer, r toolReport) {
 	if len(r.Grants) > 0 {
 		fmt.Fprintf(w, "- grants: `%s`\n", strings.Join(r.Grants, "`, `"))
 	}
+	if r.OnDemand {
+		fmt.Fprint(w, "- listed: on demand\n")
+	}
 	if r.Ends {
 		fmt.Fprint(w, "- a success ends the run, or its attempt\n")
 	}

@@ -50,6 +50,7 @@ type toolReport struct {
 	GivenTo     string          `json:"given_to"` // which agents have it, in words
 	Grants      []string        `json:"grants"`   // keys of the configuration that say how far it reaches
 	Ends        bool            `json:"ends_run"`
+	OnDemand    bool            `json:"on_demand"` // the list of a model does not have it at first
 	Arguments   []tool.Argument `json:"arguments"`
 	Example     json.RawMessage `json:"example"`           // the arguments of a typical call
 	Command     string          `json:"command,omitempty"` // the same call as a command; "": nobody can make it
@@ -57,7 +58,7 @@ type toolReport struct {
 }
 
 func reportOf(s tool.Spec) (r toolReport, err error) {
-	r = toolReport{Name: s.Name, AliasOf: s.AliasOf, Summary: s.FirstSentence(), Effect: s.Effect, GivenTo: s.GivenTo(), Grants: s.Grants(), Ends: s.Ends, Description: strings.TrimSpace(s.Description)}
+	r = toolReport{Name: s.Name, AliasOf: s.AliasOf, Summary: s.FirstSentence(), Effect: s.Effect, GivenTo: s.GivenTo(), Grants: s.Grants(), Ends: s.Ends, OnDemand: s.OnDemand, Description: strings.TrimSpace(s.Description)}
 	if r.Arguments, err = s.ArgumentList(); err != nil {
 		return r, err
 	}
@@ -154,6 +155,9 @@ func showTool(w io.Writer, name string, asJSON bool) error {
 	}
 	if len(r.Grants) > 0 {
 		rows = append(rows, []string{"grants", strings.Join(r.Grants, ", ") + ": what it does not cover waits for your approval, or is refused"})
+	}
+	if r.OnDemand {
+		rows = append(rows, []string{"listed", "on demand: a model loads it with capabilities_load or calls it by its name, unless tools.allow names it"})
 	}
 	if r.Ends {
 		rows = append(rows, []string{"ends", "a success ends the run, or its attempt"})

@@ -38,10 +38,10 @@ type readArgs struct {
 	TailLines int    `json:"tail_lines,omitempty"`
 	MaxChars  int    `json:"max_chars,omitempty"`
 	MaxDepth  int    `json:"max_depth,omitempty"`
-	Since     string `json:"since,omitempty" jsonschema:"of a listing: modified since a time or within 24h"`
+	Since     string `json:"since,omitempty" jsonschema:"of a listing: a time or 24h"`
 
 	SheetName  string `json:"sheet_name,omitempty"`
-	MaxRows    int    `json:"max_rows,omitempty" jsonschema:"of a sheet"`
+	MaxRows    int    `json:"max_rows,omitempty"`
 	MaxColumns int    `json:"max_columns,omitempty"`
 
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF"`

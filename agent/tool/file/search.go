@@ -67,8 +67,8 @@ type searchArgs struct {
 	Target      string `json:"target,omitempty"`
 	Path        string `json:"path,omitempty"`
 	FilePattern string `json:"file_pattern,omitempty" jsonschema:"glob like *.go"`
-	MaxResults  int    `json:"max_results,omitempty" jsonschema:"default 50"`
-	Since       string `json:"since,omitempty" jsonschema:"modified since a time or within 24h"`
+	MaxResults  int    `json:"max_results,omitempty"`
+	Since       string `json:"since,omitempty" jsonschema:"a time or 24h"`
 }
 
 var searchSpec = withEnum(core(reading("file_search", searchText, tool.ClassSearch)), map[string][]string{"target": {"content", "files"}})

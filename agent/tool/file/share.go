@@ -53,7 +53,7 @@ var shareSpec = tool.Spec{
 }
 
 func (f *files) shareTool(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.RefusingFirst(shareArgs.check, s.Needs)
+	s.Needs = tool.RefusingFirst(f.checkShare, s.Needs)
 	return tool.Define(s, f.share)
 }
 
@@ -63,6 +63,15 @@ func (a shareArgs) name() string {
 		return filepath.Base(a.Path)
 	}
 	return a.Filename
+}
+
+// checkShare returns the answer to a call that cannot be served, or nil.
+func (f *files) checkShare(a shareArgs) *tool.Envelope {
+	if f.contentOnly && a.Path != "" {
+		e := tool.Failure(tool.KindInvalidArgs, "this agent has no files: give content with a filename").WithField("path", "")
+		return &e
+	}
+	return a.check()
 }
 
 // check answers a call that says too little, or too much, whatever the file holds; nil when it does not.
@@ -89,7 +98,7 @@ func (a shareArgs) check() *tool.Envelope {
 }
 
 func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
-	if refused := a.check(); refused != nil {
+	if refused := f.checkShare(a); refused != nil {
 		return *refused, nil
 	}
 

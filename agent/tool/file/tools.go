@@ -32,7 +32,9 @@ type Options struct {
 	Wanted func(name string) bool
 	Log    Log
 	Locks  *tool.Locks // of all runs, and of all that undoes what they wrote
-	Allow  []string    // the agent's globs of tools; an alias needs one that asks for it
+	// ContentOnly keeps share_artifact from reading paths, for an agent without files.
+	ContentOnly bool
+	Allow       []string // the agent's globs of tools; an alias needs one that asks for it
 	// Redact removes secrets from what is shared, and from what is cut; nil: there are none.
 	Redact func(text string) string
 	// RedactReads also removes them from all that is read, before it is cut: for a model. A playbook passes what
@@ -54,6 +56,8 @@ type files struct {
 	redact func(text string) string
 	hidden func(text string) string // what is read, as it is shown
 	viewer *preview.Viewer
+
+	contentOnly bool
 }
 
 // member is a tool of the family, and the function that makes it for one run.
@@ -151,7 +155,7 @@ func WriteName() string { return writeSpec.Name }
 
 // Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{roots: o.Roots, log: o.Log, locks: o.Locks, redact: o.Redact, viewer: o.Viewer, since: o.Since, zone: cmp.Or(o.Zone, time.UTC)}
+	f := &files{roots: o.Roots, log: o.Log, locks: o.Locks, redact: o.Redact, viewer: o.Viewer, since: o.Since, zone: cmp.Or(o.Zone, time.UTC), contentOnly: o.ContentOnly}
 	if f.redact == nil {
 		f.redact = func(text string) string { return text }
 	}

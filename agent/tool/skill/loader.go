@@ -161,25 +161,31 @@ func LoadedIn(messages []model.Message) []string {
 		}
 
 		var e tool.Envelope
-		var l struct {
-			Skill  string   `json:"skill"`
-			Loaded []string `json:"loaded"`
-		}
-		if json.Unmarshal([]byte(m.Text), &e) != nil || !e.OK || json.Unmarshal(e.Result, &l) != nil {
-			continue
-		}
-
-		if l.Skill != "" {
-			out = append(out, l.Skill)
-		}
-
-		for _, id := range l.Loaded {
-			if name, ok := strings.CutPrefix(id, skillPrefix); ok {
-				out = append(out, name)
-			}
+		if json.Unmarshal([]byte(m.Text), &e) == nil {
+			out = append(out, skillsIn(e)...)
 		}
 	}
 
+	return out
+}
+
+// skillsIn lists the skills that a call has loaded.
+func skillsIn(e tool.Envelope) (out []string) {
+	var l struct {
+		Skill  string   `json:"skill"`
+		Loaded []string `json:"loaded"`
+	}
+	if !e.OK || json.Unmarshal(e.Result, &l) != nil {
+		return nil
+	}
+	if l.Skill != "" {
+		out = append(out, l.Skill)
+	}
+	for _, id := range l.Loaded {
+		if name, ok := strings.CutPrefix(id, skillPrefix); ok {
+			out = append(out, name)
+		}
+	}
 	return out
 }
 
@@ -187,20 +193,42 @@ func LoadedIn(messages []model.Message) []string {
 func ToolsLoadedIn(messages []model.Message) []string {
 	var out []string
 	for _, m := range messages {
-		if m.Role != model.RoleTool || m.Name != loadAllSpec.Name {
-			continue
-		}
-
 		var e tool.Envelope
-		var l loadedAll
-		if json.Unmarshal([]byte(m.Text), &e) != nil || !e.OK || json.Unmarshal(e.Result, &l) != nil {
-			continue
-		}
-		for _, id := range l.Loaded {
-			if name, ok := strings.CutPrefix(id, toolPrefix); ok {
-				out = append(out, name)
-			}
+		if m.Role == model.RoleTool && m.Name == loadAllSpec.Name && json.Unmarshal([]byte(m.Text), &e) == nil {
+			out = append(out, loadedTools(e)...)
 		}
 	}
 	return out
+}
+
+// loadedTools lists the tools that a call of capabilities_load has loaded.
+func loadedTools(e tool.Envelope) (out []string) {
+	var l loadedAll
+	if !e.OK || json.Unmarshal(e.Result, &l) != nil {
+		return nil
+	}
+	for _, id := range l.Loaded {
+		if name, ok := strings.CutPrefix(id, toolPrefix); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Listing returns a tool of the loader whose results list the tools that they load. The results may be recorded ones.
+func (s *Loader) Listing(t tool.Tool) tool.Tool {
+	if t.Class() != tool.ClassLoad {
+		return t
+	}
+	return t.MapResult(func(e tool.Envelope) tool.Envelope {
+		for _, name := range loadedTools(e) {
+			s.Unlisted.Load(name)
+		}
+		for _, name := range skillsIn(e) {
+			if sk, err := s.View.Find(name); err == nil {
+				s.listTools(sk)
+			}
+		}
+		return e
+	})
 }

@@ -263,7 +263,6 @@ func (s *Loader) loadOne(id string, out *loadedAll, contents *[]string) tool.Env
 
 	if s.Options.Tools != nil {
 		if _, ok := s.Options.Tools.Lookup(name); ok {
-			s.Unlisted.Load(name)
 			out.Loaded = append(out.Loaded, toolPrefix+name)
 			out.Note = "these tools can be called now"
 			return tool.Success(loaded{})

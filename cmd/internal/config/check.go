@@ -217,7 +217,8 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	}
 
 	finders := c.toolsGiven(tool.RequiresUnlisted)
-	if len(a.Tools.OnDemand) > 0 && len(finders.Where(a.Tools.permits)) < len(finders) {
+	denied := func(s tool.Spec) bool { return !tool.IsAllowed(nil, a.Tools.Deny, s.Name) }
+	if len(a.Tools.OnDemand) > 0 && len(finders.Where(denied)) > 0 {
 		c.warn(path+".tools.on_demand", "the agent may not use %s, so that its model is told of all its tools", strings.Join(finders.Names(), " and "))
 	}
 

@@ -161,7 +161,7 @@ type toolFilter struct {
 	Allow []string `key:"allow" say:"globs of tool names; read_file, write_file, edit_file, list_files, search and bash, the names that some models know, are there when an entry other than * covers them" unset:"all" eg:"[file_*, db_*, notify]"`
 	Deny  []string `key:"deny" say:"globs of tool names" unset:"none" eg:"[shell_run]"`
 	// OnDemand keeps a long list of tools out of each request.
-	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of: it finds them with capabilities_discover, loads them with capabilities_load, and calls them then" unset:"none; of a model with a context_window below 16384 those that are seldom needed, and all but the main ones where the list takes more than a third of it" eg:"[db_*]"`
+	OnDemand []string `key:"on_demand" say:"globs of tools that its model is not told of at first: it loads them with capabilities_load, or calls them by their names; [] tells it of all" unset:"the tools that ordinary tasks do without and that allow does not name (rouse tools TOOL says so); with a context_window below 16384 all but the main ones if the list takes more than a third of it" eg:"[db_*]"`
 }
 
 type grants struct {

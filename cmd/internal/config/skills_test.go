@@ -167,7 +167,7 @@ func TestSkillAllowedTools(t *testing.T) {
 	asking := func(tools string) string {
 		return "---\nname: x\ndescription: Is x.\nallowed-tools: " + tools + "\n---\n"
 	}
-	files := []string{"rouse.yaml", "home: state\nagents:\n  - {name: a, skill_allowed_tools: true, tools: {on_demand: [db_*]}}\n  - {name: b}\n  - {name: c, tools: {on_demand: [db_*], allow: [db_query]}}\n",
+	files := []string{"rouse.yaml", "home: state\nagents:\n  - {name: a, skill_allowed_tools: true, tools: {on_demand: [db_*]}}\n  - {name: b}\n  - {name: c, tools: {on_demand: [db_*], deny: [capabilities_load]}}\n",
 		"state/skills/x/SKILL.md", asking("Read Bash(git log:*) Bash(python3:*) WebFetch Bash")}
 	cfg, err := load(write(t, files...), nil)
 	if err != nil {

@@ -39,7 +39,7 @@ func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
 				out[i].err = errors.New(held[0].Text)
 				return
 			}
-			provider, err := newProvider(m, d.log)
+			provider, err := newProvider(m, d.log, nil)
 			if err != nil {
 				out[i].err = err
 				return

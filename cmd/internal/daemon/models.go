@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"rouse/agent"
@@ -20,7 +21,7 @@ import (
 func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
 	out := map[string]*agent.Model{}
 	for i, m := range cfg.Models {
-		provider, err := newProvider(m, log)
+		provider, err := newProvider(m, log, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
 		}
@@ -40,11 +41,11 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 	return out, nil
 }
 
-// newProvider picks the protocol that a model is reached by.
-func newProvider(m config.Model, log *slog.Logger) (model.Provider, error) {
+// newProvider picks the protocol that a model is reached by. Without a transport the provider has a connection pool of its own.
+func newProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) (model.Provider, error) {
 	e := wire.Endpoint{
 		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
-		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log,
+		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log, Transport: transport,
 	}
 	switch m.Provider {
 	case "replay":

@@ -124,7 +124,7 @@ func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *ag
 func (o *office) load(agentKeys, jobKeys, does string) (*config.Config, error) {
 	dir := cmdtest.Write(o.t, map[string]string{"sums/SKILL.md": "---\nname: sums\ndescription: Adds.\nmetadata: {workspace: optional}\n---\nAdd.\n", "posts/manifest.json": postsManifest, "posts/module.ts": postsSource, "rouse.yaml": `version: 1
 home: ./home
-models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 8000, base_url: "` + o.server.URL + `"}, {name: tiny, provider: ollama, model: scripted, context_window: 4000, base_url: "` + o.server.URL + `"}]
+models: [{name: m, provider: ollama, model: scripted, context_window: 32000, base_url: "` + o.server.URL + `"}, {name: narrow, provider: ollama, model: scripted, context_window: 5000, base_url: "` + o.server.URL + `"}, {name: tiny, provider: ollama, model: scripted, context_window: 3000, base_url: "` + o.server.URL + `"}]
 agents: [{name: clerk, workdir: ./work` + agentKeys + `}]
 jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
 `})
@@ -481,11 +481,11 @@ var everywhere = map[string]func(t *testing.T){
 			o.expectSent(sent)
 		}
 	},
-	"WideContextOnly": func(t *testing.T) {
-		for rare, agentKeys := range map[bool]string{true: ", model: narrow", false: ""} {
-			o := openOffice(t, letter(func(s *tool.Spec) { s.WideContextOnly = true }), agentKeys, "", wellDone)
+	"OnDemand": func(t *testing.T) {
+		for agentKeys, want := range map[string]bool{"": false, ", tools: {allow: [send, complete]}": true, ", tools: {on_demand: []}": true, ", tools: {allow: [sen*, complete]}": false} {
+			o := openOffice(t, letter(func(s *tool.Spec) { s.OnDemand = true }), agentKeys, "", wellDone)
 			o.run()
-			if described := strings.Contains(o.firstRequest(), "Sends a letter by post."); described == rare {
+			if described := strings.Contains(o.firstRequest(), "Sends a letter by post."); described != want {
 				t.Errorf("%q: described: %v", agentKeys, described)
 			}
 		}
@@ -802,7 +802,7 @@ func TestEveryToolCanBeHad(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	names := []string{"send"} // which it is to find
+	names := []string{"send", "capabilities_discover"} // which it can load
 	for _, one := range request.Tools {
 		names = append(names, one.Function.Name)
 	}
