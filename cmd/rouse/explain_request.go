@@ -46,7 +46,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string, asJSON bool) erro
 	fmt.Fprintf(w, "The first request of job %s (agent %s) to the model %s: %d bytes\n\n", first.Job, first.Agent, first.Model, first.Bytes)
 	rows := [][]string{{"system prompt", strconv.Itoa(first.System)}, {"task", strconv.Itoa(first.Task)}, {text.Plural(len(first.EachOf), "tool"), strconv.Itoa(first.Tools)}}
 	for _, t := range first.EachOf {
-		rows = append(rows, []string{"  " + t.Name, strconv.Itoa(t.Bytes)})
+		rows = append(rows, []string{t.Name, strconv.Itoa(t.Bytes)})
 	}
 	if err := table(w, "PART BYTES", append(rows, []string{"other fields", strconv.Itoa(first.Other)})); err != nil {
 		return err

@@ -3,12 +3,16 @@ package daemon
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"rouse/agent"
+	"rouse/agent/model/modeltest"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/internal/contract"
+	"rouse/internal/domain"
 )
 
 // TestWatchOfConfig: OSA-90, each setting of a watch reaches the watcher, and its runs.
@@ -66,6 +70,25 @@ func TestChatStepsOfConfig(t *testing.T) {
 		p, err := NewPlan(cfg, QuietLogger())
 		if err != nil || p.Plan.Agents["a"].DefaultSteps != want || p.Plan.Agents["a"].Bounds.Steps != 30 {
 			t.Errorf("%q: %+v (%v)", bounds, p.Plan.Agents["a"], err)
+		}
+	}
+}
+
+// OSA-01: the configuration gives a chat 15 steps, unless it sets bounds.steps.
+func TestChatEndsAfterItsSteps(t *testing.T) {
+	t.Parallel()
+	for keys, want := range map[string]int{"": 15, ", bounds: {steps: 20}": 20} {
+		var turns []modeltest.Turn
+		for i := range 40 {
+			turns = append(turns, says("file_write", fmt.Sprintf(`{"path":"%d.txt","content":"x"}`, i)))
+		}
+		o := openOffice(t, letter(nil), keys, "", turns...)
+		id, err := o.Fire(t.Context(), api.RunRequest{Agent: "clerk", Prompt: "Write on.", Chat: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, res := o.attempt(id); res.Exit != domain.ExitIterationCap || !strings.Contains(res.Error, fmt.Sprintf("the %d steps of this run were used up", want)) {
+			t.Errorf("%q: %+v", keys, res)
 		}
 	}
 }
