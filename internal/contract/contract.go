@@ -96,11 +96,6 @@ func (r *Row) unused() {
 	}
 }
 
-var (
-	rowID  = regexp.MustCompile(`^(?:OSA|AYA|YOA|OSL|AUT|AGS|UNI|C)-\d+$`)
-	quoted = regexp.MustCompile("`([^`]+)`")
-)
-
 // All returns every row of docs/contracts.md.
 func All(t testing.TB) []*Row {
 	t.Helper()
@@ -109,6 +104,7 @@ func All(t testing.TB) []*Row {
 		t.Fatal(err)
 	}
 
+	rowID := regexp.MustCompile(`^(?:OSA|AYA|YOA|OSL|AUT|AGS|UNI|C)-\d+$`)
 	var rows []*Row
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), "|")
@@ -128,7 +124,7 @@ func All(t testing.TB) []*Row {
 
 func literals(text string) []string {
 	var found []string
-	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
 	}
 	return found
