@@ -49,7 +49,7 @@ func (r *run) readText(t *turn, noTools bool) {
 			t.calls = append(t.calls, model.Call{Name: c.Name, Args: c.Args})
 		}
 		t.notices = append(t.notices, fmt.Sprintf("[Call as text] The model wrote %s as text; the text was read as a call.", text.Plural(len(a.Calls), "call")))
-	case a.Fault != "" && !(a.Quotes && r.misread > 0): // asked again it says the same: an example, not a call
+	case a.Fault != "" && (!a.Quotes || r.misread == 0): // asked again it says the same: an example, not a call
 		t.fault, t.unended = a.Fault, a.Thinking != "" && a.Text == ""
 	default:
 		t.result = a.Text
