@@ -16,7 +16,7 @@ import (
 // Obstacle is one thing that keeps a run from starting, before it has cost anything.
 type Obstacle struct {
 	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill,
-	// database, workspace, agent.
+	// database, workspace, agent, overlap.
 	Kind string `json:"kind"`
 	// Source is what is in the way, the same for all the runs that it is in the way of: secret/api.
 	Source string `json:"source"`
