@@ -261,7 +261,7 @@ func readSome(root fs.FS, dir string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 
 	d, ok := f.(fs.ReadDirFile)
 	if !ok {

@@ -26,10 +26,8 @@ func (r *Roots) secretMasks() (out []string) {
 		_ = filepath.WalkDir(g.Path, func(path string, d fs.DirEntry, err error) error {
 			rel, _ := below(g.Path, path)
 			switch {
-			case err != nil && d != nil && d.IsDir():
-				return fs.SkipDir
 			case err != nil:
-				return nil
+				return fs.SkipDir
 			case rel == "":
 				return nil
 			case r.isRootItself(path):

@@ -221,14 +221,11 @@ func TestUnknownKeysTurnJobsOff(t *testing.T) {
 	t.Parallel()
 	const claw = `{"jobs":[{"id":"a","name":"a"%s,"schedule":{"kind":"every","everyMs":900000%s},"payload":{"kind":"command","command":"df"%s},"delivery":{"mode":"none"%s}}]%s}`
 	fill := func(at int, said string) string {
-		parts := make([]any, 5)
-		for i := range parts {
-			parts[i] = ""
-		}
+		var parts [5]string
 		if at >= 0 {
 			parts[at] = said
 		}
-		return fmt.Sprintf(claw, parts...)
+		return fmt.Sprintf(claw, parts[0], parts[1], parts[2], parts[3], parts[4])
 	}
 	for name, c := range map[string]struct {
 		format string
