@@ -8,6 +8,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agentdb/ledger"
+	"rouse/internal/contract"
 	"rouse/internal/domain"
 )
 
@@ -15,6 +16,8 @@ import (
 // end with the first call that is refused; the same loop goes on for any other.
 func TestChat(t *testing.T) {
 	t.Parallel()
+	row := contract.Of(t, "OSA-01")
+	few, many := row.Number("15"), row.Number("30")
 	busy := func(chat bool, bound int) ledger.Result {
 		t.Helper()
 		var turns []modeltest.Turn
@@ -25,17 +28,17 @@ func TestChat(t *testing.T) {
 		b.table()
 		a := b.plan.Agents["clerk"]
 		if a.Bounds.Steps = bound; bound == 0 { // the default of the configuration
-			a.Bounds.Steps, a.DefaultSteps = 30, true
+			a.Bounds.Steps, a.DefaultSteps = many, true
 		}
 		b.plan.Agents["clerk"] = a
 		return b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Go on.", Chat: chat}}))
 	}
 	chat, bound, headless := busy(true, 0), busy(true, 20), busy(false, 0)
-	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != 30-15 || bound.Steps-chat.Steps != 20-15 {
+	if chat.Exit != domain.ExitIterationCap || headless.Exit != domain.ExitIterationCap || headless.Steps-chat.Steps != many-few || bound.Steps-chat.Steps != 20-few {
 		t.Errorf("a chat has %d steps (%s), with a bound of 20 it has %d, a run without one %d (%s)", chat.Steps, chat.Exit, bound.Steps, headless.Steps, headless.Exit)
 	}
 
-	for chat, want := range map[bool]domain.Exit{true: domain.ExitToolRejected, false: domain.ExitEnded} {
+	for chat, want := range map[bool]domain.Exit{true: domain.Exit(row.Quote("tool_rejected")), false: domain.ExitEnded} {
 		b := setup(t, turn("1", "file_read", `{"path":".env"}`), done)
 		b.write("work/.env", "TOKEN=canary")
 		a := b.plan.Agents["clerk"]

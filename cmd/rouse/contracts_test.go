@@ -57,7 +57,7 @@ func TestContracts(t *testing.T) {
 			t.Logf("docs/contracts.md: %s is not built: %s", row.ID, row.State)
 		}
 		if len(row.Literals) == 0 {
-			t.Logf("docs/contracts.md: %s quotes no literal", row.ID)
+			t.Errorf("docs/contracts.md: %s quotes no literal", row.ID)
 		}
 
 		use, runs := fmt.Sprintf("contract.Of(t, %q)", row.ID), false
@@ -69,7 +69,7 @@ func TestContracts(t *testing.T) {
 			runs = runs || strings.Contains(body, use)
 		}
 		if !runs {
-			t.Logf("docs/contracts.md: no test that %s names calls %s", row.ID, use)
+			t.Errorf("docs/contracts.md: no test that %s names calls %s", row.ID, use)
 		}
 	}
 

@@ -58,7 +58,8 @@ func TestShare(t *testing.T) {
 		t.Skip("no links here:", err)
 	}
 
-	row := contract.Of(t, "UNI-12")
+	row, share := contract.Of(t, "UNI-12"), contract.Of(t, "OSA-19")
+	q, invalid := share.Quote, tool.Kind(share.Quote("invalid_args"))
 	b := newBench(t, filepath.Join(dir, "w"))
 	call := b.run(t)
 	for _, c := range []struct {
@@ -68,14 +69,14 @@ func TestShare(t *testing.T) {
 		holds   string
 	}{
 		{map[string]any{"path": "a.txt"}, "a.txt", 1, "one\n"},
-		{map[string]any{"path": "a.txt", "filename": "b.txt", "description": "a\ncopy"}, "b.txt", 1, "one\n"},
-		{map[string]any{"content": "two\n", "filename": "a.txt"}, "a.txt", 2, "two\n"},
+		{map[string]any{q("path"): "a.txt", q("filename"): "b.txt", q("description"): "a\ncopy"}, "b.txt", 1, "one\n"},
+		{map[string]any{q("content"): "two\n", "filename": "a.txt"}, "a.txt", 2, "two\n"},
 		{map[string]any{"content": `# A\n\tx`, "filename": "esc.md"}, "esc.md", 1, "# A\n\tx"},
 		{map[string]any{"content": "print('\\n')\n", "filename": "code.py"}, "code.py", 1, "print('\\n')\n"},
 		{map[string]any{"path": "bin"}, "bin", 1, "a\x00\xff"},
 		{map[string]any{"path": "sub/report.md"}, "report.md", 1, "x"},
 	} {
-		e, got := call(row.Quote("share_artifact"), c.args)
+		e, got := call(row.Quote(q("share_artifact")), c.args)
 		if !e.OK || got["filename"] != c.name || got[row.Quote("version")] != c.version || b.held(t, c.name) != c.holds {
 			t.Errorf("%v: %+v %v, kept %q", c.args, e, got, b.held(t, c.name))
 		}
@@ -87,9 +88,9 @@ func TestShare(t *testing.T) {
 		field string
 		says  string
 	}{
-		"nothing":      {map[string]any{}, tool.KindInvalidArgs, "path", "nothing to share"},
+		"nothing":      {map[string]any{}, invalid, "path", "nothing to share"},
 		"both":         {map[string]any{"path": "a.txt", "content": "x"}, tool.KindInvalidArgs, "content", "not both"},
-		"a mark":       {map[string]any{"content": "x\n---SHARED_ARTIFACT_END---", "filename": "x"}, tool.KindInvalidArgs, "content", "holds a mark"},
+		"a mark":       {map[string]any{"content": "x\n" + q("---SHARED_ARTIFACT_END---"), "filename": "x"}, tool.KindInvalidArgs, "content", "holds a mark"},
 		"no name":      {map[string]any{"content": "x"}, tool.KindInvalidArgs, "filename", "needs a filename"},
 		"an empty one": {map[string]any{"path": "empty"}, tool.KindInvalidArgs, "path", "holds no file"},
 		"name up":      {map[string]any{"content": "x", "filename": "../a"}, tool.KindInvalidArgs, "filename", "without a folder"},

@@ -68,6 +68,7 @@ func call(t *testing.T, r *tool.Registry, name, args string) tool.Envelope {
 // OSA-20: what is loaded is said, what is not is a warning; where nothing is, the answer is the first
 // failure; what is there already is no failure, and what is not granted is rejected. OSA-13: the loop holds its errors.
 func TestCapabilitiesLoad(t *testing.T) {
+	row := contract.Of(t, "OSA-20")
 	all := find(t, many(30, "csv", "tax")...)
 	given := all.Skills()[:22] // csv and some of the others
 	one, err := tool.Define(tool.Spec{Name: "db_query", Description: "asks", Effect: domain.EffectRead, Class: tool.ClassOther}, func(_ context.Context, _ tool.Invocation, _ struct {
@@ -90,14 +91,14 @@ func TestCapabilitiesLoad(t *testing.T) {
 		want     []string
 		warnings int
 	}{
-		"a skill":             {`["skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, "Use csv."}, 0},
+		"a skill":             {fmt.Sprintf("[%q]", row.Quote("skill/csv")), "", []string{`"loaded":["skill/csv"]`, "Use csv."}, 0},
 		"in other letters":    {`["skill/CSV"]`, "", []string{`"loaded":["skill/csv"]`}, 0},
 		"twice":               {`["skill/csv","skill/csv"]`, "", []string{`"loaded":["skill/csv"]`, `"already_loaded":["skill/csv"]`}, 0},
-		"a tool":              {`["tool/db_query"]`, "", []string{`"loaded":["tool/db_query"]`}, 0},
+		"a tool":              {fmt.Sprintf("[%q]", row.Quote("tool/db_query")), "", []string{`"loaded":["tool/db_query"]`}, 0},
 		"a tool by its name":  {`["db_query"]`, "", []string{`"loaded":["tool/db_query"]`}, 0},
 		"partly":              {`["skill/none","tool/db_query","skill/tax"]`, "", []string{`"loaded":["tool/db_query"]`}, 2},
 		"none":                {`["skill/none","skill/tax"]`, tool.KindNotFound, nil, 0},
-		"not granted":         {`["skill/tax","skill/none"]`, tool.KindRejected, nil, 0},
+		"not granted":         {`["skill/tax","skill/none"]`, tool.Kind(row.Quote("rejected")), nil, 0},
 		"a tool not granted":  {`["tool/file_write"]`, tool.KindRejected, nil, 0},
 		"a tool that is none": {`["tool/file_wrte"]`, tool.KindToolNotFound, nil, 0},
 		"no id":               {`["csv"]`, tool.KindInvalidArgs, nil, 0},
@@ -107,7 +108,7 @@ func TestCapabilitiesLoad(t *testing.T) {
 		"with a control sign": {`["skill/a\u0000b"]`, tool.KindNotFound, nil, 0},
 	} {
 		r := registry(t, skill.Options{View: all.View(skills.AccessPreloaded, given), Tools: granted, Denied: []string{"file_write"}, Unlisted: tool.NewUnlisted([]string{"db_query"})})
-		e := call(t, r, "capabilities_load", `{"ids":`+c.ids+`}`)
+		e := call(t, r, row.Quote("capabilities_load"), fmt.Sprintf(`{%q:%s}`, row.Quote("ids"), c.ids))
 		if load, _ := r.Lookup("capabilities_load"); load.Class() != tool.ClassLoad {
 			t.Fatalf("the loop takes it for one of the class %s", load.Class())
 		}
