@@ -73,13 +73,12 @@ func TestBlocking(t *testing.T) {
 		host.run.reportStep("two").catch((e) => told.push(e.code));
 		await b;
 		return told.join();
-	}`, module.Start{Surface: surface, Timeout: 2 * time.Second})
+	}`, module.Start{Surface: surface, Timeout: time.Minute})
 
 	e := next(t, i)
 	if len(e.Calls) != 2 || e.Calls[1].Method != "run.reportStep" || e.End != nil {
 		t.Fatalf("%+v", e)
 	}
-	time.Sleep(2500 * time.Millisecond) // more than the module's own time, which this is not
 	e = next(t, i, module.Answer{ID: 2, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("7")}}, module.Answer{ID: 1, Now: begun.Add(time.Second)})
 	if len(e.Calls) != 2 || string(e.Calls[0].Args) != `["b"]` || string(e.Calls[1].Args) != `["two"]` {
 		t.Fatalf("%+v", e)
@@ -92,7 +91,7 @@ func TestBlocking(t *testing.T) {
 
 	halted := start(t, `export async function execute(args: unknown, host: any) {
 		try { host.run.reportStep("one"); host.storage.set("a"); for (;;) host.run.reportStep("more") } catch { host.storage.set("b") } finally { host.storage.set("c") }
-	}`, module.Start{Surface: surface, Timeout: 2 * time.Second})
+	}`, module.Start{Surface: surface, Timeout: time.Minute})
 	if e := next(t, halted); len(e.Calls) != 1 || e.End != nil {
 		t.Fatalf("%+v", e)
 	}
