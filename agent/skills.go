@@ -144,7 +144,7 @@ func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool)
 	finders := skill.Specs().Where(func(s tool.Spec) bool { return s.Requires == tool.RequiresUnlisted })
 	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.agent.Deny, name) })
 	for _, one := range more {
-		if !allows(one.Name()) && !(canFind && one.Spec().Requires == tool.RequiresUnlisted) {
+		if !allows(one.Name()) && (!canFind || one.Spec().Requires != tool.RequiresUnlisted) {
 			continue
 		}
 		if t.wrapTool != nil {

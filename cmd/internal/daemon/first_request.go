@@ -44,7 +44,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, job string, tables 
 	if err != nil {
 		return FirstRequest{}, err
 	}
-	first, err := agent.FirstRequestOf(p.Plan, job, filepath.Join(string(cfg.Home), "mcp"), tables)
+	first, err := agent.FirstRequestOf(p.Plan, job, filepath.Join(string(cfg.Home), "mcp"), tables) //nolint:contextcheck // it starts no server
 	if err != nil {
 		return FirstRequest{}, err
 	}
