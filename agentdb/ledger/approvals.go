@@ -60,7 +60,7 @@ func (q *Question) identify(r Run) error {
 
 // Deny answers an approval with no; the run gets the reason.
 func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error) {
-	return l.answer(ctx, id, Reply{Text: ApprovalDeny, Reason: reason})
+	return l.AnswerAs(ctx, id, Reply{Text: ApprovalDeny, Reason: reason})
 }
 
 // answerJoined applies the answer to an item to the others that ask the same. A denial and Reply.All are for all of them. Any other

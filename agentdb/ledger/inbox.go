@@ -326,7 +326,7 @@ type Reply struct {
 
 // Answer is AnswerAs for an answer to the run of one item.
 func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, error) {
-	return l.answer(ctx, id, Reply{Text: answer})
+	return l.AnswerAs(ctx, id, Reply{Text: answer})
 }
 
 // AnswerAs closes an item and resumes its run, or ends it if the reply says so. Other runs that ask the same are treated as
@@ -334,10 +334,6 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 // error is ErrClosed if somebody was faster or the item has expired, and ErrInvalidAnswer if it offers no such answer, an
 // *AnswerError where fields are wrong.
 func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, error) {
-	return l.answer(ctx, id, reply)
-}
-
-func (l *Ledger) answer(ctx context.Context, id int64, reply Reply) (Run, error) {
 	now := l.now()
 	var run Run
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
