@@ -122,7 +122,7 @@ func (r *run) makeRoom(failure error) bool {
 	}
 	room := e.Window
 	if e.Needed > before { // this model makes more tokens of the same text than are estimated
-		room = int(int64(room) * int64(before) / int64(e.Needed))
+		room = max(int(int64(room)*int64(before)/int64(e.Needed)), room/maxTokenError)
 	}
 	// The request should have fitted in the window that was counted on.
 	r.Window = min(room, r.Window*3/4)
@@ -137,6 +137,10 @@ func (r *run) makeRoom(failure error) bool {
 	}
 	return r.rotate()
 }
+
+// maxTokenError is the greatest factor by which the estimate of a request can be too low. If a server counts more, it counts something
+// else than this request.
+const maxTokenError = 4
 
 // requestTokens estimates the size of the next request.
 func (r *run) requestTokens() int {
