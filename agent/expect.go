@@ -83,8 +83,12 @@ func fileUnmet(b nofollow.Boundary, path string, started time.Time) string {
 		return fmt.Sprintf("the file %s does not exist", path)
 	}
 
-	// File systems keep time more coarsely than the clock does.
-	if info.ModTime().Before(started.Truncate(time.Second)) {
+	// The time of a file is coarser than the clock: up to a hundredth of a second, or whole seconds on some file systems.
+	earliest := started.Add(-20 * time.Millisecond)
+	if info.ModTime().Nanosecond() == 0 {
+		earliest = started.Truncate(2 * time.Second)
+	}
+	if info.ModTime().Before(earliest) {
 		return fmt.Sprintf("the file %s was not changed by this run (last change %s)", path, info.ModTime().Format(time.RFC3339))
 	}
 	return ""

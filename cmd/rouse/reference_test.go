@@ -377,9 +377,11 @@ func TestJSONShapes(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
+models: [{name: local, provider: openai, model: small, base_url: "http://127.0.0.1:1", api_key: none}]
 agents: [{name: clerk, workdir: ./work}]
 defaults: {notify: {on: []}}
 jobs:
+  - {name: ask, agent: clerk, model: local, prompt: Look.}
   - {name: report, agent: clerk, schedule: "0 8 * * *", playbook: [{call: complete, with: {summary: "Wrote the report, and a file of figures with it."}}]}
   - {name: broken, agent: clerk, playbook: [{call: db_query, with: {sql: select nothing from nowhere}}]}
 `}), "rouse.yaml")
@@ -398,6 +400,9 @@ jobs:
 		for i, word := range words {
 			if given, ok := arguments[word]; ok {
 				words[i] = given
+			}
+			if i > 0 && words[i-1] == "--request" {
+				words[i] = "ask" // the only job with a prompt
 			}
 		}
 
