@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/text"
 )
 
 // backoff is the wait before the next try: doubled for each one, bounded, and spread by
@@ -36,9 +37,10 @@ func backoff(p Policy, run int64, tries int) time.Duration {
 // is that of all further ones.
 var postponements = []time.Duration{5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour}
 
-// postponedTo is when a run that has not begun is tried again; zero when its time is over before that.
-func postponedTo(p Policy, run ledger.Run, until, now time.Time) time.Time {
-	at := now.Add(postponements[min(run.Postponements, len(postponements)-1)])
+// postponedTo returns the time at which a run whose model cannot be asked is tried again. If the job does not wait so long, it returns
+// the zero time and the reason.
+func postponedTo(p Policy, run ledger.Run, until, now time.Time) (at time.Time, tooLate string) {
+	at = now.Add(postponements[min(run.Postponements, len(postponements)-1)])
 	if until.After(at) {
 		at = until
 	}
@@ -52,8 +54,12 @@ func postponedTo(p Policy, run ledger.Run, until, now time.Time) time.Time {
 		window = defaultCatchup
 	}
 
-	if at.Sub(due) > window || p.StartDeadline > 0 && at.Sub(run.QueuedAt) > p.StartDeadline {
-		return time.Time{}
+	key, most := "catchup_window", window
+	switch {
+	case p.StartDeadline > 0 && at.Sub(run.QueuedAt) > p.StartDeadline:
+		key, most = "start_deadline", p.StartDeadline
+	case at.Sub(due) <= window:
+		return at, ""
 	}
-	return at
+	return time.Time{}, fmt.Sprintf("the next try would be at %s, which is later than the job waits (%s: %s); to wait longer, raise %[2]s", at.UTC().Format("2006-01-02 15:04 UTC"), key, text.Span(most))
 }

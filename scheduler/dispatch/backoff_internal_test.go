@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,22 +43,26 @@ func TestPostponedTo(t *testing.T) {
 		run    ledger.Run
 		until  time.Duration
 		want   time.Duration // 0: its time is over
+		key    string        // that ended it, if not catchup_window
 	}{
-		"first":                            {Policy{}, ledger.Run{QueuedAt: now}, 0, 5 * time.Minute},
-		"third":                            {Policy{}, ledger.Run{QueuedAt: now, Postponements: 2}, 0, 30 * time.Minute},
-		"any later one":                    {Policy{}, ledger.Run{QueuedAt: now, Postponements: 9}, 0, time.Hour},
-		"the model says when":              {Policy{}, ledger.Run{QueuedAt: now}, 20 * time.Minute, 20 * time.Minute},
-		"the last moment":                  {Policy{}, ledger.Run{QueuedAt: now.Add(-24*time.Hour + 5*time.Minute)}, 0, 5 * time.Minute},
-		"a moment later":                   {Policy{}, ledger.Run{QueuedAt: now.Add(-24*time.Hour + 5*time.Minute - 1)}, 0, 0},
-		"counted from its instant":         {Policy{CatchupWindow: time.Hour}, ledger.Run{QueuedAt: now, ScheduledAt: now.Add(-time.Hour)}, 0, 0},
-		"the last moment of a deadline":    {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now.Add(-5 * time.Minute)}, 0, 5 * time.Minute},
-		"a moment after a deadline":        {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now.Add(-5*time.Minute - 1)}, 0, 0},
-		"a deadline counts from the queue": {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now, ScheduledAt: now.Add(-time.Hour)}, 0, 5 * time.Minute},
+		"first":                            {Policy{}, ledger.Run{QueuedAt: now}, 0, 5 * time.Minute, ""},
+		"third":                            {Policy{}, ledger.Run{QueuedAt: now, Postponements: 2}, 0, 30 * time.Minute, ""},
+		"any later one":                    {Policy{}, ledger.Run{QueuedAt: now, Postponements: 9}, 0, time.Hour, ""},
+		"the model says when":              {Policy{}, ledger.Run{QueuedAt: now}, 20 * time.Minute, 20 * time.Minute, ""},
+		"the last moment":                  {Policy{}, ledger.Run{QueuedAt: now.Add(-24*time.Hour + 5*time.Minute)}, 0, 5 * time.Minute, ""},
+		"a moment later":                   {Policy{}, ledger.Run{QueuedAt: now.Add(-24*time.Hour + 5*time.Minute - 1)}, 0, 0, ""},
+		"counted from its instant":         {Policy{CatchupWindow: time.Hour}, ledger.Run{QueuedAt: now, ScheduledAt: now.Add(-time.Hour)}, 0, 0, ""},
+		"the last moment of a deadline":    {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now.Add(-5 * time.Minute)}, 0, 5 * time.Minute, ""},
+		"a moment after a deadline":        {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now.Add(-5*time.Minute - 1)}, 0, 0, "start_deadline"},
+		"a deadline counts from the queue": {Policy{StartDeadline: 10 * time.Minute}, ledger.Run{QueuedAt: now, ScheduledAt: now.Add(-time.Hour)}, 0, 5 * time.Minute, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := postponedTo(c.policy, c.run, now.Add(c.until), now)
+			got, tooLate := postponedTo(c.policy, c.run, now.Add(c.until), now)
 			if want := now.Add(c.want); c.want == 0 && !got.IsZero() || c.want != 0 && !got.Equal(want) {
 				t.Errorf("%s, want %s later", got, c.want)
+			}
+			if key := cmp.Or(c.key, "catchup_window"); (c.want == 0) != strings.Contains(tooLate, "raise "+key) {
+				t.Errorf("%q, want %s", tooLate, key)
 			}
 		})
 	}

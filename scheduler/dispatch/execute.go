@@ -139,10 +139,11 @@ func (d *Dispatcher) finish(ctx context.Context, run ledger.Run, a ledger.Attemp
 	}
 
 	if res.Postpone != nil {
-		if at := postponedTo(p, run, res.Postpone.Until, d.o.Now()); !at.IsZero() {
+		at, tooLate := postponedTo(p, run, res.Postpone.Until, d.o.Now())
+		if tooLate == "" {
 			res.RetryAt, res.Notices = at, append(res.Notices, res.Postpone.Notices...)
 		} else {
-			res.Postpone = nil
+			res.Postpone, res.Error = nil, res.Error+"; "+tooLate
 		}
 	}
 
