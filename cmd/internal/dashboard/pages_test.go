@@ -250,7 +250,7 @@ func TestSchemaForm(t *testing.T) {
 // OSL-31, UNI-09. An approval shows exactly what would be done, with its difference, and is given once, always or not at all.
 func TestApproval(t *testing.T) {
 	h := open(t, configuration, func(l *ledger.Ledger) {
-		for _, hash := range []string{"h1", "h2"} {
+		for _, hash := range []string{"h1", "h2", "h3", "h3"} {
 			seedItem(t, l, ledger.Question{Kind: ledger.KindApproval, Call: "c1", Title: "books wants to write", Options: []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}, Expires: ledger.ApprovalExpires,
 				Action: ledger.Action{Tool: "file_write", Hash: hash, Description: "file_write report.md\n-old line\n+new \u202eline"}})
 		}
@@ -263,6 +263,12 @@ func TestApproval(t *testing.T) {
 	h.done("/inbox/1", "option", "1")
 	h.done("/inbox/2", "option", "3", "reason", "not this one")
 	h.expect("/inbox/2", "not this one")
+
+	h.expect("/inbox", "release all 2 runs that ask this")
+	h.done("/inbox/3", "option", "1", "all", "on")
+	if page := h.expect("/inbox", "Inbox"); strings.Contains(page, "Approve once") {
+		t.Error("a run that asked the same still waits")
+	}
 }
 
 // OSL-38. A workspace is shown with all that it holds, and its owner does with it what its state allows.
