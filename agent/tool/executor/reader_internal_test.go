@@ -230,6 +230,7 @@ func TestLinger(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				l.stop()
+				synctest.Wait()
 				if ended != c.want {
 					t.Errorf("ended after %s, want %s", ended, c.want)
 				}
