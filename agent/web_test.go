@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,7 @@ func network(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
 
 	s.granted, s.other = serve("granted"), serve("other")
 	for i := range turns {
+		turns[i].Calls = slices.Clone(turns[i].Calls) // parallel tests share turns
 		for j := range turns[i].Calls {
 			c := &turns[i].Calls[j]
 			c.Args = json.RawMessage(strings.NewReplacer("GRANTED", s.granted.URL, "OTHER", s.other.URL).Replace(string(c.Args)))
