@@ -103,7 +103,18 @@ var marker = pattern.New(`^[ \t]*(?:(?:<tool_call>|<\|tool_call\|?>|<function_ca
 
 // endsInCall reports why a text that is not calls as a whole ends in a call nevertheless; "" if it does not.
 func endsInCall(text string, tools Tools) (fault string, quotes bool) {
+	whole := strings.TrimSpace(text)
+	if whole == "" {
+		return "", false
+	}
+	endsInCode := strings.ContainsAny(whole[len(whole)-1:], "}])>`")
+	closed := strings.LastIndexByte(text, '}') // prose follows a call that begins before here
+	if ends := callEnd.FindAllStringIndex(text, -1); len(ends) > 0 {
+		closed = max(closed, ends[len(ends)-1][0])
+	}
+
 	fenced, openFence := false, 0
+	read := 0 // calls that prose follows end here
 	for at := 0; at < len(text); {
 		line, _, _ := strings.Cut(text[at:], "\n")
 		tail := text[at:]
@@ -117,12 +128,14 @@ func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 				}
 			}
 		case fenced:
-		case marker.MatchString(tail) && endsWithCode(tail):
+		case marker.MatchString(tail) && (endsInCode || at > closed):
 			return "holds a call as text that cannot be read, or that follows other text", false
-		case strings.HasPrefix(trimmed, "{"):
-			if _, fault, ok := parse(tail, tools); ok && fault == "" {
+		case strings.HasPrefix(trimmed, "{") && at >= read:
+			r := &reader{text: tail, tools: tools}
+			if r.all() && r.fault == "" {
 				return "ends in a call as text", true
 			}
+			read = at + r.at
 		}
 		at += len(line) + 1
 	}
@@ -131,9 +144,3 @@ func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 
 // callEnd is the end of a call in a form with markers.
 var callEnd = pattern.New(`</tool_calls?>|<\|/tool_call\|>|<tool_call\|>|</function_call>|</function>|</invoke>|</minimax:tool_call>|<\|tool_calls?(?:_section)?_end\|>|<end_function_call>|DSML[|｜]function_calls>`)
-
-// endsWithCode reports whether prose does not follow the call that a text begins with.
-func endsWithCode(text string) bool {
-	text = strings.TrimSpace(text)
-	return strings.ContainsAny(text[len(text)-1:], "}])>`") || !callEnd.MatchString(text) && !strings.ContainsAny(text, "}")
-}

@@ -14,10 +14,8 @@ import (
 // made.
 func parse(text string, tools Tools) (calls []Call, fault string, ok bool) {
 	r := &reader{text: text, tools: tools}
-	for r.space(); len(r.calls) == 0 || r.rest() != ""; r.space() {
-		if !r.one() {
-			return nil, "", false
-		}
+	if !r.all() {
+		return nil, "", false
 	}
 	return r.calls, r.fault, true
 }
@@ -31,6 +29,16 @@ type reader struct {
 	calls []Call
 	fault string // why one of the calls cannot be made
 	depth int    // of the literal that is read
+}
+
+// all reads calls up to the end of the text.
+func (r *reader) all() bool {
+	for r.space(); len(r.calls) == 0 || r.rest() != ""; r.space() {
+		if !r.one() {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *reader) rest() string { return r.text[r.at:] }

@@ -185,3 +185,19 @@ func TestSplit(t *testing.T) {
 		})
 	}
 }
+
+// Reading takes time in proportion to the answer, also if the answer is calls without end and then prose.
+func TestLongAnswers(t *testing.T) {
+	for name, line := range map[string]string{"objects": `{"name":"file_read","arguments":{"path":"a"}}`, "markers": "<tool_call>{}", "open": "{"} {
+		asked := 0
+		known := func(name string) (json.RawMessage, bool) {
+			asked++
+			return tools(name)
+		}
+		const lines = 5000
+		textcall.Read(strings.Repeat(line+"\n", lines)+"and that is it.", known)
+		if asked > 3*lines {
+			t.Errorf("%s: %d calls of %d lines were looked up", name, asked, lines)
+		}
+	}
+}
