@@ -332,7 +332,7 @@ func testFirstPageWatch(t *testing.T) {
   - name: watcher
     workdir: ./desk
     grants: {network: [{host: "` + host + `", methods: [GET], private: true}]}
-    self_scheduling: {enabled: true, min_interval: 0s}
+    self_scheduling: {enabled: true, mode: reactive, min_interval: 0s}
 jobs:
   - name: price
     agent: watcher
