@@ -561,15 +561,11 @@ func TestClusterPooler(t *testing.T) {
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	settings := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nauth_type = any\npool_mode = transaction\nunix_socket_dir =\nignore_startup_parameters = search_path,extra_float_digits\n",
+	settings := fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nauth_type = any\npool_mode = transaction\nunix_socket_dir =\nignore_startup_parameters = search_path,extra_float_digits\n",
 		base.Hostname(), base.Port(), port)
 	// With auth_type any, all reach the server as the user of the database.
 	settings = strings.Replace(settings, " port="+base.Port(), " port="+base.Port()+" user="+base.User.Username(), 1)
@@ -593,7 +589,7 @@ func TestClusterPooler(t *testing.T) {
 	cmdtest.Until(t, "the pooler", func() bool { return strings.Contains(log.String(), "process up") })
 
 	pooled := *base
-	pooled.Host = fmt.Sprintf("127.0.0.1:%d", port)
+	pooled.Host = "127.0.0.1:" + port
 	text := "version: 1\nhome: ./home\nengine: {postgres: '" + pooled.String() + "'}\n"
 	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	if said := fails(t, "serve", "--node", "n", "--config", path); !strings.Contains(said, "PgBouncer in transaction mode") {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -64,16 +65,21 @@ func TestWalkthrough(t *testing.T) {
 	w.daemon.stop(t)
 }
 
-// freeAddress is one at which nobody listens yet.
+// freeAddress returns an address at which nobody listens yet. Its port is below those that the system hands out, so no
+// other test is given it before the program under test listens there.
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return l.Addr().String()
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
+	t.Fatal("100 ports are all taken")
+	return ""
 }
 
 func (w *walk) write(block string) {

@@ -190,8 +190,9 @@ func TestFetch(t *testing.T) {
 		t.Errorf("a POST of JSON arrived as %q", got)
 	}
 
-	s.Close()
-	if e := call(t, fetch, map[string]any{"url": s.URL + "/page"}); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "refused") {
+	// Nothing listens on port 1. A port that a test freed could be taken by another test.
+	nobody := tools(t, Options{Grants: []Grant{{Host: "127.0.0.1:1"}}})
+	if e := call(t, nobody, map[string]any{"url": "http://127.0.0.1:1/page"}); e.Kind != tool.KindUnavailable || !strings.Contains(e.Message, "refused") {
 		t.Errorf("of a server that is gone: %+v", e)
 	}
 }

@@ -133,8 +133,6 @@ func checkNamed(t *testing.T, checks []api.Check, name string) api.Check {
 func TestDoctorAsksServers(t *testing.T) {
 	t.Parallel()
 	server := newListings(t)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 
 	for name, c := range map[string]struct {
 		model    string
@@ -162,7 +160,7 @@ func TestDoctorAsksServers(t *testing.T) {
 		"ollama":          {"provider: ollama, model: 'qwen3:8b', base_url: URL/oll", true, "the model is there, reads 40960 tokens, of which 16384 are used", "", "an answer"},
 		"not pulled":      {"provider: ollama, model: 'qwen3:9b', base_url: URL/oll", false, `did you mean "qwen3:8b"?`, "ollama pull qwen3:9b", ""},
 		"without tools":   {"provider: ollama, model: 'old:1b', base_url: URL/oll", false, "it cannot call tools", "choose a model that can", ""},
-		"nobody is there": {"provider: openai, model: gpt-5-mini, base_url: '" + gone.URL + "/v1'", false, "cannot be reached", "start the server", ""},
+		"nobody is there": {"provider: openai, model: gpt-5-mini, base_url: 'http://127.0.0.1:1/v1'", false, "cannot be reached", "start the server", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
