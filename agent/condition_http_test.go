@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
