@@ -1,0 +1,378 @@
+package checkout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/internal/pattern"
+	"rouse/internal/text"
+)
+
+const (
+	maxFiles   = 20_000 // that a branch changes
+	maxCommits = 1_000  // listed
+	collectAll = 15 * time.Minute
+)
+
+// Commit is a commit of a result.
+type Commit struct {
+	Hash    string    `json:"hash"`
+	Author  string    `json:"author"`
+	Time    time.Time `json:"time"`
+	Subject string    `json:"subject"`
+}
+
+// FileStat is a file that a result changes. Added and Removed are -1 for a binary file.
+type FileStat struct {
+	Path    string `json:"path"`
+	Added   int    `json:"added"`
+	Removed int    `json:"removed"`
+}
+
+// Result is the branch of a run in the owner's repository. All texts of it are the agent's: whoever shows them
+// escapes them for the place.
+type Result struct {
+	Run         string     `json:"run"`
+	Repo        string     `json:"repo"`
+	Target      string     `json:"target,omitempty"` // see Clone
+	Branch      string     `json:"branch"`
+	Base        string     `json:"base"`
+	Head        string     `json:"head"`    // Base if there is no commit: then there is no branch in the owner's repository either
+	Commits     []Commit   `json:"commits"` // newest first, at most 1,000
+	Files       []FileStat `json:"files"`
+	Uncommitted int        `json:"uncommitted"` // files that the agent left uncommitted; they stay in the clone
+	Notes       []string   `json:"notes,omitempty"`
+}
+
+// Collect brings the branch of a clone into the owner's repository. It can be repeated: a branch that already has
+// the commits stays, and one that this run brought before moves on. No other branch moves.
+func (s *Store) Collect(ctx context.Context, c Clone) (Result, error) {
+	defer s.lock("run " + c.Run)()
+	ctx, stop := context.WithTimeoutCause(ctx, collectAll, fmt.Errorf("collecting took longer than %s", collectAll))
+	defer stop()
+
+	rec, err := s.read(c.Run)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := s.collect(ctx, &rec)
+	if err != nil {
+		return Result{}, fmt.Errorf("checkout of run %s: %w", c.Run, err)
+	}
+	return res, nil
+}
+
+func (s *Store) collect(ctx context.Context, rec *record) (Result, error) {
+	res := Result{Run: rec.Run, Repo: rec.Repo, Target: rec.Target, Branch: rec.Branch, Base: rec.Base, Notes: slices.Clone(rec.Notes)}
+	if err := s.look(ctx, rec.Clone, &res); err != nil {
+		return res, err
+	}
+
+	quarantine := git{dir: filepath.Join(s.runDir(rec.Run), "quarantine.git")}
+	if res.Head != res.Base {
+		r, err := openRepository(ctx, rec.Repo, s.scratch())
+		if err != nil {
+			return res, err
+		}
+		defer r.close()
+
+		if err := s.receive(ctx, rec.Clone, res.Head, quarantine, r.format); err != nil {
+			return res, err
+		}
+		if err := s.describe(ctx, quarantine, &res); err != nil {
+			return res, err
+		}
+		if err := s.deliver(ctx, r, rec, res.Head, quarantine); err != nil {
+			return res, err
+		}
+	}
+
+	if err := removeAll(quarantine.dir); err != nil {
+		return res, err
+	}
+	rec.Result = &res
+	return res, s.write(*rec)
+}
+
+// confined runs git in a sandbox that sees the clone and the mirror. What it prints is the agent's to decide.
+func (s *Store) confined(ctx context.Context, c sandbox.Command, args ...string) error {
+	said := &bounded{most: 4 << 10}
+	c.Argv, c.Stderr, c.MinTier = append([]string{"git"}, args...), said, s.MinTier
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C.UTF-8", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false"}
+	c.Limits.FileSize = s.maxPack()
+	if c.Wall == 0 {
+		c.Wall = collectAll
+	}
+
+	ended, err := s.Sandbox.Run(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case ended.KilledBy != "":
+		return fmt.Errorf("git %s in the clone was ended: %s", args[0], ended.KilledBy)
+	case ended.Exit != 0:
+		return &gitError{args, ended.Exit, strings.TrimSpace(text.Clean(said.String()))}
+	}
+	return nil
+}
+
+// inClone runs git in the clone, which it cannot change.
+func (s *Store) inClone(ctx context.Context, c Clone, in io.Reader, out io.Writer, args ...string) error {
+	return s.confined(ctx, sandbox.Command{Dir: c.Dir, Read: []string{c.Dir, c.Mirror}, Stdin: in, Stdout: out}, args...)
+}
+
+// ask is inClone for a short answer.
+func (s *Store) ask(ctx context.Context, c Clone, args ...string) (string, error) {
+	out := &bounded{most: 1 << 20}
+	err := s.inClone(ctx, c, nil, out, args...)
+	return strings.TrimSpace(out.String()), err
+}
+
+var hash = pattern.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// look asks the clone for the head of its branch, and for what is not on it.
+func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
+	if res.Head, err = s.ask(ctx, c, "rev-parse", "--verify", "--quiet", "refs/heads/"+c.Branch+"^{commit}"); err != nil {
+		return fmt.Errorf("the clone %s has no branch %s that can be read: %w", c.Dir, c.Branch, err)
+	}
+	if !hash.MatchString(res.Head) || len(res.Head) != len(c.Base) {
+		return fmt.Errorf("the branch %s of the clone %s is %q, which is no commit", c.Branch, c.Dir, text.Head(res.Head, 80))
+	}
+
+	status := &bounded{most: 8 << 20}
+	if err := s.inClone(ctx, c, nil, status, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all"); err != nil {
+		res.Notes = append(res.Notes, "whether files are uncommitted is not known: "+err.Error())
+	}
+	res.Uncommitted = bytes.Count(status.Bytes(), []byte{0})
+
+	if count, err := s.ask(ctx, c, "rev-list", "--count", "HEAD", "--branches", "--not", "refs/heads/"+c.Branch, c.Base, "--remotes"); err == nil {
+		if n, err := strconv.Atoi(count); err == nil && n > 0 {
+			res.Notes = append(res.Notes, fmt.Sprintf("%s of the clone are not on the branch %s; they stay in the clone", text.Plural(n, "commit"), c.Branch))
+		}
+	}
+	return nil
+}
+
+// receive brings the objects of a commit into the quarantine, and checks them.
+func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine git, format string) error {
+	if err := removeAll(quarantine.dir); err != nil {
+		return err
+	}
+	if err := initBare(ctx, quarantine.dir, format); err != nil {
+		return err
+	}
+	objects := filepath.Join(quarantine.dir, "objects")
+	if err := errors.Join(os.MkdirAll(filepath.Join(objects, "info"), 0o700), os.MkdirAll(filepath.Join(objects, "pack"), 0o700),
+		os.WriteFile(filepath.Join(objects, "info", "alternates"), []byte(filepath.Join(c.Mirror, "objects")+"\n"), 0o600)); err != nil {
+		return err
+	}
+
+	known, err := git{dir: c.Mirror}.run(ctx, "for-each-ref", "--format=^%(objectname)")
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(s.runDir(c.Run), "incoming.pack"), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		file.Close()
+		_ = os.Remove(file.Name())
+	}()
+
+	pack := &limited{w: file, left: s.maxPack()}
+	revisions := strings.NewReader(head + "\n^" + c.Base + "\n" + known)
+	err = s.inClone(ctx, c, revisions, pack, "pack-objects", "--stdout", "--revs", "--thin", "--delta-base-offset", "--quiet")
+	if pack.left < 0 {
+		return fmt.Errorf("the commits of the branch %s are larger than %d MiB, and are not brought back; they stay in %s", c.Branch, s.maxPack()>>20, c.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+
+	// The pack is data of the agent. Reading it has the limits of a sandbox, in which only packs can be written.
+	err = s.confined(ctx, sandbox.Command{Dir: quarantine.dir, Read: []string{quarantine.dir, c.Mirror}, Write: []string{filepath.Join(objects, "pack")}, Stdin: file, Stdout: io.Discard},
+		"--git-dir="+quarantine.dir, "-c", "core.bigFileThreshold=32m", "index-pack", "--strict", "--fix-thin", "--stdin", "--max-input-size="+strconv.FormatInt(s.maxPack(), 10))
+	if err != nil {
+		return fmt.Errorf("the commits of the branch %s are refused: %w", c.Branch, err)
+	}
+	if _, err := quarantine.run(ctx, "rev-list", "--objects", "--quiet", head, "^"+c.Base); err != nil {
+		return fmt.Errorf("the commits of the branch %s are not complete: %w", c.Branch, err)
+	}
+	_, err = quarantine.run(ctx, "update-ref", "refs/heads/result", head)
+	return err
+}
+
+// limited writes up to a number of bytes; left is negative once there were more.
+type limited struct {
+	w    io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errLong
+	}
+	return l.w.Write(p)
+}
+
+// describe lists the commits and files of a result, and refuses one that would fill the disk as files.
+func (s *Store) describe(ctx context.Context, g git, res *Result) error {
+	log, err := g.run(ctx, "log", "-z", "--max-count="+strconv.Itoa(maxCommits), "--format=%H%n%an%n%aI%n%s", res.Base+".."+res.Head)
+	if err != nil {
+		return err
+	}
+	for _, entry := range split(log) {
+		lines := strings.SplitN(entry, "\n", 4)
+		if len(lines) < 4 {
+			continue
+		}
+		at, _ := time.Parse(time.RFC3339, lines[2]) // a date that is none is the agent's
+		res.Commits = append(res.Commits, Commit{lines[0], valid(lines[1]), at, valid(lines[3])})
+	}
+
+	raw, err := g.run(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", res.Base, res.Head)
+	if err != nil {
+		return err
+	}
+	entries := split(raw) // pairs of a description and a path
+	if len(entries)/2 > maxFiles {
+		return fmt.Errorf("the branch %s changes %d files, more than the %d that are brought back", res.Branch, len(entries)/2, maxFiles)
+	}
+	if err := s.checkSizes(ctx, g, entries, res); err != nil {
+		return err
+	}
+
+	stat, err := g.run(ctx, "diff-tree", "-r", "-z", "--numstat", "--no-renames", res.Base, res.Head)
+	if err != nil {
+		return err
+	}
+	for _, entry := range split(stat) {
+		parts := strings.SplitN(entry, "\t", 3)
+		if len(parts) == 3 {
+			res.Files = append(res.Files, FileStat{valid(parts[2]), count(parts[0]), count(parts[1])})
+		}
+	}
+	return nil
+}
+
+// checkSizes sums up the new files.
+func (s *Store) checkSizes(ctx context.Context, g git, entries []string, res *Result) error {
+	var ask strings.Builder
+	submodule := false
+	for i := 0; i+1 < len(entries); i += 2 {
+		fields := strings.Fields(entries[i]) // :mode mode hash hash status
+		switch {
+		case len(fields) != 5 || fields[4] == "D":
+		case fields[1] == "160000":
+			submodule = true
+		default:
+			ask.WriteString(fields[3] + "\n")
+		}
+	}
+	if submodule {
+		res.Notes = append(res.Notes, "the branch changes submodules; their commits are not brought back")
+	}
+
+	sizes, err := g.runWith(ctx, strings.NewReader(ask.String()), "cat-file", "--batch-check=%(objectsize)")
+	if err != nil {
+		return err
+	}
+	var sum int64
+	for line := range strings.Lines(sizes) {
+		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			return fmt.Errorf("git cat-file printed %q", text.Head(line, 80))
+		}
+		if sum += n; sum > s.maxPack() {
+			return fmt.Errorf("the files that the branch %s changes are larger than %d MiB together, and are not brought back", res.Branch, s.maxPack()>>20)
+		}
+	}
+	return nil
+}
+
+// short returns a hash as people read it.
+func short(hash string) string { return hash[:min(len(hash), 12)] }
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func count(number string) int {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// deliver copies the objects from the quarantine into the owner's repository, and sets the branch.
+func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head string, quarantine git) error {
+	now, err := r.ref(ctx, rec.Branch)
+	if err != nil {
+		return err
+	}
+	if now != "" && now != head && !slices.Contains(rec.Heads, now) {
+		return fmt.Errorf("the branch %s of %s was changed or made by another program (it is at %s), and stays as it is; rename it, and collect again", rec.Branch, r.path, short(now))
+	}
+	if now != "" && now != head {
+		if at := r.checkedOut(rec.Branch); at != "" {
+			return fmt.Errorf("the branch %s is checked out in %s, and stays as it is; check out another one there, and collect again", rec.Branch, at)
+		}
+	}
+
+	if !slices.Contains(rec.Heads, head) {
+		rec.Heads = append(rec.Heads, head)
+		if err := s.write(*rec); err != nil {
+			return err
+		}
+	}
+	if now == head {
+		return nil
+	}
+	if _, err := r.bareGit().run(ctx, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", quarantine.dir, "refs/heads/result"); err != nil {
+		return err
+	}
+	if now == "" {
+		now = strings.Repeat("0", len(head))
+	}
+	_, err = r.bareGit().run(ctx, "update-ref", "-m", "rouse: run "+rec.Run, "refs/heads/"+rec.Branch, head, now)
+	return err
+}
+
+// Diff returns the changes of a result as text, at most max bytes of it. Attributes of the branch do not hide any of it.
+func (s *Store) Diff(ctx context.Context, res Result, max int) (string, error) {
+	if res.Head == res.Base {
+		return "", nil
+	}
+	r, err := openRepository(ctx, res.Repo, s.scratch())
+	if err != nil {
+		return "", err
+	}
+	defer r.close()
+
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	out, said := &bounded{most: max, stop: true}, &bounded{most: 4 << 10}
+	c := r.bareGit().command(ctx, "diff-tree", "-r", "-p", "--stat", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--end-of-options", res.Base, res.Head)
+	c.Stdout, c.Stderr = out, said
+	switch err := c.Run(); {
+	case out.cut:
+		return valid(out.String()) + fmt.Sprintf("\n… the diff is longer than %d bytes; all of it: git -C %s diff %s %s\n", max, r.path, short(res.Base), short(res.Head)), nil
+	case err != nil:
+		return "", fmt.Errorf("checkout of run %s: diff: %w: %s", res.Run, err, text.Clean(said.String()))
+	}
+	return valid(out.String()), nil
+}

@@ -1,0 +1,185 @@
+package checkout
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/internal/text"
+)
+
+// minGit is the first version with merge-tree --write-tree.
+const (
+	minGitMajor, minGitMinor = 2, 38
+
+	maxAnswer = 64 << 20 // bytes of what one call of git prints
+	gitTime   = 30 * time.Minute
+)
+
+// fixedSettings are given to each call of git. They come last, so that no file overrides them.
+var fixedSettings = []string{
+	"core.hooksPath=" + os.DevNull, "core.fsmonitor=false", "core.attributesFile=" + os.DevNull, "core.excludesFile=" + os.DevNull, "core.quotePath=false", "core.untrackedCache=false",
+	"gc.auto=0", "maintenance.auto=false", "fetch.writeCommitGraph=false", "fetch.recurseSubmodules=false", "submodule.recurse=false", "diff.ignoreSubmodules=all",
+	"protocol.allow=never", "protocol.file.allow=always", "log.mailmap=false", "log.showSignature=false", "i18n.logOutputEncoding=UTF-8", "advice.detachedHead=false", "core.bigFileThreshold=32m",
+	"commit.gpgSign=false", "init.defaultBranch=main", "credential.helper=", "core.askPass=",
+}
+
+// git is one repository for the git of the host. All of its files are the owner's or ours.
+type git struct {
+	dir    string   // GIT_DIR
+	common string   // GIT_COMMON_DIR; "" if it is dir
+	work   string   // GIT_WORK_TREE; "" if it has none
+	env    []string // in addition
+}
+
+// environment returns the environment of the host's git: no configuration of the machine or the user.
+func environment() []string {
+	env := []string{
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
+		"GIT_LITERAL_PATHSPECS=1", "GIT_PAGER=cat", "GIT_EDITOR=false", "LC_ALL=C.UTF-8",
+	}
+	for _, name := range []string{"PATH", "SystemRoot", "TMPDIR", "TEMP", "TMP"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// command prepares a call.
+func (g git) command(ctx context.Context, args ...string) *exec.Cmd {
+	var argv []string
+	for _, setting := range fixedSettings {
+		argv = append(argv, "-c", setting)
+	}
+	c := exec.CommandContext(ctx, "git", append(argv, args...)...)
+	c.Env, c.WaitDelay = environment(), 5*time.Second
+	c.Dir = os.TempDir()
+	if g.dir != "" {
+		c.Env, c.Dir = append(c.Env, "GIT_DIR="+g.dir), g.dir
+	}
+	if g.common != "" {
+		c.Env = append(c.Env, "GIT_COMMON_DIR="+g.common)
+	}
+	if g.work != "" {
+		c.Env, c.Dir = append(c.Env, "GIT_WORK_TREE="+g.work), g.work
+	}
+	c.Env = append(c.Env, g.env...)
+	return c
+}
+
+// gitError is a call of git that failed.
+type gitError struct {
+	args []string
+	exit int
+	text string // its standard error
+}
+
+func (e *gitError) Error() string {
+	return fmt.Sprintf("git %s failed (exit code %d): %s", e.args[0], e.exit, e.text)
+}
+
+// run runs git and returns its output.
+func (g git) run(ctx context.Context, args ...string) (string, error) {
+	return g.runWith(ctx, nil, args...)
+}
+
+// runWith is run with a standard input.
+func (g git) runWith(ctx context.Context, in io.Reader, args ...string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, gitTime)
+	defer stop()
+
+	out, said := &bounded{most: maxAnswer, stop: true}, &bounded{most: 8 << 10}
+	c := g.command(ctx, args...)
+	c.Stdin, c.Stdout, c.Stderr = in, out, said
+	err := c.Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))
+	case errors.Is(err, exec.ErrNotFound):
+		return "", errNoGit
+	case out.cut:
+		return "", fmt.Errorf("git %s: its output is longer than %d MiB", args[0], maxAnswer>>20)
+	case err != nil:
+		e := &gitError{args: args, exit: -1, text: strings.TrimSpace(text.Clean(said.String()))}
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			e.exit = exit.ExitCode()
+		} else {
+			e.text = strings.TrimSpace(e.text + " " + err.Error())
+		}
+		return out.String(), e
+	}
+	return out.String(), nil
+}
+
+// line is run for an answer of one line. It is "" if git exits with 1, its way to say no.
+func (g git) line(ctx context.Context, args ...string) (string, error) {
+	out, err := g.run(ctx, args...)
+	if exitCode(err) == 1 {
+		return "", nil
+	}
+	return strings.TrimSpace(out), err
+}
+
+// exitCode returns the exit code of a call that failed, and 0 for other errors and for none.
+func exitCode(err error) int {
+	if e, ok := errors.AsType[*gitError](err); ok {
+		return e.exit
+	}
+	return 0
+}
+
+var errNoGit = fmt.Errorf("checkout: needs git %d.%d or later, and there is no git in PATH; install git", minGitMajor, minGitMinor)
+
+// checkGit returns an error if git is missing or too old.
+func checkGit(ctx context.Context) error {
+	out, err := git{}.run(ctx, "version")
+	if err != nil {
+		return err
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(out, "git version %d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("checkout: git version printed %s", strconv.Quote(text.Head(out, 80)))
+	}
+	if major < minGitMajor || major == minGitMajor && minor < minGitMinor {
+		return fmt.Errorf("checkout: needs git %d.%d or later, and this machine has %d.%d; install a newer git", minGitMajor, minGitMinor, major, minor)
+	}
+	return nil
+}
+
+// bounded keeps the beginning of what is written to it.
+type bounded struct {
+	bytes.Buffer
+	most int
+	stop bool // end the program that writes more
+	cut  bool
+}
+
+var errLong = errors.New("the output is too long")
+
+func (b *bounded) Write(p []byte) (int, error) {
+	keep := p
+	if room := b.most - b.Len(); len(keep) > room {
+		keep, b.cut = keep[:max(room, 0)], true
+	}
+	b.Buffer.Write(keep)
+	if b.cut && b.stop {
+		return len(keep), errLong
+	}
+	return len(p), nil
+}
+
+// split returns the entries of an output that end in zero bytes.
+func split(out string) []string {
+	if out == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+}

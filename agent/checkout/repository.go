@@ -1,0 +1,199 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// storageSettings say how a repository stores its objects and files. None of them names a program or a file.
+var storageSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
+	"extensions.objectformat", "extensions.refstorage"}
+
+// sharedParts are the parts of a repository that its linked worktrees share.
+var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "logs", "shallow", "worktrees"}
+
+// repository is a repository of the owner, seen through a view: git reads our configuration in place of the
+// repository's own. The caller closes it.
+type repository struct {
+	path   string // its top folder, or the bare repository, without links
+	gitDir string
+	common string // where its branches and objects are
+	bare   bool
+	view   string // the folder with the links and our configuration
+	format string // of its objects: sha1, sha256
+}
+
+// openRepository makes a view of a repository of the owner in a folder for temporary files.
+func openRepository(ctx context.Context, path, scratch string) (r *repository, err error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("checkout: repo %s is not an absolute path of this machine; clone the repository here first and name that folder", path)
+	}
+	r = &repository{}
+	if r.path, err = filepath.EvalSymlinks(path); err != nil {
+		return nil, fmt.Errorf("checkout: repo: %w", err)
+	}
+	if err := r.find(); err != nil {
+		return nil, err
+	}
+
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, err
+	}
+	if r.view, err = os.MkdirTemp(scratch, "view-"); err != nil {
+		return nil, err
+	}
+	if err := r.fill(ctx); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *repository) close() { _ = os.RemoveAll(r.view) } // what is left is removed by Prune
+
+// find finds the folders of the repository.
+func (r *repository) find() error {
+	r.gitDir = filepath.Join(r.path, ".git")
+	info, err := os.Stat(r.gitDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(r.path, "objects")); err != nil {
+			return fmt.Errorf("checkout: %s is not the top folder of a git repository", r.path)
+		}
+		r.gitDir, r.bare = r.path, true
+	case err != nil:
+		return fmt.Errorf("checkout: repo: %w", err)
+	case !info.IsDir(): // a linked worktree, or a submodule
+		content, err := os.ReadFile(r.gitDir)
+		to, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "gitdir: ")
+		if err != nil || !ok {
+			return fmt.Errorf("checkout: %s does not name the folder of a repository", r.gitDir)
+		}
+		r.gitDir = relativeTo(r.path, to)
+	}
+
+	r.common = r.gitDir
+	content, err := os.ReadFile(filepath.Join(r.gitDir, "commondir"))
+	if err == nil {
+		r.common = relativeTo(r.gitDir, strings.TrimSpace(string(content)))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("checkout: repo: %w", err)
+	}
+	r.common, err = filepath.EvalSymlinks(r.common)
+	return err
+}
+
+func relativeTo(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(folder, path)
+}
+
+// fill fills the view.
+func (r *repository) fill(ctx context.Context) error {
+	for _, name := range sharedParts {
+		to := filepath.Join(r.common, name)
+		// Branches may be packed at any time, so that this link is made in any case.
+		if _, err := os.Stat(to); err != nil && name != "packed-refs" {
+			continue
+		}
+		if err := os.Symlink(to, filepath.Join(r.view, name)); err != nil {
+			return err
+		}
+	}
+
+	config, err := git{}.run(ctx, "config", "--file", filepath.Join(r.common, "config"), "--no-includes", "--null", "--list")
+	if err != nil {
+		return err
+	}
+	settings := storage(config)
+	r.format = settings["extensions.objectformat"]
+	if err := os.WriteFile(filepath.Join(r.view, "HEAD"), []byte("ref: refs/heads/rouse.invalid\n"), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.view, "config"), []byte(configText(settings)), 0o600)
+}
+
+// storage returns the storage settings of a list that git config printed; later ones win.
+func storage(list string) map[string]string {
+	settings := map[string]string{}
+	for _, entry := range split(list) {
+		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(storageSettings, key) {
+			settings[key] = value
+		}
+	}
+	return settings
+}
+
+func configText(settings map[string]string) string {
+	var out strings.Builder
+	for _, key := range storageSettings {
+		if value, ok := settings[key]; ok {
+			section, name, _ := strings.Cut(key, ".")
+			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))
+		}
+	}
+	return out.String()
+}
+
+// bareGit is git on the objects and branches of the repository.
+func (r *repository) bareGit() git { return git{dir: r.view} }
+
+// head returns the branch that is checked out, "" if there is none.
+func (r *repository) head() string { return headOf(r.gitDir) }
+
+func headOf(gitDir string) string {
+	content, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
+	branch, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "ref: refs/heads/")
+	if err != nil || !ok {
+		return ""
+	}
+	return branch
+}
+
+// ref returns the commit of a branch, "" if there is none.
+func (r *repository) ref(ctx context.Context, branch string) (string, error) {
+	return r.bareGit().line(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
+}
+
+// checkFree refuses a branch that exists, or that cannot exist beside another one.
+func (r *repository) checkFree(ctx context.Context, branch string) error {
+	for name := branch; name != "."; name = path.Dir(name) {
+		there, err := r.ref(ctx, name)
+		if err != nil {
+			return err
+		}
+		if there != "" {
+			return fmt.Errorf("checkout: the branch %s is already in %s; let `branch:` name a new one for each run, for example with {{ .Run }}", name, r.path)
+		}
+	}
+
+	below, err := r.bareGit().line(ctx, "for-each-ref", "--count=1", "--format=%(refname:short)", "refs/heads/"+branch+"/")
+	if err == nil && below != "" {
+		err = fmt.Errorf("checkout: no branch can be named %s in %s, which has the branch %s", branch, r.path, below)
+	}
+	return err
+}
+
+// checkedOut returns the worktree in which a branch is checked out, "" if there is none.
+func (r *repository) checkedOut(branch string) string {
+	if !r.bare && headOf(r.common) == branch {
+		return filepath.Dir(r.common)
+	}
+	linked, _ := filepath.Glob(filepath.Join(r.common, "worktrees", "*"))
+	for _, dir := range linked {
+		if headOf(dir) == branch {
+			at, _ := os.ReadFile(filepath.Join(dir, "gitdir"))
+			return filepath.Dir(relativeTo(dir, strings.TrimSpace(string(at))))
+		}
+	}
+	return ""
+}

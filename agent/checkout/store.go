@@ -1,0 +1,351 @@
+package checkout
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent/sandbox"
+	"rouse/internal/atomicfile"
+	"rouse/internal/pattern"
+)
+
+// Spec is a `checkout:` of a job or an agent.
+type Spec struct {
+	Repo   string // absolute path of a repository on this machine
+	Ref    string // a branch, a tag or a commit; "" is the branch that is checked out there
+	Branch string // the new branch
+	Agent  string // author of commits in the clone, unless they name another one
+}
+
+// Store keeps the mirrors and clones of a home. It is safe for concurrent use.
+type Store struct {
+	Dir      string           // HOME/checkouts
+	Sandbox  *sandbox.Sandbox // confines git in the clones of agents
+	MinTier  sandbox.Tier     // the weakest tier that is accepted for it; "" is the sandbox's default
+	MaxBytes int64            // disk space of all clones, above which no new one is made; 0 is 10 GiB
+	MaxPack  int64            // bytes of the commits that come back from one clone, packed and as files; 0 is 1 GiB
+	Now      func() time.Time // nil is time.Now
+
+	locks sync.Map // of a name to its *sync.Mutex
+}
+
+const (
+	defaultMaxBytes = 10 << 30
+	defaultMaxPack  = 1 << 30
+)
+
+// Clone is the repository of a run.
+type Clone struct {
+	Run    string    `json:"run"`
+	Dir    string    `json:"dir"`    // the working folder; only the agent's git, confined, works in it
+	Mirror string    `json:"mirror"` // borrowed objects: the sandbox needs to read it
+	Repo   string    `json:"repo"`
+	Ref    string    `json:"ref"`
+	Target string    `json:"target,omitempty"` // the branch that Ref names, to which Apply goes; "" if Ref is a tag or a commit
+	Branch string    `json:"branch"`
+	Base   string    `json:"base"` // the commit that Ref was
+	Made   time.Time `json:"made"`
+	Notes  []string  `json:"notes,omitempty"` // what a clone leaves out: submodules, Git LFS
+}
+
+// record is clone.json.
+type record struct {
+	Clone
+	Heads  []string `json:"heads,omitempty"`  // each commit that the branch of the owner's repository got, or was about to get
+	Result *Result  `json:"result,omitempty"` // once that is done
+}
+
+// ErrNone is the error of Open if a run has no clone.
+var ErrNone = errors.New("the run has no checkout")
+
+var runName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+func (s *Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+func (s *Store) maxBytes() int64 { return cmp.Or(s.MaxBytes, defaultMaxBytes) }
+func (s *Store) maxPack() int64  { return cmp.Or(s.MaxPack, defaultMaxPack) }
+
+// lock keeps others out of a run or a mirror until the function that it returns is called.
+func (s *Store) lock(name string) (unlock func()) {
+	m, _ := s.locks.LoadOrStore(name, &sync.Mutex{})
+	m.(*sync.Mutex).Lock() //nolint:forcetypeassert // nothing else is stored
+	return m.(*sync.Mutex).Unlock
+}
+
+func (s *Store) scratch() string            { return filepath.Join(s.Dir, "scratch") }
+func (s *Store) runDir(run string) string   { return filepath.Join(s.Dir, "runs", run) }
+func (s *Store) workDir(run string) string  { return filepath.Join(s.runDir(run), "work") }
+func (s *Store) recordOf(run string) string { return filepath.Join(s.runDir(run), "clone.json") }
+
+func (s *Store) read(run string) (record, error) {
+	var rec record
+	if !runName.MatchString(run) {
+		return rec, fmt.Errorf("checkout: %q is not a run", run)
+	}
+	content, err := os.ReadFile(s.recordOf(run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return rec, fmt.Errorf("checkout of run %s: %w", run, ErrNone)
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &rec)
+	}
+	if err != nil {
+		return rec, fmt.Errorf("checkout of run %s: %w", run, err)
+	}
+	// The home may have been moved.
+	rec.Dir, rec.Mirror = s.workDir(run), filepath.Join(s.Dir, "mirrors", filepath.Base(rec.Mirror))
+	return rec, nil
+}
+
+func (s *Store) write(rec record) error { return writeRecord(s.runDir(rec.Run), rec) }
+
+func writeRecord(dir string, rec record) error {
+	content, err := json.MarshalIndent(rec, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, "clone.json"), content, 0o600)
+}
+
+// Open returns the clone of a run, or ErrNone.
+func (s *Store) Open(run string) (Clone, error) {
+	rec, err := s.read(run)
+	return rec.Clone, err
+}
+
+// Make makes the clone of a run, or returns the one that it has: a later attempt goes on where the first one
+// stopped. A clone that was not complete when the daemon ended is made anew.
+func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) {
+	if !runName.MatchString(run) {
+		return Clone{}, fmt.Errorf("checkout: %q is not a run", run)
+	}
+	defer s.lock("run " + run)()
+	switch c, err := s.Open(run); {
+	case err == nil:
+		return c, nil
+	case !errors.Is(err, ErrNone):
+		return Clone{}, err
+	}
+
+	if err := checkGit(ctx); err != nil {
+		return Clone{}, err
+	}
+	if err := checkBranch(ctx, spec.Branch); err != nil {
+		return Clone{}, err
+	}
+	if err := s.checkSpace(); err != nil {
+		return Clone{}, err
+	}
+
+	r, err := openRepository(ctx, spec.Repo, s.scratch())
+	if err != nil {
+		return Clone{}, err
+	}
+	defer r.close()
+	if err := r.checkFree(ctx, spec.Branch); err != nil {
+		return Clone{}, err
+	}
+
+	mirror, err := s.mirror(ctx, r)
+	if err != nil {
+		return Clone{}, err
+	}
+	c := Clone{Run: run, Dir: s.workDir(run), Mirror: mirror, Repo: r.path, Ref: spec.Ref, Branch: spec.Branch, Made: s.now().UTC()}
+	if c.Ref == "" {
+		if c.Ref = r.head(); c.Ref == "" {
+			return Clone{}, fmt.Errorf("checkout: no branch is checked out in %s; name one with `ref:`", r.path)
+		}
+	}
+	if c.Base, c.Target, err = resolve(ctx, mirror, c.Ref); err != nil {
+		return Clone{}, fmt.Errorf("checkout of %s: %w", r.path, err)
+	}
+
+	return c, s.clone(ctx, &c, spec)
+}
+
+// resolve returns the commit of a branch, a tag or a hash, and the branch.
+func resolve(ctx context.Context, mirror, ref string) (commit, branch string, err error) {
+	g := git{dir: mirror}
+	if strings.HasPrefix(ref, "-") || strings.ContainsAny(ref, "\x00\n: ^~?*[\\") || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
+		return "", "", fmt.Errorf("ref %q is not the name of a branch, a tag or a commit", ref)
+	}
+	for _, name := range []string{"refs/heads/" + ref, "refs/tags/" + ref} {
+		commit, err := g.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+		if err == nil && commit != "" && strings.HasPrefix(name, "refs/heads/") {
+			return commit, ref, nil
+		}
+		if err != nil || commit != "" {
+			return commit, "", err
+		}
+	}
+
+	if _, err := hex.DecodeString(ref + strings.Repeat("0", len(ref)%2)); err == nil && len(ref) >= 7 {
+		commit, err := g.line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", ref+"^{commit}")
+		if err != nil {
+			return "", "", err
+		}
+		if commit != "" {
+			holds, err := g.line(ctx, "for-each-ref", "--count=1", "--contains", commit, "--format=%(refname)")
+			if holds != "" || err != nil {
+				return commit, "", err
+			}
+		}
+	}
+	return "", "", fmt.Errorf("there is no branch, no tag and no commit %s that a branch or a tag reaches", ref)
+}
+
+// checkBranch refuses a name that git would not take, or would take for something else.
+func checkBranch(ctx context.Context, branch string) error {
+	ok := branch != "" && branch != "HEAD" && len(branch) <= 200 && !strings.HasPrefix(branch, "-") && !strings.HasPrefix(branch, "refs/") && !strings.ContainsAny(branch, "\x00\n")
+	if ok {
+		_, err := git{}.run(ctx, "check-ref-format", "refs/heads/"+branch)
+		if exitCode(err) != 1 && err != nil {
+			return err
+		}
+		ok = err == nil
+	}
+	if !ok {
+		return fmt.Errorf("checkout: %q is not a name for a branch", branch)
+	}
+	return nil
+}
+
+// clone makes the clone in a folder beside, which is renamed when it is complete.
+func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
+	making := s.runDir(".making-" + c.Run)
+	if err := errors.Join(removeAll(making), removeAll(s.runDir(c.Run))); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(making, 0o700); err != nil {
+		return err
+	}
+
+	author := cmp.Or(spec.Agent, "rouse")
+	work := filepath.Join(making, "work")
+	// The host's git works in the clone up to here, before the agent gets it.
+	if _, err := (git{}).run(ctx, "clone", "--quiet", "--shared", "--no-checkout", "--template=", "--config", "user.name="+author, "--config", "user.email="+mailName(author)+"@rouse.invalid",
+		"--config", "gc.auto=0", "--config", "maintenance.auto=false", "--", c.Mirror, work); err != nil {
+		return err
+	}
+	g := git{dir: filepath.Join(work, ".git"), work: work}
+	if _, err := g.run(ctx, "checkout", "--quiet", "--no-track", "-b", c.Branch, c.Base); err != nil {
+		return err
+	}
+
+	// A path from the clone to the mirror stays right when the home moves.
+	objects := filepath.Join(c.Dir, ".git", "objects")
+	borrowed, err := filepath.Rel(objects, filepath.Join(c.Mirror, "objects"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(work, ".git", "objects", "info", "alternates"), []byte(filepath.ToSlash(borrowed)+"\n"), 0o600); err != nil {
+		return err
+	}
+
+	c.Notes = leftOut(work)
+	if err := writeRecord(making, record{Clone: *c}); err != nil {
+		return err
+	}
+	return atomicfile.Rename(making, s.runDir(c.Run))
+}
+
+// leftOut says what a clone does not have.
+func leftOut(work string) (notes []string) {
+	if _, err := os.Lstat(filepath.Join(work, ".gitmodules")); err == nil {
+		notes = append(notes, "submodules are not fetched: their folders are empty")
+	}
+	if content, err := os.ReadFile(filepath.Join(work, ".gitattributes")); err == nil && strings.Contains(string(content), "filter=lfs") {
+		notes = append(notes, "files of Git LFS are not fetched: the clone has their pointers")
+	}
+	return notes
+}
+
+// mailName returns the local part of an address.
+func mailName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '-'
+	}, name)
+}
+
+// mirror returns the mirror of a repository with its branches and tags as they are now.
+func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
+	sum := sha256.Sum256([]byte(r.common))
+	name := strings.TrimSuffix(filepath.Base(r.path), ".git") + "-" + hex.EncodeToString(sum[:6]) + ".git"
+	dir := filepath.Join(s.Dir, "mirrors", name)
+	defer s.lock("mirror " + name)()
+
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		making := filepath.Join(s.Dir, "mirrors", ".making-"+name)
+		if err := os.RemoveAll(making); err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(filepath.Dir(making), 0o700); err != nil {
+			return "", err
+		}
+		if err := initBare(ctx, making, r.format); err != nil {
+			return "", err
+		}
+		if err := atomicfile.Rename(making, dir); err != nil {
+			return "", err
+		}
+	} else if err != nil {
+		return "", err
+	}
+
+	if err := removeLocks(dir); err != nil {
+		return "", err
+	}
+	_, err := git{dir: dir}.run(ctx, "fetch", "--quiet", "--prune", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.view, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	if err != nil {
+		return "", fmt.Errorf("checkout: mirror of %s: %w", r.path, err)
+	}
+	return dir, nil
+}
+
+// initBare makes an empty bare repository.
+func initBare(ctx context.Context, dir, format string) error {
+	args := []string{"init", "--quiet", "--bare", "--template="}
+	if format != "" {
+		args = append(args, "--object-format="+format)
+	}
+	_, err := git{}.run(ctx, append(args, "--", dir)...)
+	return err
+}
+
+// removeLocks removes the locks of a git that was killed in a repository of ours.
+func removeLocks(dir string) error {
+	for _, place := range []string{"refs", "packed-refs.lock", "shallow.lock", "config.lock", "HEAD.lock"} {
+		err := filepath.WalkDir(filepath.Join(dir, place), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && strings.HasSuffix(path, ".lock") {
+				err = os.Remove(path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
