@@ -31,6 +31,9 @@ type Launcher struct {
 	// Writable are the folders in which any agent, or a stranger, can write: what lies
 	// there can change between an approval and the call.
 	Writable nofollow.Boundary
+	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are the agent's: what
+	// a command makes there is neither protected nor disarmed. The host never runs git there. "" if there is none.
+	Checkout string
 	// Readable returns the type of a binary file and the text extracted from it. The text is "" if the file has none.
 	// Optional.
 	Readable func(name string, content []byte) (kind, text string)
@@ -142,7 +145,9 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, err
 	}
 
-	guard, err := newGitGuard(c.Boundary, slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool { return isBelow(path, own) }))
+	guard, err := newGitGuard(c.Boundary, slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool {
+		return isBelow(path, own) || h.Checkout != "" && isBelow(path, h.Checkout)
+	}))
 	if err != nil {
 		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
