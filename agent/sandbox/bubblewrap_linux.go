@@ -129,9 +129,12 @@ func grantedMounts(l layout) []mountPoint {
 		if !l.maskVisible(m) {
 			continue
 		}
-		if m.missing || m.folder {
+		switch {
+		case m.source != "":
+			view = append(view, mountPoint{m.path, []string{"--ro-bind", m.source, m.path}})
+		case m.missing || m.folder:
 			view = append(view, mountPoint{m.path, []string{"--perms", "0555", "--size", "4096", "--tmpfs", m.path}})
-		} else {
+		default:
 			// bwrap mounts with nodev, so that this device cannot even be opened.
 			view = append(view, mountPoint{m.path, []string{"--ro-bind", "/dev/null", m.path}})
 		}

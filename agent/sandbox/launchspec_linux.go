@@ -66,6 +66,16 @@ func places(l layout) ([]place, error) {
 		}
 		out = append(out, p)
 	}
+	for _, m := range l.masks {
+		if m.source == "" {
+			continue
+		}
+		p, err := identify(m.source)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, place{m.path, p.Dev, p.Ino})
+	}
 	return out, nil
 }
 

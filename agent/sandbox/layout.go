@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,7 @@ type mask struct {
 	root    string // the folder in Write that it lies in; "" when the command could not write there anyway
 	missing bool   // nothing with that name exists yet
 	folder  bool
+	source  string // the file that is seen in its place; "" if none
 }
 
 // newLayout resolves the paths of a command as they are on this machine now.
@@ -65,13 +67,19 @@ func newLayout(c Command) (layout, error) {
 	}
 
 	l.read, l.write = cleanPaths(l.read), cleanPaths(l.write)
-	for _, path := range c.Masked {
+	for _, path := range slices.Concat(c.Masked, slices.Collect(maps.Keys(c.Replaced))) {
 		if err := l.addMask(path, given); err != nil {
 			return l, err
 		}
 	}
 
 	l.masks = sortedMasks(l.masks)
+	for i, m := range l.masks {
+		// A link is not replaced: it leads to a file that the command may not be given.
+		if source := c.Replaced[m.path]; m.root == "" && !m.missing && !m.folder && !slices.Contains(c.Masked, m.path) {
+			l.masks[i].source = source
+		}
+	}
 	return l, nil
 }
 

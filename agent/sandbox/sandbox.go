@@ -153,6 +153,9 @@ type Command struct {
 	// Where folders on the way to a path are missing, the first missing one cannot be created. None
 	// of them may be a link in a place that the command can write. See docs/sandbox.md on tier B.
 	Masked []string
+	// Replaced has files that the command sees with the content of another file, which it cannot change. They lie where it
+	// may read and not write. They are masked on a tier without mounts.
+	Replaced map[string]string
 	// Boundary holds the places in which others than the owner make names: a link below them that leads to
 	// Dir, Read or Write is refused.
 	Boundary nofollow.Boundary

@@ -7,27 +7,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/gitview"
 )
 
 // maxRead bounds the output of one git call, in characters.
 const maxRead = 4 << 20
 
-// allowedSettings are the settings of a repository that say how its files and objects are stored, and who
-// commits. None of them names a program or another file.
-var allowedSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
-	"extensions.objectformat", "extensions.refstorage", "user.name", "user.email"}
-
-// fixedConfig are the settings of every call, whatever the repository says.
-const fixedConfig = `[core]
+// ownConfig has the settings of every call, in addition to the view that programs have of a repository.
+const ownConfig = `[core]
 	bare = false
-	hooksPath = /dev/null
-	fsmonitor = false
-	untrackedCache = false
 	pager = cat
 	quotePath = false
 [diff]
@@ -36,16 +28,9 @@ const fixedConfig = `[core]
 	recurse = false
 [protocol]
 	allow = never
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
 [advice]
 	addEmbeddedRepo = false
 `
-
-// sharedParts are the parts of a repository that git looks for in its common folder.
-var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow"}
 
 // repo is the repository of one call.
 type repo struct {
@@ -111,7 +96,7 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 		return nil, fmt.Errorf("git needs a temporary folder: %w", err)
 	}
 
-	if err := r.prepare(ctx, agent); err != nil {
+	if err := r.prepare(agent); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -121,76 +106,23 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 
 func (r *repo) close() { os.RemoveAll(r.scratch) } //nolint:errcheck // of a folder for temporary files
 
-// prepare fills the scratch folder, and makes all further calls of git use it.
-func (r *repo) prepare(ctx context.Context, agent string) error {
-	r.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + filepath.Join(r.scratch, "none"), "LC_ALL=C.UTF-8"}
-	// GIT_DIR is a folder that does not exist, so that git config reads the one file that it is given.
-	settings, err := r.settings(ctx)
+// prepare fills the scratch folder, and makes all calls of git use it.
+func (r *repo) prepare(agent string) error {
+	view, err := r.host.ViewOf(filepath.Join(r.dir, ".git"))
 	if err != nil {
-		return err
+		return fail(tool.KindRejected, "%v", err)
 	}
 
-	common := filepath.Join(r.scratch, "common")
-	if err := os.MkdirAll(filepath.Join(r.scratch, "objects"), 0o700); err != nil {
-		return err
-	}
-	if err := os.Mkdir(common, 0o700); err != nil {
-		return err
-	}
-
-	for _, name := range sharedParts {
-		if err := os.Symlink(filepath.Join(r.dir, ".git", name), filepath.Join(common, name)); err != nil {
-			return err
-		}
-	}
-
-	if err := os.WriteFile(filepath.Join(common, "config"), []byte(config(settings, agent)), 0o600); err != nil {
-		return err
-	}
-
-	r.env = slices.DeleteFunc(r.env, func(s string) bool { return strings.HasPrefix(s, "GIT_DIR=") })
-	r.env = append(r.env, "GIT_DIR="+filepath.Join(r.dir, ".git"), "GIT_COMMON_DIR="+common, "GIT_WORK_TREE="+r.dir)
-	return nil
-}
-
-// settings are the allowed settings of the repository, without included files.
-func (r *repo) settings(ctx context.Context) (map[string]string, error) {
-	out := map[string]string{}
-	path := filepath.Join(r.dir, ".git", "config")
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-		return out, nil //nolint:nilerr // git works without a configuration
-	}
-
-	text, err := r.output(ctx, "config", "--file", path, "--no-includes", "--null", "--list")
-	if err != nil {
-		return nil, err
-	}
-
-	for entry := range strings.SplitSeq(text, "\x00") {
-		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(allowedSettings, key) {
-			out[key] = value
-		}
-	}
-
-	return out, nil
-}
-
-// config is the configuration that git reads instead of the repository's own.
-func config(settings map[string]string, agent string) string {
+	more := ownConfig
 	// git refuses to commit without an author. The domain .invalid is reserved, so it is nobody's address.
-	if settings["user.name"] == "" || settings["user.email"] == "" {
-		settings["user.name"], settings["user.email"] = agent, agent+"@rouse.invalid"
+	if !view.Has("user.name") || !view.Has("user.email") {
+		more += fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%[1]s@rouse.invalid\"\n", agent)
 	}
-
-	var out strings.Builder
-	for _, key := range allowedSettings {
-		if value, ok := settings[key]; ok {
-			section, name, _ := strings.Cut(key, ".")
-			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))
-		}
-	}
-
-	return out.String() + fixedConfig // last, since git lets the last value of a setting win
+	common := filepath.Join(r.scratch, "common")
+	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700), gitview.MakeCommon(common, filepath.Join(r.dir, ".git"), view.Config(more)))
+	r.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C.UTF-8",
+		"GIT_DIR=" + filepath.Join(r.dir, ".git"), "GIT_COMMON_DIR=" + common, "GIT_WORK_TREE=" + r.dir}
+	return err
 }
 
 // output runs git and returns what it wrote. When git fails, the error is a *failure.

@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
-	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
@@ -88,22 +86,6 @@ func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	}
 
 	return g, nil
-}
-
-// protect makes what is there read-only for a command. Configurations stay hidden, for they hold tokens.
-func (g *gitGuard) protect(c *sandbox.Command) {
-	for _, path := range slices.Sorted(maps.Keys(g.owners)) {
-		if slices.Contains(c.Write, path) { // the workdir itself is a repository of this kind
-			c.Write = slices.DeleteFunc(slices.Clone(c.Write), func(w string) bool { return w == path })
-			c.Read = append(c.Read, path)
-		} else {
-			c.ReadOnly = append(c.ReadOnly, path)
-		}
-
-		if g.owners[path].IsDir() {
-			c.Masked = append(c.Masked, filepath.Join(path, "config"), filepath.Join(path, "config.worktree"))
-		}
-	}
 }
 
 // Disarmed is what git would have taken for a repository, and how it was taken out of use.

@@ -158,7 +158,9 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
 	}
 
-	guard.protect(&c)
+	if err := guard.protect(&c, own, h.Tier(ctx)); err != nil {
+		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+	}
 	res, err := runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
 	if err != nil {
 		return Ended{}, err

@@ -1,0 +1,137 @@
+package shell_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rouse/agent/sandbox"
+)
+
+// onTiers runs a test with each tier of this machine that confines the files of a program.
+func onTiers(t *testing.T, test func(*testing.T, *bench)) {
+	t.Helper()
+	needGit(t)
+	for _, tier := range []sandbox.Tier{sandbox.TierA, sandbox.TierB} {
+		t.Run(string(tier), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t).confined()
+			box, err := sandbox.New(sandbox.Options{MaxTier: tier})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = box.Close() })
+			if has, why := box.Tier(t.Context()); has != tier {
+				t.Skip("the machine does not have this tier: ", why)
+			}
+			b.options.Launcher.Sandbox = box
+			test(t, b)
+		})
+	}
+}
+
+// owns runs a script of the owner in the workdir.
+func (b *bench) owns(script string) {
+	b.t.Helper()
+	cmd := exec.CommandContext(b.t.Context(), "sh", "-ec", "git() { command git -c user.name=o -c user.email=o@example.com -c init.defaultBranch=main -c protocol.file.allow=always \"$@\"; }\n"+script)
+	cmd.Dir, cmd.Env = b.dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.t.TempDir(), "GIT_CONFIG_NOSYSTEM=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Fatalf("%v %s", err, out)
+	}
+}
+
+// secretConfig is a configuration of a repository with what git takes programs, files and tokens from.
+const secretConfig = `
+[remote "origin"]
+	url = https://user:t0ken@example.com/x.git
+	fetch = +refs/heads/*:refs/remotes/origin/*
+[http]
+	extraHeader = "Authorization: t0ken"
+[core]
+	fsmonitor = "touch %[1]s/ran;:"
+	hooksPath = %[1]s
+[filter "evil"]
+	clean = "touch ran-clean; cat"
+	required = true
+[diff]
+	external = "touch ran-diff; :"
+[include]
+	path = ../more
+`
+
+// TestGitReads: git reads the repositories of the owner on each tier, and their configurations stay hidden.
+func TestGitReads(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]string{"plain": "", "with a remote": "[remote \"origin\"]\n\turl = git@example.com:x/y.git\n", "with a comment": "# t0ken\n", "with secrets": secretConfig} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onTiers(t, func(t *testing.T, b *bench) {
+				b.owns(`git init -q .; echo one > a; echo '* filter=evil' > .gitattributes; git add .; git commit -qm first; git branch side; echo two > a; mkdir sub; echo x > sub/new`)
+				f, err := os.OpenFile(filepath.Join(b.dir, ".git/config"), os.O_APPEND|os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := f.WriteString(strings.ReplaceAll(config, "%[1]s", b.dir)); err != nil {
+					t.Fatal(err)
+				}
+				f.Close()
+				b.write("more", "[core]\n\tfsmonitor = touch ran-more;:\n")
+				before := tree(t, b.dir, ".git")
+
+				for command, want := range map[string]string{
+					"git status --porcelain=v1 -b": "## main", "git status": "modified:   a", "git diff HEAD": "+two", "git rev-parse --show-toplevel": b.dir,
+					"git log -n 5 --oneline": "first", "git show --stat": "first", "git blame a": "two", "git branch --list": "side", "git ls-files": ".gitattributes",
+					"git worktree list": "[main]", "git grep -n two": "a:1:two", "cd sub && git status --short": "?? ./", "cd sub && git rev-parse --show-prefix": "sub/",
+					"git -C sub log --oneline": "first", "git cat-file -p HEAD:a": "one", "git stash list; git for-each-ref": "refs/heads/side", "git config --get core.bare": "false",
+				} {
+					_, got := b.run(command)
+					if out := got["stdout"].(string); got["exit_code"] != 0.0 || !strings.Contains(out, want) || got["stderr"] != "" {
+						t.Errorf("%s: %v", command, got)
+					}
+				}
+				_, got := b.run("cat .git/config; git config --list; grep -r t0ken .git; :")
+				if strings.Contains(got["stdout"].(string)+got["stderr"].(string), "t0ken") {
+					t.Errorf("it reads the token: %v", got)
+				}
+				b.run("echo x >> .git/config; git config user.name x; git commit --allow-empty -m x; git gc; :")
+				if after := tree(t, b.dir, ".git"); after != before {
+					t.Errorf("the repository has changed:\n%s\n%s", before, after)
+				}
+				if ran, _ := filepath.Glob(filepath.Join(b.dir, "ran*")); len(ran) > 0 {
+					t.Errorf("git ran %s", ran)
+				}
+			})
+		})
+	}
+}
+
+// TestGitReadsWithin: git reads repositories within the workdir, submodules and linked worktrees among them.
+func TestGitReadsWithin(t *testing.T) {
+	t.Parallel()
+	onTiers(t, func(t *testing.T, b *bench) {
+		b.owns(`git init -q one; (cd one; echo one > a; git add .; git commit -qm 'first of one')
+			git init -q two; (cd two; git submodule -q add "$PWD/../one" lib; git commit -qm 'first of two'; git worktree add -q ../tree)
+			git clone -q --bare one pile
+			printf '[http]\n\textraHeader = t0ken\n' >> two/.git/modules/lib/config
+			git -C two config extensions.worktreeConfig true; git -C tree config --worktree http.extraHeader t0ken`)
+
+		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierA
+		for command, want := range map[string]string{
+			"git -C one log --oneline": "first of one", "cd one && git status --short; git log --oneline": "first of one", "git -C pile log --oneline": "first of one",
+			"git -C two log --oneline": "first of two", "git -C two/lib log --oneline": "first of one", "git -C tree log --oneline": "first of two", "git -C two worktree list": "/tree",
+		} {
+			// Tier B cannot replace a file, and these configurations have secrets.
+			hidden := !a && (strings.Contains(command, "two") || strings.Contains(command, "tree"))
+			_, got := b.run(command)
+			if out := got["stdout"].(string); strings.Contains(out, want) == hidden {
+				t.Errorf("%s: %v", command, got)
+			}
+		}
+		_, got := b.run("grep -r t0ken . ; :")
+		if strings.Contains(got["stdout"].(string), "t0ken") {
+			t.Errorf("it reads the token: %v", got)
+		}
+	})
+}
