@@ -2,7 +2,9 @@ package checkout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +21,9 @@ import (
 )
 
 const (
-	maxFiles   = 20_000 // that a branch changes
-	maxCommits = 1_000  // listed
-	collectAll = 15 * time.Minute
+	maxFiles   = 20_000    // that a branch changes
+	maxTree    = 2_000_000 // entries of a commit, with those of all folders
+	maxCommits = 1_000     // listed
 )
 
 // Commit is a commit of a result.
@@ -58,12 +60,12 @@ type Result struct {
 // the commits stays, and one that this run brought before moves on. No other branch moves.
 func (s *Store) Collect(ctx context.Context, c Clone) (Result, error) {
 	defer s.lock("run " + c.Run)()
-	ctx, stop := context.WithTimeoutCause(ctx, collectAll, fmt.Errorf("collecting took longer than %s", collectAll))
-	defer stop()
-
 	rec, err := s.read(c.Run)
 	if err != nil {
 		return Result{}, err
+	}
+	if rec.Applied != nil && rec.Result != nil {
+		return *rec.Result, nil // the clone is gone
 	}
 	res, err := s.collect(ctx, &rec)
 	if err != nil {
@@ -111,16 +113,14 @@ func (s *Store) confined(ctx context.Context, c sandbox.Command, args ...string)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C.UTF-8", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false"}
 	c.Limits.FileSize = s.maxPack()
-	if c.Wall == 0 {
-		c.Wall = collectAll
-	}
+	c.Wall = cmp.Or(s.MaxTime, defaultMaxTime)
 
 	ended, err := s.Sandbox.Run(ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case ended.KilledBy != "":
-		return fmt.Errorf("git %s in the clone was ended: %s", args[0], ended.KilledBy)
+		return fmt.Errorf("git in the clone was ended: %s", ended.KilledBy)
 	case ended.Exit != 0:
 		return &gitError{args, ended.Exit, strings.TrimSpace(text.Clean(said.String()))}
 	}
@@ -213,8 +213,126 @@ func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine gi
 	if _, err := quarantine.run(ctx, "rev-list", "--objects", "--quiet", head, "^"+c.Base); err != nil {
 		return fmt.Errorf("the commits of the branch %s are not complete: %w", c.Branch, err)
 	}
+	if err := s.checkObjects(ctx, quarantine, c, head); err != nil {
+		return err
+	}
 	_, err = quarantine.run(ctx, "update-ref", "refs/heads/result", head)
 	return err
+}
+
+// checkObjects refuses objects that are small in a pack and large as files: a few kilobytes can be a file of gigabytes,
+// or, by folders that have the same folder many times, more files than any disk holds.
+func (s *Store) checkObjects(ctx context.Context, g git, c Clone, head string) error {
+	list, err := g.run(ctx, "rev-list", "--objects", "--no-object-names", head, "^"+c.Base)
+	if err != nil {
+		return err
+	}
+	sizes, err := g.runWith(ctx, strings.NewReader(list), "cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)")
+	if err != nil {
+		return err
+	}
+
+	var sum int64
+	var trees []string
+	for line := range strings.Lines(sizes) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			return fmt.Errorf("git cat-file printed %q", text.Head(line, 80))
+		}
+		n, err := strconv.ParseInt(fields[2], 10, 64)
+		if sum += n; err != nil || sum > s.maxPack() {
+			return errors.Join(err, fmt.Errorf("the files that the branch %s changes are larger than %d MiB together, and are not brought back; they stay in %s", c.Branch, s.maxPack()>>20, c.Dir))
+		}
+		if fields[1] == "tree" {
+			trees = append(trees, fields[0])
+		}
+	}
+
+	known, err := g.subtrees(ctx, trees, len(head)/2)
+	if err != nil {
+		return err
+	}
+	counted := map[string]int{}
+	for _, tree := range trees {
+		if known.count(tree, counted) >= maxTree {
+			return fmt.Errorf("a commit of the branch %s has more than %d files, and is not brought back; it stays in %s", c.Branch, maxTree, c.Dir)
+		}
+	}
+	return nil
+}
+
+// folders are trees by their hashes.
+type folders map[string]folder
+
+type folder struct {
+	entries int
+	below   []string // trees in it, as often as they are in it
+}
+
+// count returns the entries of a tree with those of all below it, up to maxTree.
+func (f folders) count(tree string, counted map[string]int) int {
+	if n, ok := counted[tree]; ok {
+		return n
+	}
+	n := f[tree].entries
+	for _, below := range f[tree].below {
+		if n += f.count(below, counted); n >= maxTree {
+			n = maxTree
+			break
+		}
+	}
+	counted[tree] = n
+	return n
+}
+
+// subtrees reads trees and all below them, each once. Hashes have size bytes.
+func (g git) subtrees(ctx context.Context, trees []string, size int) (folders, error) {
+	all := folders{}
+	for next := trees; len(next) > 0; {
+		out, err := g.runWith(ctx, strings.NewReader(strings.Join(next, "\n")+"\n"), "cat-file", "--batch")
+		if err != nil {
+			return nil, err
+		}
+		next = nil
+		asked := map[string]bool{}
+		for out != "" {
+			head, rest, _ := strings.Cut(out, "\n") // hash, type and size
+			fields := strings.Fields(head)
+			if len(fields) != 3 || fields[1] != "tree" {
+				return nil, fmt.Errorf("git cat-file printed %q", text.Head(head, 80))
+			}
+			n, err := strconv.Atoi(fields[2])
+			if err != nil || n >= len(rest) {
+				return nil, fmt.Errorf("git cat-file printed %q", text.Head(head, 80))
+			}
+			tree := parseTree(rest[:n], size)
+			all[fields[0]], out = tree, rest[n+1:]
+			for _, below := range tree.below {
+				asked[below] = true
+			}
+		}
+		for below := range asked {
+			if _, ok := all[below]; !ok {
+				next = append(next, below)
+			}
+		}
+	}
+	return all, nil
+}
+
+// parseTree reads entries of a mode, a blank, a name, a zero byte and a hash.
+func parseTree(raw string, size int) (f folder) {
+	for {
+		head, rest, ok := strings.Cut(raw, "\x00")
+		if !ok || len(rest) < size {
+			return f
+		}
+		f.entries++
+		if mode, _, _ := strings.Cut(head, " "); strings.TrimLeft(mode, "0") == "40000" {
+			f.below = append(f.below, hex.EncodeToString([]byte(rest[:size])))
+		}
+		raw = rest[size:]
+	}
 }
 
 // limited writes up to a number of bytes; left is negative once there were more.
@@ -253,8 +371,11 @@ func (s *Store) describe(ctx context.Context, g git, res *Result) error {
 	if len(entries)/2 > maxFiles {
 		return fmt.Errorf("the branch %s changes %d files, more than the %d that are brought back", res.Branch, len(entries)/2, maxFiles)
 	}
-	if err := s.checkSizes(ctx, g, entries, res); err != nil {
-		return err
+	for i := 0; i < len(entries); i += 2 {
+		if fields := strings.Fields(entries[i]); len(fields) == 5 && fields[1] == "160000" {
+			res.Notes = append(res.Notes, "the branch changes submodules; their commits are not brought back")
+			break
+		}
 	}
 
 	stat, err := g.run(ctx, "diff-tree", "-r", "-z", "--numstat", "--no-renames", res.Base, res.Head)
@@ -265,41 +386,6 @@ func (s *Store) describe(ctx context.Context, g git, res *Result) error {
 		parts := strings.SplitN(entry, "\t", 3)
 		if len(parts) == 3 {
 			res.Files = append(res.Files, FileStat{valid(parts[2]), count(parts[0]), count(parts[1])})
-		}
-	}
-	return nil
-}
-
-// checkSizes sums up the new files.
-func (s *Store) checkSizes(ctx context.Context, g git, entries []string, res *Result) error {
-	var ask strings.Builder
-	submodule := false
-	for i := 0; i+1 < len(entries); i += 2 {
-		fields := strings.Fields(entries[i]) // :mode mode hash hash status
-		switch {
-		case len(fields) != 5 || fields[4] == "D":
-		case fields[1] == "160000":
-			submodule = true
-		default:
-			ask.WriteString(fields[3] + "\n")
-		}
-	}
-	if submodule {
-		res.Notes = append(res.Notes, "the branch changes submodules; their commits are not brought back")
-	}
-
-	sizes, err := g.runWith(ctx, strings.NewReader(ask.String()), "cat-file", "--batch-check=%(objectsize)")
-	if err != nil {
-		return err
-	}
-	var sum int64
-	for line := range strings.Lines(sizes) {
-		n, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-		if err != nil {
-			return fmt.Errorf("git cat-file printed %q", text.Head(line, 80))
-		}
-		if sum += n; sum > s.maxPack() {
-			return fmt.Errorf("the files that the branch %s changes are larger than %d MiB together, and are not brought back", res.Branch, s.maxPack()>>20)
 		}
 	}
 	return nil
@@ -328,8 +414,8 @@ func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head st
 		return fmt.Errorf("the branch %s of %s was changed or made by another program (it is at %s), and stays as it is; rename it, and collect again", rec.Branch, r.path, short(now))
 	}
 	if now != "" && now != head {
-		if at := r.checkedOut(rec.Branch); at != "" {
-			return fmt.Errorf("the branch %s is checked out in %s, and stays as it is; check out another one there, and collect again", rec.Branch, at)
+		if err := r.checkNotOut(rec.Branch, "collect"); err != nil {
+			return err
 		}
 	}
 

@@ -48,8 +48,8 @@ func (s *Store) dropBranch(ctx context.Context, rec record) error {
 	if !slices.Contains(rec.Heads, now) {
 		return fmt.Errorf("the branch %s of %s was changed by another program (it is at %s); remove it yourself if it is of no use: git branch -D %s", rec.Branch, r.path, short(now), rec.Branch)
 	}
-	if at := r.checkedOut(rec.Branch); at != "" {
-		return fmt.Errorf("the branch %s is checked out in %s; check out another one there, and discard again", rec.Branch, at)
+	if err := r.checkNotOut(rec.Branch, "discard"); err != nil {
+		return err
 	}
 	_, err = r.bareGit().run(ctx, "update-ref", "-d", "refs/heads/"+rec.Branch, now)
 	return err
@@ -64,7 +64,25 @@ func (s *Store) remove(run string) error {
 	if err := atomicfile.Rename(s.runDir(run), gone); err != nil {
 		return err
 	}
+	step()
 	return removeAll(gone)
+}
+
+// Recover finishes each Apply that a crash has interrupted. Call it when the daemon starts.
+func (s *Store) Recover(ctx context.Context) error {
+	entries, err := os.ReadDir(filepath.Join(s.Dir, "runs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		rec, err := s.read(e.Name())
+		if err == nil && rec.Pending != nil && rec.Result != nil {
+			_, err = s.Apply(ctx, *rec.Result, rec.Pending.How)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Prune removes the clones that were made before now minus keep, and returns their runs. Their branches in the owner's

@@ -99,7 +99,9 @@ func (g git) runWith(ctx context.Context, in io.Reader, args ...string) (string,
 	out, said := &bounded{most: maxAnswer, stop: true}, &bounded{most: 8 << 10}
 	c := g.command(ctx, args...)
 	c.Stdin, c.Stdout, c.Stderr = in, out, said
+	step()
 	err := c.Run()
+	step()
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("git %s: %w", args[0], context.Cause(ctx))

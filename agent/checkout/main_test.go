@@ -1,18 +1,30 @@
 package checkout_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"rouse/agent/checkout"
 	"rouse/agent/sandbox"
 )
 
+// crashKey names what this binary does as a process that is killed; see TestKilled.
+const crashKey = "ROUSE_TEST_CRASH"
+
 func TestMain(m *testing.M) {
 	sandbox.Child()
+	if text := os.Getenv(crashKey); text != "" {
+		if err := crash(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 
@@ -79,14 +91,18 @@ func commit(t *testing.T, dir, message string) string {
 	return git(t, dir, "rev-parse", "HEAD")
 }
 
+// shared is the sandbox of all tests: finding out what this machine has takes time. ROUSE_TEST_TIER chooses a weaker one.
+var shared = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+	return sandbox.New(sandbox.Options{MaxTier: sandbox.Tier(os.Getenv("ROUSE_TEST_TIER"))})
+})
+
 // store makes a store with a sandbox of the strongest tier of this machine, and skips the test where there is none.
 func store(t *testing.T) *checkout.Store {
 	t.Helper()
-	box, err := sandbox.New(sandbox.Options{})
+	box, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { box.Close() })
 	if tier, reasons := box.Tier(t.Context()); !tier.AtLeast(sandbox.TierB) {
 		t.Skip("programs cannot be confined here: ", reasons)
 	}

@@ -182,18 +182,3 @@ func (r *repository) checkFree(ctx context.Context, branch string) error {
 	}
 	return err
 }
-
-// checkedOut returns the worktree in which a branch is checked out, "" if there is none.
-func (r *repository) checkedOut(branch string) string {
-	if !r.bare && headOf(r.common) == branch {
-		return filepath.Dir(r.common)
-	}
-	linked, _ := filepath.Glob(filepath.Join(r.common, "worktrees", "*"))
-	for _, dir := range linked {
-		if headOf(dir) == branch {
-			at, _ := os.ReadFile(filepath.Join(dir, "gitdir"))
-			return filepath.Dir(relativeTo(dir, strings.TrimSpace(string(at))))
-		}
-	}
-	return ""
-}

@@ -35,6 +35,7 @@ type Store struct {
 	MinTier  sandbox.Tier     // the weakest tier that is accepted for it; "" is the sandbox's default
 	MaxBytes int64            // disk space of all clones, above which no new one is made; 0 is 10 GiB
 	MaxPack  int64            // bytes of the commits that come back from one clone, packed and as files; 0 is 1 GiB
+	MaxTime  time.Duration    // of one program in a clone; 0 is 10 minutes
 	Now      func() time.Time // nil is time.Now
 
 	locks sync.Map // of a name to its *sync.Mutex
@@ -43,6 +44,7 @@ type Store struct {
 const (
 	defaultMaxBytes = 10 << 30
 	defaultMaxPack  = 1 << 30
+	defaultMaxTime  = 10 * time.Minute
 )
 
 // Clone is the repository of a run.
@@ -62,8 +64,10 @@ type Clone struct {
 // record is clone.json.
 type record struct {
 	Clone
-	Heads  []string `json:"heads,omitempty"`  // each commit that the branch of the owner's repository got, or was about to get
-	Result *Result  `json:"result,omitempty"` // once that is done
+	Heads   []string `json:"heads,omitempty"`   // each commit that the branch of the owner's repository got, or was about to get
+	Result  *Result  `json:"result,omitempty"`  // once that is done
+	Pending *Applied `json:"pending,omitempty"` // what Apply is about to do
+	Applied *Applied `json:"applied,omitempty"`
 }
 
 // ErrNone is the error of Open if a run has no clone.
@@ -120,13 +124,31 @@ func writeRecord(dir string, rec record) error {
 	if err != nil {
 		return err
 	}
+	step()
+	defer step()
 	return atomicfile.Write(filepath.Join(dir, "clone.json"), content, 0o600)
 }
+
+// step is called between the steps of everything that must survive a crash. Tests end the process there.
+var step = func() {}
 
 // Open returns the clone of a run, or ErrNone.
 func (s *Store) Open(run string) (Clone, error) {
 	rec, err := s.read(run)
 	return rec.Clone, err
+}
+
+// State is how far the checkout of a run has come.
+type State struct {
+	Clone
+	Result  *Result  `json:"result,omitempty"`  // nil until it was collected
+	Applied *Applied `json:"applied,omitempty"` // nil until it was applied; then the clone is gone
+}
+
+// State returns how far the checkout of a run has come, or ErrNone.
+func (s *Store) State(run string) (State, error) {
+	rec, err := s.read(run)
+	return State{rec.Clone, rec.Result, rec.Applied}, err
 }
 
 // Make makes the clone of a run, or returns the one that it has: a later attempt goes on where the first one
@@ -138,6 +160,9 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 	defer s.lock("run " + run)()
 	switch c, err := s.Open(run); {
 	case err == nil:
+		if _, err := os.Lstat(c.Dir); err != nil {
+			return Clone{}, fmt.Errorf("checkout: run %s was applied, and its clone is gone; start a new run", run)
+		}
 		return c, nil
 	case !errors.Is(err, ErrNone):
 		return Clone{}, err
@@ -262,6 +287,7 @@ func (s *Store) clone(ctx context.Context, c *Clone, spec Spec) error {
 	if err := writeRecord(making, record{Clone: *c}); err != nil {
 		return err
 	}
+	defer step()
 	return atomicfile.Rename(making, s.runDir(c.Run))
 }
 
