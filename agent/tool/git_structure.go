@@ -5,42 +5,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"rouse/internal/gitlayout"
 )
 
 // git runs what the configuration of a repository names, for whoever asks it anything in a folder of
 // that repository. So nothing of a repository is an agent's to write: neither what is called .git, nor
 // a folder that git takes for a repository because of what lies in it.
-
-// IsGitName reports whether git, or a file system that git guards against, takes a name for .git. It
-// follows git's own protection of paths (verify_path): names that NTFS and HFS+ treat as the same.
-func IsGitName(name string) bool {
-	// Asked of every name in large folders, of which next to none can be one.
-	if name == "" || !strings.ContainsRune(".gG", rune(name[0])) && name[0] < utf8.RuneSelf {
-		return false
-	}
-
-	// NTFS has streams behind a colon, and a backslash ends a name there.
-	name, _, _ = strings.Cut(name, ":")
-	name, _, _ = strings.Cut(name, `\`)
-	name = strings.ToLower(strings.TrimRight(strings.Map(withoutIgnored, name), ". "))
-	return name == ".git" || name == "git~1"
-}
-
-// withoutIgnored drops the characters that HFS+ ignores in names.
-func withoutIgnored(r rune) rune {
-	switch {
-	case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
-		return -1
-	}
-	return r
-}
-
-// IsGitLayout reports whether git takes a folder for a repository, whatever its name, when it has the names
-// that has reports: a HEAD, and either objects and refs of its own or the name of a folder that has them.
-func IsGitLayout(has func(name string) bool) bool {
-	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
-}
 
 // gitObstacle says why a path below a folder belongs to git, so that no agent writes there; "" when it does
 // not. The links of today are followed, but for one at the path itself: a rename replaces that.
@@ -52,7 +23,7 @@ func gitObstacle(folder, rel string) string {
 	}
 
 	for _, named := range []string{rel, within} {
-		if slices.ContainsFunc(strings.Split(filepath.ToSlash(named), "/"), IsGitName) {
+		if slices.ContainsFunc(strings.Split(filepath.ToSlash(named), "/"), gitlayout.IsName) {
 			return "belongs to a git repository"
 		}
 	}
@@ -66,7 +37,7 @@ func gitObstacle(folder, rel string) string {
 		// Calls may be made at the same time, each of which adds one part of a layout: what has a HEAD
 		// gets none of the others.
 		switch added := !has(part) && completesLayout(part); {
-		case IsGitLayout(has):
+		case gitlayout.IsLayout(has):
 			return "lies in a folder that git takes for a repository (it has HEAD, objects and refs)"
 		case added && has("HEAD"):
 			return "would make its folder one that git takes for a repository (it has a HEAD)"

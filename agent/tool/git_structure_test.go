@@ -10,21 +10,6 @@ import (
 	"rouse/agent/tool"
 )
 
-// The names are those that git itself refuses in a tree, by its protection of paths.
-func TestIsGitName(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{".git", ".GIT", ".Git", ".git.", ".git ", ".git. .", "git~1", "GIT~1", ".git::$INDEX_ALLOCATION", ".git:x", `.git\config`, ".g\u200cit", "\ufeff.git", ".gi\u202et", ".git\u206f "} {
-		if !tool.IsGitName(name) {
-			t.Errorf("%+q is none", name)
-		}
-	}
-	for _, name := range []string{"git", ".gitignore", ".gitattributes", ".github", "a.git", "git~", "git~12", ". git", "disarmed-git-1", "", "."} {
-		if tool.IsGitName(name) {
-			t.Errorf("%+q is one", name)
-		}
-	}
-}
-
 // Nothing of a repository is written, and no folder becomes one, also by way of links; all of it can be read
 // that is no secret.
 func TestGitStructure(t *testing.T) {

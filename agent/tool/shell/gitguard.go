@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"rouse/agent/tool"
+	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -150,6 +150,16 @@ func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 	return disarmed, nil
 }
 
+// Disarm takes all repositories in folders out of use, whoever made them, and returns what it renamed.
+func Disarm(folders ...string) ([]Disarmed, error) {
+	g, err := openGuard(nofollow.Boundary{}, folders...)
+	if err != nil {
+		return nil, err
+	}
+	defer g.close()
+	return g.disarm()
+}
+
 // renamedTo says whether the last of them got this path as its new one.
 func renamedTo(disarmed []Disarmed, path string) bool {
 	if len(disarmed) == 0 {
@@ -217,14 +227,14 @@ func (w *gitWalk) folder(rel string) error {
 	has := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) })
 	}
-	if tool.IsGitLayout(has) {
+	if gitlayout.IsLayout(has) {
 		if next, err := w.found(w, rel, entries); next == "" || err != nil {
 			return err
 		}
 	}
 
 	for _, e := range entries {
-		next, named := filepath.Join(rel, e.Name()), tool.IsGitName(e.Name())
+		next, named := filepath.Join(rel, e.Name()), gitlayout.IsName(e.Name())
 		if named {
 			if next, err = w.found(w, next, nil); err != nil {
 				return err
@@ -333,14 +343,10 @@ func (w *gitWalk) rename(rel, what string) (next string, err error) {
 	}
 	defer in.Close()
 
-	as := ""
-	for n := 1; ; n++ {
-		as = fmt.Sprintf("disarmed-%s-%d", what, n)
-		if _, err := in.Lstat(as); err != nil {
-			break // any other reason than that it is free shows in the renaming
-		}
-	}
-
+	as := gitlayout.Disarmed(what, func(name string) bool {
+		_, err := in.Lstat(name)
+		return err != nil // any other reason than that it is free shows in the renaming
+	})
 	err = in.Rename(name, as)
 	if errors.Is(err, fs.ErrPermission) && in.Chmod(".", 0o700) == nil {
 		err = in.Rename(name, as)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"rouse/agent/sandbox"
-	"rouse/agent/tool"
+	"rouse/internal/gitlayout"
 	"rouse/internal/gitview"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
@@ -71,7 +71,7 @@ func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) er
 		}
 
 		top := path
-		if tool.IsGitName(filepath.Base(path)) {
+		if gitlayout.IsName(filepath.Base(path)) {
 			top = filepath.Dir(path)
 		}
 		if isForeign(path) || isForeign(top) {
@@ -140,7 +140,7 @@ func configurations(gitDir string) (out []string) {
 		if err != nil || depth > maxDepth {
 			return
 		}
-		repository = repository || tool.IsGitLayout(func(name string) bool {
+		repository = repository || gitlayout.IsLayout(func(name string) bool {
 			return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) })
 		})
 		for _, e := range entries {
