@@ -1,7 +1,6 @@
 package skills
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -208,42 +207,4 @@ func (w *walker) load() {
 			w.catalog.register(r.skill)
 		}
 	}
-}
-
-// Files lists the files of a skill beside its SKILL.md (AGS-09): at most max paths relative to it,
-// sorted, with slashes, and whether there are more. It reads none of them and follows no links.
-func (s *Skill) Files(max int) (files []string, more bool, err error) {
-	err = filepath.WalkDir(s.Dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) && path != s.Dir {
-				return nil // deleted during the walk
-			}
-			return err
-		}
-
-		if e.IsDir() {
-			if name := e.Name(); path != s.Dir && (name == ".git" || name == "node_modules") {
-				return fs.SkipDir
-			}
-			return nil
-		}
-
-		rel, err := filepath.Rel(s.Dir, path)
-		if err != nil || path == s.File || !e.Type().IsRegular() {
-			return err
-		}
-
-		if len(files) == max {
-			more = true
-			return fs.SkipAll
-		}
-
-		files = append(files, filepath.ToSlash(rel))
-		return nil
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("the files of the skill %s cannot be listed: %w", s.Name, err)
-	}
-
-	return files, more, nil
 }

@@ -95,6 +95,11 @@ or both.`,
 				return err
 			}
 
+			for _, s := range found.Skills {
+				if s.Why != "" {
+					fmt.Fprintln(cmd.ErrOrStderr(), text.OneLine(s.Why))
+				}
+			}
 			for _, p := range found.Problems {
 				fmt.Fprintln(cmd.ErrOrStderr(), text.OneLine(p.String()))
 			}
@@ -186,7 +191,7 @@ func newSkillsShow(at *place) *cobra.Command {
 			}
 
 			if out.State == "changed" {
-				fmt.Fprintf(cmd.OutOrStdout(), "changed since it was installed, so that no agent gets it: rouse skills pin %s if you changed it, else install it again with --replace\n", s.Name)
+				fmt.Fprintln(cmd.OutOrStdout(), "changed since it was installed, so that no agent gets it:", text.OneLine(out.Why))
 			}
 
 			for _, f := range out.Files {

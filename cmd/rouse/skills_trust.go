@@ -108,6 +108,9 @@ func printSkillFiles(w io.Writer, files []install.File, hash string) {
 		if total += f.Bytes; f.Executable {
 			mark = "  (a program)"
 		}
+		if f.Link != "" {
+			mark = "  (a link to " + text.OneLine(f.Link) + ")"
+		}
 		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, text.OneLine(f.Path), mark)
 	}
 

@@ -12,47 +12,33 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
+
+	"rouse/skills"
 )
 
 // entry is a file or folder of a source.
 type entry struct {
-	name string // as in the source, with slashes
-	mode fs.FileMode
-	size int64 // as the source claims; -1 if it does not say
-	open func() (io.ReadCloser, error)
+	name    string // as in the source, with slashes
+	mode    fs.FileMode
+	size    int64  // as the source claims; -1 if it does not say
+	refused string // why, by a walk; "" if it is not
+	open    func() (io.ReadCloser, error)
 }
 
 // entries are those of a source. An error ends them.
 type entries = iter.Seq2[entry, error]
 
-// fromFolder are the entries of a folder, sorted by name. The files are read when an entry is opened.
+// fromFolder are the entries of a folder, sorted by name. The files are read when an entry is opened. A repository
+// at the top is not part of the content: the folder is where its owner works on the skill.
 func fromFolder(root *os.Root) entries {
 	return func(yield func(entry, error) bool) {
-		err := fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case name == ".":
-				return nil
-			case e.IsDir() && (e.Name() == ".git" || e.Name() == "node_modules"):
-				return fs.SkipDir
+		for f, err := range skills.Walk(root) {
+			if f.Path == ".git" {
+				continue
 			}
-
-			info, err := e.Info()
-			if err != nil {
-				return err
+			if !yield(entry{f.Path, f.Mode, f.Bytes, f.Refused, func() (io.ReadCloser, error) { return f.Open() }}, err) || err != nil {
+				return
 			}
-
-			open := func() (io.ReadCloser, error) { return root.Open(filepath.FromSlash(name)) }
-			if !yield(entry{name, info.Mode(), info.Size(), open}, nil) {
-				return fs.SkipAll
-			}
-
-			return nil
-		})
-		if err != nil {
-			yield(entry{}, err)
 		}
 	}
 }
@@ -104,7 +90,7 @@ func fromZip(z *zip.Reader) entries {
 				yield(entry{}, entryError(f.Name, "it unpacks to more than %d times its size", maxRatio))
 				return
 			}
-			if !yield(entry{f.Name, f.Mode(), int64(min(f.UncompressedSize64, maxTotal+1)), f.Open}, nil) {
+			if !yield(entry{f.Name, f.Mode(), int64(min(f.UncompressedSize64, maxTotal+1)), "", f.Open}, nil) {
 				return
 			}
 		}
@@ -136,7 +122,7 @@ func fromTar(r io.Reader) entries {
 			if h.Typeflag == tar.TypeLink {
 				mode |= fs.ModeSymlink // hard links are refused like symbolic ones
 			}
-			if !yield(entry{h.Name, mode, h.Size, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }}, nil) {
+			if !yield(entry{h.Name, mode, h.Size, "", func() (io.ReadCloser, error) { return io.NopCloser(t), nil }}, nil) {
 				return
 			}
 		}

@@ -2,16 +2,19 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/internal/pattern"
 )
@@ -25,6 +28,9 @@ type Source struct {
 	// Revision of a repository: a branch, a tag or a commit; "" for its HEAD.
 	Revision string
 }
+
+// watchEvery is how often it is looked at how much git has received.
+const watchEvery = 20 * time.Millisecond
 
 // repositoryURL tells the URL of a repository from a path: it has a scheme, or is user@host:path.
 var repositoryURL = pattern.New(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
@@ -110,17 +116,22 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		want = "HEAD"
 	}
 
-	if _, err := runGit(ctx, dir, "init", "--quiet", "--bare"); err != nil {
+	if _, err := runGit(ctx, dir, "init", "--quiet", "--bare", "--template="); err != nil {
 		return nil, err
 	}
 
 	got := "FETCH_HEAD"
+	watched, end := watch(ctx, dir, at.Source)
+	defer end()
 	// A server may refuse to send a commit by its hash. Then all branches and tags are fetched.
-	if _, err := runGit(ctx, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
-		if _, again := runGit(ctx, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
-			return nil, err
+	if _, err := runGit(watched, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
+		if _, again := runGit(watched, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
+			return nil, cmp.Or(context.Cause(watched), err)
 		}
 		got = want
+	}
+	if folderSize(dir) > maxFetch { // it was faster than the watch
+		return nil, tooMuch(at.Source)
 	}
 
 	commit, err := runGit(ctx, dir, "rev-parse", "--verify", "--end-of-options", got+"^{commit}")
@@ -150,6 +161,42 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	return staged, err
 }
 
+// watch returns a context that ends once a folder holds more than git may receive. The caller must call end.
+func watch(ctx context.Context, dir, source string) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		for tick := time.NewTicker(watchEvery); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				if folderSize(dir) > maxFetch {
+					cancel(tooMuch(source))
+				}
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+func tooMuch(source string) error {
+	return fmt.Errorf("git has received more than %d MiB from %s and was stopped; clone the repository yourself, and install from the skill's folder in it", maxFetch>>20, source)
+}
+
+func folderSize(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // git has renamed or removed it
+		}
+		if info, err := e.Info(); err == nil && !e.IsDir() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
+}
+
 // Latest is the commit that a revision of a repository is now; "" if the revision is itself a commit.
 func Latest(ctx context.Context, url, revision string) (string, error) {
 	if strings.HasPrefix(revision, "-") {
@@ -177,7 +224,9 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 // repository, and uses known protocols only. The owner's settings hold: how to reach a server is theirs.
 // Those of the folder in which rouse was started do not: an agent may have written them.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0"}, args...)...)
+	endGroup(cmd)
+	cmd.WaitDelay = 5 * time.Second
 	repository := dir
 	if dir == "" {
 		dir, repository = os.TempDir(), filepath.Join(os.DevNull, "none") // where nothing is found, nor looked for
@@ -189,7 +238,7 @@ func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 		name, _, _ := strings.Cut(setting, "=")
 		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_CONFIG"}, name)
 	})
-	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C")
+	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
 	return cmd
 }
 
@@ -201,8 +250,8 @@ func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return "", errors.New("git is needed to install from a repository, and is not there; install it, or download an archive")
-	case ctx.Err() != nil:
-		return "", ctx.Err()
+	case err != nil && ctx.Err() != nil:
+		return "", context.Cause(ctx)
 	case err != nil:
 		return "", fmt.Errorf("git %s: %s", args[0], strings.TrimSpace(stderr.String()))
 	}

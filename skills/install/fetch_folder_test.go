@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"rouse/skills/install"
 )
@@ -68,5 +69,128 @@ func TestFetchedBelowTheRoot(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(root, ".staging", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A repository that is larger than any skill is refused while git receives it, and git is ended with all that it started.
+func TestLargeRepository(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("needs git")
+	}
+
+	repository, root := folder(t, item{"SKILL.md", csv, 0}), t.TempDir()
+	large, err := os.Create(filepath.Join(repository, "large"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(large.Truncate(150<<20), large.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"config", "core.compression", "0"}, {"config", "core.bigFileThreshold", "1m"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false", "commit", "-qm", "one"}} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = repository
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %s", args, out)
+		}
+	}
+
+	most, done, watched := int64(0), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			n := int64(0)
+			_ = filepath.WalkDir(root, func(_ string, e os.DirEntry, err error) error {
+				if err == nil {
+					if info, err := e.Info(); err == nil && !e.IsDir() {
+						n += info.Size()
+					}
+				}
+				return nil
+			})
+			most = max(most, n)
+		}
+	}()
+	_, err = install.Fetch(t.Context(), root, install.Source{From: "file:///" + strings.TrimPrefix(filepath.ToSlash(repository), "/")})
+	close(done)
+	<-watched
+	if err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+		t.Error(err)
+	}
+	t.Logf("received: %d MiB", most>>20)
+	if most > 140<<20 {
+		t.Errorf("%d MiB were received before it was refused", most>>20)
+	}
+	if left, err := filepath.Glob(filepath.Join(root, ".staging", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What the configuration of a repository names is not run when a skill is fetched from it.
+func TestConfigurationOfTheSource(t *testing.T) {
+	for _, program := range []string{"git", "sh"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s", program)
+		}
+	}
+
+	repository, canary := folder(t, item{"SKILL.md", csv, 0}, item{".gitattributes", "* filter=evil diff=evil\n", 0}), filepath.Join(t.TempDir(), "canary")
+	run := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = repository
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %s", args, out)
+		}
+	}
+	run("init", "-q")
+	run("add", ".")
+	run("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false", "commit", "-qm", "one")
+	program := "touch '" + canary + "'; false"
+	for key, value := range map[string]string{
+		"core.fsmonitor": program, "core.sshCommand": program, "core.gitProxy": program, "core.alternateRefsCommand": program, "core.hooksPath": filepath.Join(repository, "hooks"),
+		"uploadpack.packObjectsHook": program, "filter.evil.clean": program, "filter.evil.smudge": program, "filter.evil.process": program, "tar.tar.command": program, "tar.umask": "user",
+		"extensions.partialClone": "evil", "core.repositoryFormatVersion": "1", "remote.evil.promisor": "true", "remote.evil.url": repository, "remote.evil.uploadpack": program,
+	} {
+		run("config", key, value)
+	}
+	for _, hook := range []string{"post-checkout", "reference-transaction", "pre-receive"} {
+		at := filepath.Join(repository, "hooks", hook)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("#!/bin/sh\n"+program+"\n"), 0o755)); err != nil { //nolint:gosec // a script is run
+			t.Fatal(err)
+		}
+	}
+
+	url := "file:///" + strings.TrimPrefix(filepath.ToSlash(repository), "/")
+	if _, err := install.Latest(t.Context(), url, ""); err != nil {
+		t.Error(err)
+	}
+	for _, gone := range []bool{false, true} {
+		if gone { // of a partial clone, whose missing objects git would fetch by a program of its configuration
+			found, _ := filepath.Glob(filepath.Join(repository, ".git", "objects", "??", "*"))
+			for _, path := range found {
+				if text, err := exec.CommandContext(t.Context(), "git", "-C", repository, "cat-file", "-t", filepath.Base(filepath.Dir(path))+filepath.Base(path)).Output(); err == nil && string(text) == "blob\n" {
+					if err := os.Remove(path); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		staged, err := install.Fetch(t.Context(), t.TempDir(), install.Source{From: url})
+		if (err == nil) == gone {
+			t.Errorf("gone: %t: %v", gone, err)
+		}
+		if err == nil {
+			if err := staged.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(canary); err == nil {
+			t.Fatal("git ran a program that the repository names")
+		}
 	}
 }

@@ -163,16 +163,17 @@ func TestSources(t *testing.T) {
 			}
 
 			c := skills.Discover(skills.Root{Path: root, Trusted: true})
-			if s, ok := c.Get("csv"); !ok || len(c.Problems()) > 0 {
-				t.Errorf("%v, %v", s, c.Problems())
+			s, ok := c.Get("csv")
+			if !ok || len(c.Problems()) > 0 {
+				t.Fatalf("%v, %v", s, c.Problems())
 			}
 
 			pinned, err := install.Installed(root)
 			if err != nil || len(pinned) != 1 || pinned[0].Source == "" || pinned[0].Hash != staged.Hash {
 				t.Fatalf("%+v (%v)", pinned, err)
 			}
-			if changed, err := pinned[0].Changed(root); changed || err != nil {
-				t.Errorf("changed: %t (%v)", changed, err)
+			if err := install.Verify(s); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -305,16 +306,15 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 
 	changed := func() bool {
 		t.Helper()
-		pinned, err := install.Installed(root)
-		if err != nil || len(pinned) != 1 {
-			t.Fatalf("%v (%v)", pinned, err)
+		s, problems := skills.Load(filepath.Join(root, "csv"))
+		if s == nil {
+			t.Fatal(problems)
 		}
-
-		c, err := pinned[0].Changed(root)
+		found, err := install.InspectOne(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return c
+		return found.State == "changed"
 	}
 	if changed() {
 		t.Error("changed before anybody changed it")

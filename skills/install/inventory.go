@@ -12,7 +12,8 @@ import (
 type Listed struct {
 	*skills.Skill
 	Kind      skills.Kind `json:"kind"`
-	State     string      `json:"state"` // own, installed or changed: not what was installed
+	State     string      `json:"state"`         // own, installed or changed: not what was installed
+	Why       string      `json:"why,omitempty"` // it counts as changed, and what to do
 	Installed *Pinned     `json:"installed,omitempty"`
 }
 
@@ -58,8 +59,8 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 	}
 
 	listed.Installed, listed.State = &pins[root][i], "installed"
-	if changed, err := pins[root][i].Changed(root); err != nil || changed {
-		listed.State = "changed" // what cannot be read is not what was installed either
+	if err := pins[root][i].check(root); err != nil {
+		listed.State, listed.Why = "changed", err.Error() // what cannot be read is not what was installed either
 	}
 
 	return listed, nil

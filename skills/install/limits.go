@@ -7,6 +7,7 @@ const (
 	maxFiles  = 2000
 	maxFile   = 10 << 20 // bytes
 	maxTotal  = 50 << 20 // bytes
+	maxFetch  = 64 << 20 // bytes that git may receive for it
 	maxLevels = 12       // folders above a file
 	maxName   = 255      // bytes of one element of a path
 	// maxRatio bounds how many bytes one byte of an archive may unpack to: real content does not

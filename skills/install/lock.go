@@ -18,6 +18,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"rouse/internal/atomicfile"
+	"rouse/skills"
 )
 
 // lockName is the lock file of a directory of skills.
@@ -78,16 +79,6 @@ func Tags(root string) func(dir string) []string {
 	}
 }
 
-// Changed says whether the files of an installed skill are no longer those that were installed, or
-// are gone.
-func (p Pinned) Changed(root string) (bool, error) {
-	hash, err := Hash(filepath.Join(root, p.Name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil
-	}
-	return hash != p.Hash, err
-}
-
 // ErrExists: there is a directory with the skill's name.
 var ErrExists = errors.New("there is one already")
 
@@ -102,7 +93,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 			return p, fmt.Errorf("the skill %s cannot be installed here: %s", p.Name, strings.Join(why, "; "))
 		}
 	}
-	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' {
+	if name, err := cleanPath(p.Name); err != nil || name != p.Name || filepath.Base(name) != name || name[0] == '.' || skills.RefusedName(name) != "" {
 		return p, fmt.Errorf("the name %q cannot be that of a folder; the skill has to have another in its %s", p.Name, filepath.Base(s.Skill.File))
 	}
 

@@ -2,8 +2,6 @@ package install
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +20,6 @@ import (
 // stagingDir is the directory below a root in which skills are staged: on the same file system, so that
 // a rename can move them, and with a dot, so that it is not searched for skills.
 const stagingDir = ".staging"
-
-// File is one file of a skill.
-type File struct {
-	Path       string `json:"path"` // below the skill, with slashes
-	Bytes      int64  `json:"bytes"`
-	Executable bool   `json:"executable"`
-}
 
 // Staged is a skill that was fetched and not installed yet.
 type Staged struct {
@@ -130,6 +121,10 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	}
 
 	from.Files, from.Hash, err = hashFiles(at)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		err = entryError(refused.Path, "%s", refused.Why)
+	}
 	return &from, err
 }
 
@@ -237,8 +232,16 @@ func (w *writer) add(e entry) error {
 		return err
 	}
 	below := w.subpath == "" || name == w.subpath || strings.HasPrefix(name, w.subpath+"/")
+	if e.refused != "" && (below || name == "") {
+		return entryError(e.name, "%s", e.refused)
+	}
 	if name == "" || !below && !w.isIndexAbove(name) {
 		return nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if why := skills.RefusedName(part); why != "" {
+			return entryError(e.name, "%s", why)
+		}
 	}
 
 	switch kind := e.mode.Type(); {
@@ -332,58 +335,4 @@ func (w *writer) write(name string, e entry) (err error) {
 	}
 
 	return nil
-}
-
-// Hash is the hash of a skill's content in the lock file: SHA-256 over path, executable bit, kind and
-// SHA-256 of each file, sorted by path. Times and owners do not count.
-func Hash(dir string) (string, error) {
-	_, hash, err := hashFiles(dir)
-	return hash, err
-}
-
-func hashFiles(dir string) ([]File, string, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, "", err
-	}
-	defer root.Close()
-
-	var files []File
-	all := sha256.New()
-	for e, err := range fromFolder(root) { // sorted by name, which the hash depends on
-		if err != nil {
-			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
-		}
-		if e.mode.IsDir() {
-			continue
-		}
-
-		f := File{Path: e.name, Bytes: e.size, Executable: e.mode&0o111 != 0}
-		// A link, added after the installation, counts by its kind alone: it is not followed.
-		sum := ""
-		if e.mode.IsRegular() {
-			if sum, err = digest(e); err != nil {
-				return nil, "", err
-			}
-		}
-
-		files = append(files, f)
-		fmt.Fprintf(all, "%q %t %s %s\n", f.Path, f.Executable, e.mode.Type(), sum)
-	}
-
-	return files, hex.EncodeToString(all.Sum(nil)), nil
-}
-
-func digest(e entry) (string, error) {
-	f, err := e.open()
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

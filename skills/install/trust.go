@@ -56,14 +56,25 @@ func (t Trusts) Accept(dir string) (hash string, ok bool, err error) {
 	if i < 0 {
 		return "", false, nil
 	}
-	if now, err := Hash(dir); err != nil || now != t[i].Hash {
-		return "", false, notAsTrusted(dir)
+	if err := asTrusted(dir, t[i].Hash); err != nil {
+		return "", false, err
 	}
 	return t[i].Hash, true, nil
 }
 
-func notAsTrusted(dir string) error {
-	return fmt.Errorf("the files of the skill in %s are not those that were trusted; look at what has changed, and trust it again with: rouse skills trust %[1]s", dir)
+// asTrusted checks that a skill is what was trusted. The error says what to do.
+func asTrusted(dir, hash string) error {
+	err := compare(dir, hash)
+	why := "are not those that were trusted"
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errUnchecked):
+		why = "may not be those that were trusted: " + err.Error()
+	case !errors.Is(err, errChanged):
+		why += " (" + err.Error() + ")"
+	}
+	return fmt.Errorf("the files of the skill in %s %s; look at what has changed, and trust it again with: rouse skills trust %[1]s", dir, why)
 }
 
 // TrustSkill trusts a skill as it is: with the hash of its files, which its owner was shown.
@@ -102,6 +113,3 @@ func changeTrusts(home, dir string, by *Trust) error {
 	}
 	return atomicfile.Write(filepath.Join(home, trustFile), append(text, '\n'), 0o600)
 }
-
-// Files are those of a skill, with their hash: what is shown before it is trusted.
-func Files(dir string) (files []File, hash string, err error) { return hashFiles(dir) }

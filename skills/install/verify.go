@@ -1,6 +1,7 @@
 package install
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,10 +16,7 @@ import (
 func Verify(s *skills.Skill) error {
 	// What lies beside it says nothing here: whoever changes the skill could change that as well.
 	if s.TrustedHash != "" {
-		if hash, err := Hash(s.Dir); err != nil || hash != s.TrustedHash {
-			return notAsTrusted(s.Dir)
-		}
-		return nil
+		return asTrusted(s.Dir, s.TrustedHash)
 	}
 
 	root := filepath.Dir(s.Dir)
@@ -32,13 +30,22 @@ func Verify(s *skills.Skill) error {
 		return nil // the owner put it there
 	}
 
-	changed, err := pinned[i].Changed(root)
-	switch {
-	case err != nil:
-		return fmt.Errorf("the installed skill %s cannot be checked: %w", s.Name, err)
-	case changed:
-		return fmt.Errorf("the files of the skill %s are not those that were installed from %s; if you changed them, say rouse skills pin %[1]s, else install it again with --replace", pinned[i].Name, pinned[i].Source)
-	}
+	return pinned[i].check(root)
+}
 
+// check checks that an installed skill is what was installed. The error says what to do.
+func (p Pinned) check(root string) error {
+	err := compare(filepath.Join(root, p.Name), p.Hash)
+	var refused *RefusedError
+	switch {
+	case errors.Is(err, errChanged):
+		return fmt.Errorf("the files of the skill %s are not those that were installed from %s; if you changed them, say rouse skills pin %[1]s, else install it again with --replace", p.Name, p.Source)
+	case errors.Is(err, errUnchecked):
+		return fmt.Errorf("the files of the skill %s may not be those that were installed from %s: %w; look at them, and then say rouse skills pin %[1]s, or install it again with --replace", p.Name, p.Source, err)
+	case errors.As(err, &refused):
+		return fmt.Errorf("the skill %s contains %q, which was not shown when it was installed from %s: %s; use no such tool in %s, and install the skill again with --replace, or rouse skills remove %[1]s", p.Name, refused.Path, p.Source, refused.Why, filepath.Join(root, p.Name))
+	case err != nil:
+		return fmt.Errorf("the installed skill %s cannot be checked: %w", p.Name, err)
+	}
 	return nil
 }

@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/skills"
 )
 
 // EntryFile is the program of an executable skill (OSL-01).
@@ -47,51 +48,42 @@ func readSources(dir string) (_ *sources, err error) {
 
 	s := &sources{Files: map[string]string{}, Large: map[string]int64{}}
 	left, seen := maxSources, 0
-	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	for f, err := range skills.Walk(root) {
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("the module in %s cannot be read: %w", dir, err)
 		}
-
 		if seen++; seen > maxEntries {
-			return fmt.Errorf("%s has over %d files and folders; move what does not belong to the skill out of it", dir, maxEntries)
+			return nil, fmt.Errorf("%s has over %d files and folders; move what does not belong to the skill out of it", dir, maxEntries)
 		}
-
-		if e.IsDir() {
-			if name != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "node_modules") || strings.Count(name, "/") >= maxDepth {
-				return fs.SkipDir
-			}
-			return nil
+		if !importable(f) {
+			continue
 		}
-
-		if !e.Type().IsRegular() || !slices.Contains(extensions, path.Ext(name)) {
-			return nil
-		}
-
 		if len(s.Files)+len(s.Large) == maxFiles {
-			return fmt.Errorf("%s has over %d files that a module could import; move what is not imported out of it", dir, maxFiles)
+			return nil, fmt.Errorf("%s has over %d files that a module could import; move what is not imported out of it", dir, maxFiles)
 		}
 
-		text, size, err := readSource(root, name)
+		text, size, err := readSource(root, f.Path)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("the module in %s cannot be read: %w", dir, err)
 		}
 		if size > maxFile {
-			s.Large[name] = size
-			return nil
+			s.Large[f.Path] = size
+			continue
 		}
-
 		if left -= len(text); left < 0 {
-			return fmt.Errorf("what a module could import from %s comes to over %d MiB; move what is not imported out of it", dir, maxSources>>20)
+			return nil, fmt.Errorf("what a module could import from %s comes to over %d MiB; move what is not imported out of it", dir, maxSources>>20)
 		}
-
-		s.Files[name] = text
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the module in %s cannot be read: %w", dir, err)
+		s.Files[f.Path] = text
 	}
-
 	return s, nil
+}
+
+// importable reports whether a module may import a file: none below a hidden folder or node_modules, or too deep.
+func importable(f skills.File) bool {
+	folders := strings.Split(f.Path, "/")
+	folders = folders[:len(folders)-1]
+	return f.Refused == "" && f.Mode.IsRegular() && slices.Contains(extensions, path.Ext(f.Path)) && len(folders) <= maxDepth &&
+		!slices.ContainsFunc(folders, func(name string) bool { return strings.HasPrefix(name, ".") || name == "node_modules" })
 }
 
 // readSource reads a file that is not larger than it may be.

@@ -450,12 +450,12 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 		return c
 	}
 
-	var changed, untrusted, blocked []string
+	var changed, whys, untrusted, blocked []string
 	broken, programs := 0, 0
 
 	for _, s := range found.Skills {
 		if s.State == "changed" {
-			changed = append(changed, s.Name)
+			changed, whys = append(changed, s.Name), append(whys, s.Why)
 		}
 		if s.Manifest == nil {
 			continue
@@ -496,7 +496,7 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 	if len(changed) > 0 {
 		c.OK = false
 		c.Detail += "; changed since they were installed: " + text.List(changed, maxLogged)
-		c.Remedy = "agents do not get them: rouse skills pin NAME if you changed them, else rouse skills install SOURCE --replace"
+		c.Remedy = "agents do not get them: " + text.List(whys, maxLogged)
 	}
 	if len(untrusted) > 0 {
 		c.OK = false

@@ -1,0 +1,135 @@
+package install
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"rouse/skills"
+)
+
+// File is one file of a skill.
+type File struct {
+	Path       string `json:"path"` // below the skill, with slashes
+	Bytes      int64  `json:"bytes"`
+	Executable bool   `json:"executable"`
+	Link       string `json:"link,omitempty"` // target, if it is a link
+
+	kind fs.FileMode
+	sum  string // SHA-256 of the content, or of the target of a link
+}
+
+// RefusedError is an entry that no skill may contain.
+type RefusedError struct {
+	Dir, Path, Why string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%q in the skill in %s is refused: %s; remove it if you do not know it", e.Path, e.Dir, e.Why)
+}
+
+// Hash returns the hash of a skill's content in the lock file: SHA-256 over path, executable bit, kind and
+// SHA-256 of each file, sorted by path. Times and owners do not count. It fails with a RefusedError if
+// the folder contains what no skill may.
+func Hash(dir string) (string, error) {
+	_, hash, err := hashFiles(dir)
+	return hash, err
+}
+
+// Files returns the files of a skill with their hash: what is shown before it is trusted.
+func Files(dir string) (files []File, hash string, err error) { return hashFiles(dir) }
+
+func hashFiles(dir string) ([]File, string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	defer root.Close()
+
+	var files []File
+	for f, err := range skills.Walk(root) { // in an order on which the hash depends
+		switch {
+		case err != nil:
+			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
+		case f.Refused != "":
+			return nil, "", &RefusedError{dir, f.Path, f.Refused}
+		case f.Mode.IsDir():
+			continue
+		}
+
+		sum, err := digest(f)
+		if err != nil {
+			return nil, "", err
+		}
+		files = append(files, File{f.Path, f.Bytes, f.Mode&0o111 != 0, f.Link, f.Mode.Type(), sum})
+	}
+	return files, hashOf(files), nil
+}
+
+func hashOf(files []File) string {
+	all := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(all, "%q %t %s %s\n", f.Path, f.Executable, f.kind, f.sum)
+	}
+	return hex.EncodeToString(all.Sum(nil))
+}
+
+// digest returns the SHA-256 of a file, or of the target of a link.
+func digest(f skills.File) (string, error) {
+	h := sha256.New()
+	if f.Link != "" {
+		io.WriteString(h, f.Link) //nolint:errcheck // a hash takes everything
+		return hex.EncodeToString(h.Sum(nil)), nil
+	}
+
+	from, err := f.Open()
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	if _, err := io.Copy(h, from); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// errChanged reports that the files of a folder do not have a hash.
+var errChanged = errors.New("its files are others")
+
+// errUnchecked reports that a hash was made by a rouse that left files out of it.
+var errUnchecked = errors.New("an older rouse did not check its folders node_modules and the targets of its links, and what is in them now is unknown")
+
+// compare checks that the files of a folder have a hash: errChanged or errUnchecked if they do not.
+func compare(dir, hash string) error {
+	files, now, err := hashFiles(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errChanged
+	case err != nil || now == hash:
+		return err
+	case hashOf(onceHashed(files)) == hash:
+		return errUnchecked
+	}
+	return errChanged
+}
+
+// onceHashed returns what of the files went into hashes before node_modules and targets of links did.
+func onceHashed(files []File) (out []File) {
+	for _, f := range files {
+		elements := strings.Split(f.Path, "/")
+		if slices.Contains(elements[:len(elements)-1], "node_modules") {
+			continue
+		}
+		if f.Link != "" {
+			f.sum = ""
+		}
+		out = append(out, f)
+	}
+	return out
+}
