@@ -95,6 +95,9 @@ func (r *Runner) tooWeak(ctx context.Context, t *task) string {
 	}
 
 	tier, lacks := box.Tier(context.WithoutCancel(ctx))
+	if tier == "" { // it is not known yet
+		return ""
+	}
 	least := t.minTier()
 	need, when := cmp.Or(sandbox.Tier(least), sandbox.TierB), ""
 	if tier != sandbox.TierD && tier.AtLeast(need) {
@@ -132,7 +135,7 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 	}
 
 	source := fmt.Sprintf("confinement/%s/%s", t.minTier(), strings.Join(uses, ","))
-	why := r.prober.LookFor(source, skillGoodFor, func() string { return r.tooWeak(ctx, t) })
+	why := r.lookFor(ctx, source, func() string { return r.tooWeak(ctx, t) })
 	if why == "" {
 		return nil
 	}

@@ -44,6 +44,21 @@ func (g *authorizer) lookAgain(ctx context.Context) error {
 	return err
 }
 
+// programEnded labels where a program may have written that has served for a while: what it could read may have got labels since the
+// last call that was decided on.
+func (g *authorizer) programEnded(ctx context.Context) error {
+	need := g.roots.ProgramNeed()
+	if err := g.lookUp(ctx, &need); err != nil {
+		return err
+	}
+
+	g.mu.Lock()
+	g.addedTaint |= need.AddsTaint
+	g.marks.Writes = append(g.marks.Writes, need.Writes...)
+	g.mu.Unlock()
+	return g.OnCallsStart(ctx)
+}
+
 // labelFile records a file that a run is about to give its name to, so that it keeps its labels under
 // any other name.
 func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {

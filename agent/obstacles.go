@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/noexec"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -260,11 +261,19 @@ func mentions(v any, text string) bool {
 	return false
 }
 
+// lookFor looks at what takes a program to find out. A request that must start none gets what was found last.
+func (r *Runner) lookFor(ctx context.Context, source string, look func() string) string {
+	if noexec.Is(ctx) {
+		return r.prober.Known(source)
+	}
+	return r.prober.LookFor(source, skillGoodFor, look)
+}
+
 // skillObstacles are skills that the run has to have, and that cannot be used.
-func (r *Runner) skillObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
+func (r *Runner) skillObstacles(ctx context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(s *skills.Skill, where string, look func() string) {
 		source := "skill/" + s.Dir
-		if why := r.prober.LookFor(source, skillGoodFor, look); why != "" {
+		if why := r.lookFor(ctx, source, look); why != "" {
 			out = append(out, ledger.Obstacle{Kind: obstacleSkill, Source: source, Text: why, Where: where})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/noexec"
 	"rouse/skills"
 )
 
@@ -67,7 +68,14 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 			}
 		},
 		Declined: func(s mcp.Server, method string) { r.recordDeclined(run, s, method) },
-		Ended:    func(s mcp.Server, how shell.Ended) { r.recordServerEnd(run, s, how) },
+		Ended: func(s mcp.Server, how shell.Ended) {
+			if s.Files == shell.ExposeWriting && t.authorizer != nil {
+				if err := t.authorizer.programEnded(context.Background()); err != nil {
+					r.log.Error("what an MCP server wrote after its last call cannot be labelled", "server", s.Name, "run", run.ID, "error", err)
+				}
+			}
+			r.recordServerEnd(run, s, how)
+		},
 	})
 }
 
@@ -184,29 +192,33 @@ func (r *Runner) Server(name string) (ServerState, bool) {
 	return all[i], true
 }
 
-// LookAtServer starts a server, or asks at its address, to see which tools it has now, and ends it again. A program sees what that of the
-// first agent does which has it.
-func (r *Runner) LookAtServer(ctx context.Context, name string) (st ServerState, err error) {
+// LookAtServer starts a server, or asks at its address, to see which tools it has now, and ends it again. Its program gets no folders and
+// no network, since its owner may have approved nothing of it. as is an agent whose runs have both; then the program has them, too, by the
+// word of its owner, and what it may write is labelled as in a run.
+func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerState, err error) {
 	st, ok := r.Server(name)
-	if !ok {
+	switch {
+	case !ok:
 		return st, &notConfiguredError{"MCP server", name}
+	case as != "" && !slices.Contains(st.Agents, as):
+		return st, fmt.Errorf("the agent %s does not have it; write its name under mcp: of the agent, or name another", as)
+	case noexec.Is(ctx):
+		return st, noexec.Err
 	}
 
-	t := task{agent: Agent{Name: "mcp"}}
 	p := r.plan.Load()
+	server, t := st.Server, task{agent: p.Agents[as]}
 	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets, t.redact = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets, p.redactor
-	if len(st.Agents) > 0 {
-		t.agent = p.Agents[st.Agents[0]]
-		if err := t.makeWorkdir(); err != nil {
-			return st, fmt.Errorf("the workdir of agent %s cannot be made: %w", t.agent.Name, err)
-		}
-	} else {
+	if as == "" {
+		server.Files, server.Network = shell.ExposeNothing, false
 		dir, err := os.MkdirTemp("", "rouse-mcp-")
 		if err != nil {
 			return st, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		t.agent.Workdir = dir
+		t.agent = Agent{Name: "mcp", Workdir: dir}
+	} else if err := t.makeWorkdir(); err != nil {
+		return st, fmt.Errorf("the workdir of agent %s cannot be made: %w", as, err)
 	}
 	roots, err := r.roots(&t, ledger.Attempt{})
 	if err != nil {
@@ -217,15 +229,55 @@ func (r *Runner) LookAtServer(ctx context.Context, name string) (st ServerState,
 		return st, err
 	}
 
+	if len(server.Argv) > 0 {
+		if err := r.recordLook(ctx, server, as, roots); err != nil {
+			return st, err
+		}
+	}
 	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // it is put on record also when nobody waits for it
 	sessions.Start(launcher)
 	defer sessions.Close()
-	if err := sessions.Look(ctx, st.Server); err != nil {
+	if err := sessions.Look(ctx, server); err != nil {
+		if as == "" && (st.Network || st.Files != shell.ExposeNothing && st.Files != "") && len(st.Agents) > 0 {
+			err = &BareError{err, name, st.Agents[0]}
+		}
 		return st, err
 	}
 	st, _ = r.Server(name)
 	return st, nil
+}
+
+// BareError is why a server did not say which tools it has, without the folders and the network that its runs give it.
+type BareError struct {
+	err           error
+	server, agent string
+}
+
+func (e *BareError) Error() string {
+	return fmt.Sprintf("%v; it was started without folders and without a network, since you may have approved nothing of it; to give it those of an agent: rouse mcp-servers show %s --as %s", e.err, e.server, e.agent)
+}
+
+func (e *BareError) Unwrap() error { return e.err }
+
+// recordLook puts on record that a server is started outside of a run, and labels what it may write there.
+func (r *Runner) recordLook(ctx context.Context, s mcp.Server, as string, roots *tool.Roots) error {
+	if s.Files == shell.ExposeWriting {
+		need := roots.ProgramNeed()
+		read, err := r.ledger.LabelsOf(ctx, need.Reads...)
+		if err != nil {
+			return err
+		}
+		labels := tool.Untrusted | need.AddsTaint | tool.ParseTaint(read)
+		if err := r.ledger.AddLabels(ctx, labels.String(), need.Writes...); err != nil {
+			return err
+		}
+	}
+	data, err := json.Marshal(map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
+	if err != nil {
+		return err
+	}
+	return r.ledger.AppendEvents(ctx, ledger.Event{Kind: "mcp.looked", Data: data})
 }
 
 // ApproveServer approves tools of a server as they were seen last, those of the names or all: only if what was seen is what its owner was

@@ -2,9 +2,11 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/noexec"
 )
 
 // mcpKey has this binary be an MCP server.
@@ -71,7 +74,7 @@ func (b *bench) served() mcp.Server {
 		b.plan.Agents[name] = a
 	}
 	b.runner.Set(b.plan)
-	if _, err := b.runner.LookAtServer(b.t.Context(), "srv"); err != nil {
+	if _, err := b.runner.LookAtServer(b.t.Context(), "srv", ""); err != nil {
 		b.t.Fatal(err)
 	}
 	if _, _, err := b.runner.ApproveServer(b.t.Context(), "srv", nil, nil); err != nil {
@@ -82,6 +85,63 @@ func (b *bench) served() mcp.Server {
 		_ = os.Remove(filepath.Join(b.plan.Agents["plain"].Workdir, name))
 	}
 	return s
+}
+
+// TestLookAtServer: a server that is looked at gets no folder of its agents and no network; with those of an agent, by the word of its
+// owner, what it may write is labelled. Both are on record, and a request that must start no program starts none.
+func TestLookAtServer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.served() // which looks at it without folders
+	work := b.plan.Agents["clerk"].Workdir
+	started := func() bool {
+		_, err := os.Stat(filepath.Join(work, "starts"))
+		return err == nil
+	}
+	labelled := func() bool {
+		all, err := b.ledger.Labels(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(all, func(l ledger.Label) bool { return l.Letter == "A" && l.Kind == ledger.PlaceFile })
+	}
+
+	if _, err := b.runner.LookAtServer(t.Context(), "srv", ""); err != nil || started() || labelled() {
+		t.Errorf("looked at without folders: %v, it wrote into the workdir: %t, labelled: %t", err, started(), labelled())
+	}
+	if _, err := b.runner.LookAtServer(noexec.With(t.Context()), "srv", "clerk"); !errors.Is(err, noexec.Err) || started() {
+		t.Errorf("a request that looks: %v, it wrote into the workdir: %t", err, started())
+	}
+	if _, err := b.runner.LookAtServer(t.Context(), "srv", "nobody"); err == nil {
+		t.Error("it was given the folders of an agent that does not have it")
+	}
+	if _, err := b.runner.LookAtServer(t.Context(), "srv", "clerk"); err != nil || !started() || !labelled() {
+		t.Errorf("looked at as an agent: %v, it wrote into the workdir: %t, labelled: %t", err, started(), labelled())
+	}
+
+	var looks []string
+	for _, e := range events(t, b, 0) {
+		if e.Kind == "mcp.looked" {
+			looks = append(looks, string(e.Data))
+		}
+	}
+	if len(looks) != 3 || !strings.Contains(looks[1], `"files":"none"`) || !strings.Contains(looks[2], `"agent":"clerk","files":"write"`) {
+		t.Errorf("on record is %q", looks)
+	}
+}
+
+// TestLookNeedsFolders: a server that does not start without its folders says how it can be given them.
+func TestLookNeedsFolders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.served()
+	s.Argv = []string{"sh", "-c", "exit 3"}
+	b.plan.Servers = []mcp.Server{s}
+	b.runner.Set(b.plan)
+	_, err := b.runner.LookAtServer(t.Context(), "srv", "")
+	if !errors.As(err, new(*agent.BareError)) || !strings.Contains(err.Error(), "rouse mcp-servers show srv --as ") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestServerInRuns: a model calls the tools of its agent's MCP server, which is started once for the run that needs it; what the server

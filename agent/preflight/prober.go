@@ -37,6 +37,16 @@ type finding struct {
 // New returns a Prober that knows nothing.
 func New() *Prober { return &Prober{known: map[string]*finding{}} }
 
+// Known returns what was found of a source last, "" if nothing was wrong or nobody has looked. It looks at nothing.
+func (p *Prober) Known(source string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if f := p.known[source]; f != nil {
+		return f.text
+	}
+	return ""
+}
+
 // Look says what is wrong with a source, "" when nothing is. look finds out; the latest one given counts from then on.
 func (p *Prober) Look(source string, look func() string) string {
 	return p.LookFor(source, goodFor, look)
@@ -119,7 +129,7 @@ func (p *Prober) wrong(now time.Time) (out []*finding) {
 
 	for source, f := range p.known {
 		switch {
-		case now.Sub(f.asked) > forgetAfter:
+		case now.Sub(f.asked) > forgetAfter && f.goodFor == goodFor: // what costs more is of the configuration, and there is little of it
 			delete(p.known, source)
 		case f.text != "":
 			out = append(out, f)

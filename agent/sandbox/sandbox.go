@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"rouse/internal/noexec"
 	"rouse/internal/nofollow"
 )
 
@@ -105,7 +106,8 @@ func (s *Sandbox) Off() bool { return s.options.OffReason != "" }
 // for each thing that is missing, and what to do about it. The first call finds out by trial starts
 // and remembers the answer: what is installed later counts from the next start of the daemon.
 //
-// With [Options.Off] the tier is D, and the one line is the owner's reason.
+// With [Options.Off] the tier is D, and the one line is the owner's reason. In a context in which no program may be
+// started it is "" until it is known.
 func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 	if s.options.OffReason != "" {
 		return TierD, []string{"it is off: " + s.options.OffReason}
@@ -116,6 +118,9 @@ func (s *Sandbox) Tier(ctx context.Context) (Tier, []string) {
 
 	if s.probed {
 		return s.tier, s.reasons
+	}
+	if noexec.Is(ctx) {
+		return "", nil
 	}
 
 	tier, reasons := s.host.probe(ctx, s.options.MaxTier)
@@ -216,6 +221,9 @@ func (s *Sandbox) Run(ctx context.Context, c Command) (Result, error) {
 	c, err := c.validated()
 	if err != nil {
 		return Result{}, err
+	}
+	if noexec.Is(ctx) {
+		return Result{}, &StartError{Argv0: c.Argv[0], Err: noexec.Err}
 	}
 
 	tier, reasons := s.Tier(ctx)

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,6 +65,34 @@ func (r *Roots) ProgramMasks() (out []string) {
 		out = append(out, r.secretMasks()...)
 	}
 	return out
+}
+
+// HiddenIn lists the hidden places, such as the home of rouse, that a program would see in the folders that it is given. An error
+// names a folder to read that lies in such a place; own is the folder there of what rouse makes for programs, "" if there is none.
+func (r *Roots) HiddenIn(read, write []string, own string) (out []string, err error) {
+	read = WithResolvedLinks(read)
+	for _, m := range r.masks {
+		if !m.hidden {
+			continue
+		}
+		for _, given := range read {
+			rest, in := below(m.path, given)
+			if in && rest != "" && !holdsAny(given, own, write) {
+				return nil, fmt.Errorf("%s lies in %s, which belongs to rouse itself and which no program gets to see; name another folder", given, m.path)
+			}
+		}
+		if slices.ContainsFunc(slices.Concat(read, WithResolvedLinks(write)), func(given string) bool { _, in := below(given, m.path); return in }) {
+			out = append(out, m.path)
+		}
+	}
+	return out, nil
+}
+
+func holdsAny(abs, own string, folders []string) bool {
+	if own != "" {
+		folders = append([]string{own}, folders...)
+	}
+	return slices.ContainsFunc(WithResolvedLinks(folders), func(f string) bool { _, in := below(f, abs); return in })
 }
 
 // readOnlyMasks are the masked places in writable roots that a program may read.

@@ -76,6 +76,7 @@ var eventKinds = []EventKind{
 	{"git.disarmed", "a repository that a program made was taken out of use by renaming, for git would run what its configuration says", "path, …", false},
 	{"mcp.approved", "tools of an MCP server were approved", "server, tools", false},
 	{"mcp.revoked", "an approval of tools of an MCP server was revoked", "server, tools", false},
+	{"mcp.looked", "a program that is an MCP server was started by its owner, to see its tools", "server, agent (whose folders and network it got; \"\": none), network, files", false},
 	{"mcp.declined", "an MCP server asked for something that it does not get", "server, method", false},
 	{"model.paused", "a model is not asked, for its provider's quota is spent", "model, until, reason", false},
 	{"model.resumed", "a model is asked again", "model", false},

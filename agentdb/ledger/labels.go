@@ -285,6 +285,20 @@ func (l *Ledger) Labels(ctx context.Context) (out []Label, err error) {
 	return out, err
 }
 
+// AddLabels labels places for what a program that belongs to no run may write there.
+func (l *Ledger) AddLabels(ctx context.Context, letters string, places ...Place) error {
+	var added []Label
+	now := l.now()
+	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
+		added, err = addLabels(tx, Run{}, letters, places, now)
+		return err
+	})
+	if err == nil {
+		l.keepLabels(added)
+	}
+	return err
+}
+
 // ClearLabel takes a letter off places and off all that they hold, since their owner has inspected them. Without such a
 // label there the error is ErrNotFound.
 func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place) (cleared []Label, err error) {

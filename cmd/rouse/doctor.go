@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -22,8 +21,9 @@ func newDoctor(at *place) *cobra.Command {
 		Long: `Checks everything that would stop a run: the configuration, the home and its disk, each model's
 server (is it reached, does it take the key, has it the model, how much does that read), each
 channel, the clock and its zone. Servers are asked for the list of their models, all at once and
-for eight seconds at most: that runs no model and costs nothing. --offline leaves them out. What
-a check did not try is said with it.
+for eight seconds at most: that runs no model and costs nothing. MCP servers are started without
+folders and without a network, and asked which tools they have. --offline leaves both out. What a
+check did not try is said with it.
 
 It also finds whether anybody else could read or change what rouse keeps: the home, its
 databases, the folder of its socket. --fix takes that away from others; what agents made in their
@@ -64,7 +64,7 @@ workdirs is left as it is. Exits 1 if something would stop a run.`,
 	}
 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&offline, "offline", false, "ask nothing of the network: no model's server")
+	cmd.Flags().BoolVar(&offline, "offline", false, "ask nothing of the network: no model's server, and no MCP server")
 	cmd.Flags().BoolVar(&fix, "fix", false, "make the files of the home, and the folder of its socket, its user's alone")
 	return cmd
 }
@@ -99,13 +99,8 @@ func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) 
 	}
 	defer s.close()
 
-	query := url.Values{}
-	if offline {
-		query.Set("offline", "1")
-	}
-
 	var checks []api.Check
-	err = s.Get(cmd.Context(), "/v1/doctor", query, &checks)
+	err = s.Post(cmd.Context(), "/v1/doctor", api.DoctorRequest{Offline: offline}, &checks)
 	if s.missing() {
 		checks = slices.DeleteFunc(checks, func(c api.Check) bool { return c.Name == "ledger" || c.Name == "backup" })
 	}

@@ -96,11 +96,16 @@ func mcpCounts(s api.MCPServer) string {
 
 func newMCPShow(at *place, asJSON *bool) *cobra.Command {
 	var kept bool
+	var as string
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Starts an MCP server to see which tools it has, and shows them with what has changed",
 		Long: `Starts an MCP server, or asks at its address, and shows its tools as models would read them, with
-what has changed since you approved them. Whatever it says is its own word, also of what its tools do.`,
+what has changed since you approved them. Whatever it says is its own word, also of what its tools do.
+
+Its program is started without folders and without a network. One that does not start so can be given
+those of an agent with --as: only for a program that you trust with them. What it may write there is
+labelled as untrusted.`,
 		Args: cobra.ExactArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
 			s, err := at.open(cmd.Context())
@@ -109,7 +114,7 @@ what has changed since you approved them. Whatever it says is its own word, also
 			}
 			defer s.close()
 
-			server, err := lookAtMCP(cmd.Context(), s, args[0], kept)
+			server, err := lookAtMCP(cmd.Context(), s, args[0], as, kept)
 			if err != nil {
 				return err
 			}
@@ -120,13 +125,18 @@ what has changed since you approved them. Whatever it says is its own word, also
 		}),
 	}
 	cmd.Flags().BoolVar(&kept, "kept", false, "show what was seen last, and start nothing")
+	addLookAs(cmd, &as)
 	return cmd
 }
 
+func addLookAs(cmd *cobra.Command, as *string) {
+	cmd.Flags().StringVar(as, "as", "", "start its program with the folders and the network that runs of this `agent` give it")
+}
+
 // lookAtMCP is a server as it is now, or as it was seen last.
-func lookAtMCP(ctx context.Context, s *session, name string, kept bool) (out api.MCPServer, err error) {
+func lookAtMCP(ctx context.Context, s *session, name, as string, kept bool) (out api.MCPServer, err error) {
 	if !kept {
-		return out, s.Post(ctx, mcpPath(name, "look"), api.Nothing{}, &out)
+		return out, s.Post(ctx, mcpPath(name, "look"), api.MCPLook{As: as}, &out)
 	}
 	all, err := mcpServers(ctx, s)
 	if err != nil {
@@ -188,28 +198,32 @@ func indented(s string) string {
 
 func newMCPApprove(at *place, asJSON *bool) *cobra.Command {
 	var yes bool
+	var as string
 	cmd := &cobra.Command{
 		Use:   "approve NAME [TOOL…]",
 		Short: "Shows the tools of an MCP server as they are now, and approves them for the agents that have it",
 		Long: `Shows the tools of an MCP server as they are now, and approves all of them, or those that are named,
 for the agents that have the server. What is approved is what is shown: its description and its
-arguments. Where they change, the tool is off until it is approved again.`,
+arguments. Where they change, the tool is off until it is approved again.
+
+To show them, its program is started without folders and without a network; see --as.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			return approveMCP(cmd, at, args[0], args[1:], yes, *asJSON)
+			return approveMCP(cmd, at, args[0], args[1:], as, yes, *asJSON)
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve without being asked")
+	addLookAs(cmd, &as)
 	return cmd
 }
 
-func approveMCP(cmd *cobra.Command, at *place, name string, tools []string, yes, asJSON bool) error {
+func approveMCP(cmd *cobra.Command, at *place, name string, tools []string, as string, yes, asJSON bool) error {
 	s, err := at.open(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	server, err := lookAtMCP(cmd.Context(), s, name, false)
+	server, err := lookAtMCP(cmd.Context(), s, name, as, false)
 	if err != nil {
 		return err
 	}

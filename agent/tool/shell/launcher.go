@@ -118,6 +118,10 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 		Limits: sandbox.Limits{Memory: p.Memory},
 	}
 
+	if err := h.hide(&c, p.Read, p.Write); err != nil {
+		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+	}
+
 	if p.ReadOnly {
 		res, err := runWithFloodGuard(ctx, h.Sandbox, c, p.Stdout, p.Stderr)
 		return Ended{Result: res}, err
@@ -125,6 +129,13 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 
 	ended, err = h.runGuarded(ctx, c, p, own)
 	return ended, err
+}
+
+// hide masks the home of rouse in whatever a program is given beside the roots of its run. It is called last, with the complete list.
+func (h *Launcher) hide(c *sandbox.Command, read, write []string) error {
+	hidden, err := h.Roots.HiddenIn(read, write, h.Scratch)
+	c.Masked = append(c.Masked, hidden...)
+	return err
 }
 
 // withEnv is an environment with more settings, each name once: a program that finds a name twice takes either.

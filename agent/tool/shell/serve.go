@@ -63,6 +63,9 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 			c.Read, c.Write = append(c.Read, write...), []string{home, temp, work}
 		}
 	}
+	if err := h.hide(&c, s.Read, nil); err != nil {
+		return Ended{}, &sandbox.StartError{Argv0: s.Argv[0], Err: err}
+	}
 	if s.Files != ExposeWriting {
 		res, err := h.Sandbox.Run(ctx, c)
 		return Ended{Result: res}, err

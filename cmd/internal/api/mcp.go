@@ -16,6 +16,12 @@ type MCPServer struct {
 	Tools   []MCPTool `json:"tools"`
 }
 
+// MCPLook says how an MCP server is looked at.
+type MCPLook struct {
+	// As is an agent whose folders and network the program gets, as in its runs; "": none.
+	As string `json:"as,omitempty"`
+}
+
 // MCPTool is a tool of such a server.
 type MCPTool struct {
 	Name        string          `json:"name"`   // as agents call it

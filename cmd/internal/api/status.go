@@ -84,6 +84,11 @@ type Check struct {
 	NotTried string `json:"not_tried"`
 }
 
+// DoctorRequest says what the checks of `rouse doctor` may do.
+type DoctorRequest struct {
+	Offline bool `json:"offline,omitempty"` // ask nothing of the network, and start no MCP server
+}
+
 // NotifySent names the channel that accepted a text.
 type NotifySent struct {
 	Channel string `json:"channel"`

@@ -75,13 +75,18 @@ jobs:
 
 func newAPIFixture(t *testing.T) *apiFixture {
 	t.Helper()
+	return newAPIFixtureOf(t, apiConfig)
+}
+
+func newAPIFixtureOf(t *testing.T, config string) *apiFixture {
+	t.Helper()
 	does := modeltest.New(t, modeltest.Turn{Text: "All of it is done, as it was asked for.", Usage: model.Usage{Input: 7, Output: 3}})
 	asks := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["A","B"]}`)}}})
 	breaks := modeltest.New(t, modeltest.Turn{Status: http.StatusBadRequest, Raw: `{"error":{"message":"no"}}`})
 	acme := signintest.New(t)
 	skill := acmeSkill(t, acme)
 	dir := cmdtest.Write(t, map[string]string{
-		"rouse.yaml":              strings.NewReplacer("DOES", does.URL, "ASKS", asks.URL, "BREAKS", breaks.URL, "ACME", acme.Host(), "SITE", mcpSite(t).URL).Replace(apiConfig),
+		"rouse.yaml":              strings.NewReplacer("DOES", does.URL, "ASKS", asks.URL, "BREAKS", breaks.URL, "ACME", acme.Host(), "SITE", mcpSite(t).URL).Replace(config),
 		"team/words/SKILL.md":     "---\nname: words\ndescription: Counts words.\n---\nCount them.\n",
 		"team/acme/manifest.json": skill["skills/acme/manifest.json"],
 		"team/acme/module.ts":     skill["skills/acme/module.ts"],
@@ -168,7 +173,7 @@ func (f *apiFixture) signIn() string {
 // lookAtMCP sees which tools an MCP server has.
 func (f *apiFixture) lookAtMCP() {
 	f.t.Helper()
-	if err := f.client.Post(f.t.Context(), "/v1/mcp-servers/open/look", api.Nothing{}, &api.MCPServer{}); err != nil {
+	if err := f.client.Post(f.t.Context(), "/v1/mcp-servers/open/look", api.MCPLook{}, &api.MCPServer{}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -250,6 +255,7 @@ func (f *apiFixture) examples() map[string]func() request {
 		"GET /v1/engine":  at("/v1/engine"),
 		"GET /v1/state":   at("/v1/state"),
 		"GET /v1/doctor":  at("/v1/doctor?offline=true"),
+		"POST /v1/doctor": with("/v1/doctor", `{"offline":true}`),
 		"POST /v1/reload": with("/v1/reload", "{}"),
 		"GET /v1/events":  at("/v1/events?kind=run.*"),
 

@@ -24,6 +24,7 @@ import (
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/webhook"
+	"rouse/internal/noexec"
 )
 
 const (
@@ -93,7 +94,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	if set.TLS != nil {
 		listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
 	}
-	out.server = d.newServer(ctx, listener, besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx))))
+	out.server = d.newServer(ctx, listener, noexec.Handler(besideWebhooks(out.access.Signed(webhook.NewHandler(d, d.log)), out.access.Guard(d.network(ctx)))))
 	out.server.most = maxConnections
 	out.server.http.IdleTimeout, out.server.http.MaxHeaderBytes = idleFor, maxHeader
 	out.server.http.ErrorLog = slog.NewLogLogger(d.log.Handler(), slog.LevelDebug) // of strangers who break off

@@ -23,6 +23,7 @@ import (
 	"rouse/cmd/internal/secret"
 	"rouse/internal/awake"
 	"rouse/internal/domain"
+	"rouse/internal/noexec"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -66,7 +67,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 	checks = append(checks, clock)
 
-	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands")), checkOpenFiles())
+	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), now.Config.Zone()), checkOpenFiles())
 	if c, some, err := d.checkDefinitions(ctx); err != nil {
 		return nil, err
 	} else if some {
@@ -294,27 +295,32 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	return c
 }
 
-// confinementFor is how long what was found of the confinement of commands holds: a page asks again at each event.
-const confinementFor = 10 * time.Second
-
-// confinement remembers what was found of the confinement of commands, since trying it starts programs.
+// confinement remembers how strongly commands can be confined, since finding it out starts programs.
 type confinement struct {
 	mu    sync.Mutex
 	at    time.Time
 	found api.Check
 }
 
-func (c *confinement) check(ctx context.Context, scratch string) api.Check {
+// check tries how strongly commands can be confined, or answers what was found last where no program may be started.
+func (c *confinement) check(ctx context.Context, scratch string, zone *time.Location) api.Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
-	if c.at.IsZero() || time.Since(c.at) > confinementFor {
-		c.found, c.at = checkConfinement(ctx, scratch), time.Now()
-		if ctx.Err() != nil { // a trial that was cut off says nothing
-			c.at = time.Time{}
+	if noexec.Is(ctx) {
+		if c.at.IsZero() {
+			return api.Check{Name: "confinement", OK: true, Detail: "not tried yet", NotTried: "how strongly commands can be confined (rouse doctor tries it)"}
 		}
+		found := c.found
+		found.Detail += "; tried " + api.LocalTime(c.at, zone) + ", and again by rouse doctor"
+		return found
 	}
-	return c.found
+
+	found := checkConfinement(ctx, scratch)
+	if ctx.Err() == nil { // a trial that was cut off says nothing
+		c.found, c.at = found, time.Now()
+	}
+	return found
 }
 
 // checkConfinement finds out how strongly commands can be confined here. A weak tier is no failed

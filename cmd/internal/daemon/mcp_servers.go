@@ -2,16 +2,19 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
 	"rouse/cmd/internal/api"
+	"rouse/internal/noexec"
 	"rouse/internal/text"
 )
 
@@ -59,11 +62,11 @@ func mcpFailure(err error) error {
 }
 
 // LookAtMCPServer implements web.MCPServers.
-func (d *Daemon) LookAtMCPServer(ctx context.Context, name string) (api.MCPServer, error) {
+func (d *Daemon) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
 	if _, err := d.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
 	}
-	st, err := d.runner.LookAtServer(ctx, name)
+	st, err := d.runner.LookAtServer(ctx, name, how.As)
 	if err != nil {
 		return api.MCPServer{}, mcpFailure(fmt.Errorf("the MCP server %s cannot be asked: %w", name, err))
 	}
@@ -103,7 +106,8 @@ func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPR
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
 }
 
-// checkMCP looks at the MCP servers: without offline each that an agent has is started, or asked at its address.
+// checkMCP looks at the MCP servers: each that an agent has is started, without folders and without a network, or asked at its address.
+// Offline, and where no program may be started, it answers what was seen last.
 func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 	for _, st := range d.runner.Servers() {
 		c := api.Check{Name: "mcp " + st.Name, OK: true}
@@ -113,11 +117,20 @@ func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 			continue
 		}
 
-		if offline {
-			c.NotTried = "whether it starts (--offline)"
-		} else if now, err := d.runner.LookAtServer(ctx, st.Name); err == nil {
+		now, err := st, noexec.Err
+		if !offline {
+			now, err = d.runner.LookAtServer(ctx, st.Name, "")
+		}
+		switch {
+		case err == nil:
 			st = now
-		} else {
+		case offline:
+			c.NotTried = "whether it starts (--offline)"
+		case errors.Is(err, noexec.Err):
+			c.NotTried = "which tools it has now" + seenAt(st, d.zone()) + "; look: rouse doctor"
+		case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
+			c.NotTried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
+		default:
 			c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; calls of its tools fail until then"
 			if d.runner.ServerSignInStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in") {
 				c.Remedy = "rouse mcp-servers sign-in " + st.Name
@@ -133,6 +146,14 @@ func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 		out = append(out, mcpCheck(c, st))
 	}
 	return out
+}
+
+// seenAt says when the tools of a server were seen last.
+func seenAt(st agent.ServerState, zone *time.Location) string {
+	if st.Record.SeenAt.IsZero() {
+		return ""
+	}
+	return " (they are as of " + api.LocalTime(st.Record.SeenAt, zone) + ")"
 }
 
 // mcpCheck says how it stands with the tools of a server.

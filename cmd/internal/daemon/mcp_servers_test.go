@@ -91,7 +91,7 @@ agents: [{name: clerk, mcp: [site], private: {workdir: false, database: false}, 
 	ctx := t.Context()
 
 	var seen api.MCPServer
-	if err := s.client.Post(ctx, "/v1/mcp-servers/site/look", api.Nothing{}, &seen); err == nil || !strings.Contains(err.Error(), "rouse mcp-servers sign-in site") {
+	if err := s.client.Post(ctx, "/v1/mcp-servers/site/look", api.MCPLook{}, &seen); err == nil || !strings.Contains(err.Error(), "rouse mcp-servers sign-in site") {
 		t.Errorf("nobody is signed in: %v", err)
 	}
 	var link api.MCPSignIn
@@ -107,7 +107,7 @@ agents: [{name: clerk, mcp: [site], private: {workdir: false, database: false}, 
 		t.Fatalf("the browser ends at %s with %s", resp.Request.URL.Path, resp.Status)
 	}
 
-	if err := s.client.Post(ctx, "/v1/mcp-servers/site/look", api.Nothing{}, &seen); err != nil || seen.SignIn != "authorized" || len(seen.Tools) != 1 || seen.Tools[0].Status != "new" {
+	if err := s.client.Post(ctx, "/v1/mcp-servers/site/look", api.MCPLook{}, &seen); err != nil || seen.SignIn != "authorized" || len(seen.Tools) != 1 || seen.Tools[0].Status != "new" {
 		t.Fatalf("%+v (%v)", seen, err)
 	}
 	var done api.MCPApproved

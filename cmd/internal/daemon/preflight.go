@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -123,11 +124,17 @@ func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var asked time.Time
+	var looked *Setup
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+		}
+
+		if now := d.Current(); now != looked {
+			looked = now
+			d.lookAhead(ctx, now)
 		}
 
 		cleared, rest := d.runner.LookAgain(ctx)
@@ -139,6 +146,17 @@ func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 			d.reloadForSecrets()
 		}
 		timer.Reset(rest)
+	}
+}
+
+// lookAhead finds out what takes a program, so that requests that start none can tell of it.
+func (d *Daemon) lookAhead(ctx context.Context, s *Setup) {
+	d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), s.Config.Zone())
+	for i := range s.Config.Jobs {
+		if ctx.Err() != nil {
+			return
+		}
+		d.obstaclesOf(ctx, s, i)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"rouse/internal/noexec"
 )
 
 const (
@@ -39,7 +41,7 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 
-	s := d.newServer(ctx, listener, d.Handler)
+	s := d.newServer(ctx, listener, noexec.Gets(d.Handler))
 	s.reserve(d.log)
 	return s, nil
 }

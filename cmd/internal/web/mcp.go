@@ -10,7 +10,7 @@ import (
 // MCPServers are the servers of the Model Context Protocol that agents may have.
 type MCPServers interface {
 	MCPServers(ctx context.Context) ([]api.MCPServer, error)
-	LookAtMCPServer(ctx context.Context, name string) (api.MCPServer, error)
+	LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error)
 	ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error)
 	RevokeMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error)
 	SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error)
@@ -23,9 +23,9 @@ func (s *server) mcpRoutes() []Route {
 	return append([]Route{get[[]api.MCPServer]("/v1/mcp-servers", "The MCP servers, with their tools as they were seen last; none is started.", s.answer(func(r *http.Request) (any, error) {
 		return b().MCPServers(r.Context())
 	}))}, local(
-		post[api.Nothing, api.MCPServer](base+"/look", "Starts an MCP server, or asks at its address, to see which tools it has.", s.answer(func(r *http.Request) (any, error) {
-			return b().LookAtMCPServer(r.Context(), r.PathValue("name"))
-		})),
+		post[api.MCPLook, api.MCPServer](base+"/look", "Starts an MCP server, or asks at its address, to see which tools it has. A program gets no folders and no network unless the request names an agent that has both.", s.answer(withBody(func(r *http.Request, how api.MCPLook) (any, error) {
+			return b().LookAtMCPServer(r.Context(), r.PathValue("name"), how)
+		}))),
 		post[api.MCPApproval, api.MCPApproved](base+"/approve", "Approves tools of an MCP server as they were seen last.", s.answer(withBody(func(r *http.Request, in api.MCPApproval) (any, error) {
 			return b().ApproveMCPTools(r.Context(), r.PathValue("name"), in)
 		}))),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/internal/noexec"
 )
 
 const (
@@ -108,7 +109,7 @@ type fromNetwork struct{}
 // FromNetwork marks the requests of a handler as those that did not come through the socket of the home.
 func FromNetwork(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fromNetwork{}, true)))
+		next.ServeHTTP(w, r.WithContext(noexec.With(context.WithValue(r.Context(), fromNetwork{}, true))))
 	})
 }
 

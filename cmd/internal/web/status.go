@@ -12,7 +12,8 @@ import (
 // was wrong.
 type Host interface {
 	Status(ctx context.Context) (api.Status, error)
-	// Doctor checks all that would stop a run; offline asks nothing of the network.
+	// Doctor checks all that would stop a run; offline asks nothing of the network. If ctx allows no program, what takes one is as it
+	// was found last.
 	Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	// Reload reads the configuration again and puts it into force.
 	Reload(ctx context.Context) (api.Reload, error)
@@ -44,7 +45,10 @@ func (s *server) hostRoutes() []Route {
 		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(s.status)),
 		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(s.engine)),
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(s.state)),
-		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
+		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
+		local(post[api.DoctorRequest, []api.Check]("/v1/doctor", "Tries everything that would stop a run: it also finds out what takes a program, such as which tools an MCP server has.", s.answer(withBody(func(r *http.Request, in api.DoctorRequest) (any, error) {
+			return s.backend.Host.Doctor(r.Context(), in.Offline)
+		}))))[0],
 		post[api.Nothing, api.Reload]("/v1/reload", "Reads the configuration again and puts it into force.", s.answer(s.reload)),
 		post[api.NotifyRequest, api.NotifySent]("/v1/notices", "Sends a text to a notification channel at once.", s.answer(s.notify)),
 		events,
