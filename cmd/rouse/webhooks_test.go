@@ -27,7 +27,7 @@ agents: [{name: clerk, workdir: ./work, database: {enabled: false}}]
 jobs:
   - name: hook
     agent: clerk
-    webhook: {path: /hooks/hook, secret: the-secret, scheme: github}
+    webhook: {path: /hooks/hook, secret: the-secret-of-the-bank, scheme: github}
     playbook: [{call: complete, with: {summary: "the delivery {{ .Delivery.ID }} was taken, and says {{ .Payload.n }}"}}]
 `}) + "/rouse.yaml"
 
@@ -93,7 +93,7 @@ jobs:
 // deliver sends a delivery until it is accepted, as senders do, and gives its run.
 func deliver(t *testing.T, address *atomic.Pointer[string], i int) string {
 	body := fmt.Appendf(nil, `{"n":%d}`, i)
-	h, err := webhook.GitHub.Sign("the-secret", webhook.Delivery{ID: fmt.Sprint("d-", i)}, body, time.Now())
+	h, err := webhook.GitHub.Sign("the-secret-of-the-bank", webhook.Delivery{ID: fmt.Sprint("d-", i)}, body, time.Now())
 	if err != nil {
 		t.Error(err)
 		return ""

@@ -32,6 +32,9 @@ const (
 	noteUseEvery = time.Hour
 	// maxSessions and maxCodes bound what is kept; the oldest gives way.
 	maxSessions, maxCodes = 50, 50
+	// maxRequests bounds the requests of one caller that are answered at the same time. Event streams are requests that do
+	// not end: without a share for each caller, one would use all connections and keep everybody else out.
+	maxRequests = 64
 	// secretBytes is the length of tokens, codes and sessions: 256 bits.
 	secretBytes = 32
 	// maxAgent bounds what a browser calls itself, in bytes.
@@ -76,6 +79,7 @@ type Access struct {
 	end      context.CancelFunc
 	codes    []code
 	sessions []*session
+	open     map[string]int // requests that are being answered, by caller
 }
 
 type code struct {

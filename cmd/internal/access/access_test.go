@@ -211,6 +211,34 @@ func TestFollowersAreHungUpOn(t *testing.T) {
 	})
 }
 
+// One caller that keeps requests open keeps nobody else out, and is served again when one of them ends.
+func TestRequestsAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccess(t, t.TempDir(), Options{})
+		byToken := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+a.token) }
+		end := make(chan struct{})
+		for range maxRequests {
+			r := httptest.NewRequest(http.MethodGet, a.URL("/v1/events"), nil)
+			byToken(r)
+			go a.Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end })).ServeHTTP(httptest.NewRecorder(), r)
+		}
+		synctest.Wait()
+		if resp := ask(a, http.MethodGet, a.URL("/v1/status"), byToken); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
+			t.Errorf("one more is answered %s", resp.Status)
+		}
+		if resp := ask(a, http.MethodGet, a.URL("/"), with(follow(t, a, "/"))); resp.StatusCode != http.StatusOK {
+			t.Errorf("a browser is answered %s", resp.Status)
+		}
+		end <- struct{}{}
+		synctest.Wait()
+		if resp := ask(a, http.MethodGet, a.URL("/v1/status"), byToken); resp.StatusCode != http.StatusOK {
+			t.Errorf("after one has ended: %s", resp.Status)
+		}
+		close(end)
+	})
+}
+
 // Browsers say where a request comes from; what a page of somebody else sends is refused, and a link to a page shows
 // no more than that nobody is logged in.
 func TestOrigins(t *testing.T) {

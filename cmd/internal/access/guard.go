@@ -86,8 +86,17 @@ func (a *Access) Guard(next http.Handler) http.Handler {
 			return
 		}
 
+		caller := callerOf(s)
+		leave, ok := a.enter(caller)
+		if !ok {
+			w.Header().Set("Retry-After", "5")
+			a.sayNo(w, r, refuse(http.StatusTooManyRequests, "%d requests of yours are open, which is the most: close pages or programs that follow events", maxRequests))
+			return
+		}
+		defer leave()
+
 		// What is followed ends with the permission to follow it.
-		ctx, cancel := context.WithCancel(withCaller(r.Context(), s))
+		ctx, cancel := context.WithCancel(context.WithValue(r.Context(), callerKey{}, caller))
 		defer cancel()
 		defer context.AfterFunc(live, cancel)() //nolint:contextcheck // it is the session that ends, not the request
 		if s != nil {

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	notification "rouse/cmd/internal/notify"
+	"rouse/cmd/internal/webhook"
 	"rouse/scheduler/schedule"
 )
 
@@ -61,6 +62,7 @@ func (c *checker) checkChannelAddress(path string, n Notification) {
 	if n.Secret == "" {
 		c.bad(path, "a webhook needs a secret, so that whoever gets its requests can tell whose they are").Hint = "secret: secret:NAME, kept with: rouse secrets set NAME"
 	}
+	c.warnSecret(path+".secret", webhook.Standard, n.Secret)
 	u, err := url.Parse(n.URL)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":

@@ -1,6 +1,9 @@
 package config
 
-import "rouse/internal/pattern"
+import (
+	"rouse/cmd/internal/webhook"
+	"rouse/internal/pattern"
+)
 
 // webhookPath is a path that can be written into the settings of any sender, and means itself there.
 var webhookPath = pattern.New(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
@@ -19,7 +22,18 @@ func (c *checker) webhook(path string, j *Job) {
 	} else {
 		c.hooks[w.Path] = j
 	}
+	c.warnSecret(path+".secret", webhook.Scheme(w.Scheme), w.Secret)
 	if c.cfg.Dashboard.Off() && On(j.Enabled) {
 		c.bad(path, "nobody listens for it: dashboard: {listen: off}")
+	}
+}
+
+// warnSecret warns of a secret with which no request is signed or accepted. The daemon starts all the same.
+func (c *checker) warnSecret(path string, scheme webhook.Scheme, secret string) {
+	if secret == "" || !c.hasNoProblem(path) {
+		return
+	}
+	if err := scheme.CheckSecret(secret); err != nil {
+		c.warn(path, "%v", err)
 	}
 }

@@ -16,8 +16,8 @@ const keyed = `version: 1
 home: ./home
 agents: [{name: ann, workdir: ./work}]
 jobs:
-  - {name: one, agent: ann, webhook: {path: /hooks/one, secret: secret-of-one, scheme: gitlab}, prompt: "{{ .Body }}"}
-  - {name: two, agent: ann, webhook: {path: /hooks/two, secret: secret-of-two, scheme: gitlab}, prompt: "{{ .Body }}"}
+  - {name: one, agent: ann, webhook: {path: /hooks/one, secret: the-secret-of-one, scheme: gitlab}, prompt: "{{ .Body }}"}
+  - {name: two, agent: ann, webhook: {path: /hooks/two, secret: the-secret-of-two, scheme: gitlab}, prompt: "{{ .Body }}"}
   - {name: drops, agent: ann, watch: {path: ./in}, prompt: x}
 `
 
@@ -69,7 +69,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		{"one", `{"n":1}`, http.StatusAccepted, "1"}, {"one", `{"n":1}`, http.StatusOK, "1"},
 		{"one", `{"n":2}`, http.StatusUnprocessableEntity, ""}, {"two", `{"n":1}`, http.StatusAccepted, "2"},
 	} {
-		if status, run, why := hook(c.job, "secret-of-"+c.job, "k", c.body); status != c.status || run != c.run || (run == "") != strings.Contains(why, "Idempotency-Key") {
+		if status, run, why := hook(c.job, "the-secret-of-"+c.job, "k", c.body); status != c.status || run != c.run || (run == "") != strings.Contains(why, "Idempotency-Key") {
 			t.Errorf("delivery %d: %d, run %q, %s", i, status, run, why)
 		}
 	}

@@ -185,6 +185,8 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			}
 			if lacks := secretObstacles(now.Config, fmt.Sprintf("jobs[%d].webhook.", i)); len(lacks) > 0 {
 				w.Refuses = lacks[0].Text
+			} else if err := webhook.Scheme(w.Scheme).CheckSecret(j.Webhook.Secret); err != nil {
+				w.Refuses = err.Error()
 			}
 		}
 

@@ -25,7 +25,7 @@ const hooked = `version: 1
 home: ./home
 agents: [{name: ann, workdir: ./work}]
 jobs:
-  - {name: bank, agent: ann, webhook: {path: /hooks/bank, secret: the-secret, scheme: github, max_body: 200KiB}, prompt: "{{ .Body }}"}
+  - {name: bank, agent: ann, webhook: {path: /hooks/bank, secret: the-secret-of-the-bank, scheme: github, max_body: 200KiB}, prompt: "{{ .Body }}"}
   - {name: off, agent: ann, enabled: false, webhook: {path: /hooks/off, secret: other-secret}, prompt: x}
 `
 
@@ -45,7 +45,7 @@ func newSender(t *testing.T) sender {
 // send sends a delivery, and gives the status, the run and how long its sender is to wait.
 func (s sender) send(id, body string) (status int, run string, after string) {
 	s.t.Helper()
-	h, err := webhook.GitHub.Sign("the-secret", webhook.Delivery{ID: id, Event: "push"}, []byte(body), time.Now())
+	h, err := webhook.GitHub.Sign("the-secret-of-the-bank", webhook.Delivery{ID: id, Event: "push"}, []byte(body), time.Now())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestWrongDeliveries(t *testing.T) {
 		"a path around it":  {"/hooks/../v1/runs", "", "{}", "{}", 404},
 		"the API by a hook": {"/hooks/v1/runs", "", "{}", "{}", 404},
 	} {
-		h, err := webhook.GitHub.Sign("the-secret", webhook.Delivery{ID: "d"}, []byte(c.signed), time.Now())
+		h, err := webhook.GitHub.Sign("the-secret-of-the-bank", webhook.Delivery{ID: "d"}, []byte(c.signed), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

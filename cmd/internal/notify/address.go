@@ -12,7 +12,6 @@ import (
 	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -96,21 +95,6 @@ func (a *address) Send(_ context.Context, m Message) (Receipt, error) {
 
 // Check implements Channel: most services can only be asked by sending something.
 func (a *address) Check(context.Context) error { return ErrNotAsked }
-
-// Words that a chat takes for more than text.
-var (
-	linkScheme = pattern.New(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
-	bareLink   = pattern.New(`(?i)\b((?:[a-z0-9-]+\.)*[a-z0-9-]+)\.([a-z]{2,})([/?:])`)
-	mention    = pattern.New(`(?i)(@|<!)(everyone|here|channel|room)\b`)
-)
-
-// defuse keeps chats from opening links in texts of agents and strangers, and from calling everybody: a server that
-// looks up a link tells who wrote it whatever they put there (security: exfiltration).
-func defuse(s string) string {
-	s = linkScheme.ReplaceAllString(s, "$1[:]$2")
-	s = bareLink.ReplaceAllString(s, "$1[.]$2$3")
-	return mention.ReplaceAllString(s, "$1\u200b$2")
-}
 
 // minKey is the length from which a part of a URL is taken for a key, in bytes: hiding shorter ones would leave no message.
 const minKey = 4

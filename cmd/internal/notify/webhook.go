@@ -74,7 +74,7 @@ func (o *outgoing) Send(ctx context.Context, m Message) (Receipt, error) {
 	id := "notice_" + strconv.FormatInt(m.ID, 10) + "_" + strconv.FormatInt(created.UnixMilli(), 10)
 	header, err := webhook.Standard.Sign(o.secret, webhook.Delivery{ID: id}, body, time.Now())
 	if err != nil {
-		return Receipt{}, errors.New("its secret cannot sign: write whsec_ and base64, or any other text of some length")
+		return Receipt{}, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
 	if err != nil {

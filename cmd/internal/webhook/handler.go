@@ -115,11 +115,11 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		s.refuse(w, r, http.StatusMethodNotAllowed, "a webhook is sent with POST")
 		return
-	case hook.Secret == "": // the sender keeps it until its owner has set one
-		const why = "the secret of this webhook is not set"
-		s.engine.Refused(r.Context(), hook, why)
+	}
+	if err := hook.Scheme.CheckSecret(hook.Secret); err != nil { // the sender keeps it until its owner has set a good one
+		s.engine.Refused(r.Context(), hook, err.Error())
 		w.Header().Set("Retry-After", "60")
-		s.refuse(w, r, http.StatusServiceUnavailable, why)
+		s.refuse(w, r, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 

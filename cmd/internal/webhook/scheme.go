@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -53,8 +54,8 @@ type Delivery struct {
 
 // Verify says what a request is, if its sender knows the secret. The error says what is wrong, and nothing of the secret.
 func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time) (Delivery, error) {
-	if secret == "" { // an empty key would be everybody's
-		return Delivery{}, fmt.Errorf("no secret is set for this webhook")
+	if err := s.CheckSecret(secret); err != nil {
+		return Delivery{}, err
 	}
 
 	var d Delivery
@@ -89,6 +90,10 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 		sum := sha256.Sum256(body)
 		d.ID = "sha256:" + hex.EncodeToString(sum[:])
 	}
+	// Standard Webhooks signs ID.TIME.BODY: with a dot in the ID, the same signature would also fit another time and body.
+	if s == Standard && strings.Contains(d.ID, ".") {
+		return Delivery{}, fmt.Errorf("the header %s has a dot, which the standard does not allow", standard.HeaderWebhookID)
+	}
 	for _, name := range []string{d.ID, d.Event} {
 		if !text.IsPlain(name, maxName) {
 			return Delivery{}, fmt.Errorf("the name of a delivery or of its event is no plain text of at most %d bytes", maxName)
@@ -99,6 +104,9 @@ func (s Scheme) Verify(secret string, h http.Header, body []byte, now time.Time)
 
 // Sign gives the headers with which a request passes Verify.
 func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (http.Header, error) {
+	if err := s.CheckSecret(secret); err != nil {
+		return nil, err
+	}
 	h, at := http.Header{}, strconv.FormatInt(now.Unix(), 10)
 	switch s {
 	case Standard:
@@ -131,6 +139,26 @@ func (s Scheme) Sign(secret string, d Delivery, body []byte, now time.Time) (htt
 	}
 
 	return h, nil
+}
+
+// minKey is the least length of a key, in bytes: shorter ones can be guessed.
+const minKey = 16
+
+// CheckSecret says why a secret cannot prove a sender. The error has nothing of the secret in it.
+func (s Scheme) CheckSecret(secret string) error {
+	key := strings.TrimSpace(secret)
+	if key == "" {
+		return errors.New("the secret of this webhook is not set")
+	}
+	if s == Standard {
+		if decoded, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(key, "whsec_")); err == nil {
+			key = string(decoded)
+		}
+	}
+	if len(key) < minKey {
+		return fmt.Errorf("the secret of this webhook can be guessed, because its key has fewer than %d bytes; set a longer one, here and at the other side, such as the output of: openssl rand -hex 32", minKey)
+	}
+	return nil
 }
 
 // standardKey reads a secret as Standard Webhooks has them: base64, mostly behind whsec_. Any other text is the key itself.

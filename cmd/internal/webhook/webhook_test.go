@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
+
+const key = "a key of some length"
 
 // vector is a request that a sender's own documentation signs.
 type vector struct {
@@ -31,7 +34,7 @@ var vectors = map[string]vector{
 		`{"test": 2432232314}`, 1614265330, Delivery{ID: "msg_p5jXN8AQM9LWM0D4loKWxJek"}},
 	"github": {GitHub, "It's a Secret to Everybody", map[string]string{"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17", "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958", "X-GitHub-Event": "issues"},
 		"Hello, World!", 0, Delivery{ID: "72d3162e-cc78-11e3-81ab-4c9367dc0958", Event: "issues"}},
-	"gitlab": {GitLab, "a token", map[string]string{"X-Gitlab-Token": "a token", "Idempotency-Key": "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", "X-Gitlab-Event": "Push Hook"},
+	"gitlab": {GitLab, "a token of GitLab", map[string]string{"X-Gitlab-Token": "a token of GitLab", "Idempotency-Key": "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", "X-Gitlab-Event": "Push Hook"},
 		`{"object_kind":"push"}`, 0, Delivery{ID: "f5e5f430-f57b-4e6e-9fac-d9128cd7232f", Event: "Push Hook", Keyed: true}},
 	"stripe": {Stripe, "whsec_test_secret", map[string]string{"Stripe-Signature": "t=1614265330,v1=00,v1=a77f58ed88dac6c2cb9d24f149d7424c41f234b3beb04e25d9492b330816350e,v0=11"},
 		`{"id":"evt_1","type":"charge.succeeded"}`, 1614265330, Delivery{ID: "evt_1", Event: "charge.succeeded"}},
@@ -102,7 +105,7 @@ func TestVectors(t *testing.T) {
 // What is signed here is verified here, and two tries of a sender have one number.
 func TestSign(t *testing.T) {
 	for _, s := range []Scheme{Standard, GitHub, GitLab, Stripe, Slack} {
-		for _, secret := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "plain words"} {
+		for _, secret := range []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "plain words are bytes"} {
 			body := []byte(`{"id":"evt_7","event_id":"evt_7"}`)
 			h, err := s.Sign(secret, Delivery{ID: "evt_7", Event: "e"}, body, time.Now())
 			if err != nil {
@@ -115,16 +118,16 @@ func TestSign(t *testing.T) {
 	}
 
 	// Who gives a delivery no number sends the same bytes.
-	h, err := GitHub.Sign("s", Delivery{}, []byte("x"), time.Now())
+	h, err := GitHub.Sign(key, Delivery{}, []byte("x"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := GitHub.Verify("s", h, []byte("x"), time.Now())
+	one, err := GitHub.Verify(key, h, []byte("x"), time.Now())
 	if err != nil || !strings.HasPrefix(one.ID, "sha256:") {
 		t.Errorf("%+v (%v)", one, err)
 	}
 	h.Set("X-GitHub-Delivery", "a\x1b[31m")
-	if _, err := GitHub.Verify("s", h, []byte("x"), time.Now()); err == nil {
+	if _, err := GitHub.Verify(key, h, []byte("x"), time.Now()); err == nil {
 		t.Error("a name that steers a terminal")
 	}
 }
@@ -139,7 +142,7 @@ type keeper struct {
 }
 
 func (k *keeper) Webhook(path string) (Hook, bool) {
-	return Hook{Job: "j", Path: path, Scheme: GitHub, Secret: "s", MaxBody: 100}, path == "/hooks/j"
+	return Hook{Job: "j", Path: path, Scheme: GitHub, Secret: key, MaxBody: 100}, path == "/hooks/j"
 }
 
 func (k *keeper) Deliver(_ context.Context, _ Hook, d Delivery, _ string) (Accepted, error) {
@@ -179,7 +182,7 @@ func TestHandler(t *testing.T) {
 		t.Helper()
 		r := httptest.NewRequest(method, path, body)
 		if signed != "" {
-			headers, err := GitHub.Sign("s", Delivery{ID: "d", Event: "e"}, []byte(signed), time.Now())
+			headers, err := GitHub.Sign(key, Delivery{ID: "d", Event: "e"}, []byte(signed), time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +281,7 @@ func (p *part) Read(b []byte) (int, error) {
 type large struct{ keeper }
 
 func (l *large) Webhook(path string) (Hook, bool) {
-	return Hook{Job: "j", Path: path, Scheme: GitHub, Secret: "s", MaxBody: 100 << 20}, true
+	return Hook{Job: "j", Path: path, Scheme: GitHub, Secret: key, MaxBody: 100 << 20}, true
 }
 
 func (l *large) Refused(context.Context, Hook, string) {}
@@ -322,13 +325,13 @@ func TestBodiesAreBounded(t *testing.T) {
 // could start it once more.
 func TestIdempotencyKey(t *testing.T) {
 	for scheme, want := range map[Scheme]Delivery{GitHub: {ID: "k", Keyed: true}, GitLab: {ID: "k", Keyed: true}, Standard: {ID: "d"}, Stripe: {}, Slack: {}} {
-		h, err := scheme.Sign("s", Delivery{ID: "d"}, []byte("{}"), time.Now())
+		h, err := scheme.Sign(key, Delivery{ID: "d"}, []byte("{}"), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.Del("X-GitHub-Delivery")
 		h.Set("Idempotency-Key", "k")
-		got, err := scheme.Verify("s", h, []byte("{}"), time.Now())
+		got, err := scheme.Verify(key, h, []byte("{}"), time.Now())
 		if strings.HasPrefix(got.ID, "sha256:") {
 			got.ID = ""
 		}
@@ -337,12 +340,55 @@ func TestIdempotencyKey(t *testing.T) {
 		}
 	}
 
-	h, err := GitHub.Sign("s", Delivery{ID: "d"}, []byte("{}"), time.Now())
+	h, err := GitHub.Sign(key, Delivery{ID: "d"}, []byte("{}"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Set("Idempotency-Key", "k")
-	if got, err := GitHub.Verify("s", h, []byte("{}"), time.Now()); err != nil || got.ID != "d" || got.Keyed {
+	if got, err := GitHub.Verify(key, h, []byte("{}"), time.Now()); err != nil || got.ID != "d" || got.Keyed {
 		t.Errorf("beside the number of the scheme: %+v (%v)", got, err)
+	}
+}
+
+// Keys that anybody guesses sign nothing and prove nobody, however they are spelled.
+func TestKeysThatAreGuessed(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Scheme{Standard, GitHub, GitLab, Stripe, Slack} {
+		for _, secret := range []string{"", " ", strings.Repeat(" ", 40), "whsec_", "whsec_AA==", "whsec_AAAAAAAAAAAAAAAAAAA=", "short"} {
+			if s != Standard && strings.HasSuffix(secret, "AAA=") {
+				continue // 25 characters, and no base64 to them
+			}
+			if _, err := s.Sign(secret, Delivery{ID: "d"}, []byte("{}"), time.Now()); err == nil {
+				t.Errorf("%s: %q signs", s, secret)
+			}
+			if _, err := s.Verify(secret, http.Header{}, []byte("{}"), time.Now()); err == nil || strings.Contains(err.Error(), "header") {
+				t.Errorf("%s: %q: %v", s, secret, err)
+			}
+		}
+		if err := s.CheckSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// The signature of one request of Standard Webhooks fits no other, wherever dots stand.
+func TestDotsShiftNoSignature(t *testing.T) {
+	t.Parallel()
+	hook, err := standardKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	signature, err := hook.Sign("d", now, []byte(strconv.FormatInt(now.Unix(), 10)+".{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strconv.FormatInt(now.Unix(), 10)
+	h := http.Header{}
+	h.Set("webhook-id", "d."+at)
+	h.Set("webhook-timestamp", at)
+	h.Set("webhook-signature", signature)
+	if got, err := Standard.Verify(key, h, []byte("{}"), now); err == nil || !strings.Contains(err.Error(), "has a dot") {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
