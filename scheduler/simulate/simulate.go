@@ -24,6 +24,8 @@ type Options struct {
 	Jobs     []scheduler.Job
 	Job      string // whose occurrences are wanted, "" for all; the other jobs are played, as they take the same lanes
 	From, To time.Time
+	// Most ends the simulation before To, after so many occurrences or a hundred times as many decisions of all jobs; 0: only To does.
+	Most int
 	// Events are what happens to the daemon and its clock, in the order in which it happens.
 	Events []Event
 	// Runtime is how long a run of a job takes, or a run of an agent without a job ("").
@@ -71,7 +73,8 @@ type Occurrence struct {
 	Instants           int
 }
 
-// Run simulates the time from From to To. It calls progress, which may be nil, now and then.
+// Run simulates the time from From to To. It calls progress, which may be nil, now and then, and at last with the time up to
+// which it came.
 func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurrence, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -93,6 +96,10 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 		// Steps of the clock can bring back a time before To, so all events are played.
 		at, ok := w.next()
 		if !ok || (at.After(o.To) && len(w.events) == 0) {
+			w.now = o.To
+			break
+		}
+		if o.Most > 0 && (len(w.out) >= o.Most || w.decided >= 100*o.Most) {
 			break
 		}
 
@@ -102,6 +109,9 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 		}
 	}
 
+	if progress != nil {
+		progress(w.now)
+	}
 	var out []Occurrence
 	for _, occurrence := range w.out {
 		if o.Job == "" || occurrence.Job == o.Job {

@@ -211,6 +211,17 @@ func TestFollowersAreHungUpOn(t *testing.T) {
 	})
 }
 
+// An address with a NUL character reaches no handler: what compares names or asks a database takes it for the end of a text.
+func TestNoNUL(t *testing.T) {
+	t.Parallel()
+	a := newAccess(t, t.TempDir(), Options{})
+	for _, path := range []string{"/runs?job=a%00b", "/jobs/a%00b", "/v1/runs?%00=1"} {
+		if resp := ask(a, http.MethodGet, a.URL(path), with(follow(t, a, "/"))); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
+	}
+}
+
 // One caller that keeps requests open keeps nobody else out, and is served again when one of them ends.
 func TestRequestsAreShared(t *testing.T) {
 	t.Parallel()

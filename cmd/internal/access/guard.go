@@ -67,6 +67,9 @@ func (a *Access) Guard(next http.Handler) http.Handler {
 		if no == nil {
 			no = at.checkOrigin(r)
 		}
+		if no == nil && (strings.Contains(r.URL.Path, "\x00") || strings.Contains(r.URL.RawQuery, "%00")) {
+			no = refuse(http.StatusBadRequest, "the address has a NUL character (%%00), which no name and no value has")
+		}
 		if no != nil {
 			a.sayNo(w, r, no)
 			return

@@ -3,11 +3,13 @@ package daemon
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/mcpserver"
 	"rouse/cmd/internal/web"
@@ -28,5 +30,48 @@ func (d *Daemon) mcp(ctx context.Context) http.Handler {
 	})
 
 	// Whom the request is for, and from whom it comes, is looked at before (access.Guard).
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server() }, &mcp.StreamableHTTPOptions{Logger: d.log, SessionTimeout: mcpIdle, MaxRequestBodyBytes: 1 << 20, DisableLocalhostProtection: true})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server() }, &mcp.StreamableHTTPOptions{Logger: d.log, SessionTimeout: mcpIdle, MaxRequestBodyBytes: 1 << 20, DisableLocalhostProtection: true})
+	sessions := mcpSessions{of: map[string][]string{}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		if begun := w.Header().Get(mcpSession); begun != "" && r.Header.Get(mcpSession) == "" {
+			sessions.begin(server(), access.Caller(r.Context()), begun)
+		}
+	})
+}
+
+// mcpSession is the header that names a session.
+const mcpSession = "Mcp-Session-Id"
+
+// maxMCPSessions bounds the sessions of one caller, each of which holds memory.
+const maxMCPSessions = 16
+
+// mcpSessions are the sessions of each caller, the oldest first.
+type mcpSessions struct {
+	mu sync.Mutex
+	of map[string][]string
+}
+
+// begin notes a new session. It closes the oldest one of a caller that has too many; a client that still uses that one is told
+// that it is gone, and begins another.
+func (m *mcpSessions) begin(server *mcp.Server, caller, session string) {
+	open := map[string]*mcp.ServerSession{}
+	for s := range server.Sessions() {
+		open[s.ID()] = s
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, ids := range m.of {
+		if m.of[name] = slices.DeleteFunc(ids, func(id string) bool { return open[id] == nil }); len(m.of[name]) == 0 {
+			delete(m.of, name)
+		}
+	}
+	m.of[caller] = append(m.of[caller], session)
+	for len(m.of[caller]) > maxMCPSessions {
+		if oldest := open[m.of[caller][0]]; oldest != nil {
+			_ = oldest.Close() // its client is told at its next request
+		}
+		m.of[caller] = m.of[caller][1:]
+	}
 }

@@ -18,30 +18,33 @@ import (
 // simulatedRuntime is how long a run is taken to be on.
 const simulatedRuntime = time.Minute
 
-// Simulate implements dashboard.Settings: what becomes of a job's instants from now on, with what the home holds.
+// maxSimulated bounds the instants that a page shows: a job of every second has 604,800 in a week.
+const maxSimulated = 1000
+
+// Simulate implements dashboard.Settings: what becomes of a job's instants from now on, with what the home holds, and until
+// when it was simulated.
 // The other jobs are played as well, since they take the same lanes.
-func (d pageSettings) Simulate(ctx context.Context, job string, length time.Duration) ([]api.Occurrence, error) {
+func (d pageSettings) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {
-		return nil, err
+		return nil, until, err
 	}
 
-	o := simulate.Options{Jobs: s.plan.Jobs, Job: job, From: now, To: now.Add(length), Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
+	o := simulate.Options{Jobs: s.plan.Jobs, Job: job, From: now, To: now.Add(length), Most: maxSimulated, Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
 		Blocked: Blocked(s.plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
-	var err error
 	if o.Pauses, err = d.ledger.Pauses(ctx, time.Time{}); err != nil {
-		return nil, err
+		return nil, until, err
 	}
 	if o.Wakes, err = d.ledger.Wakes(ctx); err != nil {
-		return nil, err
+		return nil, until, err
 	}
 	if o.Open, err = d.ledger.Unfinished(ctx); err != nil {
-		return nil, err
+		return nil, until, err
 	}
 
 	known, err := d.ledger.Jobs(ctx)
 	if err != nil {
-		return nil, err
+		return nil, until, err
 	}
 	for _, j := range o.Jobs {
 		for _, st := range known {
@@ -51,18 +54,22 @@ func (d pageSettings) Simulate(ctx context.Context, job string, length time.Dura
 		}
 	}
 
-	all, err := simulate.Run(ctx, o, nil)
+	all, err := simulate.Run(ctx, o, func(at time.Time) { until = at })
 	if err != nil {
-		return nil, err
+		return nil, until, err
 	}
 
 	NoteSimulated(all, s.Config, s.plan)
+	o.To = until
 	all = LeftOut(all, o, job)
-	out := make([]api.Occurrence, len(all))
+	if len(all) > maxSimulated {
+		until, all = all[maxSimulated].Nominal, all[:maxSimulated]
+	}
+	out = make([]api.Occurrence, len(all))
 	for i, one := range all {
 		out[i] = api.Occurrence{Job: one.Job, Agent: one.Agent, Source: one.Source, Nominal: api.At(one.Nominal), Actual: api.At(one.Actual), Decision: one.Decision, Reason: one.Reason, Outcome: one.Outcome}
 	}
-	return out, nil
+	return out, until, nil
 }
 
 // Blocked says which runs never start in a simulation, because nobody could do their work.

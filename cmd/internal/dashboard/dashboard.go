@@ -35,8 +35,9 @@ type Settings interface {
 	Channels() []string
 	// Definition is a job as it stands in its file, without secrets.
 	Definition(job string) (Definition, error)
-	// Simulate plays the schedules from now on, and says what would become of a job's instants.
-	Simulate(ctx context.Context, job string, length time.Duration) ([]api.Occurrence, error)
+	// Simulate plays the schedules from now on, and says what would become of a job's instants, and until when: it ends early where there are
+	// very many.
+	Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error)
 	// OpenFile opens a regular file, and follows no link where somebody else makes names.
 	OpenFile(path string) (io.ReadCloser, error)
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -438,9 +439,11 @@ func (s *site) restoreRow(r *http.Request) (string, error) {
 	return back(r), err
 }
 
-// export sends a table as CSV. It is completed first, because a file that breaks off would look like a whole one.
+// export sends a table as CSV, or as format says. It is completed first, because a file that breaks off would look like a whole
+// one. A page comes before a CSV file that a spreadsheet program would read as something else, unless format asks for it.
 func (s *site) export(w http.ResponseWriter, r *http.Request) {
-	file, size, err := s.exported(r)
+	table, format := r.URL.Query().Get("table"), r.URL.Query().Get("format")
+	file, done, err := s.exported(r, table, cmp.Or(format, "csv"))
 	if err != nil {
 		s.failPosted(w, r, err)
 		return
@@ -449,20 +452,27 @@ func (s *site) export(w http.ResponseWriter, r *http.Request) {
 		_ = file.Close() // a failed write has shown in exported
 		_ = os.Remove(file.Name())
 	}()
-	s.download(w, r, r.URL.Query().Get("table")+".csv", size, file)
+	if format == "" && len(done.Warnings) > 0 {
+		s.show(func(r *http.Request, p page) (templ.Component, error) {
+			a, err := s.newAgent(r, p, "Data")
+			return exportWarningPage(a, table, done.Warnings), err
+		}).ServeHTTP(w, r)
+		return
+	}
+	s.download(w, r, table+"."+done.Format, done.Bytes, file)
 }
 
-func (s *site) exported(r *http.Request) (file *os.File, size int64, err error) {
+func (s *site) exported(r *http.Request, table, format string) (file *os.File, done agentdb.Exported, err error) {
 	ctx := r.Context()
 	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
 	if err != nil {
-		return nil, 0, err
+		return nil, done, err
 	}
 	defer release()
 
-	t, err := tableNamed(ctx, db, r.URL.Query().Get("table"))
+	t, err := tableNamed(ctx, db, table)
 	if err != nil {
-		return nil, 0, err
+		return nil, done, err
 	}
 	var columns []string
 	for _, c := range t.Columns {
@@ -470,16 +480,16 @@ func (s *site) exported(r *http.Request) (file *os.File, size int64, err error) 
 	}
 
 	if file, err = os.CreateTemp("", "rouse-export-"); err != nil {
-		return nil, 0, fmt.Errorf("there is no place to prepare the export: %w", err)
+		return nil, done, fmt.Errorf("there is no place to prepare the export: %w", err)
 	}
-	done, err := db.Export(ctx, agentdb.ExportSpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name), Format: "csv"}, file)
+	done, err = db.Export(ctx, agentdb.ExportSpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name), Format: format}, file)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, file.Close(), os.Remove(file.Name()))
+		return nil, done, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-	return file, done.Bytes, nil
+	return file, done, nil
 }
 
 // importFile takes a file that was dropped in, and goes on to its table. Where there is more to say than how many rows it

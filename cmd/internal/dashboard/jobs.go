@@ -34,9 +34,11 @@ type job struct {
 	Costs      chart
 	Definition Definition
 	Simulated  []api.Occurrence
-	Simulates  bool
-	Asked      backfillForm  // the span that is asked for
-	Backfill   *api.Backfill // what that would come to, nil while none is asked for
+	// SimulatedUntil is the end of the simulation if that is before the end of the week.
+	SimulatedUntil string
+	Simulates      bool
+	Asked          backfillForm  // the span that is asked for
+	Backfill       *api.Backfill // what that would come to, nil while none is asked for
 }
 
 // backfillForm is a span as it is typed into its form.
@@ -102,8 +104,12 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	v.Durations, v.Costs = durations(p, runs), costs(runs)
 
 	if v.Simulates {
-		if v.Simulated, err = s.settings.Simulate(ctx, name, week); err != nil {
+		var until time.Time
+		if v.Simulated, until, err = s.settings.Simulate(ctx, name, week); err != nil {
 			return nil, err
+		}
+		if until.Before(p.Now.Add(week - time.Minute)) {
+			v.SimulatedUntil = p.exact(until)
 		}
 	}
 

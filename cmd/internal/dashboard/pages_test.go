@@ -385,6 +385,14 @@ func TestData(t *testing.T) {
 	if csv := h.get("/agents/bookkeeper/export?" + table); !strings.HasPrefix(csv, "id,what,euro\n1,,4.75\n") {
 		t.Errorf("%q", csv)
 	}
+	h.done("/agents/bookkeeper/cell", append(key, "column", "what", "value", "=HYPERLINK(1)")...)
+	h.expect("/agents/bookkeeper/export?"+table, "1 texts begin like a formula", "format=xlsx", "format=csv")
+	if csv := h.get("/agents/bookkeeper/export?format=csv&" + table); !strings.Contains(csv, "1,=HYPERLINK(1),4.75\n") {
+		t.Errorf("%q", csv)
+	}
+	if xlsx := h.get("/agents/bookkeeper/export?format=xlsx&" + table); !strings.HasPrefix(xlsx, "PK") {
+		t.Errorf("%q", xlsx)
+	}
 	for _, path := range []string{"/agents/bookkeeper/data?table=nothing", "/agents/bookkeeper/export?table=nothing", row("99")} {
 		if status, _ := h.fetch(path); status != http.StatusNotFound {
 			t.Errorf("%s: %d", path, status)
@@ -567,6 +575,19 @@ func TestSimulateAWeek(t *testing.T) {
 	}
 	if ran := h.runs("", ""); len(ran) != 0 {
 		t.Errorf("a simulation ran %+v", ran)
+	}
+}
+
+// A week of a job of every second has 604,800 instants: the page shows the first ones, and ends in time, for its neighbours as well.
+func TestSimulationIsBounded(t *testing.T) {
+	const job = "\njobs:\n  - { name: ticks, agent: bookkeeper, schedule: \"* * * * * *\", playbook: [{ call: file_search, with: { pattern: x } }] }\n"
+	h := open(t, strings.Replace(configuration, "\njobs:\n", job, 1), nil)
+	for path, most := range map[string]int{"/jobs/ticks?simulate=week": 1000, "/jobs/books?simulate=week": 5} {
+		_, page, _ := strings.Cut(h.get(path), `id="simulated"`)
+		page, _, _ = strings.Cut(page, "As it is configured")
+		if n := strings.Count(page, "<tr>"); n > most || most == 1000 && n < 1000 || !strings.Contains(page, "because of very frequent schedules") {
+			t.Errorf("%s: %d instants, %.500s", path, n, page)
+		}
 	}
 }
 

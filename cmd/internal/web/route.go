@@ -196,6 +196,9 @@ func (r Route) checkQuery(raw string) error {
 			return usage("%s is given %d times", name, len(values))
 		}
 		for _, value := range values {
+			if strings.ContainsRune(value, 0) {
+				return usage("%s has a NUL character (%%00), which no value has", name)
+			}
 			if err := r.Query[i].check(value); err != nil {
 				return err
 			}
