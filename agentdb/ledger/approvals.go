@@ -94,12 +94,12 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 		var one bool
 		switch {
 		case denied || reply.All:
-			one, err = l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+			one, err = l.answerOne(tx, i, r, reply, now)
 		case r.Trigger == domain.TriggerSchedule:
 			why := fmt.Sprintf("overlap: run %d, which asked the same, got the answer; --all releases every waiting run", of.Run)
 			one, err = l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeSkipped, Error: why}, now)
 		case stands:
-			one, err = l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+			one, err = l.answerOne(tx, i, r, reply, now)
 		}
 		if err != nil {
 			return paused, err

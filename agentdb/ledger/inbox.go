@@ -322,6 +322,8 @@ type Reply struct {
 	Text   string
 	Reason string // of a denial
 	All    bool   // for all runs that ask the same, not only for the run of the item
+	// Untrusted says that the text may repeat what strangers have written.
+	Untrusted bool
 }
 
 // Answer is AnswerAs for an answer to the run of one item.
@@ -362,7 +364,7 @@ func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, erro
 			}
 		}
 
-		one, err := l.answerOne(tx, i, r, reply.Text, reply.Reason, now)
+		one, err := l.answerOne(tx, i, r, reply, now)
 		if err != nil || i.Action.Hash == "" {
 			return one, err
 		}
@@ -405,7 +407,8 @@ func (i Item) expired(now time.Time) bool {
 }
 
 // answerOne closes one item, and says whether that paused the job of its run.
-func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, now time.Time) (paused bool, err error) {
+func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.Time) (paused bool, err error) {
+	answer, reason := reply.Text, reply.Reason
 	if err := closeItem(tx, i, ItemAnswered, answer, reason, now); err != nil {
 		return false, err
 	}
@@ -416,6 +419,15 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, answer, reason string, 
 	}
 	if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
 		return false, err
+	}
+
+	if taint := mergeTaint(r.Taint, TaintUntrusted); reply.Untrusted && taint != r.Taint {
+		if _, err := tx.Exec(`update runs set taint = $1 where id = $2`, taint, r.ID); err != nil {
+			return false, err
+		}
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")}); err != nil {
+			return false, err
+		}
 	}
 
 	switch {

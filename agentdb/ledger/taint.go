@@ -76,12 +76,12 @@ func mergeTaint(a, b string) string {
 	return strings.Join(slices.Compact(letters), "")
 }
 
-// initialTaint is the taint that a run starts with: files and webhooks are untrusted, and what another run asked for
+// initialTaint is the taint that a run starts with: files, webhooks and agent programs are untrusted, and what another run asked for
 // inherits from that. One that has been pruned may have read anything.
 func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
-	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "":
+	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "" || d.Untrusted:
 		return TaintUntrusted, nil
 	case d.asker() == 0:
 		return "", nil

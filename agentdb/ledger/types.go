@@ -116,6 +116,8 @@ type Detail struct {
 	After     *EndedRun      `json:"after,omitempty"`   // of a run that follows one of another job
 	Webhook   *Delivery      `json:"webhook,omitempty"`
 	Once      *Once          `json:"once,omitempty"` // where whoever asked named the request, to send it again
+	// Untrusted says that whoever asked may repeat what strangers have written, as the model of another program may.
+	Untrusted bool `json:"untrusted,omitempty"`
 	// Retried says that a person had the run tried again: its model is asked also while that is paused.
 	Retried bool `json:"retried,omitempty"`
 	// Definition is a hash of what the job was when it took a file: what failed is not tried again under the same one.

@@ -92,7 +92,7 @@ models: [{name: scripted, provider: openai, model: scripted, base_url: "` + s.UR
 agents: [{name: clerk, workdir: ./work, grants: {commands: [{argv: [echo]}]}}]
 jobs:
   - {name: books, agent: clerk, prompt: Do the books.}
-  - {name: risky, agent: clerk, playbook: [{call: shell_run, with: {command: "touch x"}}]}
+  - {name: risky, agent: clerk, min_tier: B, playbook: [{call: shell_run, with: {command: "touch x"}}]}
   - {name: note, agent: clerk, playbook: [{call: share_artifact, with: {content: "<b>hello</b> {{ .Input.who }}", filename: note.txt}}, {call: complete, with: {summary: "wrote a note for {{ .Input.who }}, as it was asked for"}}]}
   - {name: nightly, agent: clerk, schedule: "0 8 * * *", playbook: [{call: complete, with: {summary: "looked at everything that there is to see"}}]}
 `})
@@ -144,6 +144,13 @@ jobs:
 		c.refuses("show_run", map[string]any{"run": "4711"}, "4711")
 		if _, err := c.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "rouse://nothing"}); err == nil {
 			t.Errorf("%s: a resource that is not there", name)
+		}
+	}
+
+	// What the models of these programs have read is not known.
+	for _, r := range runsOf(t, config, "note") {
+		if !slices.Contains(r.Taint, "A") {
+			t.Errorf("run %s has the labels %v", r.ID, r.Taint)
 		}
 	}
 

@@ -227,7 +227,12 @@ func questionsTogether(t *testing.T, open Open) {
 			t.Errorf("%d notices", n)
 		}
 
-		must[ledger.Run](t)(l.AnswerAs(ctx, item.ID, ledger.Reply{Text: "red", All: all}))
+		must[ledger.Run](t)(l.AnswerAs(ctx, item.ID, ledger.Reply{Text: "red", All: all, Untrusted: all}))
+		for _, run := range []int64{first, second, apart} {
+			if got := get(t, l, run).Taint; (got == ledger.TaintUntrusted) != (all && run != apart) {
+				t.Errorf("run %d has the labels %q", run, got)
+			}
+		}
 		want := map[int64]string{first: "waiting/resume", second: "finished/skipped", other: "waiting/input", apart: "waiting/input", byHand: "waiting/input"}
 		if all {
 			want[second] = "waiting/resume"
@@ -364,6 +369,7 @@ func initialTaint(t *testing.T, open Open) {
 		"files":     {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Files: []ledger.File{*file}}}, "A"},
 		"folder":    {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWatch, Detail: ledger.Detail{Folder: "/in"}}, "A"},
 		"webhook":   {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook}, "A"},
+		"a program": {ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual, Detail: ledger.Detail{Untrusted: true}}, "A"},
 		"forgotten": {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{AskedBy: 99}}}, "A"},
 		"owner's":   {ledger.Request{Agent: "a", Trigger: domain.TriggerSelf, Detail: ledger.Detail{Wake: &ledger.WakeDetail{}}}, ""},
 	} {

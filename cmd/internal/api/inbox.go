@@ -37,6 +37,8 @@ type Answer struct {
 	// All gives the answer to every run that asks the same. Without it the run of the item gets the answer, other scheduled runs end as
 	// skipped, and runs of other triggers go on waiting. A denial is for all of them in any case.
 	All bool `json:"all,omitempty"`
+	// Untrusted says that whoever answers may repeat what strangers have written: the run has the label A from then on.
+	Untrusted bool `json:"untrusted,omitempty"`
 }
 
 // Grant is what an owner has allowed an agent's runs until they revoke it.

@@ -203,6 +203,8 @@ type RunRequest struct {
 	DryRun bool            `json:"dry_run,omitempty"`
 	// Workspace is the name of the workspace in which it works.
 	Workspace string `json:"workspace,omitempty"`
+	// Untrusted says that whoever asks may repeat what strangers have written: the run begins with the label A.
+	Untrusted bool `json:"untrusted,omitempty"`
 	// Removes has the skill be told, by its hooks, that it will be removed, and not run.
 	Removes bool `json:"removes,omitempty"`
 	// Chat is set by the server: the run answers in a conversation.

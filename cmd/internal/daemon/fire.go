@@ -36,7 +36,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 
 	req := ledger.Request{Job: f.Job, Agent: f.Agent, Trigger: cmp.Or(f.Trigger, domain.TriggerManual), Detail: ledger.Detail{
 		Input: f.Input, Prompt: f.Prompt, Session: f.Session, Fresh: f.Fresh, Chat: f.Chat, Tool: f.Tool, Args: f.Args, Check: f.Check,
-		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes,
+		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes, Untrusted: f.Untrusted,
 	}}
 	if err := now.hasSession(f); err != nil {
 		return 0, err

@@ -104,7 +104,7 @@ func (s *Server) addTools() {
 	add(s, "inbox", "What waits for the owner. Questions (kind input) can be answered; everything else is for the owner.", reads, func(ctx context.Context, c Connection, _ nothing) (any, error) { return inbox(ctx, c) })
 	add(s, "answer", "Answers a question of a run. Approvals, recoveries and pauses are the owner's to decide.", acts, func(ctx context.Context, c Connection, in answerArgs) (any, error) {
 		var out api.Run
-		err := c.Post(ctx, "/v1/inbox/"+url.PathEscape(in.Item)+"/answer", api.Answer{Text: in.Text, Kind: kindInput}, &out)
+		err := c.Post(ctx, "/v1/inbox/"+url.PathEscape(in.Item)+"/answer", api.Answer{Text: in.Text, Kind: kindInput, Untrusted: true}, &out)
 		return shortRun(out), err
 	})
 	add(s, "run_job", "Runs a job now, beside its schedule, and tells its run.", acts, runJob)
@@ -207,7 +207,8 @@ func runJob(ctx context.Context, c Connection, in runJobArgs) (any, error) {
 	}
 
 	var run api.Run
-	if err := c.Post(ctx, "/v1/runs", api.RunRequest{Job: in.Job, Input: in.Input}, &run); err != nil {
+	// The model that asks may have read what strangers wrote, and nobody here knows.
+	if err := c.Post(ctx, "/v1/runs", api.RunRequest{Job: in.Job, Input: in.Input, Untrusted: true}, &run); err != nil {
 		return nil, err
 	}
 	if in.Wait <= 0 {

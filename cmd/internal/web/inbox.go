@@ -166,7 +166,7 @@ func (s *server) answerOne(ctx context.Context, n int64, in api.Answer) (api.Run
 		}
 	}
 
-	reply := ledger.Reply{Text: text, All: in.All}
+	reply := ledger.Reply{Text: text, All: in.All, Untrusted: in.Untrusted}
 	if text == ledger.ApprovalDeny && item.Kind == ledger.KindApproval {
 		reply.Reason = strings.TrimSpace(in.Reason)
 	}
