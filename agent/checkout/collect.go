@@ -178,6 +178,12 @@ func (s *Store) receive(ctx context.Context, c Clone, head string, quarantine gi
 		return err
 	}
 
+	if shallow, err := os.ReadFile(filepath.Join(c.Mirror, "shallow")); err == nil { // the owner's repository is
+		if err := os.WriteFile(filepath.Join(quarantine.dir, "shallow"), shallow, 0o600); err != nil {
+			return err
+		}
+	}
+
 	known, err := git{dir: c.Mirror}.run(ctx, "for-each-ref", "--format=^%(objectname)")
 	if err != nil {
 		return err
@@ -428,7 +434,7 @@ func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head st
 	if now == head {
 		return nil
 	}
-	if _, err := r.bareGit().run(ctx, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", quarantine.dir, "refs/heads/result"); err != nil {
+	if _, err := r.bareGit().run(ctx, "fetch", "--quiet", "--no-tags", "--update-shallow", "--no-write-fetch-head", "--no-recurse-submodules", "--", quarantine.dir, "refs/heads/result"); err != nil {
 		return err
 	}
 	if now == "" {

@@ -159,7 +159,7 @@ func killedAt(t *testing.T, verb string, step int) bool {
 		}
 	}
 
-	if _, err := s.Prune(time.Hour, time.Now()); err != nil {
+	if _, err := s.Prune(func(checkout.Clone) bool { return true }, time.Now()); err != nil {
 		t.Error(at, err)
 	}
 	left, _ := filepath.Glob(filepath.Join(repo, ".git/*rouse*"))

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"rouse/internal/atomicfile"
@@ -70,56 +69,54 @@ func (s *Store) remove(run string) error {
 
 // Recover finishes each Apply that a crash has interrupted. Call it when the daemon starts.
 func (s *Store) Recover(ctx context.Context) error {
-	entries, err := os.ReadDir(filepath.Join(s.Dir, "runs"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		rec, err := s.read(e.Name())
-		if err == nil && rec.Pending != nil && rec.Result != nil {
-			_, err = s.Apply(ctx, *rec.Result, rec.Pending.How)
+	all, err := s.List()
+	errs := []error{err}
+	for _, c := range all {
+		if c.pending != nil && c.Result != nil {
+			_, err := s.Apply(ctx, *c.Result, c.pending.How)
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Prune removes the clones that were made before now minus keep, and returns their runs. Their branches in the owner's
-// repository stay. It also removes the remains of a daemon that was killed, and mirrors that no clone has borrowed
-// from for as long. Call it while no clone is being made.
-func (s *Store) Prune(keep time.Duration, now time.Time) (removed []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(s.Dir, "runs"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	errs := []error{removeAll(s.scratch())}
+// Prune removes the clones that are older than their keep and whose run has ended, as ended reports, and returns their
+// runs. Their branches in the owner's repository stay. It also removes the remains of a daemon that was killed, and
+// mirrors from which no clone borrows. Call it while no clone is being made.
+func (s *Store) Prune(ended func(c Clone) bool, now time.Time) (removed []string, err error) {
+	all, err := s.List()
+	errs := []error{err, removeAll(s.scratch())}
 	used := map[string]bool{}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			errs = append(errs, removeAll(s.runDir(e.Name())))
-			continue
-		}
-		rec, err := s.read(e.Name())
-		if err == nil && rec.Made.Before(now.Add(-keep)) {
-			if err = s.remove(e.Name()); err == nil {
-				removed = append(removed, e.Name())
+	for _, c := range all {
+		if c.Keep > 0 && c.Made.Before(now.Add(-c.Keep)) && ended(c.Clone) {
+			err := s.remove(c.Run)
+			if err == nil {
+				removed = append(removed, c.Run)
 				continue
 			}
+			errs = append(errs, err)
 		}
-		errs = append(errs, err)
-		used[rec.Mirror] = true
+		used[c.Mirror] = true
 	}
 
+	for _, unfinished := range []string{"runs/.*", "mirrors/.*"} {
+		left, _ := filepath.Glob(filepath.Join(s.Dir, unfinished))
+		for _, dir := range left {
+			errs = append(errs, removeAll(dir))
+		}
+	}
+	if err != nil {
+		return removed, errors.Join(errs...) // a clone that cannot be read may borrow from any mirror
+	}
 	mirrors, _ := filepath.Glob(filepath.Join(s.Dir, "mirrors", "*"))
 	for _, dir := range mirrors {
-		if info, err := os.Stat(dir); err == nil && !used[dir] && info.ModTime().Before(now.Add(-keep)) {
+		info, err := os.Stat(dir)
+		if err == nil && !used[dir] && info.ModTime().Before(now.Add(-mirrorKeep)) {
 			errs = append(errs, removeAll(dir))
 		}
 	}
 	return removed, errors.Join(errs...)
 }
+
+// mirrorKeep is how long a mirror without clones is kept: a job that runs each week finds it.
+const mirrorKeep = 14 * 24 * time.Hour

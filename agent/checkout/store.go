@@ -22,10 +22,11 @@ import (
 
 // Spec is a `checkout:` of a job or an agent.
 type Spec struct {
-	Repo   string // absolute path of a repository on this machine
-	Ref    string // a branch, a tag or a commit; "" is the branch that is checked out there
-	Branch string // the new branch
-	Agent  string // author of commits in the clone, unless they name another one
+	Repo   string        // absolute path of a repository on this machine
+	Ref    string        // a branch, a tag or a commit; "" is the branch that is checked out there
+	Branch string        // the new branch
+	Agent  string        // author of commits in the clone, unless they name another one
+	Keep   time.Duration // see Prune; 0 keeps the clone until it is applied or discarded
 }
 
 // Store keeps the mirrors and clones of a home. It is safe for concurrent use.
@@ -49,16 +50,17 @@ const (
 
 // Clone is the repository of a run.
 type Clone struct {
-	Run    string    `json:"run"`
-	Dir    string    `json:"dir"`    // the working folder; only the agent's git, confined, works in it
-	Mirror string    `json:"mirror"` // borrowed objects: the sandbox needs to read it
-	Repo   string    `json:"repo"`
-	Ref    string    `json:"ref"`
-	Target string    `json:"target,omitempty"` // the branch that Ref names, to which Apply goes; "" if Ref is a tag or a commit
-	Branch string    `json:"branch"`
-	Base   string    `json:"base"` // the commit that Ref was
-	Made   time.Time `json:"made"`
-	Notes  []string  `json:"notes,omitempty"` // what a clone leaves out: submodules, Git LFS
+	Run    string        `json:"run"`
+	Dir    string        `json:"dir"`    // the working folder; only the agent's git, confined, works in it
+	Mirror string        `json:"mirror"` // borrowed objects: the sandbox needs to read it
+	Repo   string        `json:"repo"`
+	Ref    string        `json:"ref"`
+	Target string        `json:"target,omitempty"` // the branch that Ref names, to which Apply goes; "" if Ref is a tag or a commit
+	Branch string        `json:"branch"`
+	Base   string        `json:"base"` // the commit that Ref was
+	Made   time.Time     `json:"made"`
+	Keep   time.Duration `json:"keep,omitempty"`
+	Notes  []string      `json:"notes,omitempty"` // what a clone leaves out: submodules, Git LFS
 }
 
 // record is clone.json.
@@ -143,12 +145,33 @@ type State struct {
 	Clone
 	Result  *Result  `json:"result,omitempty"`  // nil until it was collected
 	Applied *Applied `json:"applied,omitempty"` // nil until it was applied; then the clone is gone
+	pending *Applied
 }
 
 // State returns how far the checkout of a run has come, or ErrNone.
 func (s *Store) State(run string) (State, error) {
 	rec, err := s.read(run)
-	return State{rec.Clone, rec.Result, rec.Applied}, err
+	return State{rec.Clone, rec.Result, rec.Applied, rec.Pending}, err
+}
+
+// List returns the checkouts of all runs. An error about one of them does not hide the others.
+func (s *Store) List() (all []State, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.Dir, "runs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range entries {
+		if !runName.MatchString(e.Name()) {
+			continue
+		}
+		state, err := s.State(e.Name())
+		if err == nil {
+			all = append(all, state)
+		}
+		errs = append(errs, err)
+	}
+	return all, errors.Join(errs...)
 }
 
 // Make makes the clone of a run, or returns the one that it has: a later attempt goes on where the first one
@@ -191,7 +214,7 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 	if err != nil {
 		return Clone{}, err
 	}
-	c := Clone{Run: run, Dir: s.workDir(run), Mirror: mirror, Repo: r.path, Ref: spec.Ref, Branch: spec.Branch, Made: s.now().UTC()}
+	c := Clone{Run: run, Dir: s.workDir(run), Mirror: mirror, Repo: r.path, Ref: spec.Ref, Branch: spec.Branch, Keep: spec.Keep, Made: s.now().UTC()}
 	if c.Ref == "" {
 		if c.Ref = r.head(); c.Ref == "" {
 			return Clone{}, fmt.Errorf("checkout: no branch is checked out in %s; name one with `ref:`", r.path)
@@ -340,7 +363,7 @@ func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	if err := removeLocks(dir); err != nil {
 		return "", err
 	}
-	_, err := git{dir: dir}.run(ctx, "fetch", "--quiet", "--prune", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.view, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	_, err := git{dir: dir}.run(ctx, "fetch", "--quiet", "--prune", "--no-tags", "--force", "--update-shallow", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.view, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
 		return "", fmt.Errorf("checkout: mirror of %s: %w", r.path, err)
 	}
