@@ -188,6 +188,9 @@ func shortForm(t reflect.Type) string {
 
 func (d *decoder) mapping(n *node, path string, v reflect.Value, f field) {
 	if n.kind != mapping {
+		if n.kind == scalar && !n.null() && isSecretMap(path+".") {
+			d.secret(n.at, path, n.text)
+		}
 		d.problem(n.at, path, "must be a mapping of keys, not %s", n).Hint = "write " + lastKey(path) + ": " + cmp.Or(f.eg, "{NAME: VALUE}")
 		return
 	}

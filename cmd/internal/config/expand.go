@@ -20,14 +20,21 @@ var (
 	// So is what comes from a variable of such a name, wherever it is used.
 	secretVariable = pattern.New(`(?i)key|secret|token|password|passwd|credential`)
 	// So is a header of such a name, even when it is written out.
-	secretHeader = pattern.New(`(?i)auth|key|secret|token|cookie`)
+	secretHeader = pattern.New(`(?i)auth|key|secret|token|cookie|passw|pwd|credential`)
 	// So is whatever the program of an MCP server is given.
 	serverEnv = pattern.New(`^mcp\[\d+\]\.env\.`)
+	// Programs are often given an address with its password.
+	isCommand = pattern.New(`\.(command|args|argv)\[\d+\]$`)
+	// authScheme matches the scheme that a header begins with. It is no part of the secret.
+	authScheme = pattern.New(`(?i)^(bearer|basic|digest|negotiate|token|bot|key|apikey|api-key|geniekey|deepl-auth-key)\s+`)
 )
 
 // minSecret is the shortest text that is looked for in what is shown and stored; shorter
 // ones would be found everywhere.
 const minSecret = 4
+
+// longPart is the shortest part of a text that is a secret by itself, in bytes.
+const longPart = 8
 
 // SecretRef is a place that asks for a secret of the store.
 type SecretRef struct {
@@ -97,19 +104,47 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 		}
 	}
 
-	// A key that is written out in the file is a secret as well. After an expansion the variable or
-	// the store has registered the value already.
-	if words := strings.Fields(text); ok && secret && text == n.text && len(words) > 0 {
-		d.secret(n.at, path, words[len(words)-1]) // of "Bearer abc" the last one
-		d.writtenKey(n, path, words[len(words)-1])
+	// A key that is written out in the file is a secret as well.
+	if secret {
+		d.writtenSecret(n, path, text, ok)
 	}
 
 	// What is shown of an address is all of it, so that its own secrets are registered one by one.
-	if ok && isAddress(text) && secretKey.MatchString(path) {
+	if ok && isAddress(text) && (secretKey.MatchString(path) || isSecretMap(path) || isCommand.MatchString(path)) {
 		d.urlSecret(n.at, path, text)
 	}
 
 	return text, ok
+}
+
+// writtenSecret registers a secret that the file spells out: all of it, blanks included. Beside references to the
+// store or the environment, which are registered where they are resolved, only long parts of an address-free text count,
+// because short ones are names and separators.
+func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
+	if text = strings.TrimSpace(text); expanded && text == strings.TrimSpace(n.text) {
+		value := text[len(authScheme.FindString(text)):]
+		if value == "" {
+			return
+		}
+		d.secret(n.at, path, value)
+		d.writtenKey(n, path, value)
+		if i := strings.LastIndexAny(value, " \t\n"); len(value)-i > longPart && strings.Contains(path, ".headers.") {
+			d.secret(n.at, path, value[i+1:]) // behind a scheme that is not known
+		}
+		return
+	}
+	if isAddress(n.text) || secretName.MatchString(strings.TrimSpace(n.text)) {
+		return
+	}
+	if expanded {
+		d.secret(n.at, path, text[len(authScheme.FindString(text)):])
+	}
+	for part := range strings.SplitSeq(reference.ReplaceAllStringFunc(n.text, func(string) string { return "\x00" }), "\x00") {
+		part = strings.TrimSpace(part)
+		if part = part[len(authScheme.FindString(part)):]; len(part) >= longPart {
+			d.secret(n.at, path, part)
+		}
+	}
 }
 
 // fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
@@ -180,7 +215,9 @@ func (d *decoder) secret(at Position, path, value string) {
 		d.problem(at, path, "a secret of fewer than %d characters cannot be kept out of the record", minSecret).Warning = true
 		return
 	}
-	d.secrets = append(d.secrets, value)
+	if value != "none" { // what servers without a key are given
+		d.secrets = append(d.secrets, value)
+	}
 }
 
 // sorted are the secrets, longest first, so that masking one leaves no rest of another.

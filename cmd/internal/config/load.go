@@ -190,7 +190,7 @@ func (d *decoder) fold(into *string, file *Path, from *string, path string, cfg 
 	}
 
 	if !slices.Contains(cfg.Files, string(*file)) {
-		cfg.Files = append(cfg.Files, string(*file))
+		cfg.Files, cfg.texts = append(cfg.Files, string(*file)), append(cfg.texts, string(*file))
 	}
 
 	// Now it is as if the text had been written in place, by whoever can write the file.

@@ -137,13 +137,16 @@ func (d *decoder) syntax(at Position, err error) {
 		}
 	}
 
+	if i := strings.Index(message, "unknown anchor"); i >= 0 {
+		message = "an alias (*) has no anchor" // its name may be a secret that was not quoted
+	}
 	p := d.problem(at, "", "this is not YAML: %s", message)
 	switch {
 	case strings.Contains(message, "cannot start any token"):
 		p.Hint = "indent with spaces, not tabs, and quote texts that begin with @, ` or %"
 	case strings.Contains(message, "mapping values are not allowed"):
 		p.Hint = "quote texts that hold a colon and a space"
-	case strings.Contains(message, "while scanning an alias"):
+	case strings.Contains(message, "alias"):
 		p.Hint = `quote texts that begin with *, like schedule: "*/5 * * * *"`
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rouse/agent/redact"
 	"rouse/internal/pattern"
 )
 
@@ -94,8 +95,9 @@ func (d *decoder) verdict(cfg *Config) error {
 	}
 	seen := map[place]bool{}
 	var wrong, doubtful []Problem
+	hide := d.masker()
 	for _, p := range d.problems {
-		p.Name = cfg.nameAt(p.Path)
+		p.Path, p.Message, p.Hint, p.Name = hide.Replace(p.Path), hide.Replace(p.Message), hide.Replace(p.Hint), hide.Replace(cfg.nameAt(p.Path))
 		key := place{Position{p.File, p.Line, p.Column}, p.Message}
 		if seen[key] {
 			continue // what many jobs have of defaults: or of an alias is wrong once
@@ -124,6 +126,17 @@ func (d *decoder) verdict(cfg *Config) error {
 	}
 
 	return &Errors{wrong}
+}
+
+// masker returns what keeps secrets out of problems, which quote values, also after they were shortened.
+func (d *decoder) masker() *redact.Redactor {
+	secrets := slices.Clone(d.secrets)
+	for _, s := range d.secrets {
+		if start, cut := strings.CutSuffix(short(s), "…"); cut {
+			secrets = append(secrets, start)
+		}
+	}
+	return redact.New(secrets)
 }
 
 // listed is the list that a path begins in, and the place in it.

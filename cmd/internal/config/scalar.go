@@ -79,6 +79,9 @@ func parseSize(text string) (Size, error) {
 }
 
 func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
+	if f.secret && n.comment != "" { // it may be the rest of the secret
+		d.secret(n.at, path, strings.TrimPrefix(n.comment, "#"))
+	}
 	if n.kind != scalar || n.null() {
 		d.problem(n.at, path, "must be %s, not %s", typeName(v.Type()), n).Hint = n.quoted(lastKey(path))
 		return

@@ -36,6 +36,7 @@ type Config struct {
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
 	secrets  []string
+	texts    []string // the files among Files that hold a text, such as a prompt
 	refs     []SecretRef
 	held     []Held
 	unset    []string

@@ -182,7 +182,7 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 		}
 	case yaml.ScalarNode:
 		if out.tag, out.text = n.Tag, n.Value; !slices.Contains(plainTags, n.Tag) {
-			b.problem(n, path, "the tag %s is not understood here", n.Tag)
+			b.problem(n, path, "the tag %s is not understood here", b.tag(n, path))
 			out.tag = "!!str"
 		}
 		if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0 && cutComment.MatchString(n.LineComment) {
@@ -191,6 +191,14 @@ func (b *builder) node(n *yaml.Node, path string) *node {
 	}
 
 	return out
+}
+
+// tag returns a tag as a message may show it: under the name of a secret it may be one that was not quoted.
+func (b *builder) tag(n *yaml.Node, path string) string {
+	if secretKey.MatchString(path) || isSecretMap(path) {
+		return "(" + masked + ")"
+	}
+	return n.Tag
 }
 
 var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!null", "!!timestamp", "!!merge"}

@@ -40,7 +40,7 @@ func urlSecrets(text string) (out []string) {
 // are none.
 func (d *decoder) urlSecret(at Position, path, text string) {
 	for _, value := range urlSecrets(text) {
-		if value != "" {
+		if value != "" && !strings.Contains(value, "{{") {
 			d.secret(at, path, value)
 		}
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agent/redact"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
-	"rouse/cmd/internal/config"
 	"rouse/internal/text"
 )
 
@@ -123,17 +122,13 @@ func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
 			return nil, fmt.Errorf("the configuration cannot be copied: %w", err)
 		}
 		c := backup.Config{Path: file, Content: content}
-		if clean := redact.New(secretsIn(now.Config)).Replace(string(content)); clean != string(content) && !secrets {
-			c.Content, c.Redacted = []byte(clean), true
+		if !secrets {
+			c.Content, _ = now.Config.Mask(file, content, now.plan.Plan.Secrets)
+			c.Redacted = !bytes.Equal(c.Content, content)
 		}
 		out = append(out, c)
 	}
 	return out, nil
-}
-
-// secretsIn are the secrets that a configuration may spell out. "none" is what servers without a key are given.
-func secretsIn(c *config.Config) []string {
-	return slices.DeleteFunc(slices.Clone(c.Secrets()), func(value string) bool { return value == "none" })
 }
 
 // checkDest refuses a place for backups that somebody else could write, or that would be part of what is copied.

@@ -40,7 +40,8 @@ func (d pageSettings) Channels() []string {
 // Definition implements dashboard.Settings: the lines of a job as they are in its file now. Secrets that were
 // written there are blacked out.
 func (d pageSettings) Definition(job string) (pages.Definition, error) {
-	j := d.Current().job(job)
+	now := d.Current()
+	j := now.job(job)
 	if j == nil {
 		return pages.Definition{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("the job %s is not configured", job)}
 	}
@@ -49,7 +50,12 @@ func (d pageSettings) Definition(job string) (pages.Definition, error) {
 	if err != nil {
 		return pages.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
 	}
-	return pages.Definition{File: j.At.File, Line: j.At.Line, Text: d.runner.Redact(itemAt(string(content), j.At.Line))}, nil
+	masked, kept := now.Config.Mask(j.At.File, content, now.plan.Plan.Secrets)
+	shown := itemAt(string(masked), j.At.Line)
+	if !kept {
+		shown = "# [secret]: the secrets of this file cannot be masked where they are; see the job with: rouse config show"
+	}
+	return pages.Definition{File: j.At.File, Line: j.At.Line, Text: shown}, nil
 }
 
 // itemAt is the item of a YAML list that begins on a line: that line and those that are indented further.
