@@ -10,12 +10,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"rouse/internal/dial"
 )
 
-const (
-	maxRedirects = 10
-	maxHeader    = 64 << 10 // bytes of an answer's header
-)
+const maxRedirects = 10
 
 // checkHTTP requests a page and judges by the status alone. A server that cannot be reached is an
 // answer, too: false.
@@ -26,9 +25,7 @@ func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value str
 	}
 
 	req.Header.Set("User-Agent", "rouse")
-	client := http.Client{CheckRedirect: checkRedirect, Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
-	}}
+	client := http.Client{CheckRedirect: checkRedirect, Transport: dial.New(dial.Options{Own: []string{g.HTTP}, Proxy: true, HTTP: true})}
 	resp, err := client.Do(req)
 	if err != nil {
 		return redactor(slices.Concat(q.task.secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil

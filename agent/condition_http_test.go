@@ -34,6 +34,8 @@ func TestHTTPCondition(t *testing.T) {
 		case "/file":
 			w.Header().Set("Location", "file:///etc/passwd")
 			w.WriteHeader(http.StatusMovedPermanently)
+		case "/inwards":
+			http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 		case "/round":
 			http.Redirect(w, r, "/round", http.StatusFound)
 		case "/hang":
@@ -50,6 +52,9 @@ func TestHTTPCondition(t *testing.T) {
 	}))
 
 	t.Cleanup(func() { close(hang); s.Close() })
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect led to another server of this machine") }))
+	t.Cleanup(inner.Close)
+	const inwards = " of this machine, of its network, or of nobody; only the configuration can name such an address, with its port"
 	dead := "http://127.0.0.1:1" // Nothing listens there. A port that a test freed could be taken by another test.
 	begin := time.Now()
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
@@ -26,9 +27,15 @@ func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) 
 	if c == nil || !s.IsIssuer(c.Issuer) { // it was found when the owner named another
 		return signin.Provider{}, false, nil
 	}
-	send, err := mcp.SignInGuard(s, c.TokenURL)
-	if err != nil {
-		return signin.Provider{}, false, err
+	send := mcp.SignInTransport(s)
+	for _, address := range []string{c.TokenURL, c.AuthorizationURL} { // which the server named, perhaps for an earlier version
+		u, err := url.Parse(address)
+		if err == nil {
+			err = send.Refuses(u)
+		}
+		if err != nil {
+			return signin.Provider{}, false, fmt.Errorf("the MCP server %s names an address for its sign-in that is not used: %w", s.Name, err)
+		}
 	}
 
 	p := signin.Provider{ID: serverSignInID(s.Name), ClientID: c.ID, Send: send, Resource: c.Resource, OAuth: skills.OAuth{
@@ -97,13 +104,12 @@ func (r *Runner) ServerSignInLink(ctx context.Context, name string) (string, err
 	if err != nil {
 		return "", fmt.Errorf("the MCP server %s: %w", name, err)
 	}
-	if err := r.servers.KeepClient(st.Server, client); err != nil {
-		return "", err
-	}
-
 	p, _, err := serverProvider(st.Server, client)
 	if err == nil {
 		err = p.CheckLink()
+	}
+	if err == nil {
+		err = r.servers.KeepClient(st.Server, client)
 	}
 	if err != nil {
 		return "", err

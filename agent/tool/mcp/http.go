@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 
-	"rouse/agent/tool/web"
+	"rouse/internal/dial"
 	"rouse/internal/text"
 )
 
@@ -46,26 +47,21 @@ func newTransport(s Server, tokens Tokens) (*transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its url is not understood: %w", err)
 	}
-	guard, err := guardFor(u, s.Near, u.Host)
-	if err != nil {
-		return nil, err
-	}
-	return &transport{server: s, guard: guard, tokens: tokens, to: u.Host}, nil
+	return &transport{server: s, guard: dial.New(dial.Options{Own: s.own()}), tokens: tokens, to: u.Host}, nil
 }
 
-// guardFor lets requests go to hosts; where the owner says so, to those of this machine or its network that have the name of u.
-func guardFor(u *url.URL, near bool, hosts ...string) (*web.Transport, error) {
-	var grants []web.Grant
-	for _, host := range hosts {
-		grants = append(grants, web.Grant{Host: host, Methods: []string{"GET", "POST", "DELETE"}, Private: near && sameName(host, u.Host)})
+// own are the addresses from the configuration that may be on this machine or its network: with private_network those of the
+// server and of the issuer of its tokens, else an IP address that the owner wrote.
+func (s Server) own() (out []string) {
+	if u, err := url.Parse(s.URL); err == nil {
+		if _, err := netip.ParseAddr(u.Hostname()); s.Near || err == nil {
+			out = append(out, s.URL)
+		}
 	}
-	return web.NewTransport(web.Options{Grants: grants})
-}
-
-// sameName says whether two hosts are the same but for their ports.
-func sameName(a, b string) bool {
-	x, y := url.URL{Host: a}, url.URL{Host: b}
-	return x.Hostname() == y.Hostname()
+	if s.Near && s.OAuth != nil {
+		out = append(out, s.OAuth.Issuer)
+	}
+	return out
 }
 
 // begin begins to count for a call.

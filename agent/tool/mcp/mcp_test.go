@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -573,15 +575,70 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("with a token: %v, %q", err, asked)
 	}
 
-	// The metadata name another host of this machine: it is not asked.
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("it was asked: %s", r.URL) }))
+}
+
+// TestSignInAddresses: a server of this machine names addresses for its sign-in. Those that the owner did not write are not asked.
+func TestSignInAddresses(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(elsewhere.Close)
-	hostile := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)+`/latest/meta-data"`)
-		w.WriteHeader(http.StatusUnauthorized)
-	}))
-	t.Cleanup(hostile.Close)
-	if _, err := mcp.Discover(t.Context(), mcp.Server{Name: "srv", URL: hostile.URL, Near: true}, "http://127.0.0.1:1/x", nil); err == nil {
-		t.Error("it was discovered")
+	named := strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1)
+
+	for name, c := range map[string]struct{ meta, issuer, token, link string }{
+		"resource, by name": {meta: named + "/m"}, "resource": {meta: elsewhere.URL + "/m"}, "issuer": {issuer: elsewhere.URL}, "issuer, by name": {issuer: named},
+		"issuer, mapped": {issuer: strings.Replace(elsewhere.URL, "127.0.0.1", "[::ffff:127.0.0.1]", 1)}, "issuer, https": {issuer: "https" + elsewhere.URL[4:]},
+		"token": {token: elsewhere.URL + "/t"}, "token, by name": {token: named + "/t"}, "token, https": {token: "https" + elsewhere.URL[4:] + "/t"}, "link": {link: elsewhere.URL + "/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var site *httptest.Server
+			mux := http.NewServeMux()
+			mux.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+cmp.Or(c.meta, site.URL+"/meta")+`"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			})
+			answer := func(path string, v func() any) {
+				mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					_ = json.NewEncoder(w).Encode(v())
+				})
+			}
+			answer("/meta", func() any {
+				return map[string]any{"resource": site.URL + "/mcp", "authorization_servers": []string{cmp.Or(c.issuer, site.URL)}}
+			})
+			answer("/.well-known/oauth-authorization-server", func() any {
+				return map[string]any{"issuer": site.URL, "authorization_endpoint": cmp.Or(c.link, site.URL+"/a"), "token_endpoint": cmp.Or(c.token, site.URL+"/t"), "code_challenge_methods_supported": []string{"S256"}}
+			})
+			site = httptest.NewServer(mux)
+			t.Cleanup(site.Close)
+
+			s := mcp.Server{Name: "srv", URL: site.URL + "/mcp", Near: true, OAuth: &mcp.OAuth{ClientID: "mine"}}
+			found, err := mcp.Discover(t.Context(), s, "http://127.0.0.1:1/x", nil)
+			if c.token == "" && c.link == "" {
+				if err == nil {
+					t.Errorf("it was discovered: %+v", found)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			send := mcp.SignInTransport(s)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, cmp.Or(c.token, c.link), strings.NewReader("code=canary"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := send.RoundTrip(r); err == nil {
+				resp.Body.Close()
+				t.Error("the code was sent")
+			}
+		})
 	}
+	t.Cleanup(func() {
+		if n := asked.Load(); n > 0 {
+			t.Errorf("the address that nobody configured was asked %d times", n)
+		}
+	})
 }

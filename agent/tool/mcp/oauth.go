@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
+	"rouse/internal/dial"
 	"rouse/internal/text"
 )
 
@@ -35,8 +36,8 @@ const discoverWithin = 30 * time.Second
 // Discover asks a server where its owner signs in (RFC 9728, RFC 8414), and registers rouse there where its owner has not (RFC 7591).
 // had is what was found before; it is used again where it still holds.
 //
-// The addresses come from the server. They are asked over https on the internet alone; on this machine or its network only under the
-// server's own name, where its owner lets it be there.
+// The addresses come from the server. They are asked over https on the public internet only, unless the owner wrote the same host and
+// port into the configuration.
 func Discover(ctx context.Context, s Server, redirect string, had *Client) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoverWithin, fmt.Errorf("it took more than %s", discoverWithin))
 	defer cancel()
@@ -131,12 +132,7 @@ func findResource(ctx context.Context, s Server, asks map[string]string) (*oauth
 
 	var failed error
 	for _, p := range places {
-		client, err := clientFor(s, p.at)
-		if err != nil {
-			failed = err
-			continue
-		}
-		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.at, p.of, client)
+		meta, err := oauthex.GetProtectedResourceMetadata(ctx, p.at, p.of, signInClient(s))
 		if err != nil || meta == nil {
 			failed = errors.Join(failed, err)
 			continue
@@ -163,11 +159,7 @@ func findIssuer(ctx context.Context, s Server, issuer string) (*oauthex.AuthServ
 
 	var failed error
 	for _, at := range places {
-		client, err := clientFor(s, at)
-		if err != nil {
-			return nil, err
-		}
-		meta, err := oauthex.GetAuthServerMeta(ctx, at, issuer, client)
+		meta, err := oauthex.GetAuthServerMeta(ctx, at, issuer, signInClient(s))
 		if err == nil && meta != nil {
 			if meta.AuthorizationEndpoint == "" || meta.TokenEndpoint == "" || !slices.Contains(meta.CodeChallengeMethodsSupported, "S256") {
 				return nil, fmt.Errorf("%s does not say where one signs in, or knows no PKCE (S256)", u.Host)
@@ -189,15 +181,11 @@ func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServer
 		return fmt.Errorf("%s lets no program register itself; %s", c.Issuer, instead)
 	}
 
-	client, err := clientFor(s, meta.RegistrationEndpoint)
-	if err != nil {
-		return err
-	}
 	as := &oauthex.ClientRegistrationMetadata{
 		RedirectURIs: []string{redirect}, ClientName: "rouse", TokenEndpointAuthMethod: "none", ApplicationType: "native",
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Scope: strings.Join(c.Scopes, " "),
 	}
-	known, err := oauthex.RegisterClient(ctx, meta.RegistrationEndpoint, as, client)
+	known, err := oauthex.RegisterClient(ctx, meta.RegistrationEndpoint, as, signInClient(s))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s did not register rouse: %w; %s", c.Issuer, err, instead)
@@ -208,27 +196,12 @@ func register(ctx context.Context, s Server, c *Client, meta *oauthex.AuthServer
 	return nil
 }
 
-// clientFor asks one address that a server named.
-func clientFor(s Server, address string) (*http.Client, error) {
-	guard, err := SignInGuard(s, address)
-	if err != nil {
-		return nil, err
-	}
-	return withoutRedirects(boundedAnswers{guard}), nil
-}
+// signInClient asks the addresses that a server names for its sign-in.
+func signInClient(s Server) *http.Client { return withoutRedirects(boundedAnswers{SignInTransport(s)}) }
 
-// SignInGuard sends what belongs to a sign-in to the host of an address, and to nobody else.
-func SignInGuard(s Server, address string) (http.RoundTripper, error) {
-	here, err := url.Parse(s.URL)
-	if err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return nil, errors.New("an address that it names for its sign-in is none")
-	}
-	return guardFor(here, s.Near, u.Host)
-}
+// SignInTransport sends the requests of a sign-in. A server chooses their addresses, so that an address of this machine or its
+// network is refused, also as an IP address. The addresses that the owner wrote are the exception.
+func SignInTransport(s Server) *dial.Transport { return dial.New(dial.Options{Own: s.own()}) }
 
 // boundedAnswers ends answers that do not.
 type boundedAnswers struct{ http.RoundTripper }

@@ -7,16 +7,10 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"syscall"
 	"time"
 
-	"code.dny.dev/ssrf"
+	"rouse/internal/dial"
 )
-
-// publicInternet accepts the addresses of the internet: not those of this machine or its network, in
-// whatever form, nor those where clouds serve the keys of their machines. The prefix that is added is
-// Azure's, which looks like a public address.
-var publicInternet = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")))
 
 // privateAddrError says that a host leads to an address that was not granted.
 type privateAddrError struct {
@@ -36,8 +30,7 @@ func (e *privateAddrError) Error() string {
 
 // allows reports whether a connection to an address is allowed.
 func (a access) allows(addr netip.Addr) bool {
-	addr = addr.Unmap() // ::ffff:127.0.0.1 is 127.0.0.1
-	return a.private || a.addr.IsValid() && a.addr == addr || publicInternet.SafeAddr(addr) == nil
+	return a.private || a.addr.IsValid() && a.addr == addr.Unmap() || dial.Public(addr)
 }
 
 // resolveTimeout bounds the look-up of a host before its owner is asked.
@@ -72,19 +65,9 @@ func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	return !slices.ContainsFunc(addrs, a.allows)
 }
 
-// dial connects to the host of t. Control runs after the name was resolved, with the address that the
-// connection goes to: checking a name earlier would leave time to change what it resolves to.
+// dial connects to the host of t. The address is judged when the connection is made.
 func (f *fetcher) dial(t target, a access) func(context.Context, string, string) (net.Conn, error) {
-	d := net.Dialer{Timeout: 10 * time.Second, Resolver: f.resolver, Control: func(network, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
-		if err != nil || network != "tcp4" && network != "tcp6" {
-			return fmt.Errorf("a connection to %s %s is refused", network, address)
-		}
-		if to.Addr().Zone() != "" || !a.allows(to.Addr()) {
-			return &privateAddrError{t, to.Addr().Unmap()}
-		}
-		return nil
-	}}
+	d := dial.Dialer(f.resolver, a.allows)
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return d.DialContext(ctx, network, net.JoinHostPort(t.host, fmt.Sprint(t.port)))
 	}

@@ -6,21 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"rouse/agent/tool"
+	"rouse/internal/dial"
 )
 
 // Limits of one call.
 const (
 	limit        = 30 * time.Second // with all redirects
 	maxRedirects = 5
-	maxHeader    = 64 << 10 // bytes of an answer's header
 	// maxAnswer is how much of an answer is read, in bytes after decompression.
 	maxAnswer = 2 << 20
 	// margin is read beyond that and dropped later: a secret that is cut in two would not be redacted.
@@ -130,11 +128,9 @@ func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGran
 
 // transport makes one connection to the server of t, at an address that is allowed.
 func (f *fetcher) transport(t target, a access) *http.Transport {
-	// No proxy: it would connect for us, past the check in dial.
-	return &http.Transport{
-		Proxy: nil, DialContext: f.dial(t, a), DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
-		TLSHandshakeTimeout: 10 * time.Second, TLSClientConfig: &tls.Config{RootCAs: f.rootCAs, ServerName: t.host, MinVersion: tls.VersionTLS12},
-	}
+	pool := dial.Pool(f.dial(t, a), f.rootCAs)
+	pool.TLSClientConfig.ServerName = t.host
+	return pool
 }
 
 // hasPlaceholders reports whether a request asks for a secret in a place where it would be filled in.
@@ -224,26 +220,22 @@ func (e *unreachableError) Error() string { return e.why }
 // that known ones are worded here and others are redacted.
 func (f *fetcher) describe(ctx context.Context, t target, err error) error {
 	host := t.url.Host
-	var inward *privateAddrError
-	var dns *net.DNSError
-	var cert *tls.CertificateVerificationError
-	var errno syscall.Errno
+	var inward *dial.AddrError
 	switch {
 	case errors.As(err, &inward):
-		return &refusedError{inward.Error()}
+		return &refusedError{(&privateAddrError{t, inward.Addr}).Error()}
 	case errors.Is(context.Cause(ctx), errTooSlow):
 		return &unreachableError{fmt.Sprintf("%s gave no answer within %s", host, limit)}
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.As(err, &dns) && dns.IsNotFound:
-		return &unreachableError{fmt.Sprintf("there is no host %s", host)}
-	case errors.As(err, &dns):
-		return &unreachableError{fmt.Sprintf("the address of %s cannot be found now: %s", host, dns.Err)}
-	case errors.As(err, &cert):
-		return &refusedError{fmt.Sprintf("%s does not prove that it is %[1]s: %v", host, cert.Err)}
-	case errors.As(err, &errno):
-		return &unreachableError{fmt.Sprintf("%s cannot be reached: %s", host, errno)}
 	}
 
+	said := dial.Describe(host, err)
+	switch {
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return &refusedError{said.Error()}
+	case said != err: //nolint:errorlint // the same error means that there are no words for it
+		return &unreachableError{said.Error()}
+	}
 	return &unreachableError{fmt.Sprintf("%s gave no answer that is understood: %s", host, f.redact(err.Error()))}
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"rouse/internal/dial"
 )
 
 // Grant allows an agent to send requests to a host.
@@ -124,7 +126,7 @@ type access struct {
 
 // near reports whether the owner granted an address of this machine or its network, to which requests go without https, too.
 func (a access) near() bool {
-	return a.private || a.addr.IsValid() && publicInternet.SafeAddr(a.addr) != nil
+	return a.private || a.addr.IsValid() && !dial.Public(a.addr)
 }
 
 // access combines all grants: what one does not allow, another may.

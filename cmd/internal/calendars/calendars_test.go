@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent/tool/web"
+	"rouse/internal/dial"
 	"rouse/scheduler/calendar"
 )
 
@@ -145,7 +145,7 @@ func TestFetch(t *testing.T) {
 		"ok.ics": "", "moved.ics": "", "gone.ics": "answered 404 Not Found", "inwards.ics": "gave no calendar", "round.ics": "redirected more than 5 times",
 		"huge.ics": "sent more than 4.0 MiB", "cut.ics": "broke off",
 	} {
-		body, err := fetch(t.Context(), Source{Name: "c", Address: site.URL + "/s3cret/" + path, Near: true}, web.Options{RootCAs: trust})
+		body, err := fetch(t.Context(), Source{Name: "c", Address: site.URL + "/s3cret/" + path, Near: true}, dial.Options{RootCAs: trust})
 		switch {
 		case want == "" && (err != nil || string(body) != first):
 			t.Errorf("%s: %q %v", path, body, err)
@@ -156,7 +156,7 @@ func TestFetch(t *testing.T) {
 
 	// Without private_network nothing here is asked, by its address or by a name.
 	for _, address := range []string{site.URL, strings.Replace(site.URL, "127.0.0.1", "localhost", 1)} {
-		if _, err := fetch(t.Context(), Source{Name: "c", Address: address + "/s3cret/ok.ics"}, web.Options{RootCAs: trust}); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := fetch(t.Context(), Source{Name: "c", Address: address + "/s3cret/ok.ics"}, dial.Options{RootCAs: trust}); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

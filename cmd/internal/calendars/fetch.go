@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"rouse/agent/tool/web"
+	"rouse/internal/dial"
 	"rouse/internal/text"
 	"rouse/scheduler/calendar"
 )
@@ -21,28 +21,19 @@ const (
 
 // Fetch asks the server of a calendar for it. No error quotes the address, which may be a secret, but for its host.
 func Fetch(ctx context.Context, from Source) ([]byte, error) {
-	return fetch(ctx, from, web.Options{})
+	return fetch(ctx, from, dial.Options{})
 }
 
-func fetch(ctx context.Context, from Source, o web.Options) ([]byte, error) {
+func fetch(ctx context.Context, from Source, o dial.Options) ([]byte, error) {
 	u, err := url.Parse(from.Address)
 	if err != nil || u.Host == "" {
 		return nil, errors.New("its address cannot be used")
 	}
 
-	// Redirects may lead to any host of the internet, as those of calendars on the web do, and to none of the owner's network.
-	o.Grants = []web.Grant{{Host: "*"}}
-	if port := u.Port(); port != "" {
-		o.Grants = append(o.Grants, web.Grant{Host: "*:" + port})
+	if from.Near {
+		o.Own = []string{from.Address}
 	}
-	if from.Near { // to name an address is to allow it, so that it is named only here
-		o.Grants = append(o.Grants, web.Grant{Host: u.Host, Private: true})
-	}
-	transport, err := web.NewTransport(o)
-	if err != nil {
-		return nil, fmt.Errorf("its address cannot be used: %w", err)
-	}
-	client := &http.Client{Transport: transport, Timeout: within, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+	client := &http.Client{Transport: dial.New(o), Timeout: within, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {
 			return fmt.Errorf("it was redirected more than %d times", maxRedirects)
 		}

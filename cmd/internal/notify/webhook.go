@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/webhook"
+	"rouse/internal/dial"
 	"rouse/internal/text"
 )
 
@@ -38,6 +39,7 @@ func newWebhook(s Settings) (Channel, error) {
 		// A redirect would carry what is said to somewhere else than its owner has written.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       sendTimeout,
+		Transport:     dial.New(dial.Options{Own: []string{s.URL}, Proxy: true}),
 	}
 	return &outgoing{url: s.URL, secret: s.Secret, client: client}, nil
 }

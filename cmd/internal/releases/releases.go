@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/mod/semver"
 
+	"rouse/internal/dial"
 	"rouse/internal/text"
 )
 
@@ -76,7 +77,7 @@ func get(ctx context.Context, u *url.URL, agent string) ([]byte, error) {
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", agent)
-	client := &http.Client{CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{u.String()}, Proxy: true}), CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if len(via) > 5 {
 			return errors.New("it leads from one address to the next without end")
 		}
