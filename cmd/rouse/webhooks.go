@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/webhook"
+	"rouse/internal/dial"
 	"rouse/internal/text"
 )
 
@@ -214,7 +215,9 @@ func (o sendOptions) post(ctx context.Context, address string, headers http.Head
 	r.Header = headers
 	r.Header.Set("Content-Type", o.kind)
 
-	resp, err := http.DefaultClient.Do(r)
+	// Not to another server: whoever has the request and its signature can send it again.
+	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}, Proxy: true}), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
 	if err != nil {
 		return 0, answer, err
 	}

@@ -120,12 +120,16 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 		return nil, err
 	}
 
+	address, err := resolveRepository(ctx, at.Source)
+	if err != nil {
+		return nil, err
+	}
 	got := "FETCH_HEAD"
 	watched, end := watch(ctx, dir, at.Source)
 	defer end()
 	// A server may refuse to send a commit by its hash. Then all branches and tags are fetched.
-	if _, err := runGit(watched, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", at.Source, want); err != nil {
-		if _, again := runGit(watched, dir, "fetch", "--quiet", "--tags", "--", at.Source, "+refs/heads/*:refs/heads/*"); again != nil {
+	if _, err := runGit(watched, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", address, want); err != nil {
+		if _, again := runGit(watched, dir, "fetch", "--quiet", "--tags", "--", address, "+refs/heads/*:refs/heads/*"); again != nil {
 			return nil, cmp.Or(context.Cause(watched), err)
 		}
 		got = want
@@ -207,7 +211,11 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 		revision = "HEAD"
 	}
 
-	out, err := runGit(ctx, "", "ls-remote", "--", url, revision)
+	address, err := resolveRepository(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	out, err := runGit(ctx, "", "ls-remote", "--", address, revision)
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +232,7 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 // repository, and uses known protocols only. The owner's settings hold: how to reach a server is theirs.
 // Those of the folder in which rouse was started do not: an agent may have written them.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false", "-c", "transfer.bundleURI=false", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0"}, args...)...)
 	endGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	repository := dir

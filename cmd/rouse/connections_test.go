@@ -1,0 +1,110 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// connects are the packages that connect by themselves, with the reason why no stranger names their addresses. All others use
+// internal/dial, which judges the address when the connection is made.
+var connects = map[string]string{
+	"internal/dial":         "it is the dialer",
+	"agent/model/wire":      "the base_url of a model is its owner's; redirects are not followed",
+	"cmd/internal/api":      "the socket of the daemon",
+	"cmd/internal/bench":    "its own server",
+	"cmd/internal/daemon":   "PostgreSQL and Ollama, at the addresses of the configuration",
+	"cmd/internal/systemd":  "the socket of systemd",
+	"cmd/internal/traces":   "the receiver of the configuration; redirects are not followed",
+	"agent/model/modeltest": "tests", "agent/tool/host/signin/signintest": "tests", "cmd/internal/replicate/target/s3test": "tests",
+}
+
+// TestConnections fails on a package that connects past internal/dial.
+func TestConnections(t *testing.T) {
+	unraced(t)
+	t.Parallel()
+	const root = "../.."
+	used := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := filepath.Base(path); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "testdata" || name == ".git" || name == "examples"):
+			return filepath.SkipDir
+		case !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		in := filepath.ToSlash(rel)
+		for _, at := range connections(file) {
+			used[in] = true
+			if connects[in] == "" {
+				t.Errorf("%s: it connects by itself; use rouse/internal/dial, or say in connects why no stranger names the address", set.Position(at))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range connects {
+		if !used[name] {
+			t.Errorf("%s does not connect by itself any more", name)
+		}
+	}
+}
+
+// connections are the places of a file at which it names what connects: dialers, transports, and clients with the default transport.
+func connections(file *ast.File) (at []token.Pos) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			if nameOf(n.Type) == "http.Client" && !slices.ContainsFunc(n.Elts, func(e ast.Expr) bool {
+				pair, ok := e.(*ast.KeyValueExpr)
+				if !ok {
+					return false
+				}
+				key, ok := pair.Key.(*ast.Ident)
+				return ok && key.Name == "Transport"
+			}) {
+				at = append(at, n.Pos())
+			}
+			if nameOf(n.Type) == "http.Transport" {
+				at = append(at, n.Pos())
+			}
+		case *ast.SelectorExpr:
+			if slices.Contains([]string{"net.Dialer", "net.Dial", "net.DialTimeout", "net.DialTCP", "net.DialUnix", "tls.Dial", "tls.Dialer", "http.DefaultClient", "http.DefaultTransport", "http.Get", "http.Post", "http.PostForm", "http.Head"}, nameOf(n)) {
+				at = append(at, n.Pos())
+			}
+		}
+		return true
+	})
+	return at
+}
+
+// nameOf returns the name of something of another package, as net.Dialer.
+func nameOf(e ast.Expr) string {
+	selector, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	of, ok := selector.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	return of.Name + "." + selector.Sel.Name
+}
