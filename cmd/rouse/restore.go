@@ -177,6 +177,14 @@ func printRestored(out io.Writer, r backup.Restored) error {
 			fmt.Fprintf(out, "values of secrets in %s were replaced by [secret]; put them back\n", text.OneLine(e.Of))
 		}
 	}
+	for i, d := range r.Disarmed {
+		const most = 20
+		if i == most {
+			fmt.Fprintf(out, "%d more repositories were taken out of use; --json names them\n", len(r.Disarmed)-most)
+			break
+		}
+		fmt.Fprintf(out, "%s is a git repository, and was taken out of use by renaming, because git would run what its configuration says, and an agent may have made it. Look at its config and hooks; if you trust it: %s\n", text.Visible(d.Path), d.Undo())
+	}
 	if !r.Secrets {
 		fmt.Fprintln(out, "secrets and sign-ins are not in the backup: rouse doctor says which are missing")
 	}

@@ -39,7 +39,7 @@ func Files(ctx context.Context, home string, configs []Config, visit func(File) 
 		}
 	}
 
-	return w.walk(ctx, "", func(rel string, e fs.DirEntry) error {
+	return w.walk(ctx, "", "", func(rel, as string, e fs.DirEntry) error {
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -47,7 +47,7 @@ func Files(ctx context.Context, home string, configs []Config, visit func(File) 
 		if err != nil {
 			return err
 		}
-		entry := Entry{Path: homePrefix + rel, Folder: e.IsDir(), Mode: info.Mode().Perm(), ModTime: info.ModTime().UTC()}
+		entry := Entry{Path: homePrefix + as, Folder: e.IsDir(), Mode: info.Mode().Perm(), ModTime: info.ModTime().UTC(), Was: was(as, e.Name())}
 		if c, ok := w.configs[rel]; ok {
 			entry.Of, entry.Redact, entry.Bytes = c.Path, c.Redacted, int64(len(c.Content))
 			return visit(File{entry, opened(c)})

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"rouse/internal/gitlayout"
 	"rouse/internal/text"
 )
 
@@ -47,6 +48,7 @@ type Entry struct {
 	Of      string      `json:"of,omitempty"`       // of a configuration: where it was
 	Redact  bool        `json:"redacted,omitempty"` // values of secrets in it were replaced
 	Changed bool        `json:"changed,omitempty"`  // it became shorter while it was copied
+	Was     string      `json:"was,omitempty"`      // its name in the home, by which git would find a repository
 }
 
 // LeftOut is what a home has and its backup has not.
@@ -97,6 +99,9 @@ func readManifest(r io.Reader) (Manifest, error) {
 			return m, fmt.Errorf("%q stands twice in it", e.Path)
 		}
 		seen[strings.ToLower(e.Path)] = true
+		if e.Was != "" && (path.Base(e.Was) != e.Was || !gitlayout.IsName(e.Was) && !strings.EqualFold(e.Was, "HEAD")) {
+			return m, fmt.Errorf("%q was called %q, which is no name of git's", e.Path, e.Was)
+		}
 		if e.Bytes < 0 || e.Mode&^fs.ModePerm != 0 {
 			return m, fmt.Errorf("%q has a size or a mode that no file has", e.Path)
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"rouse/agent/tool/shell"
 	"rouse/internal/atomicfile"
 )
 
@@ -22,6 +23,8 @@ type Note struct {
 	Of    time.Time `json:"of,omitzero"`
 	From  string    `json:"from,omitempty"` // the home that was backed up
 	Bytes int64     `json:"bytes,omitempty"`
+	// Disarmed are the repositories that were taken out of use by a restore.
+	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
 	// Of the last that failed, since the one above.
 	Error    string    `json:"error,omitempty"`
 	FailedAt time.Time `json:"failed_at,omitzero"`

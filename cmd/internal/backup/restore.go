@@ -8,14 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"rouse/agent/tool/shell"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/gitlayout"
 	"rouse/internal/text"
 )
 
@@ -273,6 +276,8 @@ type Restored struct {
 	Config     string `json:"config,omitempty"`      // the configuration that it goes on with, "" where that is not there
 	ConfigCopy string `json:"config_copy,omitempty"` // the folder of configurations that lay elsewhere
 	Paused     bool   `json:"paused"`
+	// Disarmed are the repositories of the backup, which git does not find in the home until their owner brings them back.
+	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
 	ledger.Restored
 }
 
@@ -368,6 +373,10 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 		return unsound(out.Path, err)
 	}
 
+	var err error
+	if out.Disarmed, err = disarm(m, home, o.Home); err != nil {
+		return err
+	}
 	if err := placeConfigs(o, m, home, out); err != nil {
 		return err
 	}
@@ -375,7 +384,6 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 		return err
 	}
 
-	var err error
 	if out.Audit, err = audit.Home(ctx, audit.Options{Home: home, Found: o.Hear.found}); err != nil {
 		return err
 	}
@@ -383,6 +391,47 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 		return refuse("nothing was restored, because the backup breaks %d of its promises, which are named above; say --force to restore it all the same", out.Audit.Violations)
 	}
 	return nil
+}
+
+// disarm takes repositories of a home that is built out of use, and returns them with those that have another name in the
+// backup already. Its manifest may be forged, or of a rouse that renamed none: an agent may have made any of them.
+func disarm(m Manifest, built, home string) ([]shell.Disarmed, error) {
+	found, err := shell.Disarm(built)
+	if err != nil {
+		return nil, refuse("the home of the backup cannot be searched for git repositories: %v", err)
+	}
+	there := func(path string) string {
+		if rel, err := filepath.Rel(built, path); err == nil {
+			return filepath.Join(home, rel)
+		}
+		return path
+	}
+	for i, d := range found {
+		found[i].Path = there(d.Path)
+		for j, r := range d.Renamed {
+			found[i].Renamed[j] = shell.Rename{From: there(r.From), To: there(r.To)}
+		}
+	}
+
+	for _, e := range m.Entries {
+		rel, ok := strings.CutPrefix(e.Path, homePrefix)
+		if e.Was == "" || !ok {
+			continue
+		}
+		to := filepath.Join(home, filepath.FromSlash(rel))
+		r := shell.Rename{From: filepath.Join(filepath.Dir(to), e.Was), To: to}
+		if n := len(found); n > 0 && found[n-1].Renamed[0].To == filepath.Dir(to) { // the HEAD of a .git
+			found[n-1].Renamed = append(found[n-1].Renamed, r)
+			continue
+		}
+		path := r.From
+		if !gitlayout.IsName(e.Was) {
+			path = filepath.Dir(to)
+		}
+		found = append(found, shell.Disarmed{Path: path, Renamed: []shell.Rename{r}})
+	}
+	slices.Reverse(found) // one within another is brought back before it
+	return found, nil
 }
 
 // placeConfigs puts what lay outside of the home where its owner finds it, and binds the home to the configuration that it
@@ -438,7 +487,7 @@ func settle(ctx context.Context, o RestoreOptions, m Manifest, home string, out 
 	if err := atomicfile.Write(filepath.Join(home, "ledger-id"), []byte(id+"\n"), 0o600); err != nil {
 		return err
 	}
-	return note(filepath.Join(home, RestoredFile), Note{At: now.UTC(), Path: out.Path, Of: m.At, From: m.Home})
+	return note(filepath.Join(home, RestoredFile), Note{At: now.UTC(), Path: out.Path, Of: m.At, From: m.Home, Disarmed: out.Disarmed})
 }
 
 // newestRun is the last run that the home knows which is to be replaced: no id of it is given again. 0 where that cannot be read.

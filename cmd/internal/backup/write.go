@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,6 +23,7 @@ import (
 	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
 	"rouse/internal/space"
 	"rouse/internal/text"
@@ -163,7 +165,7 @@ func (w *writer) measure(ctx context.Context) error {
 		}
 		w.of += n
 	}
-	return w.walk(ctx, "", func(_ string, e fs.DirEntry) error {
+	return w.walk(ctx, "", "", func(_, _ string, e fs.DirEntry) error {
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			w.of += info.Size()
 		}
@@ -178,7 +180,7 @@ func (w *writer) copyAll(ctx context.Context) error {
 		}
 	}
 
-	err := w.walk(ctx, "", w.copyEntry, func(rel, why string) {
+	err := w.walk(ctx, "", "", w.copyEntry, func(rel, why string) {
 		w.manifest.LeftOut = append(w.manifest.LeftOut, LeftOut{rel, why})
 	})
 	if err != nil {
@@ -219,8 +221,9 @@ func (w *writer) copyDatabase(ctx context.Context, d Database) error {
 }
 
 // walk visits what the home holds below a path, but for databases and for what is not copied: skipped hears of that where it is worth
-// a word. Nothing is followed.
-func (w *writer) walk(ctx context.Context, rel string, visit func(rel string, e fs.DirEntry) error, skipped func(rel, why string)) error {
+// a word. Nothing is followed. as is the path in the backup: it differs from rel where git would find a repository, of which nobody can
+// tell afterwards whether an agent made it.
+func (w *writer) walk(ctx context.Context, rel, as string, visit func(rel, as string, e fs.DirEntry) error, skipped func(rel, why string)) error {
 	entries, err := w.within.ReadDir(filepath.Join(w.Home, filepath.FromSlash(rel)))
 	if errors.Is(err, fs.ErrNotExist) && rel != "" {
 		return nil // it was removed meanwhile
@@ -229,22 +232,27 @@ func (w *writer) walk(ctx context.Context, rel string, visit func(rel string, e 
 		return err
 	}
 
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	renamed := gitlayout.Disarm(names)
 	for _, e := range entries {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		at := path.Join(rel, e.Name())
+		at, to := path.Join(rel, e.Name()), path.Join(as, cmp.Or(renamed[e.Name()], e.Name()))
 		if copied, why := w.copied(at, e); !copied {
 			if why != "" {
 				skipped(at, why)
 			}
 			continue
 		}
-		if err := visit(at, e); err != nil {
+		if err := visit(at, to, e); err != nil {
 			return err
 		}
 		if e.IsDir() {
-			if err := w.walk(ctx, at, visit, skipped); err != nil {
+			if err := w.walk(ctx, at, to, visit, skipped); err != nil {
 				return err
 			}
 		}
@@ -307,8 +315,16 @@ func (w *writer) ofDatabase(rel string) bool {
 	return false
 }
 
+// was returns the name of an entry that has another one in the backup.
+func was(as, name string) string {
+	if path.Base(as) == name {
+		return ""
+	}
+	return name
+}
+
 // copyEntry copies what walk has found.
-func (w *writer) copyEntry(rel string, e fs.DirEntry) error {
+func (w *writer) copyEntry(rel, as string, e fs.DirEntry) error {
 	info, err := e.Info()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -317,7 +333,7 @@ func (w *writer) copyEntry(rel string, e fs.DirEntry) error {
 		return err
 	}
 
-	entry := Entry{Path: homePrefix + rel, Mode: info.Mode().Perm(), ModTime: info.ModTime().UTC()}
+	entry := Entry{Path: homePrefix + as, Mode: info.Mode().Perm(), ModTime: info.ModTime().UTC(), Was: was(as, e.Name())}
 	if e.IsDir() {
 		entry.Folder = true
 		w.manifest.Entries = append(w.manifest.Entries, entry)

@@ -1,0 +1,76 @@
+package replicate
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/cmd/internal/backup"
+)
+
+// No repository comes back from a place of continuous copies as one that git finds, also from a place that an older rouse or a stranger wrote.
+func TestRepositoriesComeBackDisarmed(t *testing.T) {
+	t.Parallel()
+	store, home := newDisk(t), newHome(t)
+	at := filepath.Join(home, "projects", ".git", "config")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, []byte("[core]\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, home, store)
+	p.write("a")
+	p.untilCopied()
+	p.end()
+
+	fetched := filepath.Join(t.TempDir(), "fetched")
+	if err := os.Mkdir(fetched, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := Fetch(t.Context(), store, time.Time{}, fetched); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(fetched, "home", "projects", "disarmed-git-1")
+	if _, err := os.Stat(filepath.Join(copied, "config")); err != nil {
+		t.Error(err)
+	}
+
+	for _, forged := range []bool{false, true} {
+		if forged {
+			manifest := filepath.Join(fetched, "manifest.json")
+			text, err := os.ReadFile(manifest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m backup.Manifest
+			if err := json.Unmarshal(text, &m); err != nil {
+				t.Fatal(err)
+			}
+			for i, e := range m.Entries {
+				m.Entries[i].Path, m.Entries[i].Was = strings.Replace(e.Path, "disarmed-git-1", ".git", 1), ""
+			}
+			text, err = json.Marshal(m)
+			if err := errors.Join(err, os.WriteFile(manifest, text, 0o600), os.Rename(copied, filepath.Join(filepath.Dir(copied), ".git"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		back := filepath.Join(t.TempDir(), "home")
+		r, err := backup.Restore(t.Context(), backup.RestoreOptions{Source: fetched, Home: back}, func(string) (func(), error) { return func() {}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := filepath.Join(back, "projects", ".git")
+		if len(r.Disarmed) != 1 || r.Disarmed[0].Path != was || !strings.HasSuffix(r.Disarmed[0].Undo(), "disarmed-git-1 "+was) {
+			t.Errorf("forged: %t: %+v", forged, r.Disarmed)
+		}
+		if _, err := os.Lstat(was); err == nil {
+			t.Errorf("forged: %t: git finds it", forged)
+		}
+		if _, err := os.Stat(filepath.Join(back, "projects", "disarmed-git-1", "config")); err != nil {
+			t.Error(err)
+		}
+	}
+}
