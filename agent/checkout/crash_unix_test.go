@@ -5,12 +5,12 @@ package checkout_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,8 +24,10 @@ type crashing struct {
 	Step            int
 }
 
-// crash does a verb in a process that kills itself at a step.
-func crash(text string) error {
+func init() { crash = crashAt }
+
+// crashAt does a verb in a process that kills itself at a step.
+func crashAt(text string) error {
 	var c crashing
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err
@@ -123,7 +125,7 @@ func killedAt(t *testing.T, verb string, step int) bool {
 	if err := s.Recover(t.Context()); err != nil {
 		t.Error(at, err)
 	}
-	if err := do(s, repo, verb); err != nil && !(verb == "discard" && strings.Contains(err.Error(), checkout.ErrNone.Error())) {
+	if err := do(s, repo, verb); err != nil && (verb != "discard" || !errors.Is(err, checkout.ErrNone)) {
 		t.Error(at, err)
 		return false
 	}

@@ -61,7 +61,17 @@ func (s *Store) push(ctx context.Context, res Result, remote string, login Login
 	return explain(err, remote, rec.Branch)
 }
 
-// remote returns the address that a remote is pushed to.
+// Remote returns the address that a remote of the owner's repository is pushed to.
+func (s *Store) Remote(ctx context.Context, res Result, remote string) (string, error) {
+	r, err := openRepository(ctx, res.Repo, s.scratch())
+	if err != nil {
+		return "", err
+	}
+	defer r.close()
+	return r.remote(ctx, remote)
+}
+
+// remote is Remote.
 func (r *repository) remote(ctx context.Context, name string) (string, error) {
 	if !remoteName.MatchString(name) || strings.Contains(name, "://") {
 		return "", fmt.Errorf("%q is not the name of a remote; an address is not taken", name)

@@ -63,6 +63,10 @@ func TestPush(t *testing.T) {
 		t.Error("the branch was not pushed")
 	}
 
+	if at, err := s.Remote(t.Context(), res, "origin"); err != nil || at != address {
+		t.Error(at, err)
+	}
+
 	for _, c := range []struct{ remote, token, want string }{
 		{"origin", "wrong", "the remote"},
 		{"origin", "", "grant a secret"},

@@ -37,6 +37,34 @@ type Client struct {
 	Token    string
 }
 
+// For returns a client for the project at the address of a git remote. Its Provider is "" if the host does not tell it.
+func For(remote string) (*Client, error) {
+	u, err := url.Parse(remote)
+	if err != nil || u.Host == "" { // git@host:owner/name.git
+		host, path, ok := strings.Cut(remote, ":")
+		if !ok || strings.Contains(host, "/") {
+			return nil, fmt.Errorf("%q is not the address of a project at GitHub or GitLab", text.Visible(remote))
+		}
+		u = &url.URL{Scheme: "ssh", Host: host[strings.LastIndex(host, "@")+1:], Path: "/" + path}
+	}
+	c := &Client{Base: "https://" + u.Host, Project: strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")}
+	switch {
+	case u.Scheme == "http" && isLocal(u.Hostname()):
+		c.Base = "http://" + u.Host
+	case u.Scheme == "ssh":
+		c.Base = "https://" + u.Hostname() // the port is that of SSH
+	}
+	switch {
+	case !strings.Contains(c.Project, "/"):
+		return nil, fmt.Errorf("the remote at %s names no project such as owner/name", u.Host)
+	case u.Hostname() == "github.com":
+		c.Provider = GitHub
+	case u.Hostname() == "gitlab.com":
+		c.Provider = GitLab
+	}
+	return c, nil
+}
+
 // Request is a pull request.
 type Request struct {
 	Branch string // with the changes; it must have been pushed
@@ -121,7 +149,7 @@ func (c *Client) open(ctx context.Context, r Request) (Opened, error) {
 func (c *Client) api() (string, error) {
 	base := strings.TrimSuffix(c.Base, "/")
 	u, err := url.Parse(base)
-	if base != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && !(u.Scheme == "http" && isLocal(u.Hostname()))) {
+	if base != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && (u.Scheme != "http" || !isLocal(u.Hostname()))) {
 		return "", fmt.Errorf("%q is not the address of a server; write https://HOST", text.Visible(c.Base))
 	}
 	switch {

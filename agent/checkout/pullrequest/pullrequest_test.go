@@ -174,3 +174,27 @@ func TestRedirect(t *testing.T) {
 		}
 	}
 }
+
+func TestFor(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]pullrequest.Client{
+		"https://github.com/acme/app.git":           {Provider: pullrequest.GitHub, Base: "https://github.com", Project: "acme/app"},
+		"git@github.com:acme/app.git":               {Provider: pullrequest.GitHub, Base: "https://github.com", Project: "acme/app"},
+		"ssh://git@git.example.com:2222/a/b/app":    {Base: "https://git.example.com", Project: "a/b/app"},
+		"https://gitlab.com/group/sub/app.git/":     {Provider: pullrequest.GitLab, Base: "https://gitlab.com", Project: "group/sub/app"},
+		"https://git.example.com:8443/acme/app.git": {Base: "https://git.example.com:8443", Project: "acme/app"},
+		"https://me:hunter2@github.com/acme/app":    {Provider: pullrequest.GitHub, Base: "https://github.com", Project: "acme/app"},
+	} {
+		c, err := pullrequest.For(remote)
+		if err != nil {
+			t.Errorf("%s: %v", remote, err)
+		} else if *c != want {
+			t.Errorf("%s: %+v", remote, *c)
+		}
+	}
+	for _, remote := range []string{"/srv/app.git", "app", "https://github.com/app", "./x:y/z"} {
+		if c, err := pullrequest.For(remote); err == nil {
+			t.Errorf("%s: %+v", remote, *c)
+		}
+	}
+}
