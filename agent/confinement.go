@@ -48,6 +48,9 @@ func (t *task) programUses() (out programUses) {
 			}
 		}
 	}
+	if slices.ContainsFunc(t.job.Expect, func(e Expectation) bool { return len(e.Command) > 0 }) {
+		out.labelled = append(out.labelled, "the command that it expects (expect)")
+	}
 	// Conditions are checked before the run can have read untrusted content.
 	if slices.ContainsFunc(t.job.When, func(c Condition) bool { return len(c.Command) > 0 && c.Unconfined == "" }) {
 		out.others = append(out.others, "the command of its condition (when)")

@@ -36,6 +36,7 @@ type definition struct {
 	Soul         string           `json:"soul,omitempty"`
 	Mode         string           `json:"mode,omitempty"`
 	Workdir      string           `json:"workdir"`
+	Checkout     *definedCheckout `json:"checkout,omitempty"`
 	Database     bool             `json:"database"`
 	Tools        toolNames        `json:"tools"`
 	Read         []string         `json:"read,omitempty"`
@@ -68,6 +69,10 @@ func definitionOf(t task) definition {
 
 	if a.Mode != ModeFolder { // as it was said before there were modes: what was approved then stands
 		d.Mode = a.Mode
+	}
+
+	if o := t.checkout(); o != nil {
+		d.Checkout = &definedCheckout{o.Repo, o.Ref, o.Branch}
 	}
 
 	if j.Skill != nil {
@@ -118,7 +123,7 @@ func (p Plan) Fingerprint(job string) string {
 	}
 	var expected, asked strings.Builder
 	for _, e := range t.job.Expect {
-		fmt.Fprintf(&expected, "%q %q,", e.File, e.SQL)
+		fmt.Fprintf(&expected, "%q %q %q,", e.File, e.SQL, e.Command)
 	}
 	for m := t.model; m != nil; m = m.Fallback {
 		fmt.Fprintf(&asked, "%q,", m.Name)
@@ -139,6 +144,10 @@ func (d definition) text() (string, error) {
 // usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
 func (t *task) usesSystem(specs tool.Specs) string {
 	switch a := t.agent; {
+	case slices.ContainsFunc(t.job.Expect, func(e Expectation) bool { return len(e.Command) > 0 }):
+		return "commands that check its work"
+	case t.checkout() != nil:
+		return "a repository of yours"
 	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
 		return "commands in its conditions"
 	case a.Unconfined != "":
@@ -287,6 +296,12 @@ func definedGates(gates []Condition) (out []definedGate) {
 		out = append(out, d)
 	}
 	return out
+}
+
+type definedCheckout struct {
+	Repo   string `json:"repo"`
+	Ref    string `json:"ref,omitempty"`
+	Branch string `json:"branch"`
 }
 
 type definedExecutor struct {

@@ -64,6 +64,8 @@ type Agent struct {
 	Skills         Skills
 	// Servers are its MCP servers, whose approved tools it has.
 	Servers []mcp.Server
+	// Checkout is the repository of which each of its runs gets a clone; nil: they work in Workdir.
+	Checkout *Checkout
 	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
 	OnDemand []string
 	Where    string // file:line of the configuration
@@ -150,6 +152,7 @@ type Job struct {
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
 	ContextViews  []string       // saved views of the agent's database whose rows the prompt shows
+	Checkout      *Checkout      // in the place of the agent's; nil: the agent's
 	KeepSession   bool           // its runs continue the session of earlier runs
 	Zone          *time.Location // of its schedule; nil: the plan's
 	Where         string         // file:line of the configuration
@@ -216,11 +219,13 @@ type Condition struct {
 	Where      string        // file:line of the configuration
 }
 
-// Expectation is a condition that the host checks after a run; exactly one of File and SQL is set.
+// Expectation is a condition that the host checks after a run; exactly one of File, SQL and Command is set.
 type Expectation struct {
-	File  string // absolute path: exists, and was changed by the run
-	SQL   string // one value on the agent's database that must be true
-	Where string // file:line of the configuration
+	File    string        // absolute path: exists, and was changed by the run
+	SQL     string        // one value on the agent's database that must be true
+	Command []string      // a program and its arguments, without a shell, confined in the run's workdir: exit 0 is true
+	Timeout time.Duration // of the command; 0 means 10 min
+	Where   string        // file:line of the configuration
 }
 
 // Notify says which outcomes tell whom what.
@@ -254,6 +259,8 @@ type Plan struct {
 	Zone    *time.Location // in which agents are told the time, and days begin; nil means UTC
 	Budget  Budget         // of all agents together, for a day
 
+	// Clones is the folder of private clones, in which agents write; "" without any.
+	Clones string
 	// Masks are the places that no tool of any agent may change, or see.
 	Masks tool.Masks
 	// UntrustedFolders are those in which strangers leave files, and those that these are moved to, absolute; of

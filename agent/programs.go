@@ -73,7 +73,11 @@ func (p *programHosts) host(t *task, roots *tool.Roots) (*shell.Launcher, error)
 	if err != nil {
 		return nil, err
 	}
-	return &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders, Readable: p.readable}, nil
+	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders, Readable: p.readable}
+	if t.clone != nil {
+		h.Checkout, h.Mirror = t.clone.Dir, t.clone.Mirror
+	}
+	return h, nil
 }
 
 // executorHost is what starts the agent program of a task. It waits for no lane of the commands: a run has one, and a program

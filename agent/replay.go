@@ -200,7 +200,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 
 	expect := t.job.Expect
 	t.job.Expect = nil // nothing was done that could be looked at
-	out, err := r.judge(ctx, t, ledger.Attempt{}, res)
+	out, err := r.judge(ctx, ledger.Run{}, t, ledger.Attempt{}, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.adoptVerdict(&out)
 	}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agent/checkout"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
@@ -47,6 +48,8 @@ type Options struct {
 	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
 	SignIns *SignInOptions
+	// Checkouts is the folder for the private clones of runs; "" where none are made.
+	Checkouts string
 	// Version is that of this program, as it tells it to MCP servers.
 	Version string
 	// Servers is the folder for what is approved of MCP servers; "" where nothing is.
@@ -108,7 +111,9 @@ type Runner struct {
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
 	version       string
-	budgetsWarned sync.Map // the warnings of budgets that were given
+	clones        *checkout.Store // nil: no clones are made
+	clonesMu      sync.RWMutex    // held for writing while clones are pruned
+	budgetsWarned sync.Map        // the warnings of budgets that were given
 }
 
 // New checks the options. Set gives the runner somebody to run.
@@ -136,6 +141,9 @@ func New(o Options) (*Runner, error) {
 		return nil, err
 	}
 	r.viewer = preview.New(box)
+	if o.Checkouts != "" {
+		r.clones = &checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}
+	}
 	r.programs.readable = r.readable
 
 	r.specs = Specs(o.Tools...)
@@ -156,6 +164,7 @@ func New(o Options) (*Runner, error) {
 	if err := r.recoverCommands(context.Background()); err != nil {
 		return r, err
 	}
+	r.recoverCheckouts(context.Background())
 	return r, r.recoverBefore(context.Background())
 }
 
@@ -265,6 +274,13 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		defer r.removeManifest(run.ID)
 	}
 
+	if err := r.makeClone(ctx, run, &t); err != nil {
+		if ctx.Err() != nil {
+			return ledger.Result{}, context.Cause(ctx)
+		}
+		return failed(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.asker(), err), nil
+	}
+
 	s, err := r.takeSnapshot(ctx, run, t)
 	if res, ended := unusableSkill(err); ended {
 		return res, nil
@@ -323,7 +339,13 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 		t.relay.end(res.Failure)
 	}
 
-	out, err = r.judge(ctx, t, a, res)
+	// Before anything is checked: a test that the agent has written must not change what its owner gets.
+	branch, err := r.collectClone(ctx, run, t, res)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	out, err = r.judge(ctx, run, t, a, res)
+	branch.tell(&out)
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)
 	} else {
@@ -333,7 +355,7 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 }
 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
-func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.Result) (ledger.Result, error) {
+func (r *Runner) judge(ctx context.Context, run ledger.Run, t task, a ledger.Attempt, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
 		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
@@ -352,7 +374,7 @@ func (r *Runner) judge(ctx context.Context, t task, a ledger.Attempt, res loop.R
 		return out, nil
 	}
 
-	why, err := r.unmet(ctx, t, a)
+	why, err := r.unmet(ctx, run, t, a)
 	if err != nil {
 		return out, err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"rouse/agent/checkout"
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/redact"
@@ -63,12 +64,13 @@ type task struct {
 	settings    ModuleSettings // of the module that it runs
 	// moduleSettings are those of all skills with a module, by name.
 	moduleSettings map[string]ModuleSettings
-	specs          tool.Specs   // of every tool that there is
-	only           []string     // names of the tools that are made; nil: all of them
-	offers         []offer      // the tools that skills offer
-	calls          *moduleCalls // who answers their calls; nil without offers
-	module         *moduleRun   // of a job that runs a skill
-	program        *programRun  // of a run that an executor does
+	specs          tool.Specs      // of every tool that there is
+	only           []string        // names of the tools that are made; nil: all of them
+	offers         []offer         // the tools that skills offer
+	calls          *moduleCalls    // who answers their calls; nil without offers
+	module         *moduleRun      // of a job that runs a skill
+	program        *programRun     // of a run that an executor does
+	clone          *checkout.Clone // in which the run works; nil: in the agent's workdir
 	recorder       *Recorder
 	servers        []mcp.Given // MCP servers, with their approved tools
 	sessions       *mcp.Sessions

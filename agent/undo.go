@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"rouse/agent/checkout"
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
@@ -39,11 +40,14 @@ type UndoResult struct {
 	CanUndo  bool // nothing stands against it
 	Files    []file.Undone
 	Database agentdb.Undone
+	Checkout string   // the branch of the run's clone, both of which are discarded; "" without one
 	Left     []string // what the run did and what stays
+
+	clone bool
 }
 
 // Any says whether there is, or was, anything to undo.
-func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 }
+func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 || u.clone }
 
 // Undo reverts what a run wrote: its changes of files and of its agent's database, both or,
 // where something came later, neither. The files come first, since most can go wrong there; each
@@ -86,8 +90,21 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 
 // askUndo returns the changes that an undo would make, without making them.
 func (r *Runner) askUndo(ctx context.Context, run ledger.Run, spec UndoOptions) (out UndoResult, err error) {
+	clone, err := r.CheckoutOf(run)
+	if err != nil && !errors.Is(err, checkout.ErrNone) {
+		return out, err
+	}
+	out.clone = err == nil
 	out.Database = agentdb.Undone{Run: run.ID, CanUndo: true, Tables: []agentdb.UndoneTable{}, Schema: []string{}, Conflicts: []agentdb.Conflict{}, Remaining: []string{}}
-	if spec.Only != UndoDatabase {
+	switch {
+	case spec.Only == UndoDatabase:
+		out.clone = false
+	case out.clone: // what it wrote lies in its clone, which goes as a whole
+		out.Checkout = clone.Branch
+		if clone.Applied != nil {
+			out.Left = append(out.Left, fmt.Sprintf("the branch %s was applied to %s, which keeps its commits; git revert takes them back", clone.Branch, clone.Applied.Branch))
+		}
+	default:
 		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, true); err != nil {
 			return out, err
 		}
@@ -110,6 +127,12 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	}
 	if len(out.Files) > 0 {
 		if out.Files, _, err = file.UndoRun(ctx, r.ledger, r.fileLocks, r.plan.Load().Boundary, run.ID, spec.Force, false); err != nil {
+			return err
+		}
+	}
+
+	if out.clone {
+		if err := r.DiscardCheckout(ctx, run); err != nil {
 			return err
 		}
 	}

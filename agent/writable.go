@@ -11,6 +11,9 @@ import (
 // led by what another one wrote.
 func writableFolders(p Plan) nofollow.Boundary {
 	out := watchedFolders(p)
+	if p.Clones != "" {
+		out = append(out, p.Clones)
+	}
 	for _, a := range p.Agents {
 		out = append(out, filepath.Clean(a.Workdir))
 		if a.Executor != nil {

@@ -102,6 +102,10 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 		}
 	}
 
+	if out.Checkout != "" {
+		fmt.Fprintf(&b, "the clone and its branch %s: %sdiscarded\n", text.OneLine(out.Checkout), would)
+	}
+
 	for _, t := range d.Tables {
 		fmt.Fprintf(&b, "%s: %s\n", t.Name, strings.Join(undoCounts(t, would), ", "))
 	}
@@ -131,6 +135,9 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 // undoVerdict says whether the run was undone, or could be, and by which command.
 func undoVerdict(out api.Undo, ask api.UndoRequest) string {
 	changes := out.Database.Changes
+	if out.Checkout != "" {
+		changes++
+	}
 	where := "the files and the database of " + out.Agent
 	switch {
 	case ask.Only == api.UndoFiles, ask.Only == "" && changes == 0 && len(out.Files) > 0:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +34,8 @@ type Launcher struct {
 	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are the agent's: what
 	// a command makes there is neither protected nor disarmed. The host never runs git there. "" if there is none.
 	Checkout string
+	// Mirror is the repository whose objects the clone borrows: commands can read it. "" if there is none.
+	Mirror string
 	// Readable returns the type of a binary file and the text extracted from it. The text is "" if the file has none.
 	// Optional.
 	Readable func(name string, content []byte) (kind, text string)
@@ -77,9 +78,8 @@ type Ended struct {
 	// Kept is what it left in its temporary places and may have moved there; nil when there is no such thing.
 	Kept *Kept
 	// Unkept says why that could not be kept where it should be, and where it lies; nil when it could.
-	Unkept       error
-	discarded    []leftover // what else it left there
-	repositories []string   // of the owner, in the folders that it could write
+	Unkept    error
+	discarded []leftover // what else it left there
 }
 
 // Run runs a command to its end. An error means that it did not start, or that what it left could not be
@@ -109,6 +109,9 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	}
 
 	read, write := h.Roots.ProgramPaths(p.Argv)
+	if h.Mirror != "" {
+		read = append(read, h.Mirror)
+	}
 	if p.ReadOnly {
 		read, write = append(read, write...), nil
 	}
@@ -181,7 +184,7 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 
 	// Both also when the run was cancelled: whoever looks into the folder next may be its owner. What is kept
 	// may be a repository.
-	ended := Ended{Result: res, repositories: slices.Sorted(maps.Keys(guard.owners))}
+	ended := Ended{Result: res}
 	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
 	ended.Disarmed, err = guard.disarm()
 	return ended, err

@@ -72,6 +72,7 @@ type RunDetail struct {
 	Body            string     `json:"body"` // what the request of a webhook brought, cut; "" for other runs
 	ArtifactsDetail []Artifact `json:"artifacts_detail"`
 	Inbox           []Item     `json:"inbox"`
+	Checkout        *Checkout  `json:"checkout,omitempty"` // without its diff; nil if the run has no clone, or it was discarded
 	Attempts        []Attempt  `json:"attempts"`
 	StepsDetail     []Step     `json:"steps_detail"`
 	Events          []Event    `json:"events"`

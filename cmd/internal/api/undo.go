@@ -26,7 +26,8 @@ type Undo struct {
 	CanUndo  bool           `json:"can_undo"`
 	Files    []UndoneFile   `json:"files"`
 	Database agentdb.Undone `json:"database"`
-	Left     []string       `json:"left"` // what the run did and what stays
+	Checkout string         `json:"checkout,omitempty"` // the branch of the run's clone, both of which are discarded
+	Left     []string       `json:"left"`               // what the run did and what stays
 }
 
 // UndoneFile is a change of a file by a run.

@@ -94,6 +94,7 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 
 	c.cycles()
 	c.checkExecutors()
+	c.checkCheckouts()
 	c.checkNotifications(cfg.Notifications)
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)

@@ -376,10 +376,22 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 }
 
 func (c *checker) expect(path string, e expect, agent *Agent) {
-	file, sql := c.d.given(path+".file"), c.d.given(path+".sql")
-	if file == sql {
-		c.bad(path, "give exactly one of file and sql")
+	given := 0
+	for _, key := range []string{"file", "sql", "command"} {
+		if c.d.given(path + "." + key) {
+			given++
+		}
+	}
+	if given != 1 {
+		c.bad(path, "give exactly one of file, sql and command")
 		return
+	}
+	sql, command := c.d.given(path+".sql"), c.d.given(path+".command")
+	if command && (len(e.Command) == 0 || strings.TrimSpace(e.Command[0]) == "") && c.hasNoProblem(path+".command") {
+		c.bad(path+".command", "must name a program").Hint = "as in command: [go, test, ./...]"
+	}
+	if command && agent != nil && agent.Mode == "none" {
+		c.bad(path+".command", "the agent %q has mode: none, and runs no programs", agent.Name)
 	}
 
 	if sql && strings.TrimSpace(e.SQL) == "" && c.hasNoProblem(path+".sql") {

@@ -244,6 +244,12 @@ func (c *checker) trusted() []trusted {
 		}
 	}
 
+	for _, o := range c.cfg.checkouts() {
+		if o.Repo != "" {
+			out = append(out, trusted{what: "the repository of a checkout", path: string(o.Repo), at: c.d.place(o.path + ".repo"), whole: true, mend: "let no agent write in the repository"})
+		}
+	}
+
 	return append(out, c.trustedPrograms()...)
 }
 

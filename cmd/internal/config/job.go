@@ -68,6 +68,7 @@ type Job struct {
 	Budget       budget      `key:"budget" say:"of all its runs in a day, or in a calendar month, of the daemon's timezone, beside the agent's"`
 	Model        string      `key:"model" unset:"the agent's" say:"name of the model that does its prompt" eg:"local"`
 	Executor     *Executor   `key:"executor" own:"yes" say:"the agent program that does its prompt" unset:"the agent's"`
+	Checkout     *Checkout   `key:"checkout" own:"yes" say:"each of its runs works in a private clone of a repository of yours, on a branch of its own" unset:"the agent's"`
 	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
 	Notify       notify      `key:"notify" say:"who is told how its runs end"`
 
@@ -292,6 +293,9 @@ type condition struct {
 type expect struct {
 	File Path   `key:"file" say:"must exist and be changed by the run; writing the same content is an error" eg:"./out/report.md"`
 	SQL  string `key:"sql" say:"gives one true value on the agent's database" eg:"select count(*) > 0 from reports where day = date('now')"`
+	// Command is not resolved like that of a condition: what it names is the project's own.
+	Command []string `key:"command" say:"a program and its arguments, without a shell, in the workdir of the run, confined and without a network: exit 0 is true; of any other the last lines that it printed stand in the error" eg:"[go, test, ./...]"`
+	Timeout Duration `key:"timeout" default:"10m" positive:"yes" say:"of the command"`
 
 	At Position
 }

@@ -317,6 +317,7 @@ var besides = []struct{ place, shown, line string }{
 	{"jobs[].when[]", "jobs[].when[].reason", "sandbox: off"},
 	{"jobs[].when[]", "jobs[].when[].not", "file: ./inbox"},
 	{"jobs[].when[]", "jobs[].when[].timeout", "file: ./inbox"},
+	{"jobs[].expect[]", "jobs[].expect[].timeout", "command: [make, test]"},
 	{"jobs[]", "jobs[].when[].that", "webhook: {path: /hooks/bank, secret: secret:bank}"},
 	{"notifications[]", "notifications[].url", "kind: url"},
 	{"notifications[]", "notifications[].secret", "url: https://example.net/notices"},

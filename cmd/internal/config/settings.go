@@ -133,6 +133,7 @@ type Agent struct {
 	SkillTools       bool            `key:"skill_allowed_tools" say:"a skill that it has loaded allows the commands that its allowed-tools name, as Bash(git log:*) does, without a network; otherwise that field allows nothing"`
 	Loop             string          `key:"loop" enum:"tools|phased" say:"how prompts are done: by calling tools, or in phases (plan, act, verify, reflect) with a working memory, in at most 20 steps" default:"tools"`
 	Executor         *Executor       `key:"executor" say:"an installed agent program that does its prompts in the place of rouse's own loop" unset:"the loop"`
+	Checkout         *Checkout       `key:"checkout" say:"each of its runs works in a private clone of a repository of yours, on a branch of its own" unset:"runs work in workdir"`
 	Tools            toolFilter      `key:"tools" say:"which tools it has, of those that its grants serve"`
 	MCP              []string        `key:"mcp" say:"names of MCP servers, whose approved tools it has" unset:"none" eg:"[files]"`
 	Grants           grants          `key:"grants" say:"what it may reach beyond its workdir; what is not granted waits for your approval"`

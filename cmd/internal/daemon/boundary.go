@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"path/filepath"
+
 	"rouse/cmd/internal/config"
 	"rouse/internal/nofollow"
 )
@@ -14,9 +16,14 @@ func newBoundary(cfg *config.Config) nofollow.Boundary {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
 
-	places = append(places, cfg.ExecutorPlaces()...)
+	places = append(append(places, cfg.ExecutorPlaces()...), clonesFolder(cfg))
 
 	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
+}
+
+// clonesFolder holds the private clones of runs, in which agents write.
+func clonesFolder(cfg *config.Config) string {
+	return filepath.Join(string(cfg.Home), "checkouts", "runs")
 }
 
 // untrustedFolders are those that strangers' files come to: the watched ones, and those that their files are moved to.

@@ -158,7 +158,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log}
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Checkouts: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log}
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {
@@ -212,7 +212,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
-		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
+		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
 		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})

@@ -51,7 +51,7 @@ func NewPlan(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p.Plan.Servers = cfg.Servers()
 	p.Plan.Modules, p.Plan.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
 	p.Plan.Secrets, p.Plan.Masks, p.Plan.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
-	p.Plan.UntrustedFolders = untrustedFolders(cfg)
+	p.Plan.UntrustedFolders, p.Plan.Clones = untrustedFolders(cfg), clonesFolder(cfg)
 	models, err := NewModels(cfg, log)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func newAgent(a config.Agent, models map[string]*agent.Model) agent.Agent {
 		Name: string(a.Name), Instructions: a.Instructions, Soul: a.Soul, Mode: a.Mode, HostFolder: a.HostFolder, Workdir: string(a.Workdir), Database: config.On(a.Database.Enabled),
 		Allow: a.Tools.Allow, Deny: a.Tools.Deny, OnDemand: a.Tools.OnDemand, Bounds: newBounds(a.Bounds), DefaultSteps: a.DefaultSteps, Read: read, Public: public, PrivateFolders: folders, PrivateDatabase: database, Write: paths(a.Grants.Write),
 		Model: models[a.Model], Phased: a.Loop == "phased", OnDenied: a.OnDenied, MinTier: a.MinTier, Unconfined: a.Reason,
-		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Channels: a.Channels, Executor: a.Executor.Settings(),
+		Commands: a.Commands(), Network: a.Network(), Secrets: a.Secrets(), Channels: a.Channels, Executor: a.Executor.Settings(), Checkout: a.Checkout.Spec(),
 	}
 }
 
@@ -172,7 +172,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, KeepSession: j.Session == config.SessionKeep, Bounds: newBounds(j.Bounds), Budget: newBudget(j.Budget), Watched: watched(j), MinTier: j.MinTier,
 		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 		Where:  cfg.Where(j.At),
-		Zone:   cfg.ZoneOf(j),
+		Zone:   cfg.ZoneOf(j), Checkout: j.Checkout.Spec(),
 		Seldom: seldom(cfg, j),
 	}
 
@@ -199,7 +199,7 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 	}
 
 	for _, e := range j.Expect {
-		job.Expect = append(job.Expect, agent.Expectation{File: string(e.File), SQL: e.SQL, Where: e.At.String()})
+		job.Expect = append(job.Expect, agent.Expectation{File: string(e.File), SQL: e.SQL, Command: e.Command, Timeout: time.Duration(e.Timeout), Where: e.At.String()})
 	}
 
 	return job

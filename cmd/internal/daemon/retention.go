@@ -47,6 +47,10 @@ func (d *Daemon) prune(ctx context.Context) {
 		d.log.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
 	}
 
+	if err := d.runner.PruneCheckouts(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("old clones could not be removed; it is tried again", "error", err)
+	}
+
 	freed, err := d.ledger.GiveSpaceBack(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:

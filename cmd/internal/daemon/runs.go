@@ -22,7 +22,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 		return api.Undo{}, err
 	}
 
-	out := api.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []api.UndoneFile{}, Database: done.Database, Left: done.Left}
+	out := api.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []api.UndoneFile{}, Checkout: done.Checkout, Database: done.Database, Left: done.Left}
 	// A hash stands for a file that was there; the client needs to know no more than that.
 	for _, f := range done.Files {
 		out.Files = append(out.Files, api.UndoneFile{Path: f.Path, Type: string(f.Type), Before: f.BeforeHash != "", After: f.AfterHash != "", Why: f.Why})

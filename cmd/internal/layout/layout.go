@@ -40,6 +40,7 @@ var parts = []Part{
 	{"before", Files, true},    // what files were before agent programs that have not ended
 	{"blobs", Files, true},     // large values of the ledger, by content
 	{"calendars", Files, true}, // copies of those that are fetched
+	{"checkouts", Made, true},  // private clones; their branches are in repositories of the owner
 	{"commands", Made, true},
 	{"config-path", Made, false}, // a backup's manifest names the configuration
 	{"dashboard", Secret, true},

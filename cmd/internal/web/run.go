@@ -77,6 +77,10 @@ func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
 		d.Attempts = append(d.Attempts, api.Attempt{Node: nodes[a.Number], Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
 	}
 
+	if d.Checkout, err = s.backend.Checkouts.Checkout(ctx, run, false); err != nil {
+		return api.RunDetail{}, err
+	}
+
 	for _, i := range items {
 		d.Inbox = append(d.Inbox, newItem(i))
 	}

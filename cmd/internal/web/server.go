@@ -24,6 +24,7 @@ type Options struct {
 	Host       Host
 	Jobs       Jobs
 	Runs       Runs
+	Checkouts  Checkouts
 	Databases  Databases
 	Pauses     Pauses
 	Wakes      Wakes
@@ -56,7 +57,7 @@ type server struct {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.MCPServers == nil || o.Webhooks == nil {
+	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Checkouts == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.MCPServers == nil || o.Webhooks == nil {
 		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
 	}
 	if o.Logger == nil {
@@ -73,7 +74,7 @@ func NewHandler(o Options) (*Handler, error) {
 		return nil, err
 	}
 
-	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.inboxRoutes(), s.incidentRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.mcpRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
+	s.routes = slices.Concat(s.hostRoutes(), s.jobRoutes(), s.runRoutes(), s.checkoutRoutes(), s.inboxRoutes(), s.incidentRoutes(), s.databaseRoutes(), s.ledgerRoutes(), s.pauseRoutes(), s.wakeRoutes(), s.skillRoutes(), s.signInRoutes(), s.mcpRoutes(), s.webhookRoutes(), s.workspaceRoutes(), s.askRoutes(), s.accessRoutes(), s.schemaRoutes())
 	mux, methods := http.NewServeMux(), map[string][]string{}
 	for _, route := range s.routes {
 		mux.Handle(route.Method+" "+route.Path, s.admit(route))

@@ -1,0 +1,115 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"rouse/agent"
+	"rouse/agent/checkout"
+	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
+)
+
+// maxCheckoutDiff is how much of a diff is sent, in bytes.
+const maxCheckoutDiff = 256 << 10
+
+// Checkout implements web.Checkouts.
+func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
+	s, err := d.runner.CheckoutOf(run)
+	if errors.Is(err, checkout.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	c := newCheckout(run, s)
+	if diff {
+		if c.Diff, err = d.runner.CheckoutDiff(ctx, s, maxCheckoutDiff); err != nil {
+			c.Notes = append(c.Notes, "the changes cannot be shown: "+err.Error())
+		}
+	}
+	return &c, nil
+}
+
+func newCheckout(run ledger.Run, s agent.CheckoutState) api.Checkout {
+	c := api.Checkout{Run: strconv.FormatInt(run.ID, 10), State: api.CheckoutOpen, Repo: s.Repo, Ref: s.Ref, Target: s.Target, Branch: s.Branch, Base: s.Base, Commits: []checkout.Commit{}, Files: []checkout.FileStat{},
+		Notes: append([]string{}, s.Notes...), Applied: s.Applied, Clone: s.Dir, KeptUntil: api.At(s.Made.Add(s.Keep)), Taint: append([]string{}, strings.Split(run.Taint, "")...)}
+	if s.Result != nil {
+		c.State, c.Head, c.Uncommitted = api.CheckoutEmpty, s.Result.Head, s.Result.Uncommitted
+		c.Commits, c.Files, c.Notes = append(c.Commits, s.Result.Commits...), append(c.Files, s.Result.Files...), append([]string{}, s.Result.Notes...)
+	}
+	switch {
+	case s.Applied != nil:
+		c.State = api.CheckoutApplied
+	case s.Waiting():
+		c.State = api.CheckoutWaiting
+	}
+	return c
+}
+
+// WaitingCheckouts implements web.Checkouts.
+func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
+	all, err := d.runner.WaitingCheckouts()
+	out := []api.Checkout{}
+	for _, s := range all {
+		run, missing := d.ledger.Run(ctx, s.Run)
+		if missing == nil {
+			out = append(out, newCheckout(run, s))
+		}
+	}
+	return out, err
+}
+
+// Apply implements web.Checkouts.
+func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
+	how := checkout.Merge
+	switch ask.How {
+	case "", string(checkout.Merge):
+	case string(checkout.CherryPick):
+		how = checkout.CherryPick
+	default:
+		return api.Checkout{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is neither merge nor cherry-pick", ask.How)}
+	}
+
+	s, err := d.runner.CheckoutOf(run)
+	if err == nil && ask.Head != "" && s.Result != nil && s.Result.Head != ask.Head {
+		err = errors.New("its branch has other commits than those that were shown; look at it again")
+	}
+	if err == nil {
+		_, err = d.runner.ApplyCheckout(ctx, run, how)
+	}
+	if err != nil {
+		return api.Checkout{}, checkoutError(run, "applied", err)
+	}
+	return d.checkoutAfter(run)
+}
+
+// Discard implements web.Checkouts.
+func (d *Daemon) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
+	s, err := d.runner.CheckoutOf(run)
+	if err == nil {
+		err = d.runner.DiscardCheckout(ctx, run)
+	}
+	if err != nil {
+		return api.Checkout{}, checkoutError(run, "discarded", err)
+	}
+	return newCheckout(run, s), nil // as it was
+}
+
+func (d *Daemon) checkoutAfter(run ledger.Run) (api.Checkout, error) {
+	s, err := d.runner.CheckoutOf(run)
+	return newCheckout(run, s), err
+}
+
+// checkoutError says why a branch was not applied or discarded. Nothing was lost.
+func checkoutError(run ledger.Run, done string, err error) error {
+	if errors.Is(err, checkout.ErrNone) {
+		return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no checkout, or it was discarded", run.ID)}
+	}
+	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d was not %s: %v", run.ID, done, err)}
+}
