@@ -135,7 +135,7 @@ func (b *attackSuite) runStage(t *testing.T, w *fixture, a attackCase, s Stage, 
 		}
 	}
 
-	fire := api.RunRequest{Job: job, File: s.Drop}
+	fire := api.RunRequest{Job: job, File: api.Path(s.Drop)}
 	var r api.Run
 	if err := b.client.Post(t.Context(), "/v1/runs", fire, &r); err != nil {
 		t.Fatal(err)

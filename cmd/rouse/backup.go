@@ -64,7 +64,7 @@ func runBackup(cmd *cobra.Command, at *place, o backupOptions, dest string) erro
 	defer s.close()
 
 	show, clear := progressLine(cmd.ErrOrStderr(), ofBytes)
-	b, err := s.BackUpHome(cmd.Context(), api.HomeBackupRequest{Dest: dest, Secrets: o.secrets, NoFiles: o.noFiles}, show)
+	b, err := s.BackUpHome(cmd.Context(), api.HomeBackupRequest{Dest: api.Path(dest), Secrets: o.secrets, NoFiles: o.noFiles}, show)
 	clear()
 	if err != nil {
 		return err

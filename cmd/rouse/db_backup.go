@@ -47,7 +47,7 @@ func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 	defer s.close()
 
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return text.Size(done) + " of " + text.Size(of) })
-	b, err := s.Backup(cmd.Context(), o.path("backups"), api.BackupRequest{File: file, Force: o.force}, show)
+	b, err := s.Backup(cmd.Context(), o.path("backups"), api.BackupRequest{File: api.Path(file), Force: o.force}, show)
 	clear()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func dbRestore(cmd *cobra.Command, at *place, o dbOptions, from string) error {
 		return err
 	}
 
-	return dbReplace(cmd, at, o, "restore", api.RestoreRequest{From: from, Force: o.force}, func(w io.Writer, r api.Replaced) {
+	return dbReplace(cmd, at, o, "restore", api.RestoreRequest{From: api.Path(from), Force: o.force}, func(w io.Writer, r api.Replaced) {
 		for _, name := range r.Skipped {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))
 		}

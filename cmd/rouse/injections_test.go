@@ -336,7 +336,7 @@ func (b *injectionSuite) play(t *testing.T, text injection) {
 	if err := os.WriteFile(file, []byte(text.Text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.finish(t, api.RunRequest{Job: text.Name + "-drop", File: file})
+	b.finish(t, api.RunRequest{Job: text.Name + "-drop", File: api.Path(file)})
 
 	if text.Later != nil {
 		b.finish(t, api.RunRequest{Job: text.Name + "-later"})

@@ -125,7 +125,7 @@ func ledgerBackup(cmd *cobra.Command, at *place, o ledgerOptions, file string) e
 	defer s.close()
 
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return text.Size(done) + " of " + text.Size(of) })
-	b, err := s.Backup(cmd.Context(), "/v1/ledger/backups", api.BackupRequest{File: file, Force: o.force}, show)
+	b, err := s.Backup(cmd.Context(), "/v1/ledger/backups", api.BackupRequest{File: api.Path(file), Force: o.force}, show)
 	clear()
 	if err != nil {
 		return err

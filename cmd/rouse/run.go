@@ -101,7 +101,7 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		if err != nil {
 			return f, err
 		}
-		f.File, f.Again = path, o.again
+		f.File, f.Again = api.Path(path), o.again
 	}
 
 	for _, pair := range o.input {

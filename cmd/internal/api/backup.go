@@ -2,9 +2,9 @@ package api
 
 // HomeBackupRequest asks for a backup of the whole home.
 type HomeBackupRequest struct {
-	Dest    string `json:"dest"`     // an absolute path: a folder for backups, or a file that ends in .tar.zst or .tar.gz
-	Secrets bool   `json:"secrets"`  // also what is kept of secrets, sign-ins and the access to the pages
-	NoFiles bool   `json:"no_files"` // without the agents' files
+	Dest    Path `json:"dest"`     // an absolute path: a folder for backups, or a file that ends in .tar.zst or .tar.gz
+	Secrets bool `json:"secrets"`  // also what is kept of secrets, sign-ins and the access to the pages
+	NoFiles bool `json:"no_files"` // without the agents' files
 }
 
 // HomeBackup is a backup of a home.

@@ -60,14 +60,14 @@ type (
 
 // BackupRequest asks for a copy of an agent's database.
 type BackupRequest struct {
-	File  string `json:"file,omitempty"` // an absolute path; "" is the folder of the backups
-	Force bool   `json:"force"`          // the file may exist
+	File  Path `json:"file,omitempty"` // an absolute path; "" is the folder of the backups
+	Force bool `json:"force"`          // the file may exist
 }
 
 // RestoreRequest says what an agent's database is to be again.
 type RestoreRequest struct {
-	From  string `json:"from"`  // "last", a backup's name, or an absolute path
-	Force bool   `json:"force"` // another agent's too, and while runs of the agent wait
+	From  Path `json:"from"`  // "last", a backup's name, or an absolute path
+	Force bool `json:"force"` // another agent's too, and while runs of the agent wait
 }
 
 // ResetRequest asks for an empty database.

@@ -184,7 +184,7 @@ type RunRequest struct {
 	Agent  string            `json:"agent,omitempty"`
 	Prompt string            `json:"prompt,omitempty"`
 	Input  map[string]string `json:"input,omitempty"`
-	File   string            `json:"file,omitempty"`
+	File   Path              `json:"file,omitempty"` // absolute; what the job reads anyway, for requests from the network
 	// Again processes a file even if its content already had its run.
 	Again bool `json:"again,omitempty"`
 	// Session is the key of a session of the agent, any text of up to 200 characters: with a prompt, a run is told what was

@@ -19,6 +19,7 @@ import (
 	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/web"
 	"rouse/internal/text"
 )
 
@@ -30,7 +31,11 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 	if d.shared() {
 		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}
 	}
-	if err := d.checkDest(ask.Dest); err != nil {
+	dest, err := web.LocalPath(ctx, ask.Dest)
+	if err == nil {
+		err = d.checkDest(dest)
+	}
+	if err != nil {
 		return api.HomeBackup{}, err
 	}
 
@@ -46,7 +51,7 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 		}
 	}()
 
-	made, err := d.copyHome(ctx, ask, progress)
+	made, err := d.copyHome(ctx, dest, ask, progress)
 	var target *backup.TargetError
 	note, _ := backup.ReadNote(d.home.Dir, backup.LastFile) // the last good one is known beside one that failed
 	switch {
@@ -68,7 +73,7 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 	return made, err
 }
 
-func (d *Daemon) copyHome(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (out api.HomeBackup, err error) {
+func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRequest, progress func(done, of int64)) (out api.HomeBackup, err error) {
 	newest, err := d.ledger.NewestRun(ctx)
 	if err != nil {
 		return out, err
@@ -86,7 +91,7 @@ func (d *Daemon) copyHome(ctx context.Context, ask api.HomeBackupRequest, progre
 	}
 	defer f.close()
 
-	o := backup.Options{Dest: ask.Dest, Home: d.home.Dir, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
+	o := backup.Options{Dest: dest, Home: d.home.Dir, Databases: f.databases, Unusable: f.unusable, Secrets: ask.Secrets, NoWork: ask.NoFiles, Progress: progress,
 		Info: d.backupInfo(f.at, newest)}
 	if o.Configs, err = d.configsToCopy(ask.Secrets); err != nil {
 		return out, err

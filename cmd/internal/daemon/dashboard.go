@@ -119,7 +119,7 @@ func (d *Daemon) network(ctx context.Context) http.Handler {
 	mux.Handle("/mcp", d.mcp(ctx))
 	mux.Handle("/v1/", web.FromNetwork(d.Handler))
 	mux.Handle("GET /metrics", d.metrics)
-	mux.Handle("/", d.Pages)
+	mux.Handle("/", web.FromNetwork(d.Pages))
 	return mux
 }
 

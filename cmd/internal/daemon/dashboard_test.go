@@ -224,7 +224,7 @@ func TestPathsOfTheNetwork(t *testing.T) {
 	}
 
 	// Its commands do it all the same.
-	if _, err := f.client.Backup(t.Context(), "/v1/agents/ann/backups", api.BackupRequest{File: file}, func(int64, int64) {}); err != nil {
+	if _, err := f.client.Backup(t.Context(), "/v1/agents/ann/backups", api.BackupRequest{File: api.Path(file)}, func(int64, int64) {}); err != nil {
 		t.Error(err)
 	}
 }

@@ -181,7 +181,11 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		w = newWatch(j, plan)
 	}
 
-	a, err := watcher.EnqueueFile(ctx, queue{d}, w, f.File, f.Again)
+	file, err := d.readable(ctx, j, f.File)
+	if err != nil {
+		return 0, err
+	}
+	a, err := watcher.EnqueueFile(ctx, queue{d}, w, file, f.Again)
 	if err != nil {
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}
@@ -191,7 +195,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 			return 0, &api.Error{Status: 409, Message: fmt.Sprintf("run %d has this file and is not finished yet; see: rouse show %[1]d", a.Run)}
 		}
 		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("this content at this path was processed before, by run %d (%s); see: rouse show %[1]d. To process it again: rouse run %[3]s --file %[4]s --again",
-			a.Run, a.Outcome, j.Name, text.ShellWord(f.File))}
+			a.Run, a.Outcome, j.Name, text.ShellWord(string(f.File)))}
 	}
 
 	return a.Run, nil

@@ -189,7 +189,7 @@ func costs(runs []api.Run) chart {
 
 // runJob starts a job, with the inputs and the file that were given.
 func (s *site) runJob(r *http.Request) (string, error) {
-	ask := api.RunRequest{Job: r.PathValue("name"), File: strings.TrimSpace(r.PostFormValue("file"))}
+	ask := api.RunRequest{Job: r.PathValue("name"), File: api.Path(strings.TrimSpace(r.PostFormValue("file")))}
 	for l := range strings.SplitSeq(r.PostFormValue("input"), "\n") {
 		if strings.TrimSpace(l) == "" {
 			continue

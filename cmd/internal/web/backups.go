@@ -20,7 +20,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	if err := here(r, ask.File); err != nil {
+	file, err := LocalPath(r.Context(), ask.File)
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -35,7 +36,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	var progress atomic.Pointer[api.WorkLine[api.Backup]]
 	sendWork(s, w, r, &progress, func() (api.Backup, error) {
-		return db.Backup(ctx, agentdb.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
+		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: func(done, of int64) {
 			progress.Store(&api.WorkLine[api.Backup]{Done: done, Of: of})
 		}})
 	})
@@ -54,8 +55,9 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 	if err := read(r, &ask); err != nil {
 		return nil, err
 	}
-	if filepath.IsAbs(ask.From) {
-		if err := here(r, ask.From); err != nil {
+	from := string(ask.From) // "last" or the name of a backup, both of which are no path
+	if filepath.IsAbs(from) {
+		if _, err := LocalPath(r.Context(), ask.From); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +67,7 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 		if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
 			return api.Replaced{}, err
 		}
-		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: ask.From, Force: ask.Force, BeforeReplace: idle})
+		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
 	})
 }
 

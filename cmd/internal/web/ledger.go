@@ -49,7 +49,8 @@ func (s *server) backUpLedger(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	if err := here(r, ask.File); err != nil {
+	file, err := LocalPath(r.Context(), ask.File)
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -61,7 +62,7 @@ func (s *server) backUpLedger(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	var progress atomic.Pointer[api.WorkLine[api.Backup]]
 	sendWork(s, w, r, &progress, func() (api.Backup, error) {
-		return s.ledger.Backup(ctx, ledger.BackupSpec{File: ask.File, Overwrite: ask.Force, Progress: func(done, of int64) {
+		return s.ledger.Backup(ctx, ledger.BackupSpec{File: file, Overwrite: ask.Force, Progress: func(done, of int64) {
 			progress.Store(&api.WorkLine[api.Backup]{Done: done, Of: of})
 		}})
 	})

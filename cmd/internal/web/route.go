@@ -113,16 +113,16 @@ func FromNetwork(next http.Handler) http.Handler {
 	})
 }
 
-// onNetwork says whether a request came by FromNetwork.
-func onNetwork(r *http.Request) bool { return r.Context().Value(fromNetwork{}) != nil }
+// OnNetwork reports whether a request came by FromNetwork.
+func OnNetwork(ctx context.Context) bool { return ctx.Value(fromNetwork{}) != nil }
 
-// here refuses a path of this machine from the network: the daemon would write a file there, or believe what is in it,
-// and no request of a page may choose what a program is.
-func here(r *http.Request, path string) error {
-	if path == "" || !onNetwork(r) {
-		return nil
+// LocalPath returns a path at which the daemon writes a file, or whose content it believes. Only commands of the owner, on the
+// socket of the home, may name one.
+func LocalPath(ctx context.Context, path api.Path) (string, error) {
+	if path == "" || !OnNetwork(ctx) {
+		return string(path), nil
 	}
-	return &api.Error{Status: http.StatusForbidden, Message: "a path of the machine of rouse is given on that machine alone: rouse db, rouse ledger"}
+	return "", &api.Error{Status: http.StatusForbidden, Message: "a path of the machine of rouse is given on that machine alone: rouse db, rouse ledger"}
 }
 
 // admit has a route's handler hear only of requests that are as the route says.
@@ -147,7 +147,7 @@ func (s *server) admit(route Route) http.Handler {
 
 // refusal says what is wrong with a request before its body is read, nil if nothing is.
 func (r Route) refusal(req *http.Request) error {
-	if r.Local && onNetwork(req) {
+	if r.Local && OnNetwork(req.Context()) {
 		return &api.Error{Status: http.StatusForbidden, Message: r.Path + " is answered on the machine of rouse alone, to its commands"}
 	}
 
