@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +42,30 @@ func Validate(dir string) []Problem {
 	if program {
 		problems = append(problems, validateProgram(real)...)
 	}
-	return problems
+	return append(problems, refusedEntries(real, problems)...)
+}
+
+// refusedEntries warns of entries for which an installation of the skill is refused, unless they are known for a problem.
+func refusedEntries(real string, known []Problem) (out []Problem) {
+	warn := func(file, why string) {
+		out = append(out, Problem{File: file, Rule: RuleEntry, Message: why, Warning: true})
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil // reported for its SKILL.md
+	}
+	defer root.Close()
+	for f, err := range Walk(root) {
+		at := filepath.Join(real, filepath.FromSlash(f.Path))
+		switch {
+		case err != nil:
+			warn(at, fmt.Sprintf("cannot be read: %v", withoutPath(err)))
+		case slices.ContainsFunc(known, func(p Problem) bool { return p.File == at }):
+		case f.Refused != "" && f.Path != ".git": // its author works on it in a repository
+			warn(at, "is refused when the skill is installed or trusted: "+f.Refused)
+		}
+	}
+	return out
 }
 
 // validateInstructions checks the SKILL.md of a resolved directory.

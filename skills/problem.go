@@ -39,6 +39,7 @@ const (
 	RuleTooLarge    Rule = "too-large"    // beyond MaxFile
 	RuleNotRegular  Rule = "not-regular"  // SKILL.md is a folder, a pipe, a device
 	RuleLinkOutside Rule = "link-outside" // a link that leads out of the directory that is searched
+	RuleEntry       Rule = "entry"        // an entry that no skill may contain that is installed or trusted
 	RuleShadowed    Rule = "shadowed"     // another skill of the same name comes later
 	RuleUntrusted   Rule = "untrusted"    // its root is not trusted (AGS-06)
 	RuleChanged     Rule = "changed"      // not what it was when it was trusted

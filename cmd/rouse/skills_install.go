@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/cmd/internal/config"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -78,7 +79,13 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 		return err
 	}
 
-	s, err := install.Fetch(cmd.Context(), root, install.Source{From: from, Path: o.path, Revision: o.revision})
+	source := install.Source{From: from, Path: o.path, Revision: o.revision}
+	if source.Remote() {
+		if err := at.checkGitSettings(cmd.Context()); err != nil {
+			return err
+		}
+	}
+	s, err := install.Fetch(cmd.Context(), root, source)
 	if err != nil {
 		return err
 	}
@@ -117,6 +124,29 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
 	return err
+}
+
+// checkGitSettings fails if git would read settings that an agent can write: they name programs that git runs.
+func (at *place) checkGitSettings(ctx context.Context) error {
+	cfg, err := at.load()
+	var wrong *config.Errors
+	switch {
+	case errors.Is(err, config.ErrNoFile) && at.config == "":
+		return nil // there are no agents
+	case err != nil && (!errors.As(err, &wrong) || cfg == nil):
+		return err
+	}
+
+	files, err := install.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if who := cfg.Writer(file); who != "" {
+			return fmt.Errorf("git is not started, because it would run programs that its settings in %s name, and %s; give the agent another folder, or keep the settings elsewhere", text.OneLine(file), who)
+		}
+	}
+	return nil
 }
 
 // printStaged shows what is about to be installed.
@@ -231,6 +261,11 @@ exits 1 unless all are current.`,
 				return err
 			}
 
+			if slices.ContainsFunc(pinned, func(p install.Pinned) bool { return install.Source{From: p.Source}.Remote() }) {
+				if err := at.checkGitSettings(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			out, any := []outdated{}, false
 			for _, p := range pinned {
 				o := isOutdated(cmd.Context(), root, p)

@@ -144,7 +144,9 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	}
 
 	at.Commit = strings.TrimSpace(commit)
-	cmd := gitCommand(ctx, dir, "archive", "--format=tar", at.Commit)
+	archiving, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := gitCommand(archiving, dir, "archive", "--format=tar", at.Commit)
 	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull) // a stranger's attributes name no filter of the owner's
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -157,7 +159,10 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	}
 
 	staged, err := stage(ctx, root, fromTar(out), at)
-	_, drained := io.Copy(io.Discard, out) // if an entry was refused, git still waits to write the rest
+	if err != nil { // git still waits to write the rest, of any size
+		stop()
+	}
+	_, drained := io.Copy(io.Discard, out)
 	if failed := errors.Join(drained, cmd.Wait()); failed != nil && err == nil {
 		return nil, errors.Join(fmt.Errorf("git archive: %w: %s", failed, strings.TrimSpace(stderr.String())), staged.Close())
 	}
@@ -232,7 +237,7 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 // repository, and uses known protocols only. The owner's settings hold: how to reach a server is theirs.
 // Those of the folder in which rouse was started do not: an agent may have written them.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false", "-c", "transfer.bundleURI=false", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0"}, args...)...)
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false", "-c", "transfer.bundleURI=false", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0", "-c", "core.bigFileThreshold=16m"}, args...)...)
 	endGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	repository := dir
@@ -246,8 +251,27 @@ func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 		name, _, _ := strings.Cut(setting, "=")
 		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_CONFIG"}, name)
 	})
-	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")
+	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOC_LIMIT=256m", "LC_ALL=C") // the limit is of one object that git has to hold
 	return cmd
+}
+
+// Settings are the files from which git takes settings when it fetches: those that it reads, and those that it would.
+func Settings(ctx context.Context) ([]string, error) {
+	out, err := runGit(ctx, "", "config", "--list", "--show-origin", "--name-only", "--includes", "-z")
+	if err != nil {
+		return nil, err
+	}
+
+	var files []string
+	if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".gitconfig"), filepath.Join(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "git", "config"))
+	}
+	for origin := range strings.SplitSeq(out, "\x00") { // and names, which are in no such form
+		if file, ok := strings.CutPrefix(origin, "file:"); ok && !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	return files, nil
 }
 
 func runGit(ctx context.Context, dir string, args ...string) (string, error) {

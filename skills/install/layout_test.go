@@ -45,6 +45,10 @@ func TestLayouts(t *testing.T) {
 				if err == nil {
 					t.Fatalf("installed %+v", errors.Join(staged.Close()))
 				}
+				warned := slices.ContainsFunc(skills.Validate(filepath.Join(source, "csv")), func(p skills.Problem) bool { return p.Rule == skills.RuleEntry && p.Warning })
+				if top := strings.HasPrefix(parts[0].name, "csv/.git"); form == "folder" && warned == top {
+					t.Errorf("validate warns: %t", warned)
+				}
 				if !strings.Contains(err.Error(), "takes ") || !strings.Contains(err.Error(), "for a repository, and runs what its configuration names") {
 					t.Error(err)
 				}
