@@ -104,3 +104,37 @@ func TestCloneHasNoMoreThanBranchesAndTags(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDroppedCommits: commits of a branch that was removed leave the mirror once no clone borrows from it.
+func TestDroppedCommits(t *testing.T) {
+	t.Parallel()
+	repo, s := owner(t), store(t)
+	git(t, repo, "checkout", "-q", "-b", "merged")
+	write(t, filepath.Join(repo, "merged.txt"), "merged\n")
+	merged := commit(t, repo, "merged")
+	git(t, repo, "checkout", "-q", "-b", "secret")
+	write(t, filepath.Join(repo, "secret.txt"), "secret\n")
+	secret := commit(t, repo, "secret")
+	git(t, repo, "checkout", "-q", "main")
+	git(t, repo, "merge", "-q", "merged")
+	has := func(c checkout.Clone, hash string) bool {
+		_, err := tryGit(t, c.Dir, "cat-file", "-e", hash)
+		return err == nil
+	}
+
+	if c := made(t, s, repo, "1"); !has(c, secret) || !has(c, merged) {
+		t.Error("the first clone has not all branches")
+	}
+	git(t, repo, "branch", "-q", "-D", "merged", "secret")
+	if c := made(t, s, repo, "2"); !has(c, secret) {
+		t.Error("objects were removed from which the first clone borrows")
+	}
+	for _, run := range []string{"1", "2"} {
+		if err := s.Discard(t.Context(), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := made(t, s, repo, "3"); has(c, secret) || !has(c, merged) {
+		t.Error("the mirror has a removed commit, or lacks one that a branch reaches")
+	}
+}

@@ -150,13 +150,16 @@ func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
 		return fmt.Errorf("the branch %s of the clone %s is %q, which is no commit", c.Branch, c.Dir, text.Head(res.Head, 80))
 	}
 
+	// A count is not worth the time of a result.
+	brief, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
 	status := &bounded{most: 8 << 20}
-	if err := s.inClone(ctx, c, nil, status, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all"); err != nil {
+	if err := s.inClone(brief, c, nil, status, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all"); err != nil {
 		res.Notes = append(res.Notes, "whether files are uncommitted is not known: "+err.Error())
 	}
 	res.Uncommitted = bytes.Count(status.Bytes(), []byte{0})
 
-	if count, err := s.ask(ctx, c, "rev-list", "--count", "HEAD", "--branches", "--not", "refs/heads/"+c.Branch, c.Base, "--remotes"); err == nil {
+	if count, err := s.ask(brief, c, "rev-list", "--count", "HEAD", "--branches", "--not", "refs/heads/"+c.Branch, c.Base, "--remotes"); err == nil {
 		if n, err := strconv.Atoi(count); err == nil && n > 0 {
 			res.Notes = append(res.Notes, fmt.Sprintf("%s of the clone are not on the branch %s; they stay in the clone", text.Plural(n, "commit"), c.Branch))
 		}

@@ -76,7 +76,7 @@ func TestKilled(t *testing.T) {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
 			steps := 0
-			stride := 3
+			stride := 6
 			if os.Getenv("ROUSE_TEST_ATTACKS") == "all" {
 				stride = 1
 			}

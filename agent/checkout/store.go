@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -210,6 +211,7 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 		return Clone{}, err
 	}
 
+	defer s.lock("mirror " + r.common)()
 	mirror, err := s.mirror(ctx, r)
 	if err != nil {
 		return Clone{}, err
@@ -319,13 +321,12 @@ func mailName(name string) string {
 	}, name)
 }
 
-// mirror returns the mirror of a repository with its branches and tags as they are now.
+// mirror returns the mirror of a repository with its branches and tags as they are now. The caller keeps others from it
+// until the clone is made: they could remove objects that the clone needs.
 func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	sum := sha256.Sum256([]byte(r.common))
 	name := strings.TrimSuffix(filepath.Base(r.path), ".git") + "-" + hex.EncodeToString(sum[:6]) + ".git"
 	dir := filepath.Join(s.Dir, "mirrors", name)
-	defer s.lock("mirror " + name)()
-
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		making := filepath.Join(s.Dir, "mirrors", ".making-"+name)
 		if err := os.RemoveAll(making); err != nil {
@@ -347,11 +348,73 @@ func (s *Store) mirror(ctx context.Context, r *repository) (string, error) {
 	if err := removeLocks(dir); err != nil {
 		return "", err
 	}
-	_, err := git{dir: dir}.run(ctx, "fetch", "--quiet", "--prune", "--no-tags", "--force", "--update-shallow", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.view, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	g := git{dir: dir}
+	before, err := g.refs(ctx)
+	if err != nil {
+		return "", err
+	}
+	// The mark is there first, so that a crash does not hide what the fetch has dropped.
+	mark := filepath.Join(dir, "rouse-dropped")
+	_, err = os.Lstat(mark)
+	dropped := err == nil
+	if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return "", err
+	}
+	_, err = g.run(ctx, "fetch", "--quiet", "--prune", "--no-tags", "--force", "--update-shallow", "--no-write-fetch-head", "--no-recurse-submodules", "--", r.view, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
 		return "", fmt.Errorf("checkout: mirror of %s: %w", r.path, err)
 	}
-	return dir, nil
+	for name, hash := range before {
+		if dropped {
+			break
+		}
+		if dropped, err = g.dropped(ctx, name, hash); err != nil {
+			return "", err
+		}
+	}
+	if dropped {
+		swept, err := s.sweep(ctx, g)
+		if err != nil || !swept {
+			return dir, err
+		}
+	}
+	return dir, os.Remove(mark)
+}
+
+// dropped reports whether no branch and no tag reaches what one of them was before.
+func (g git) dropped(ctx context.Context, name, hash string) (bool, error) {
+	now, err := g.line(ctx, "rev-parse", "--verify", "--quiet", name)
+	if err != nil || now == hash {
+		return false, err
+	}
+	holds, err := g.line(ctx, "for-each-ref", "--count=1", "--contains", hash, "--format=%(refname)")
+	return holds == "", err
+}
+
+// sweep removes the objects of a mirror that no branch and no tag reaches, unless a clone borrows from it.
+func (s *Store) sweep(ctx context.Context, g git) (bool, error) {
+	all, err := s.List()
+	if err != nil || slices.ContainsFunc(all, func(c State) bool { return c.Mirror == g.dir && c.Applied == nil }) {
+		return false, err
+	}
+	for _, args := range [][]string{{"repack", "-a", "-d", "-q"}, {"prune-packed", "-q"}, {"prune", "--expire=now"}} {
+		if _, err := g.run(ctx, args...); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// refs returns the objects of all branches and tags.
+func (g git) refs(ctx context.Context) (map[string]string, error) {
+	out, err := g.run(ctx, "for-each-ref", "--format=%(refname) %(objectname)")
+	refs := map[string]string{}
+	for line := range strings.Lines(out) {
+		if name, hash, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			refs[name] = hash
+		}
+	}
+	return refs, err
 }
 
 // initBare makes an empty bare repository.
