@@ -46,7 +46,16 @@ func (e *ConflictError) Error() string {
 		at = " at its commit " + short(e.Commit)
 	}
 	return fmt.Sprintf("the branch %s conflicts with %s%s in %s; nothing was changed. Merge it yourself (git merge %s), or run the job again from the new %s",
-		e.Branch, e.Target, at, text.List(e.Files, 5), text.ShellWord(e.Branch), e.Target)
+		e.Branch, e.Target, at, visible(e.Files), text.ShellWord(e.Branch), e.Target)
+}
+
+// visible lists names that an agent has chosen.
+func visible(files []string) string {
+	var shown []string
+	for _, name := range files[:min(len(files), 6)] {
+		shown = append(shown, text.Visible(text.Head(name, 200)))
+	}
+	return text.List(append(shown, files[len(shown):]...), 5)
 }
 
 // DirtyError is the error of Apply if files that it would change have changes of the owner. Nothing was changed.
@@ -57,7 +66,7 @@ type DirtyError struct {
 
 func (e *DirtyError) Error() string {
 	return fmt.Sprintf("%s in %s would be overwritten, with changes that are not committed: %s; nothing was changed. Commit or stash them, and apply again",
-		text.Plural(len(e.Files), "file"), e.Folder, text.List(e.Files, 5))
+		text.Plural(len(e.Files), "file"), e.Folder, visible(e.Files))
 }
 
 // Apply puts the commits of a result on the branch that the clone was made from, or else on the one that is checked

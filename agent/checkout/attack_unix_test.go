@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agent/checkout"
+	"rouse/agent/sandbox"
 )
 
 // TestHostileClones: whatever an agent makes of its clone, the owner gets data or a refusal. Each attack names a
@@ -200,9 +201,7 @@ func TestHostileClones(t *testing.T) {
 			write(t, filepath.Join(a.dir, ".git/index"), "DIRC\x00\x00\x00\x09nonsense")
 		}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newAttacked(t)
+		eachTier(t, name, func(t *testing.T, a attacked) {
 			c.attack(t, a)
 			owners := git(t, a.repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/main", "refs/tags")
 
@@ -249,6 +248,35 @@ func TestHostileClones(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eachTier runs an attack on the strongest tier of this machine, and with ROUSE_TEST_ATTACKS=all on the weaker one too.
+func eachTier(t *testing.T, name string, attack func(t *testing.T, a attacked)) {
+	t.Helper()
+	tiers := []sandbox.Tier{sandbox.TierA}
+	if os.Getenv("ROUSE_TEST_ATTACKS") == "all" {
+		tiers = append(tiers, sandbox.TierB)
+	}
+	for _, tier := range tiers {
+		t.Run(name+" on "+string(tier), func(t *testing.T) {
+			t.Parallel()
+			a := newAttacked(t)
+			if tier == sandbox.TierB {
+				a.store.Sandbox = weaker(t)
+			}
+			attack(t, a)
+		})
+	}
+}
+
+func weaker(t *testing.T) *sandbox.Sandbox {
+	t.Helper()
+	box, err := sandbox.New(sandbox.Options{MaxTier: sandbox.TierB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	return box
 }
 
 func errText(err error) string {

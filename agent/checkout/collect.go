@@ -161,7 +161,7 @@ func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {
 
 	if count, err := s.ask(brief, c, "rev-list", "--count", "HEAD", "--branches", "--not", "refs/heads/"+c.Branch, c.Base, "--remotes"); err == nil {
 		if n, err := strconv.Atoi(count); err == nil && n > 0 {
-			res.Notes = append(res.Notes, fmt.Sprintf("%s of the clone are not on the branch %s; they stay in the clone", text.Plural(n, "commit"), c.Branch))
+			res.Notes = append(res.Notes, fmt.Sprintf("commits outside of the branch %s stay in the clone: %d", c.Branch, n))
 		}
 	}
 	return nil
@@ -422,7 +422,7 @@ func (s *Store) deliver(ctx context.Context, r *repository, rec *record, head st
 	if now != "" && now != head && !slices.Contains(rec.Heads, now) {
 		return fmt.Errorf("the branch %s of %s was changed or made by another program (it is at %s), and stays as it is; rename it, and collect again", rec.Branch, r.path, short(now))
 	}
-	if now != "" && now != head {
+	if now != head {
 		if err := r.checkNotOut(rec.Branch, "collect"); err != nil {
 			return err
 		}

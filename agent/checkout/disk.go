@@ -1,11 +1,16 @@
 package checkout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"rouse/internal/text"
 )
 
 // Usage is the disk space of the checkouts of a home.
@@ -56,7 +61,9 @@ func (s *Store) checkSpace() error {
 		return err
 	}
 	if used := u.Clones(); used >= s.maxBytes() {
-		return fmt.Errorf("checkout: the clones of %d runs use %d MiB, and %d MiB is the limit; apply or discard runs that are done", len(u.Runs), used>>20, s.maxBytes()>>20)
+		largest := slices.MaxFunc(slices.Collect(maps.Keys(u.Runs)), func(a, b string) int { return cmp.Compare(u.Runs[a], u.Runs[b]) })
+		return fmt.Errorf("checkout: the clones of %d runs use %s, and %s is the limit; apply or discard runs that are done. The largest is run %s with %s",
+			len(u.Runs), text.Size(used), text.Size(s.maxBytes()), largest, text.Size(u.Runs[largest]))
 	}
 	return nil
 }

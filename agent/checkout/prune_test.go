@@ -180,8 +180,12 @@ func TestOwners(t *testing.T) {
 			if git(t, repo, "rev-parse", "main") != res.Head {
 				t.Error("it was not applied")
 			}
+			git(t, repo, "pack-refs", "--all")
 			if err := s.Discard(t.Context(), "1"); err != nil {
 				t.Error(err)
+			}
+			if git(t, repo, "branch", "--list", "rouse/*") != "" || git(t, repo, "rev-parse", "main") != res.Head {
+				t.Error("the branch is left, or main is not")
 			}
 			if _, err := os.Lstat(filepath.Join(first, "../canary")); err == nil {
 				t.Error("a program of the configuration was run")
