@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,6 +177,9 @@ func printRestored(out io.Writer, r backup.Restored) error {
 		if e.Redact {
 			fmt.Fprintf(out, "values of secrets in %s were replaced by [secret]; put them back\n", text.OneLine(e.Of))
 		}
+	}
+	if len(r.Dropped) > 0 {
+		fmt.Fprintf(out, "%s of the backup was left out: rouse makes it itself, and no backup of this version holds it\n", strings.Join(r.Dropped, ", "))
 	}
 	for i, d := range r.Disarmed {
 		const most = 20

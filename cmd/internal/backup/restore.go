@@ -276,6 +276,8 @@ type Restored struct {
 	Config     string `json:"config,omitempty"`      // the configuration that it goes on with, "" where that is not there
 	ConfigCopy string `json:"config_copy,omitempty"` // the folder of configurations that lay elsewhere
 	Paused     bool   `json:"paused"`
+	// Dropped are parts of the home that no backup holds: this one is forged, or older than the part.
+	Dropped []string `json:"dropped,omitempty"`
 	// Disarmed are the repositories of the backup, which git does not find in the home until their owner brings them back.
 	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
 	ledger.Restored
@@ -374,6 +376,9 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 	}
 
 	var err error
+	if out.Dropped, err = dropMade(home); err != nil {
+		return err
+	}
 	if out.Disarmed, err = disarm(m, home, o.Home); err != nil {
 		return err
 	}
@@ -391,6 +396,22 @@ func build(ctx context.Context, o RestoreOptions, m Manifest, home string, out *
 		return refuse("nothing was restored, because the backup breaks %d of its promises, which are named above; say --force to restore it all the same", out.Audit.Violations)
 	}
 	return nil
+}
+
+// dropMade removes parts of a home that is built which a process makes for itself, and returns their names. They say which
+// files commands were writing, where the ledger is and the like, and rouse believes them.
+func dropMade(built string) (dropped []string, err error) {
+	for _, part := range layout.Parts() {
+		at := filepath.Join(built, part.Name)
+		if _, missing := os.Lstat(at); part.Kind != layout.Made || missing != nil {
+			continue
+		}
+		if err := os.RemoveAll(at); err != nil {
+			return dropped, err
+		}
+		dropped = append(dropped, part.Name)
+	}
+	return dropped, nil
 }
 
 // disarm takes repositories of a home that is built out of use, and returns them with those that have another name in the

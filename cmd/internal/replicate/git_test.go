@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +52,10 @@ func TestRepositoriesComeBackDisarmed(t *testing.T) {
 			for i, e := range m.Entries {
 				m.Entries[i].Path, m.Entries[i].Was = strings.Replace(e.Path, "disarmed-git-1", ".git", 1), ""
 			}
-			text, err = json.Marshal(m)
-			if err := errors.Join(err, os.WriteFile(manifest, text, 0o600), os.Rename(copied, filepath.Join(filepath.Dir(copied), ".git"))); err != nil {
+			// A note of a command that was on: what is not in it is disarmed at the next start, where it says.
+			note := filepath.Join(fetched, "home", "commands", "rouse-command-1", "before.json")
+			m.Entries = append(m.Entries, backup.Entry{Path: backup.HomeEntry("commands/rouse-command-1/before.json"), Mode: 0o600})
+			if err := errors.Join(os.MkdirAll(filepath.Dir(note), 0o700), os.WriteFile(note, []byte("{}"), 0o600), os.Rename(copied, filepath.Join(filepath.Dir(copied), ".git")), backup.Finish(fetched, m)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,6 +64,9 @@ func TestRepositoriesComeBackDisarmed(t *testing.T) {
 		r, err := backup.Restore(t.Context(), backup.RestoreOptions{Source: fetched, Home: back}, func(string) (func(), error) { return func() {}, nil })
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := os.Lstat(filepath.Join(back, "commands")); err == nil || slices.Contains(r.Dropped, "commands") != forged {
+			t.Errorf("forged: %t: notes of commands came along (%v)", forged, r.Dropped)
 		}
 		was := filepath.Join(back, "projects", ".git")
 		if len(r.Disarmed) != 1 || r.Disarmed[0].Path != was || !strings.HasSuffix(r.Disarmed[0].Undo(), "disarmed-git-1 "+was) {
