@@ -71,7 +71,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 	}
 	printed, _ := out.Raw()
 	// The command may read each path in its argv. If such a path is reported as missing, it does not exist.
-	if refused := launcher.Refused(program, ended.Result, string(printed)); refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)) {
+	if refused := launcher.Refused(program, ended, string(printed)); refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)) {
 		value += "; " + conditionHint(*refused, g)
 	}
 
@@ -82,6 +82,8 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 func conditionHint(refused shell.Refusal, g Condition) string {
 	read := "read: [" + cmp.Or(text.Visible(refused.Path), "PATH") + "]"
 	switch {
+	case refused.Git != "":
+		return refused.Hint(nil)
 	case !g.Write && refused.Write:
 		read = "write: true"
 	case !g.Write:

@@ -130,6 +130,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	denied := slices.Concat(deniedCalls, archDenied)
 	if t == TierB {
 		denied = slices.Concat(denied, extendedCalls, processCalls, watchCalls)
+		f.only(unix.SYS_UTIMENSAT, f.touch)
 		for _, number := range slices.Concat(attributeCalls, archAttributes) {
 			f.only(number, func() { f.fail(0) })
 		}
@@ -151,11 +152,7 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	// These two are soft limits (see setLimits), which the command could raise by itself.
 	f.call(unix.SYS_SETRLIMIT, func() { f.deny(0, unix.RLIMIT_NPROC, unix.RLIMIT_DATA) })
 	f.call(unix.SYS_PRLIMIT64, func() {
-		f.load(offsetArg(2)) // a null pointer for the new limit: it only reads
-		f.only(0, func() {
-			f.load(offsetArg(2) + 4)
-			f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
-		})
+		f.zero(2, func() { f.answer(unix.SECCOMP_RET_ALLOW) }) // no new limit: it only reads
 		f.deny(1, unix.RLIMIT_NPROC, unix.RLIMIT_DATA)
 		f.load(offsetArg(0)) // 0 is the caller; limits of other processes are out of bounds
 		f.only(0, func() { f.answer(unix.SECCOMP_RET_ALLOW) })
@@ -165,6 +162,27 @@ func newFilter(t Tier, network bool) []unix.SockFilter {
 	f.sockets(network)
 	f.answer(unix.SECCOMP_RET_ALLOW)
 	return f
+}
+
+// touch skips a change of times like those of other attributes, unless it sets the current time of a path. Programs ask for
+// that if they could not open the file (touch), or to find out whether it exists (Path.touch of Python): they would take a
+// success for a file that they have made.
+func (f *filter) touch() {
+	const path, times = 1, 2
+	f.zero(times, func() {
+		f.zero(path, func() { f.fail(0) }) // of an open file
+		f.fail(unix.EACCES)
+	})
+	f.fail(0)
+}
+
+// zero runs the steps if an argument is a null pointer, and skips them otherwise.
+func (f *filter) zero(arg uint32, steps func()) {
+	f.load(offsetArg(arg))
+	f.only(0, func() {
+		f.load(offsetArg(arg) + 4)
+		f.only(0, steps)
+	})
 }
 
 // sockets allows socket pairs, and internet sockets where the network is granted. Unix sockets are never

@@ -34,6 +34,7 @@ type ending struct {
 	idle           time.Duration
 	stdout, stderr string
 	hint           string // about an access that the sandbox may have refused, or ""
+	refused        string // about one that git was refused in a program that did not fail, or ""
 }
 
 // conclude returns the result of a program by the table in docs/executors.md. A success needs a result that is not empty and

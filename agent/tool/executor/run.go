@@ -114,8 +114,12 @@ func (p *program) start(ctx context.Context, before *file.Before, l shell.Progra
 		reading: reader.Reading, final: reader.final, ended: ended, over: over.Load(), asJSON: p.Settings.JSON, network: p.Settings.Network, argv0: p.name(),
 		idle: p.Bounds.Idle, stdout: out, stderr: words,
 	}
-	if refused := p.Launcher.Refused(l, ended.Result, end.stdout, end.stderr); refused != nil {
-		end.hint = "; " + refused.Hint(p.Launcher.Roots)
+	if refused := p.Launcher.Refused(l, ended, end.stdout, end.stderr); refused != nil {
+		if hint := refused.Hint(p.Launcher.Roots); ended.Exit != 0 {
+			end.hint = "; " + hint
+		} else {
+			end.refused = hint
+		}
 	}
 	res := end.conclude()
 	res.FilesChanged, res.Spent = settled.Files, p.spent(end, sent)
@@ -257,6 +261,11 @@ func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	}
 	if n := e.reading.Turns; n > maxTurns {
 		out = append(out, fmt.Sprintf("the program took %d turns, of which the first %d are on record", n, maxTurns))
+	}
+	if beside := e.ended.Beside(p.Launcher.Roots.Workdir()); beside != "" && e.refused == "" {
+		out = append(out, beside)
+	} else if e.refused != "" {
+		out = append(out, e.refused)
 	}
 	return append(out, shell.LeftoverWarnings(p.Launcher.Roots.Workdir(), e.ended)...)
 }

@@ -377,7 +377,8 @@ func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
 		if i == most {
 			return append(out, fmt.Sprintf("%d more repositories were taken out of use", len(disarmed)-most))
 		}
-		out = append(out, fmt.Sprintf("%s is a git repository that this command made; it was taken out of use by renaming, because git would run what its configuration says. Whoever trusts it brings it back with: %s",
+		out = append(out, fmt.Sprintf("%s is a git repository that this command made (git init, git clone and the like); it was taken out of use by renaming, and its files are there: "+
+			"git runs programs that the configuration of a repository names. To clone, branch and commit in a run, write in the job: checkout: {repo: FOLDER}. If you trust this repository, bring it back with: %s",
 			text.Visible(shortPath(workdir, d.Path)), d.undoFrom(workdir)))
 	}
 	return out

@@ -81,7 +81,7 @@ func TestDisarmedOnce(t *testing.T) {
 			if len(said) != 1 || !strings.HasPrefix(said[0], name+" is a git repository that this command made") {
 				t.Fatalf("%q", e.Warnings)
 			}
-			_, undo, _ := strings.Cut(said[0], "brings it back with: ")
+			_, undo, _ := strings.Cut(said[0], "bring it back with: ")
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", undo)
 			cmd.Dir = b.dir
 			if out, err := cmd.CombinedOutput(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,8 +79,9 @@ type Ended struct {
 	// Kept is what it left in its temporary places and may have moved there; nil when there is no such thing.
 	Kept *Kept
 	// Unkept says why that could not be kept where it should be, and where it lies; nil when it could.
-	Unkept    error
-	discarded []leftover // what else it left there
+	Unkept       error
+	discarded    []leftover // what else it left there
+	repositories []string   // of the owner, in the folders that it could write
 }
 
 // Run runs a command to its end. An error means that it did not start, or that what it left could not be
@@ -184,7 +186,7 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 
 	// Both also when the run was cancelled: whoever looks into the folder next may be its owner. What is kept
 	// may be a repository.
-	ended := Ended{Result: res}
+	ended := Ended{Result: res, repositories: slices.Sorted(maps.Keys(guard.owners))}
 	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
 	ended.Disarmed, err = guard.disarm()
 	return ended, err

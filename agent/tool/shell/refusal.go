@@ -18,6 +18,8 @@ type Refusal struct {
 	Tier  sandbox.Tier
 	Path  string // path in the output, or ""
 	Write bool   // a write was refused; the path can be read
+	// Git says that a git repository of the owner is the reason, and what to do; "" otherwise.
+	Git string
 }
 
 // refusals lists the messages, in lower case, of programs whose access the system refused.
@@ -29,17 +31,26 @@ const absent = "no such file or directory"
 // namedPath matches an absolute path in a message, with or without quotes.
 var namedPath = pattern.New(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
-// Refused returns the access that the sandbox may have refused a failed program, or nil if its output reports none.
-func (h *Launcher) Refused(p Program, ended sandbox.Result, printed ...string) *Refusal {
-	if ended.Exit == 0 || ended.Tier == sandbox.TierD {
+// Refused returns the access that the sandbox may have refused a failed program, or nil if its output reports none. Of a program
+// that did not fail it returns only what was refused because of a git repository: coding agents hide the failures of git.
+func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
+	if ended.Tier == sandbox.TierD {
 		return nil
+	}
+
+	// Git says nothing if it cannot stash.
+	if len(ended.repositories) > 0 && ended.Exit != 0 && filepath.Base(p.Argv[0]) == "git" && slices.Contains(p.Argv, "stash") {
+		return &Refusal{Tier: ended.Tier, Write: true, Git: cannotChange(topOf(ended.repositories[0]))}
 	}
 
 	var found *Refusal
 	for line := range strings.Lines(strings.Join(printed, "\n")) {
 		said := strings.ToLower(line)
 		refused := slices.ContainsFunc(refusals, func(words string) bool { return strings.Contains(said, words) })
-		if !refused && !strings.Contains(said, absent) {
+		if why := h.refusedByGit(ended, line, refused); why != "" {
+			return &Refusal{Tier: ended.Tier, Write: true, Git: why}
+		}
+		if ended.Exit == 0 || !refused && !strings.Contains(said, absent) {
 			continue
 		}
 
@@ -87,6 +98,10 @@ func (h *Launcher) outside(path string, write bool) bool {
 
 // Hint says that the sandbox may have refused the access, and which setting of the agent allows it.
 func (r *Refusal) Hint(roots *tool.Roots) string {
+	if r.Git != "" {
+		return fmt.Sprintf("the sandbox (tier %s) may have refused that: %s", r.Tier, r.Git)
+	}
+
 	path, folder := "PATH", "FOLDER"
 	if r.Path != "" {
 		if path, folder = text.Visible(r.Path), text.Visible(filepath.Dir(r.Path)); folder == "/" {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ import (
 	"rouse/internal/gitview"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
+	"rouse/internal/pattern"
+	"rouse/internal/text"
 )
 
 // maxConfig bounds the configuration of a repository.
@@ -70,10 +73,7 @@ func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) er
 			c.ReadOnly = append(c.ReadOnly, path)
 		}
 
-		top := path
-		if gitlayout.IsName(filepath.Base(path)) {
-			top = filepath.Dir(path)
-		}
+		top := topOf(path)
 		if isForeign(path) || isForeign(top) {
 			foreign = append(foreign, top)
 		}
@@ -155,4 +155,88 @@ func configurations(gitDir string) (out []string) {
 	}
 	search(gitDir, true, 0)
 	return out
+}
+
+// refusedPaths match the path that a refusal is about, also a relative one: behind it in quotes, or in front of it.
+var refusedPaths = []*pattern.Pattern{
+	pattern.New(`(?i)(?:permission denied|operation not permitted|read-only file system)[^'"]{0,12}['"]([^'"]+)['"]`),
+	pattern.New(`(?i)['"‘]([^'"‘’]+)['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
+	pattern.New(`(?i)([^\s'"‘’:]+): *(?:permission denied|operation not permitted|read-only file system)`),
+}
+
+// refusedPath returns the path that a refusal is about, or "".
+func (h *Launcher) refusedPath(line string) string {
+	for _, re := range refusedPaths {
+		if m := re.FindStringSubmatch(line); m != nil && filepath.IsAbs(m[1]) {
+			return filepath.Clean(m[1])
+		} else if m != nil {
+			return filepath.Join(h.Roots.Workdir(), m[1])
+		}
+	}
+	return lastPath(line)
+}
+
+// refusedByGit says why a program could not do what a line of its output is about, if a git repository of the owner is the
+// reason, and what to do. It returns "" otherwise.
+func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
+	if _, gitDir, ok := strings.Cut(line, "not a git repository: "); ok {
+		if gitDir = strings.TrimSpace(gitDir); h.outside(gitDir, false) {
+			return fmt.Sprintf("the repository of this worktree is %s, which no program of the agent can read; %s", text.Visible(gitDir), UseCheckout(filepath.Dir(h.Roots.Workdir())))
+		}
+	}
+	if !refused || len(ended.repositories) == 0 {
+		return ""
+	}
+
+	path := h.refusedPath(line)
+	for _, repository := range ended.repositories {
+		top := topOf(repository)
+		switch {
+		case path == "":
+		case isBelow(path, repository) && strings.Contains(line, "unable to access"):
+			return fmt.Sprintf("the configuration of the git repository %s has settings that are hidden from programs, and this sandbox cannot show git the others; install bubblewrap (tier A), or %s", text.Visible(top), UseCheckout(top))
+		case isBelow(path, repository):
+			return cannotChange(top)
+		case ended.Tier == sandbox.TierB && besideOnly && isBelow(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
+			return NothingBeside(filepath.Dir(path), top)
+		}
+	}
+	return ""
+}
+
+// besideOnly reports whether on tier B nothing can be made in a folder with a repository in it or below it: Landlock has no rule
+// that denies.
+const besideOnly = runtime.GOOS == "linux"
+
+func cannotChange(repository string) string {
+	return fmt.Sprintf("programs read the git repository %s, and cannot change it (git add, commit, checkout, stash); the tool git_commit can commit, or %s", text.Visible(repository), UseCheckout(repository))
+}
+
+// NothingBeside says that programs can make nothing in a folder on tier B, because a repository lies in it or below it.
+func NothingBeside(folder, repository string) string {
+	return fmt.Sprintf("beside the git repository %s programs can make, rename or remove nothing in the folder %s itself on tier B; install bubblewrap (tier A), or %s",
+		text.Visible(repository), text.Visible(folder), UseCheckout(repository))
+}
+
+// Beside warns that the program could make nothing in a folder of its own because a repository lies there. It returns "" if it
+// could. A program that goes on without its files would pass for one that has made them.
+func (e Ended) Beside(workdir string) string {
+	i := slices.IndexFunc(e.repositories, func(path string) bool { return isBelow(path, workdir) })
+	if e.Tier != sandbox.TierB || !besideOnly || i < 0 {
+		return ""
+	}
+	return NothingBeside(workdir, topOf(e.repositories[i]))
+}
+
+// topOf returns the folder that a repository is for: the one that its .git lies in, or a bare repository itself.
+func topOf(repository string) string {
+	if gitlayout.IsName(filepath.Base(repository)) {
+		return filepath.Dir(repository)
+	}
+	return repository
+}
+
+// UseCheckout is the advice for a program that needs more of git than to read.
+func UseCheckout(repository string) string {
+	return fmt.Sprintf("for a private clone with all of git, write in the job: checkout: {repo: %s}", text.Visible(repository))
 }

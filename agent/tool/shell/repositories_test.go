@@ -135,3 +135,52 @@ func TestGitReadsWithin(t *testing.T) {
 		}
 	})
 }
+
+// TestGitRefusals checks that what git is refused names the setting that allows it, also if the program hides the failure.
+func TestGitRefusals(t *testing.T) {
+	t.Parallel()
+	onTiers(t, func(t *testing.T, b *bench) {
+		b.owns(`echo one > a; mkdir sub; git init -q .; git add .; git commit -qm first; git branch side; echo two > a`)
+		a := b.options.Launcher.Tier(t.Context()) == sandbox.TierA
+		const read, beside = "programs read the git repository ", "can make, rename or remove nothing in the folder "
+		for _, c := range []struct{ command, hint string }{
+			{"git add a", read}, {"git commit -qam x", read}, {"git commit -am x || true", read}, {"git checkout side", read}, {"git checkout -b x", read}, {"git stash", read},
+			{"git branch x", read}, {"git tag x", read}, {"git config user.name x", read}, {"git reset --hard", read}, {"git init", read}, {"git worktree add sub/tree", read},
+			{"git fetch .", read}, {"git update-ref refs/heads/y HEAD", read}, {"echo x > .git/hooks/pre-commit", read},
+			{"touch new", beside}, {"echo x > new || :", beside}, {"mkdir folder", beside}, {"mv a b", beside}, {"cp a b", beside}, {"rm a", beside},
+			{"touch new || :", beside}, {"perl -e 'open(F, \">new\") or die \"new: $!\"'", beside},
+			{"touch sub/new", ""}, {"git status", ""}, {"git log", ""}, {"cat none", ""}, {"echo 'sub/x: Permission denied'", ""},
+		} {
+			e, got := b.run(c.command)
+			said := strings.Join(e.Warnings, "\n")
+			want := c.hint
+			if want == beside && a {
+				want = "" // it is done
+			}
+			if want != "" && (!strings.Contains(said, want+b.dir) || !strings.Contains(said, "write in the job: checkout: {repo: "+b.dir+"}")) || want == "" && strings.Contains(said, "checkout:") {
+				t.Errorf("%s: %q %v", c.command, said, got)
+			}
+			if a { // what it made
+				b.owns("git reset -q --hard; git clean -qfd")
+			}
+		}
+	})
+}
+
+// TestGitClone checks that the answer to a program that made a repository says what became of it, and what to do.
+func TestGitClone(t *testing.T) {
+	t.Parallel()
+	onTiers(t, func(t *testing.T, b *bench) {
+		b.owns(`git init -q one; cd one; echo one > a; git add .; git commit -qm first; cd ..; mkdir free; mv one free/one; mkdir free/sub`)
+		e, _ := b.run("git clone -q free/one/.git free/sub/copy")
+		said := strings.Join(e.Warnings, "\n")
+		for _, want := range []string{"free/sub/copy/.git is a git repository that this command made", "git init, git clone", "its files are there", "checkout:", "mv -n -- "} {
+			if !strings.Contains(said, want) {
+				t.Errorf("%q does not have %q", said, want)
+			}
+		}
+		if b.text("free/sub/copy/a") != "one\n" {
+			t.Error("the files of the clone are gone")
+		}
+	})
+}

@@ -296,7 +296,7 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		Program: redact(o.name()), Lines: stdout.Lines() + stderr.Lines(), Stdout: stdout.Text(redact), Stderr: stderr.Text(redact),
 		ExitCode: ended.Exit, Signal: ended.Signal, WorkingDirectory: f.roots.Workdir(), KilledBy: ended.KilledBy, Tier: ended.Tier,
 	}
-	if refused := f.host.Refused(program, ended.Result, res.Stdout, res.Stderr); refused != nil {
+	if refused := f.host.Refused(program, ended, res.Stdout, res.Stderr); refused != nil {
 		res.hint = refused.Hint(f.roots)
 		warnings = append(warnings, res.hint)
 	}
