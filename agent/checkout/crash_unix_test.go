@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -112,15 +113,7 @@ func killedAt(t *testing.T, verb string, step int) bool {
 		commit(t, repo, "meanwhile")
 	}
 
-	text, _ := json.Marshal(crashing{s.Dir, repo, verb, step})
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	child.Env = append(os.Environ(), crashKey+"="+string(text))
-	out, err := child.CombinedOutput()
-	killed := err != nil && child.ProcessState.Sys().(syscall.WaitStatus).Signaled()
-	if err != nil && !killed {
-		t.Fatalf("step %d: %v\n%s", step, err, out)
-	}
-
+	killed := killChild(t, crashing{s.Dir, repo, verb, step})
 	at := fmt.Sprintf("%s killed at step %d: ", verb, step)
 	if err := s.Recover(t.Context()); err != nil {
 		t.Error(at, err)
@@ -171,4 +164,55 @@ func killedAt(t *testing.T, verb string, step int) bool {
 		t.Error(at, "left ", left, locks, runs)
 	}
 	return killed
+}
+
+// killChild does a verb in a process that is killed at a step, and reports whether there was such a step.
+func killChild(t *testing.T, c crashing) bool {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	child.Env = append(os.Environ(), crashKey+"="+string(text))
+	out, err := child.CombinedOutput()
+	status, ok := child.ProcessState.Sys().(syscall.WaitStatus)
+	killed := ok && status.Signaled()
+	if err != nil && !killed {
+		t.Fatalf("step %d: %v\n%s", c.Step, err, out)
+	}
+	return killed
+}
+
+// TestKilledInAFile: git was killed while it wrote a file. The file is told, nothing is lost, and apply goes on once the
+// owner has put it back.
+func TestKilledInAFile(t *testing.T) {
+	t.Parallel()
+	for step := 1; ; step++ {
+		repo, s := owner(t), store(t)
+		res := worked(t, s, repo, "1")
+		killChild(t, crashing{s.Dir, repo, "merge", step})
+		if _, err := os.Lstat(filepath.Join(repo, ".git/index.lock")); err != nil {
+			if step > 60 {
+				t.Fatal("there is no step with the lock")
+			}
+			continue
+		}
+
+		write(t, filepath.Join(repo, "a.txt"), "one\n2")
+		write(t, filepath.Join(repo, "dir/new.txt"), "ne")
+		_, err := s.Apply(t.Context(), res, checkout.Merge)
+		if err == nil || !strings.Contains(err.Error(), "would be overwritten, with changes that are not committed: a.txt, dir/new.txt") {
+			t.Fatal(err)
+		}
+		git(t, repo, "checkout", "-q", "a.txt")
+		os.Remove(filepath.Join(repo, "dir/new.txt"))
+		if _, err := s.Apply(t.Context(), res, checkout.Merge); err != nil {
+			t.Fatal(err)
+		}
+		if git(t, repo, "status", "--porcelain") != "" || git(t, repo, "rev-parse", "main") != res.Head || read(t, filepath.Join(repo, "a.txt")) != "one\n2\nthree\n" {
+			t.Error("it was not applied:", git(t, repo, "status"))
+		}
+		return
+	}
 }

@@ -187,27 +187,32 @@ func (m mover) refuse(ctx context.Context, from, to string, changes []change) er
 	if err := errors.Join(m.copyIndex(), m.refresh(ctx)); err != nil {
 		return err
 	}
-	unstaged, err := m.names(ctx, "diff-files", "-z", "--name-only", "--ignore-submodules=all")
+	if err := m.checkClean(ctx, from, changes); err != nil {
+		return err
+	}
+	return m.refuseFilters(ctx, to, changes)
+}
+
+// checkClean refuses changes to files that are not as the index has them, and with from to those that the index does not
+// have as that commit.
+func (m mover) checkClean(ctx context.Context, from string, changes []change) error {
+	own, err := m.names(ctx, "diff-files", "-z", "--name-only", "--ignore-submodules=all")
 	if err != nil {
 		return err
 	}
-	staged, err := m.names(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", from)
-	if err != nil {
-		return err
+	if from != "" {
+		staged, err := m.names(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", from)
+		if err != nil {
+			return err
+		}
+		own = append(own, staged...)
 	}
 	known, err := m.names(ctx, "ls-files", "-z")
 	if err != nil {
 		return err
 	}
 
-	tracked := map[string]bool{}
-	for _, name := range known {
-		tracked[name] = true
-	}
-	own := map[string]bool{}
-	for _, name := range append(unstaged, staged...) {
-		own[name] = true
-	}
+	changed, tracked := set(own), set(known)
 	var dirty []string
 	for _, c := range changes {
 		untracked := false
@@ -215,15 +220,22 @@ func (m mover) refuse(ctx context.Context, from, to string, changes []change) er
 			_, err := os.Lstat(filepath.Join(m.work.folder, filepath.FromSlash(c.path)))
 			untracked = err == nil
 		}
-		if own[c.path] || untracked {
+		if changed[c.path] || untracked {
 			dirty = append(dirty, c.path)
 		}
 	}
 	if len(dirty) > 0 {
-		slices.Sort(dirty)
 		return &DirtyError{m.work.folder, dirty}
 	}
-	return m.refuseFilters(ctx, to, changes)
+	return nil
+}
+
+func set(names []string) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
 }
 
 // refuseFilters refuses files for which the branch names a filter, such as Git LFS: none is run here.
@@ -263,7 +275,9 @@ func (m mover) indexOf(ctx context.Context, commit string) (g git, done func(), 
 	return g, func() { _ = os.Remove(path) }, err
 }
 
-// adopt tells the index of the files that an earlier try has written, so that they do not count as the owner's.
+// adopt tells the index of the files that an earlier try has written, so that they do not count as the owner's. It refuses
+// files that are neither as they were nor as they are to be: the owner has changed them since, or git was killed in the
+// middle of one.
 func (m mover) adopt(ctx context.Context, to string, changes []change) error {
 	g, done, err := m.indexOf(ctx, to)
 	if err != nil {
@@ -292,5 +306,8 @@ func (m mover) adopt(ctx context.Context, to string, changes []change) error {
 	if _, err := m.runWith(ctx, strings.NewReader(known.String()), "update-index", "-z", "--index-info"); err != nil {
 		return err
 	}
-	return m.refresh(ctx)
+	if err := m.refresh(ctx); err != nil {
+		return err
+	}
+	return m.checkClean(ctx, "", changes)
 }
