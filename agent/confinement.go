@@ -145,32 +145,41 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: source, Text: why, Where: t.agent.Where}}
 }
 
-// SandboxFlaw returns which programs of a job will be refused because the sandbox of this machine is too weak, or "". Runs that
-// wait for a stronger sandbox have an obstacle instead.
-func (r *Runner) SandboxFlaw(ctx context.Context, job string) string {
+// ProgramFlaws returns what programs of a job will be refused: all of them because the sandbox of this machine is too weak, or
+// changes of a git repository. Runs that wait for a stronger sandbox have an obstacle instead.
+func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
 	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
-	if err != nil || t.blocksWeak() {
-		return ""
+	if err != nil {
+		return nil
 	}
-	return r.tooWeak(ctx, &t)
+	weak := ""
+	if !t.blocksWeak() {
+		weak = r.tooWeak(ctx, &t)
+	}
+	return given(weak, r.repositoryFlaw(ctx, &t))
 }
 
-// WeakSandbox returns, by job, which programs need a stronger sandbox than this machine has. It starts a program to probe the
+// given returns the texts that are not empty.
+func given(texts ...string) []string {
+	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
+}
+
+// RefusedPrograms returns, by job, what programs of a plan will be refused on this machine. It starts a program to probe the
 // machine if a job needs a sandbox.
-func WeakSandbox(ctx context.Context, p Plan) (map[string]string, error) {
+func RefusedPrograms(ctx context.Context, p Plan) (map[string][]string, error) {
 	r, err := forPlan(p)
 	if err != nil {
 		return nil, err
 	}
 
-	out := map[string]string{}
+	out := map[string][]string{}
 	for job := range maps.Keys(p.Jobs) {
 		t, err := r.plan.Load().resolve(ledger.Run{Job: job})
 		if err != nil {
 			continue // the configuration check reports it
 		}
-		if why := r.tooWeak(ctx, &t); why != "" {
-			out[job] = why
+		if flaws := given(r.tooWeak(ctx, &t), r.repositoryFlaw(ctx, &t)); len(flaws) > 0 {
+			out[job] = flaws
 		}
 	}
 	return out, nil

@@ -197,16 +197,16 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 			return fmt.Sprintf("the configuration of the git repository %s has settings that are hidden from programs, and this sandbox cannot show git the others; install bubblewrap (tier A), or %s", text.Visible(top), UseCheckout(top))
 		case isBelow(path, repository):
 			return cannotChange(top)
-		case ended.Tier == sandbox.TierB && besideOnly && isBelow(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
-			return NothingBeside(filepath.Dir(path), top)
+		case ended.Tier == sandbox.TierB && BesideOnly && isBelow(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
+			return NothingBeside(filepath.Dir(path), top) + "; " + UseCheckout(top)
 		}
 	}
 	return ""
 }
 
-// besideOnly reports whether on tier B nothing can be made in a folder with a repository in it or below it: Landlock has no rule
+// BesideOnly reports whether on tier B nothing can be made in a folder with a repository in it or below it: Landlock has no rule
 // that denies.
-const besideOnly = runtime.GOOS == "linux"
+const BesideOnly = runtime.GOOS == "linux"
 
 func cannotChange(repository string) string {
 	return fmt.Sprintf("programs read the git repository %s, and cannot change it (git add, commit, checkout, stash); the tool git_commit can commit, or %s", text.Visible(repository), UseCheckout(repository))
@@ -214,18 +214,18 @@ func cannotChange(repository string) string {
 
 // NothingBeside says that programs can make nothing in a folder on tier B, because a repository lies in it or below it.
 func NothingBeside(folder, repository string) string {
-	return fmt.Sprintf("beside the git repository %s programs can make, rename or remove nothing in the folder %s itself on tier B; install bubblewrap (tier A), or %s",
-		text.Visible(repository), text.Visible(folder), UseCheckout(repository))
+	return fmt.Sprintf("beside the git repository %s programs can make, rename or remove nothing in the folder %s itself on tier B; install bubblewrap for tier A", text.Visible(repository), text.Visible(folder))
 }
 
 // Beside warns that the program could make nothing in a folder of its own because a repository lies there. It returns "" if it
 // could. A program that goes on without its files would pass for one that has made them.
 func (e Ended) Beside(workdir string) string {
 	i := slices.IndexFunc(e.repositories, func(path string) bool { return isBelow(path, workdir) })
-	if e.Tier != sandbox.TierB || !besideOnly || i < 0 {
+	if e.Tier != sandbox.TierB || !BesideOnly || i < 0 {
 		return ""
 	}
-	return NothingBeside(workdir, topOf(e.repositories[i]))
+	top := topOf(e.repositories[i])
+	return NothingBeside(workdir, top) + "; " + UseCheckout(top)
 }
 
 // topOf returns the folder that a repository is for: the one that its .git lies in, or a bare repository itself.

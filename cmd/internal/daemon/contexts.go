@@ -13,8 +13,8 @@ import (
 	"rouse/internal/text"
 )
 
-// CheckPlan finds agents and jobs whose prompt and tools do not fit into the context of their model, and jobs that need a stronger
-// sandbox than this machine has. It starts no run. If the plan cannot be built, CheckPlan reports nothing; starting with it does.
+// CheckPlan finds agents and jobs whose prompt and tools do not fit into the context of their model, and jobs whose
+// programs the sandbox of this machine will refuse something. It starts no run. If the plan cannot be built, CheckPlan reports nothing; starting with it does.
 func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	p, err := NewPlan(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -35,12 +35,12 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 		add(at, config.Problem{Path: path, Name: name, Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
 	}
 
-	weak, err := agent.WeakSandbox(ctx, p.Plan)
+	refused, err := agent.RefusedPrograms(ctx, p.Plan)
 	if err != nil {
 		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
 	}
 	for i, j := range cfg.Jobs {
-		if why := weak[string(j.Name)]; why != "" {
+		for _, why := range refused[string(j.Name)] {
 			add(j.At, config.Problem{Path: fmt.Sprintf("jobs[%d]", i), Name: string(j.Name), Message: why, Warning: true})
 		}
 	}

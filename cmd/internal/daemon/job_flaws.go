@@ -11,7 +11,7 @@ import (
 	"rouse/internal/text"
 )
 
-// jobFlaws returns the problems of a job that do not keep its runs from starting: a sandbox that is too weak for its programs,
+// jobFlaws returns the problems of a job that do not keep its runs from starting: what the sandbox refuses its programs,
 // missing saved views, and an at: that passed without a run.
 func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool, now time.Time) (out []string) {
 	if !config.On(j.Enabled) {
@@ -20,9 +20,7 @@ func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool
 	if !ran && j.Expired(now) {
 		out = append(out, fmt.Sprintf("at: %s is in the past, and nothing else starts the job; write a later time (%s), or start it: rouse run %s", j.RunAt, s.Config.Where(j.At), j.Name))
 	}
-	if weak := d.runner.SandboxFlaw(ctx, string(j.Name)); weak != "" {
-		out = append(out, weak)
-	}
+	out = append(out, d.runner.ProgramFlaws(ctx, string(j.Name))...)
 	return append(out, d.viewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
 }
 
