@@ -236,7 +236,7 @@ func topOf(repository string) string {
 	return repository
 }
 
-// UseCheckout is the advice for a program that needs more of git than to read.
+// UseCheckout is the advice for a program that needs more of git than to read. No agent may write in the repository of a checkout.
 func UseCheckout(repository string) string {
-	return fmt.Sprintf("for a private clone with all of git, write in the job: checkout: {repo: %s}", text.Visible(repository))
+	return fmt.Sprintf("for a private clone with all of git, give the agent another workdir, and write in the job: checkout: {repo: %s}", text.Visible(repository))
 }
