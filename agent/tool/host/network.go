@@ -39,7 +39,7 @@ func (h *Host) outsideRules(method, url string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s %s is covered by none of the networkRules of the skill's manifest", method, url)
+	return fmt.Sprintf("%s %s is covered by none of the networkRules of the skill's manifest%s", method, url, web.AmbiguousPath(url))
 }
 
 // fetchInit is the second argument of fetch.

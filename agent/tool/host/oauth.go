@@ -231,7 +231,7 @@ func (h *Host) outsideTokenRules(url string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no token is sent to %s: none of the networkRules of the skill's manifest names that host", url)
+	return fmt.Sprintf("no token is sent to %s: none of the networkRules of the skill's manifest names that host%s", url, web.AmbiguousPath(url))
 }
 
 // providerOf is the provider whose token has a name, "" where it is the name of a secret.

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"rouse/internal/urlpath"
 )
 
 // anyRest as the last element of a grant stands for any number of further arguments.
@@ -96,7 +98,20 @@ func matches(element, argument string) bool {
 	}
 
 	ok, err := path.Match(element, argument)
-	return err == nil && ok
+	return err == nil && ok && !leavesURL(argument)
+}
+
+// leavesURL reports whether an argument is a URL whose path servers or programs read in different ways. curl resolves dot segments
+// and expands {..} and [1-2] itself.
+func leavesURL(argument string) bool {
+	_, rest, ok := strings.Cut(argument, "://")
+	if !ok {
+		return false
+	}
+	_, at, _ := strings.Cut(rest, "/")
+	at, _, _ = strings.Cut(at, "?")
+	at, _, _ = strings.Cut(at, "#")
+	return urlpath.Ambiguous("/"+at) != "" || strings.ContainsAny(at, "{}[]")
 }
 
 func isPattern(element string) bool { return strings.ContainsAny(element, `*?[`) }

@@ -3,12 +3,14 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/internal/urlpath"
 )
 
 // Requests sends the requests of a module: as web_fetch does, by the grants of its agent, with the rules of
@@ -99,8 +101,9 @@ func (a RequestArgs) Reads() bool {
 	return request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
 }
 
-// MatchesPattern reports whether a URL in its canonical form is one of a pattern, in which * stands for any text. Host and
-// path are compared each by itself, so that no path can pass for a host.
+// MatchesPattern reports whether a URL in its canonical form is one of a pattern, in which * stands for any text. Host, path and
+// query are compared each by itself, so that no path can pass for a host, and no query for a path. A pattern without a query covers
+// any query if it ends in *. A path that servers read in different ways is covered only by a pattern that covers all paths.
 func MatchesPattern(pattern, url string) bool {
 	if pattern == "*" {
 		return true
@@ -115,8 +118,27 @@ func MatchesPattern(pattern, url string) bool {
 		return false
 	case !hasPath: // a host alone: https://example.com is its front page, https://* is everything
 		return gotPath == "" || strings.HasSuffix(host, "*")
+	case path == "*":
+		return true
 	}
-	return matchStars(path, gotPath)
+
+	path, query, hasQuery := strings.Cut(path, "?")
+	gotPath, gotQuery, _ := strings.Cut(gotPath, "?")
+	if !hasQuery && strings.HasSuffix(path, "*") {
+		query = "*"
+	}
+	return urlpath.Ambiguous("/"+gotPath) == "" && matchStars(path, gotPath) && matchStars(query, gotQuery)
+}
+
+// AmbiguousPath returns why rules about paths do not cover a URL in its canonical form, "" if its path has one reading.
+func AmbiguousPath(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	_, path, _ := strings.Cut(rest, "/")
+	path, _, _ = strings.Cut(path, "?")
+	if part := urlpath.Ambiguous("/" + path); part != "" {
+		return fmt.Sprintf("; its path holds %s, which servers read in different ways, so that no rule about a path covers it: write the path without it", part)
+	}
+	return ""
 }
 
 // NamesHost reports whether a pattern says which host it is about: one, or those below a name of two parts or more.

@@ -55,6 +55,8 @@ func TestRequests(t *testing.T) {
 		{"/api/near", "", "GET /api/near GET /api/there"},
 		{"/api/away", "was not followed: GET " + server.URL + "/other is covered by no rule", "GET /api/away"},
 		{"/other", "/other is covered by no rule", ""},
+		{"/api/../other", "/other is covered by no rule", ""},
+		{"/api/%2e%2e/other", "/api/%2e%2e/other is covered by no rule", ""},
 		{"/api/gone", "", "GET /api/gone"},
 		{"/api/picture", "which is not text", "GET /api/picture"},
 		{"/api/long", "longer than 2 MiB", "GET /api/long"},
@@ -104,6 +106,19 @@ func TestMatchesPattern(t *testing.T) {
 		{"https://a.example/a*a", "https://a.example/a", false},
 		{"a.example/*", "https://a.example/x", false},
 		{"", "https://a.example/x", false},
+		{"https://a.example/pub/*", "https://a.example/pub/%2e%2e/secret", false},
+		{"https://a.example/pub/*", "https://a.example/pub/..%2Fsecret", false},
+		{"https://a.example/pub/*", "https://a.example/pub/%252e%252e/secret", false},
+		{"https://a.example/pub/*", "https://a.example/pub/..;/secret", false},
+		{"https://a.example/pub/*", "https://a.example/pub/..%5csecret", false},
+		{"https://a.example/*/pub", "https://a.example/secret?x=/pub", false},
+		{"https://a.example/*/pub", "https://a.example/x/pub?x=1", false},
+		{"https://a.example/find?q=*", "https://a.example/find?q=a%2Fb", true},
+		{"https://a.example/find?q=*", "https://a.example/find?p=1", false},
+		{"https://a.example/find", "https://a.example/find?p=1", false},
+		{"https://a.example/pub/*", "https://a.example/pub/x?q=%2e%2e/", true},
+		{"https://a.example/*", "https://a.example/projects/group%2Fapp", true},
+		{"https://*", "https://a.example/projects/group%2Fapp", true},
 	} {
 		if got := MatchesPattern(c.pattern, c.url); got != c.want {
 			t.Errorf("%s covers %s: %v", c.pattern, c.url, got)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"rouse/internal/pattern"
+	"rouse/internal/urlpath"
 )
 
 // target is a URL in its canonical form.
@@ -105,6 +106,13 @@ func canonical(u *url.URL) (target, error) {
 		plain.Host += ":" + strconv.Itoa(int(port))
 	}
 
+	// As browsers do. Rules are compared with the path that is sent.
+	if clean := urlpath.Clean(plain.EscapedPath()); clean != plain.EscapedPath() {
+		if plain.Path, err = url.PathUnescape(clean); err != nil {
+			return target{}, fmt.Errorf("its path is not understood: %w", err)
+		}
+		plain.RawPath = clean
+	}
 	if plain.Path == "" {
 		plain.Path = "/"
 	}

@@ -20,7 +20,10 @@ func TestCanonical(t *testing.T) {
 		"http://１９２.0.2.1/":                         "http://192.0.2.1/",
 		"http://[2001:DB8:0::1]:8080/":              "http://[2001:db8::1]:8080/",
 		"http://[::ffff:192.0.2.1]/":                "http://192.0.2.1/",
-		"https://example.com/a/../b":                "https://example.com/a/../b",
+		"https://example.com/a/../b":                "https://example.com/b",
+		"https://example.com/a/b/..?q=/../":         "https://example.com/a/?q=/../",
+		"https://example.com/../__OSL_SECRET[x]__":  "https://example.com/__OSL_SECRET[x]__",
+		"https://example.com/a/%2e%2e/b":            "https://example.com/a/%2e%2e/b",
 		"https://api.example.com/__OSL_SECRET[x]__": "https://api.example.com/__OSL_SECRET[x]__",
 	} {
 		got, err := parseURL(text)
