@@ -255,7 +255,7 @@ func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Settings are the files from which git takes settings when it fetches: those that it reads, and those that it would.
+// Settings returns the files from which git takes settings when it fetches, and those of its usual places that do not exist yet.
 func Settings(ctx context.Context) ([]string, error) {
 	out, err := runGit(ctx, "", "config", "--list", "--show-origin", "--name-only", "--includes", "-z")
 	if err != nil {
