@@ -25,10 +25,8 @@ type crashing struct {
 	Step            int
 }
 
-func init() { crash = crashAt }
-
-// crashAt does a verb in a process that kills itself at a step.
-func crashAt(text string) error {
+// crash does a verb in a process that kills itself at a step.
+func crash(text string) error {
 	var c crashing
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return err

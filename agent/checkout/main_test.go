@@ -16,12 +16,9 @@ import (
 // crashKey names what this binary does as a process that is killed; see TestKilled.
 const crashKey = "ROUSE_TEST_CRASH"
 
-// crash is set where a process can kill itself.
-var crash func(text string) error
-
 func TestMain(m *testing.M) {
 	sandbox.Child()
-	if text := os.Getenv(crashKey); text != "" && crash != nil {
+	if text := os.Getenv(crashKey); text != "" {
 		if err := crash(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
