@@ -272,6 +272,7 @@ type Plan struct {
 
 	desktop         func() bool       // whether there is a desktop session
 	redactor        *redact.Redactor  // of Secrets
+	answers         *redact.Redactor  // of the long ones
 	specs           tool.Specs        // of every tool that there is
 	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
 	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write

@@ -11,6 +11,15 @@ import (
 	"rouse/agentdb/ledger"
 )
 
+// longSecret is the shortest secret that is removed from answers of the API, in bytes: a shorter one may be part of a name, which
+// would then name nothing.
+const longSecret = 8
+
+// RedactAnswer removes secrets from an answer of the API. A link stays: one for signing in names its client, which may be a secret.
+func (r *Runner) RedactAnswer(document json.RawMessage) json.RawMessage {
+	return r.plan.Load().answers.JSONExcept(document, "link")
+}
+
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return r.plan.Load().redactor.Replace(text) }
 
@@ -42,11 +51,22 @@ func (r *Runner) learn(token string) {
 		return
 	}
 	p.hide(r.secrets.add([]string{token}))
-	r.plan.Store(&p)
+	r.use(&p)
+}
+
+// use puts a plan into force. What is written to the ledger lacks its secrets from then on.
+func (r *Runner) use(p *Plan) {
+	r.plan.Store(p)
+	if r.ledger != nil { // one that only looks at a plan has none
+		r.ledger.RedactWith(&ledger.Redaction{Text: p.redactor.Replace, Document: p.redactor.JSON})
+	}
 }
 
 // hide has all runs of the plan share what keeps the secrets out of their records.
-func (p *Plan) hide(secrets []string) { p.Secrets, p.redactor = secrets, redactor(secrets) }
+func (p *Plan) hide(secrets []string) {
+	p.Secrets, p.redactor = secrets, redactor(secrets)
+	p.answers = redactor(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
+}
 
 // redactor keeps the secrets of a task out of what is recorded of it. That of a module learns the tokens that it is given.
 func (t *task) redactor() *redact.Redactor {

@@ -131,7 +131,7 @@ func New(o Options) (*Runner, error) {
 		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
-	r.plan.Store(&Plan{redactor: redactor(nil)})
+	r.plan.Store(&Plan{redactor: redactor(nil), answers: redactor(nil)})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (r *Runner) Set(p Plan) {
 	p.hide(r.secrets.add(p.Secrets))
 	p.specs = r.specsOf(p)
 	p.desktop = r.desktop
-	r.plan.Store(&p)
+	r.use(&p)
 	// Whoever changed the configuration may have changed what it names, too.
 	r.prober.Forget()
 	r.health.reconsider(p)

@@ -65,7 +65,7 @@ func (e *endings) at(text string, readings []reading) {
 	if len(readings) == maxEscapes {
 		return
 	}
-	for _, kind := range escapes {
+	for _, kind := range e.kinds {
 		if read, r, changed := unescape(text, kind); changed {
 			e.at(read, append(readings[:len(readings):len(readings)], r))
 		}

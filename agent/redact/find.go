@@ -17,6 +17,7 @@ type finder struct {
 	begins  [1 << 16 / 64]uint64 // a bit for each two bytes that one begins with
 	short   []found              // of fewer bytes, as they are
 	longest int                  // bytes of the longest
+	kinds   string               // of escapes that are read
 }
 
 // place is a part of a text that gives a secret away.
@@ -27,7 +28,10 @@ type place struct {
 }
 
 func newFinder(all []found) *finder {
-	f := &finder{byStart: map[uint32][]found{}}
+	f := &finder{byStart: map[uint32][]found{}, kinds: escapes}
+	if slices.ContainsFunc(all, func(one found) bool { return strings.Contains(one.text, " ") }) {
+		f.kinds += blanks // which costs time in every text
+	}
 	// The longest first: one that begins another would leave the rest of it readable.
 	slices.SortFunc(all, func(a, b found) int {
 		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), strings.Compare(a.text, b.text), strings.Compare(a.mark, b.mark))
@@ -89,7 +93,7 @@ func (l *look) at(text string, readings []reading) {
 	if len(readings) == maxEscapes {
 		return
 	}
-	for _, kind := range escapes {
+	for _, kind := range l.kinds {
 		if read, r, changed := unescape(text, kind); changed {
 			l.at(read, append(slices.Clip(readings), r))
 		}

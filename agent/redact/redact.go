@@ -5,7 +5,7 @@
 // A secret is looked for as it is, in hexadecimal and in Base64, there wherever it stands in what was encoded;
 // and, beyond ASCII, as it reads when its UTF-8 was taken for Latin-1 or Windows-1252, as servers do with headers.
 // What is escaped, in an address (%2F), in JSON (\u00e9) or in HTML (&amp;), is read as what it stands for, as often as
-// it is escaped within another escape: an encoder may escape as little or as much as it wants. A program that hides a
+// it is escaped within another escape; and so is a line break in a secret with blanks: an encoder may escape as little or as much as it wants. A program that hides a
 // secret in another way, letter by letter or reversed, is not held off by this: what keeps a secret from going anywhere is
 // that it is given to its one host or command alone.
 //
@@ -103,6 +103,9 @@ func traces(secret, mark string) []found {
 			texts = append(texts, forms(text)...)
 		}
 	}
+	if text := strings.Join(strings.FieldsFunc(secret, func(c rune) bool { return strings.ContainsRune(whitespace, c) }), " "); text != secret && len(text) >= minLength && !strings.HasPrefix(text, "-----") {
+		texts = append(texts, text) // as it reads where lines are broken in other places
+	}
 	for line := range strings.Lines(secret) { // a certificate is shown with its lines indented
 		if line = strings.TrimSpace(line); line != secret && len(line) > 2*minPart && !strings.HasPrefix(line, "-----") {
 			texts = append(texts, forms(line)...)
@@ -144,6 +147,15 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	if bytes.Equal(clean, raw) || json.Valid(clean) {
 		return clean
 	}
+	return r.JSONExcept(raw, "")
+}
+
+// JSONExcept is JSON, but keeps the values of a key.
+func (r *Redactor) JSONExcept(raw json.RawMessage, key string) json.RawMessage {
+	clean := json.RawMessage(r.Replace(string(raw)))
+	if bytes.Equal(clean, raw) {
+		return raw
+	}
 
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -155,14 +167,14 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	if e.Encode(r.value(v)) != nil {
+	if e.Encode(r.value(v, key)) != nil {
 		return clean
 	}
 
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-func (r *Redactor) value(v any) any {
+func (r *Redactor) value(v any, except string) any {
 	switch v := v.(type) {
 	case string:
 		return r.Replace(v)
@@ -172,12 +184,16 @@ func (r *Redactor) value(v any) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = r.value(v[i])
+			v[i] = r.value(v[i], except)
 		}
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for key, inner := range v {
-			out[r.Replace(key)] = r.value(inner)
+			if key == except && key != "" {
+				out[key] = inner
+				continue
+			}
+			out[r.Replace(key)] = r.value(inner, except)
 		}
 		return out
 	}

@@ -26,6 +26,8 @@ func TestReplace(t *testing.T) {
 		{[]string{"sesame", "sesame-street"}, "sesame-street", "[secret]"},
 		{[]string{`a"b\c<d>`}, `a"b\c<d> a\"b\\c<d> a\"b\\c\u003cd\u003e a\\\"b\\\\c<d> a&#34;b\c&lt;d&gt; a%22b%5Cc%3Cd%3E a%22b%5cc%3cd%3e`, "[secret] [secret] [secret] [secret] [secret] [secret] [secret]"},
 		{[]string{"pass\u00e9\u2019word"}, "pass\u00c3\u00a9\u00e2\u0080\u0099word pass\u00c3\u00a9\u00e2\u20ac\u2122word pass%C3%83%C2%A9%C3%A2%C2%80%C2%99word", "[secret] [secret] [secret]"},
+		{[]string{"correct horse battery"}, "a correct\n   horse  battery b", "a [secret]\n b"},
+		{[]string{"correct\n horse\tbattery\n"}, "correct horse battery, correct%20horse\\n battery", "[secret], [secret]"},
 		{[]string{"key with space"}, "key+with+space key%20with%20space", "[secret] [secret]"},
 		{[]string{"-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0\n-----END KEY-----"}, "-----BEGIN KEY-----\n   MIIEvQIBADANBgkqhkiG9w0\n   -----END KEY-----", "-----BEGIN KEY-----\n   [secret]\n   -----END KEY-----"},
 	} {

@@ -39,12 +39,20 @@ func (r reading) source(at int, end bool) int {
 // escapes are the kinds of escapes, by the characters that they begin with: of addresses, of JSON and of HTML.
 const escapes = `%\&`
 
+const whitespace = " \t\r\n"
+
+// blanks is the kind of a line break or of several blanks, which stand for one: programs break the lines of a text.
+const blanks = "\n"
+
 // unescape reads the escapes of a kind in a text, each once; false when there are none.
 func unescape(text string, kind rune) (read string, r reading, changed bool) {
 	var out strings.Builder
 	done := 0
 	for at := 0; ; {
 		i := strings.IndexByte(text[at:], byte(kind))
+		if kind == '\n' {
+			i = strings.IndexAny(text[at:], whitespace)
+		}
 		if i < 0 {
 			break
 		}
@@ -76,6 +84,11 @@ func unescape(text string, kind rune) (read string, r reading, changed bool) {
 // escaped is what the escape at the beginning of a text stands for, and its length; 0 when there is none.
 func escaped(text string) (means string, n int) {
 	switch text[0] {
+	case ' ', '\t', '\r', '\n':
+		if n = len(text) - len(strings.TrimLeft(text, whitespace)); n == 1 && text[0] == ' ' {
+			return "", 0
+		}
+		return " ", n
 	case '%':
 		if c, ok := hexadecimal(text[1:], 2); ok {
 			return string([]byte{byte(c)}), 3

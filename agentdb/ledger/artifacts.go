@@ -75,7 +75,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 
 		if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
-			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), storable(a.Description), a.Version, a.Parent, a.Size, a.Hash, stored).Scan(&a.ID); err != nil {
+			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored).Scan(&a.ID); err != nil {
 			return err
 		}
 

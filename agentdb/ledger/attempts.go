@@ -279,7 +279,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		}
 
 		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
-			ms(res.RetryAt), res.Error, postponed, r.ID); err != nil {
+			ms(res.RetryAt), tx.Redact(res.Error), postponed, r.ID); err != nil {
 			return false, err
 		}
 
@@ -299,7 +299,7 @@ func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState,
 	if err := l.settleAttempt(tx, a); err != nil {
 		return err
 	}
-	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, why, ms(now), a.Run, a.Number)
+	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
 	return err
 }
 
@@ -318,7 +318,7 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) error {
 func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
 	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
-		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), res.Summary, res.Error, r.ID); err != nil {
+		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID); err != nil {
 		return false, err
 	}
 
@@ -509,7 +509,7 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 		return err
 	}
 
-	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, reason, r.ID); err != nil {
+	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID); err != nil {
 		return err
 	}
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})

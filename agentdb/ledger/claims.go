@@ -78,7 +78,7 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 	ended := false
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		done, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
-			after, dest, why, c.ID, c.Run, string(c.Outcome))
+			after, dest, tx.Redact(why), c.ID, c.Run, string(c.Outcome))
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,11 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	// Marshalled before the transaction, where an error would make the other writers run again.
 	details := make([]string, len(reqs))
 	for i, r := range reqs {
+		if w := r.Detail.Webhook; w != nil { // strangers may send a secret; what a signature covers was checked before
+			clean := *w
+			clean.ID, clean.Event = l.redact(w.ID), l.redact(w.Event)
+			r.Detail.Webhook = &clean
+		}
 		text, err := json.Marshal(r.Detail)
 		if err != nil {
 			return nil, fmt.Errorf("the details of a run of %s cannot be recorded: %w", r.Job, err)
@@ -37,7 +42,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	defer l.hold()()
 	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
 	for i, r := range reqs {
-		text, err := json.Marshal(r.Body) // as which nothing that a stranger writes looks like the name of a file
+		text, err := json.Marshal(l.redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
 		if err == nil {
 			bodies[i], hashes[i], err = l.pack(ctx, string(text))
 		}

@@ -27,6 +27,7 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 		}
 		text = string(raw)
 	}
+	text = tx.RedactJSON(text)
 
 	// Events of no run are not numbered: seq is 0.
 	if e.Run == 0 {

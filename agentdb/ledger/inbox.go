@@ -249,8 +249,8 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64
 
 	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15, $16) on conflict do nothing returning id`,
-		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, q.Title, q.Message, string(text), flag(q.Multiple), q.Call, ms(now), ms(expires),
-		q.Action.Tool, q.Action.Description, q.Action.Hash, string(q.InputSchema)).Scan(&id)
+		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, tx.Redact(q.Title), tx.Redact(q.Message), tx.RedactJSON(string(text)), flag(q.Multiple), q.Call, ms(now), ms(expires),
+		q.Action.Tool, tx.Redact(q.Action.Description), q.Action.Hash, tx.RedactJSON(string(q.InputSchema))).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -465,7 +465,13 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 }
 
 func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Time) error {
-	_, err := tx.Exec(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, reason, ms(now), i.ID)
+	switch { // the answers to other kinds are words of ours
+	case i.InputSchema != nil:
+		answer = tx.RedactJSON(answer)
+	case i.Kind == KindInput:
+		answer = tx.Redact(answer)
+	}
+	_, err := tx.Exec(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), ms(now), i.ID)
 	return err
 }
 

@@ -109,7 +109,7 @@ func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentC
 func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
 	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
 	count := func() (Incident, error) {
-		return scanIncident(tx.QueryRow(countFailed, r.Agent, text.Truncate(res.Error, maxEventText), r.ID, ms(now), r.Job, kind))
+		return scanIncident(tx.QueryRow(countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, ms(now), r.Job, kind))
 	}
 
 	// Not the insert first: numbers of rows that are there already would be used up.
@@ -206,8 +206,8 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 			return nil
 		}
 
-		i.AckedAt, i.Note = instant(ms(now)), note
-		if _, err := tx.Exec(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), note, id); err != nil {
+		i.AckedAt, i.Note = instant(ms(now)), tx.Redact(note)
+		if _, err := tx.Exec(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id); err != nil {
 			return err
 		}
 		out = i

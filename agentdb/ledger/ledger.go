@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -70,6 +71,7 @@ type Ledger struct {
 	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
 	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
 	remote     atomic.Int64               // how often other nodes have been heard of
+	redaction  atomic.Pointer[sqlite.Redaction]
 
 	pruning chan struct{} // of capacity 1: held while large values may be removed, or must not be
 
@@ -152,8 +154,28 @@ func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	return nil
 }
 
+// Redaction removes secrets from texts and documents.
+type Redaction = sqlite.Redaction
+
+// RedactWith has secrets removed from all texts that are written from now on, whoever gave them: errors of programs and
+// servers, notices, questions, and what comes over the API.
+func (l *Ledger) RedactWith(r *Redaction) { l.redaction.Store(r) }
+
+// redact returns a text, or a JSON document, without secrets.
+func (l *Ledger) redact(text string) string {
+	r := l.redaction.Load()
+	if r == nil {
+		return text
+	}
+	return string(r.Document(json.RawMessage(text))) // of what is not JSON it makes a text
+}
+
 // write is every way into the database; a ledger that is lost takes nothing.
-func (l *Ledger) write(ctx context.Context, op func(*sqlite.Tx) error) error {
+func (l *Ledger) write(ctx context.Context, write func(*sqlite.Tx) error) error {
+	op := func(tx *sqlite.Tx) error {
+		tx.Redaction = l.redaction.Load()
+		return write(tx)
+	}
 	if l.readOnly != nil {
 		return l.readOnly
 	}

@@ -24,7 +24,7 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
 			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
-			p.Model, ms(p.Since), ms(p.Until), p.Tries, p.Reason); err != nil {
+			p.Model, ms(p.Since), ms(p.Until), p.Tries, tx.Redact(p.Reason)); err != nil {
 			return err
 		}
 

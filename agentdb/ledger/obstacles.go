@@ -136,13 +136,13 @@ func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) er
 	err := tx.QueryRow(`select over_at, told_at from obstacles where source = $1`, o.Source).Scan(&over, &told)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		_, err = tx.Exec(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, o.Text, ms(now))
+		_, err = tx.Exec(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), ms(now))
 	case err == nil && over != 0:
 		// It is there again. One that comes and goes is not told of each time.
 		if now.Sub(instant(told)) > tellAgain {
 			told = 0
 		}
-		_, err = tx.Exec(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), told, o.Text, o.Source)
+		_, err = tx.Exec(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), told, tx.Redact(o.Text), o.Source)
 	}
 	if err != nil || told != 0 || len(notices) == 0 {
 		return err

@@ -21,7 +21,7 @@ func addNotice(tx *sqlite.Tx, n Notice, now time.Time) error {
 
 	_, err := tx.Exec(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, incident, state, next_at, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $11) on conflict (key) do nothing`,
-		key, n.Run, n.Job, n.Agent, n.Channel, n.Title, n.Body, n.ViewRef, string(n.Outcome), n.Incident, ms(now))
+		key, n.Run, n.Job, n.Agent, n.Channel, tx.Redact(n.Title), tx.Redact(n.Body), n.ViewRef, string(n.Outcome), n.Incident, ms(now))
 	return err
 }
 
@@ -73,7 +73,7 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 		// Its run may have been removed since the notice was read.
 		err := tx.QueryRow(`update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6
 			returning case when exists (select 1 from runs where runs.id = outbox.run) then outbox.run else 0 end`,
-			n.State, n.Tries, ms(n.NextAt), n.Error, n.Answer, n.ID).Scan(&n.Run)
+			n.State, n.Tries, ms(n.NextAt), tx.Redact(n.Error), tx.Redact(n.Answer), n.ID).Scan(&n.Run)
 		if errors.Is(err, sql.ErrNoRows) { // removed meanwhile
 			return nil
 		}

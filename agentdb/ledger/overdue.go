@@ -50,7 +50,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 			}
 			told++
 		}
-		_, err = tx.Exec(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, o.Why, o.LastRun, ms(now), told, i.ID)
+		_, err = tx.Exec(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
 		return err
 	})
 }

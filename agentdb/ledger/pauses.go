@@ -147,7 +147,7 @@ func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
 		return p, err
 	}
 
-	p.Since, p.Until, p.EndedAt = instant(ms(now)), instant(ms(p.Until)), time.Time{}
+	p.Since, p.Until, p.EndedAt, p.Reason = instant(ms(now)), instant(ms(p.Until)), time.Time{}, tx.Redact(p.Reason)
 	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
 		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By).Scan(&p.ID)
 	if err != nil {

@@ -175,7 +175,7 @@ func insertWake(tx *sqlite.Tx, s *Wake) error {
 		}
 		err = tx.QueryRow(`insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict (agent) do nothing returning id`,
-			s.Agent, ms(s.At), ms(s.AskedAt), s.Instructions, string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, ms(s.CreatedAt)).Scan(&s.ID)
+			s.Agent, ms(s.At), ms(s.AskedAt), tx.Redact(s.Instructions), string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, ms(s.CreatedAt)).Scan(&s.ID)
 	}
 	if err != nil {
 		return err

@@ -153,8 +153,8 @@ func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
 
 	if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) returning id`,
-		a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), storable(a.Description), a.Version, a.Parent, a.Size, a.Hash, stored,
-		a.Workspace, a.Type, storable(a.Title), a.Status, a.Role).Scan(&a.ID); err != nil || a.Parent == 0 {
+		a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored,
+		a.Workspace, a.Type, tx.Redact(storable(a.Title)), a.Status, a.Role).Scan(&a.ID); err != nil || a.Parent == 0 {
 		return err
 	}
 

@@ -60,7 +60,7 @@ func addWorkspaceEvent(tx *sqlite.Tx, by Author, r Run, w Workspace, now time.Ti
 	}
 
 	if _, err := tx.Exec(`insert into workspace_events (workspace, run, attempt, key, at, kind, lock_version, data) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		w.ID, r.ID, by.Attempt.Number, by.Key, ms(now), kind, w.LockVersion, string(raw)); err != nil {
+		w.ID, r.ID, by.Attempt.Number, by.Key, ms(now), kind, w.LockVersion, tx.RedactJSON(string(raw))); err != nil {
 		return err
 	}
 

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -372,6 +373,30 @@ type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
 	confined *confinement // nil in a transaction of the host
+
+	Redaction *Redaction // nil: what is written holds no secrets that are known
+}
+
+// Redaction removes secrets from what is written for people.
+type Redaction struct {
+	Text     func(string) string
+	Document func(json.RawMessage) json.RawMessage // JSON, which stays JSON
+}
+
+// Redact returns a text without secrets.
+func (t *Tx) Redact(text string) string {
+	if t.Redaction == nil {
+		return text
+	}
+	return t.Redaction.Text(text)
+}
+
+// RedactJSON returns a JSON document without secrets.
+func (t *Tx) RedactJSON(document string) string {
+	if t.Redaction == nil {
+		return document
+	}
+	return string(t.Redaction.Document(json.RawMessage(document)))
 }
 
 // Context is what a statement of the transaction may run under: the caller's context when

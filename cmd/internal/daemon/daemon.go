@@ -158,7 +158,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Checkouts: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log}
+	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Checkouts: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
 		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {

@@ -122,7 +122,11 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 		queue.OK, queue.Detail, queue.Remedy = false, queue.Detail+"; "+blocked, "see the reason; the runs start by themselves when it is gone"
 	}
 
-	return append(checks, queue), nil
+	checks = append(checks, queue)
+	for i, c := range checks {
+		checks[i].Detail, checks[i].Remedy = d.runner.Redact(c.Detail), d.runner.Redact(c.Remedy)
+	}
+	return checks, nil
 }
 
 // checkQueue says why queued runs do not start.

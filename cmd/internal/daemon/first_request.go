@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model"
+	"rouse/agent/redact"
 	"rouse/agentdb"
 	"rouse/cmd/internal/config"
 )
@@ -73,6 +74,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, job string, tables 
 		out.Tools += one.Bytes
 	}
 	out.Other = out.Bytes - out.System - out.Task - out.Tools
+	out.Body = redact.New(cfg.Secrets()).JSON(out.Body) // it is for a person; the sizes are those of the request
 	return out, nil
 }
 

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"rouse/agent/redact"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
 )
@@ -15,11 +17,16 @@ import (
 type LogVar struct {
 	level slog.LevelVar
 	zone  atomic.Pointer[time.Location]
+	hide  atomic.Pointer[redact.Redactor] // of all secrets that were configured since the start
 }
 
 func (v *LogVar) set(cfg *config.Config) {
 	v.level.Set(logLevel(cfg.Log))
 	v.zone.Store(cfg.Zone())
+	v.hide.CompareAndSwap(nil, redact.New(nil))
+	for _, secret := range cfg.Secrets() {
+		v.hide.Load().Add(secret)
+	}
 }
 
 // NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set. It reports lines that a LogWriter
@@ -42,12 +49,29 @@ func newLogger(c config.Log, v *LogVar, w, reader io.Writer) *slog.Logger {
 		if a.Key == slog.TimeKey && len(groups) == 0 && a.Value.Kind() == slog.KindTime {
 			a.Value = slog.TimeValue(a.Value.Time().In(v.zone.Load()))
 		}
-		return a
+		return v.redact(a)
 	}}
 	if c.Format == "json" || (c.Format != "text" && !text.IsTerminal(reader)) {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// redact returns an attribute without secrets.
+func (v *LogVar) redact(a slog.Attr) slog.Attr {
+	text := ""
+	switch a.Value.Kind() {
+	case slog.KindString:
+		text = a.Value.String()
+	case slog.KindAny:
+		text = fmt.Sprint(a.Value.Any())
+	default:
+		return a
+	}
+	if clean := v.hide.Load().Replace(text); clean != text {
+		a.Value = slog.StringValue(clean)
+	}
+	return a
 }
 
 func logLevel(c config.Log) slog.Level {

@@ -79,7 +79,7 @@ func (d *Daemon) Notify(ctx context.Context, channel, text string) (string, erro
 		channel = usual[0]
 	}
 
-	if err := d.notifier.Send(ctx, channel, "rouse", text); err != nil {
+	if err := d.notifier.Send(ctx, channel, "rouse", d.runner.Redact(text)); err != nil {
 		return "", &api.Error{Status: 502, Message: fmt.Sprintf("channel %s: %v", channel, err)}
 	}
 	return channel, nil

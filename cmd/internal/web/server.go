@@ -37,6 +37,7 @@ type Options struct {
 	Access     Access          // nil: nobody is let in but by the socket
 	Stopping   <-chan struct{} // closed when the server stops: nobody may follow events any longer
 	Logger     *slog.Logger
+	Redact     func(json.RawMessage) json.RawMessage // removes secrets from answers; nil: there are none
 }
 
 // Handler answers /v1.
@@ -114,9 +115,17 @@ func (s *server) answer(f func(*http.Request) (any, error)) http.Handler {
 }
 
 func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		s.log.Error("an answer could not be written as JSON", "path", r.URL.Path, "error", err)
+		status, raw = http.StatusInternalServerError, []byte(`{}`)
+	}
+	if s.backend.Redact != nil {
+		raw = s.backend.Redact(raw)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	if err := json.NewEncoder(w).Encode(v); err != nil && r.Context().Err() == nil {
+	if _, err := w.Write(append(raw, '\n')); err != nil && r.Context().Err() == nil {
 		s.log.Warn("an answer could not be sent", "path", r.URL.Path, "error", err)
 	}
 }
@@ -164,11 +173,26 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 		failure = &api.Error{Status: http.StatusInternalServerError, Message: err.Error()}
 	}
 
-	if failure.Status == 0 {
-		failure.Status = http.StatusBadRequest
+	clean := *failure // a message may quote the request
+	clean.Message = s.redacted(failure.Message)
+	if clean.Status == 0 {
+		clean.Status = http.StatusBadRequest
 	}
 
-	return failure
+	return &clean
+}
+
+// redacted returns a text without secrets, for a page.
+func (s *server) redacted(text string) string {
+	raw, err := json.Marshal(text)
+	if err != nil || s.backend.Redact == nil {
+		return text
+	}
+	var clean string
+	if json.Unmarshal(s.backend.Redact(raw), &clean) != nil {
+		return ""
+	}
+	return clean
 }
 
 // usage is the error of a wrong request, with what to do instead.

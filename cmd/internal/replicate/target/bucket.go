@@ -14,6 +14,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"rouse/agent/redact"
 	"rouse/agentdb/objects"
 )
 
@@ -122,12 +123,16 @@ func (b *bucket) Delete(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// explain words what a server answers. Answers never have a key in them that is not in the configuration; what they say is kept short.
+// explain words what a server answers. A server may repeat the keys of the request.
 func (b *bucket) explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	answer := minio.ToErrorResponse(err)
+	if keys, e := b.c.GetCreds(); e == nil {
+		hide := redact.New([]string{keys.AccessKeyID, keys.SecretAccessKey, keys.SessionToken})
+		answer.Code, err = hide.Replace(answer.Code), &redactedError{hide.Replace(err.Error()), err}
+	}
 	switch answer.Code {
 	case minio.NoSuchKey:
 		return fs.ErrNotExist
@@ -144,3 +149,12 @@ func (b *bucket) explain(err error) error {
 	}
 	return fmt.Errorf("%s: %w", b.t, err)
 }
+
+// redactedError is an error whose message lacks the keys.
+type redactedError struct {
+	message string
+	err     error
+}
+
+func (e *redactedError) Error() string { return e.message }
+func (e *redactedError) Unwrap() error { return e.err }

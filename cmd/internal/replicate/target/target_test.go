@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -194,5 +195,30 @@ func TestBucketIsFull(t *testing.T) {
 	}
 	if err := s.Put(t.Context(), "x", strings.NewReader("1"), 1); err == nil || !strings.Contains(err.Error(), "no space left") || asked != 1 {
 		t.Errorf("%v, asked %d times", err, asked)
+	}
+}
+
+// A server that repeats the request in its errors does not get the keys into a message.
+func TestEchoedKeys(t *testing.T) {
+	t.Parallel()
+	const access, secret = "ACCESS-hunter2-key", "hunter2/horse+staple"
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusBadRequest)
+		io.WriteString(w, "<Error><Code>"+secret+"</Code><Message>"+r.Header.Get("Authorization")+" "+url.QueryEscape(secret)+"</Message></Error>")
+	}))
+	defer echo.Close()
+	p, err := Parse("s3://copies/some/home?region=us-east-1&endpoint=" + echo.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.Open(Keys{access, secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.List(t.Context(), "", "")
+	err = errors.Join(err, s.Put(t.Context(), "x", strings.NewReader("1"), 1), s.Delete(t.Context(), "x"))
+	if said := err.Error(); strings.Contains(said, "hunter2") || strings.Contains(said, "horse") || !strings.Contains(said, "[secret]") {
+		t.Error(said)
 	}
 }
