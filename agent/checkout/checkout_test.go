@@ -59,6 +59,12 @@ func TestMakeAndCollect(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
+	// Commits that were brought back stay, whatever the agent does.
+	git(t, c.Dir, "reset", "-q", "--hard", c.Base)
+	if res := collected(t, s, c); len(res.Commits) != 0 || !strings.Contains(strings.Join(res.Notes, ";"), "stays as it was brought back before") || git(t, repo, "rev-parse", "rouse/fix-7") != head {
+		t.Fatalf("%+v", res)
+	}
+
 	if err := s.Discard(t.Context(), "7"); err != nil {
 		t.Fatal(err)
 	}

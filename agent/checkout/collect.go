@@ -99,6 +99,10 @@ func (s *Store) collect(ctx context.Context, rec *record) (Result, error) {
 		}
 	}
 
+	if res.Head == res.Base && len(rec.Heads) > 0 {
+		res.Notes = append(res.Notes, "the clone has no commit any more; the branch in "+rec.Repo+" stays as it was brought back before")
+	}
+
 	if err := removeAll(quarantine.dir); err != nil {
 		return res, err
 	}
