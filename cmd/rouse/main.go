@@ -20,6 +20,7 @@ import (
 
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
+	"rouse/internal/dial"
 	"rouse/internal/owner"
 	"rouse/skills/module"
 )
@@ -30,6 +31,7 @@ func main() {
 	module.Child()
 	owner.Tighten()
 	collectRarely()
+	dial.GuardDefault()
 	cobra.EnableCommandSorting = false // keep the order of the groups in the help
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/internal/dial"
 )
 
 const (
@@ -110,8 +112,8 @@ func askOllama(ctx context.Context, address string, question, answer any) error 
 		return err
 	}
 
-	// A transport of its own has no proxy: the server is on this machine.
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	// Without a proxy: the server is on this machine. A redirect leads to no other server of it.
+	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}})}
 	resp, err := client.Do(req)
 	if err != nil {
 		return err

@@ -1,0 +1,32 @@
+package dial
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// GuardDefault makes http.DefaultTransport refuse redirects to other hosts. Libraries use it with addresses of the configuration, as
+// those of notification channels, and follow redirects: a server could have them ask any address of this machine or its network.
+// It must be called before anything uses the transport.
+func GuardDefault() {
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		t.Proxy = sameHost(t.Proxy)
+	}
+}
+
+// sameHost returns a proxy function that fails for a redirect to another host. It is the one hook of a transport that knows the request.
+func sameHost(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		if r.Response != nil && r.Response.Request != nil { // the redirect that led here
+			if from := r.Response.Request.URL; !strings.EqualFold(from.Hostname(), r.URL.Hostname()) {
+				return nil, fmt.Errorf("%s redirects to another server, which is not followed; configure the address that is meant", from.Host)
+			}
+		}
+		if proxy == nil {
+			return nil, nil //nolint:nilnil // no proxy
+		}
+		return proxy(r)
+	}
+}
