@@ -37,10 +37,12 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		return "", false, notStarted(ctx, g, err)
 	}
 
-	launcher, err := q.conditionLauncher(g, named)
+	view, err := q.conditionView(g, named)
 	if err != nil {
 		return "", false, err
 	}
+	defer view.close()
+	launcher := view.launcher
 
 	out := shell.NewOutput(commandOutput) // one for both, which keeps their order
 	program := shell.Program{Argv: argv, ReadOnly: !g.Write, Network: g.Network, Stdout: out, Stderr: out}
@@ -71,8 +73,12 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 	}
 	printed, _ := out.Raw()
 	// The command may read each path in its argv. If such a path is reported as missing, it does not exist.
-	if refused := launcher.Refused(program, ended, string(printed)); refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)) {
+	refused := launcher.Refused(program, ended, string(printed))
+	switch {
+	case refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)):
 		value += "; " + conditionHint(*refused, g)
+	case view.withheld != "" && ended.Exit != 0 && strings.Contains(strings.ToLower(string(printed)), "no such file"):
+		value += fmt.Sprintf("; a condition with the network or without a sandbox sees no folder in which an agent can write: to show it one, add beside the command read: [%s]", text.Visible(view.withheld))
 	}
 
 	return value, ended.Exit == 0, nil
@@ -123,21 +129,6 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 func isIn(path, folder string) bool {
 	rel, err := filepath.Rel(folder, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// conditionLauncher confines a condition to the places of its agent and those that its owner named.
-func (q conditionChecker) conditionLauncher(g Condition, named []string) (*shell.Launcher, error) {
-	t := q.task
-	t.agent.Read = append(slices.Clone(t.agent.Read), named...)
-	roots, err := q.roots(&t, q.attempt)
-	if err != nil {
-		return nil, err
-	}
-
-	if g.Unconfined != "" {
-		t.agent.Unconfined = g.Unconfined
-	}
-	return q.programs.conditionHost(&t, roots)
 }
 
 // notStarted says in words why a command did not start.

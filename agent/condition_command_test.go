@@ -186,7 +186,7 @@ func TestConfinedCondition(t *testing.T) {
 		"one that is named":      {agent.Condition{Command: []string{"ls", beside}}, "exit 0: kept"},
 		"one that is granted":    {agent.Condition{Command: script("cat " + beside + "/kept"), Read: []string{beside}}, "exit 0: kept"},
 		"a script of its owner":  {agent.Condition{Command: []string{filepath.Join(b.dir, "script/check.sh"), filepath.Join(beside, "kept")}}, "exit 0: kept"},
-		"unconfined":             {agent.Condition{Command: script("echo x >../beside/new && cat ../beside/new"), Unconfined: "a test"}, "exit 0: x"},
+		"unconfined":             {agent.Condition{Command: script("echo x >../beside/new && cat ../beside/new"), Unconfined: "a test", Read: []string{filepath.Join(b.dir, "work")}}, "exit 0: x"},
 	} {
 		if _, events := b.gated(c.condition); len(events) != 1 || events[0].Value != c.say {
 			t.Errorf("%s: %+v", what, events)

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
+	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
@@ -49,7 +50,7 @@ func (r *Runner) openProgram(ctx context.Context, run ledger.Run, a ledger.Attem
 	s := *t.job.Executor
 	located, err := executor.Locate(s.Argv[0])
 	if err == nil {
-		err = located.Trusted(t.writableFolders)
+		err = t.ledProgram(s, located)
 	}
 	if err != nil {
 		res := failed(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
@@ -64,6 +65,26 @@ func (r *Runner) openProgram(ctx context.Context, run ledger.Run, a ledger.Attem
 	p.bounds = bounds(t).After(0, 0, past.used.tokens).AfterCost(past.used.cost)
 	p.budget = r.newBudget(run, a, &t, p.bounds, !past.began)
 	return p, nil, nil
+}
+
+// ledProgram returns an error if an agent or a stranger can write in a folder that leads an executor. Links are followed as they are now.
+func (t *task) ledProgram(s executor.Settings, located executor.Located) error {
+	for _, f := range s.Folders(located) {
+		except := ""
+		if f.Own {
+			except = t.agent.Name
+		}
+		w := t.writers.of(f.Path, except)
+		if w == nil {
+			continue
+		}
+		who := "strangers leave files"
+		if w.agent != "" {
+			who = "the agent " + w.agent + " can write"
+		}
+		return fmt.Errorf("executor.%s: %s is in, or around, %s, where %s, and so could lead the program; choose a place that no folder of an agent lies in or holds", f.Key, f.Path, w.folder, who)
+	}
+	return nil
 }
 
 // costHistory is the number of earlier runs used for an estimate.
@@ -99,6 +120,7 @@ func (r *Runner) executorRegistry(t *task, roots *tool.Roots) (*tool.Registry, e
 	if err != nil {
 		return nil, err
 	}
+	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.run, "executor", s) }
 
 	tools, err := executor.Tools(executor.Options{
 		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.redactor().Replace,

@@ -452,7 +452,7 @@ func TestExecutorDoesNotStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Argv = []string{path}
-		}, "where an agent, or a stranger, can write"},
+		}, "where the agent clerk can write, and so could lead the program"},
 	} {
 		b := executing(t, "works", nil)
 		c.change(b, b.plan.Agents["clerk"].Executor)

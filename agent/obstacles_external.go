@@ -21,10 +21,10 @@ func (r *Runner) executorObstacles(_ context.Context, t *task) []ledger.Obstacle
 	}
 
 	name := t.job.Executor.Argv[0]
-	why := r.prober.Look("executor/"+name, func() string {
+	why := r.prober.Look("executor/"+t.agent.Name+"/"+name, func() string {
 		located, err := executor.Locate(name)
 		if err == nil {
-			err = located.Trusted(t.writableFolders)
+			err = t.ledProgram(*t.job.Executor, located)
 		}
 		if err != nil {
 			return "the executor cannot be started: " + err.Error()

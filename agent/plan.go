@@ -275,7 +275,8 @@ type Plan struct {
 	answers         *redact.Redactor  // of the long ones
 	specs           tool.Specs        // of every tool that there is
 	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
-	writableFolders nofollow.Boundary // folders in which an agent or a stranger can write
+	writers         writers           // folders in which an agent or a stranger can write
+	writableFolders nofollow.Boundary // those, and folders of skills
 }
 
 // WakeLimits are those of the wakes that an agent plans; false when it plans none.

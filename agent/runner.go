@@ -173,7 +173,8 @@ func (r *Runner) Set(p Plan) {
 	r.planMu.Lock()
 	defer r.planMu.Unlock()
 	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
-	p.writableFolders = writableFolders(p)
+	p.writers = writersOf(p)
+	p.writableFolders = p.writers.boundary(p)
 	p.hide(r.secrets.add(p.Secrets))
 	p.specs = r.specsOf(p)
 	p.desktop = r.desktop

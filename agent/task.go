@@ -46,7 +46,8 @@ type task struct {
 	zone    *time.Location
 	// watchedFolders are folders in which strangers leave files, or theirs are moved to.
 	watchedFolders []string
-	// writableFolders are folders in which an agent or a stranger can write.
+	// writers are folders in which an agent or a stranger can write; writableFolders are those, and folders of skills.
+	writers         writers
 	writableFolders nofollow.Boundary
 	masks           tool.Masks
 	boundary        nofollow.Boundary
@@ -94,7 +95,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 	d, damaged := parseDetail(run)
 	t := task{
 		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
-		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writableFolders: p.writableFolders,
+		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writers: p.writers, writableFolders: p.writableFolders,
 		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}

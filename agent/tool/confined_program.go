@@ -109,7 +109,7 @@ func (r *Roots) readOnlyMasks() (out []string) {
 func (r *Roots) maskInside(m mask, write bool) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(g.Path, m.path)
-		return in && len(g.Path) < len(m.path) && (g.Write || !write)
+		return in && (g.Write || !write)
 	})
 }
 

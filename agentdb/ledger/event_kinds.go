@@ -36,6 +36,7 @@ var eventKinds = []EventKind{
 	{"step.progress", "a model or a program goes on, without anything new to read: bytes of its answer or output so far", "step, tool, bytes, ms", true},
 	{"call.started", "a call of a tool is about to be made", "step, tool", false},
 	{"call.finished", "a call of a tool was answered", "step, tool, state, ms", false},
+	{"program.started", "a program was started that no call of a model asked for: the command of a condition, or an executor", "why, program, read, write, network (none, host), tier", false},
 	{"artifact.shared", "a run handed a file to its owner", "artifact, name, version, size", false},
 	{"notice.delivered", "a channel said that it took a notice", "channel, title, answer", false},
 	{"notice.unverified", "a notice was sent, and nobody said that it arrived", "channel, title, answer", false},

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"rouse/agent/tool/shell"
-	"rouse/internal/nofollow"
 )
 
 // Located is an installed program.
@@ -71,12 +70,27 @@ func packageOf(path string) string {
 	return path
 }
 
-// Trusted is an error where others than the owner can put another program in the place of one: an agent, or a stranger.
-func (l Located) Trusted(writable nofollow.Boundary) error {
+// Folder is a file or a folder of its owner's that a program is given beside the roots of its run.
+type Folder struct {
+	Key  string // of the setting below executor that names it
+	Path string
+	Own  bool // the program itself may write there
+}
+
+// Folders lists what leads the program: its HOME, its logins, what it reads to work, and itself. No agent but its own program may
+// write there.
+func (s Settings) Folders(l Located) []Folder {
+	out := []Folder{{"home", s.Home, true}}
+	for i, login := range s.Login {
+		out = append(out, Folder{fmt.Sprintf("login[%d]", i), login.Path, true})
+	}
+	for i, path := range s.Read {
+		out = append(out, Folder{fmt.Sprintf("read[%d]", i), path, false})
+	}
 	for _, path := range append([]string{l.Path}, l.Read...) {
-		if writable.Covers(path) {
-			return fmt.Errorf("the program %s lies where an agent, or a stranger, can write; install it elsewhere", path)
+		if path != "" {
+			out = append(out, Folder{"argv[0]", path, false})
 		}
 	}
-	return nil
+	return out
 }

@@ -40,6 +40,17 @@ type Launcher struct {
 	// Readable returns the type of a binary file and the text extracted from it. The text is "" if the file has none.
 	// Optional.
 	Readable func(name string, content []byte) (kind, text string)
+	// Starting is called before a program starts that no call of the run asked for, with all that it is given. Its error keeps the
+	// program from starting. Nil for calls, which the authorizer has decided on.
+	Starting func(context.Context, Start) error
+}
+
+// Start is a program that is about to start, and what it is given.
+type Start struct {
+	Argv        []string
+	Read, Write []string // its folders and files, links resolved
+	Network     bool
+	Tier        sandbox.Tier
 }
 
 func (h *Launcher) check() error {
@@ -127,6 +138,12 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 
 	if err := h.hide(&c, p.Read, p.Write); err != nil {
 		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+	}
+	if h.Starting != nil {
+		given := Start{p.Argv, c.Read, append(write, p.Write...), p.Network, h.Tier(ctx)}
+		if err := h.Starting(ctx, given); err != nil {
+			return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}
+		}
 	}
 
 	if p.ReadOnly {

@@ -35,6 +35,8 @@ type checker struct {
 	workdirs map[string][]*Agent         // those that are enabled, by folderKey
 	programs map[string][]placedExecutor // by agent
 	plain    map[string]string           // what plainPlace said
+	given    []givenFolder               // what conditions that can send are given
+	sending  map[*Agent]bool             // conditions of its jobs that can send see its workdir
 
 	types map[string]reflect.Type // of what templates and expressions can name
 	takes map[string]takes        // what tools take, as far as playbooks call them
@@ -55,7 +57,7 @@ type checker struct {
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c := &checker{d: d, cfg: cfg, tools: tools, types: agent.TemplateTypes()}
-	c.takes, c.hooks, c.plain = map[string]takes{}, map[string]*Job{}, map[string]string{}
+	c.takes, c.hooks, c.plain, c.sending = map[string]takes{}, map[string]*Job{}, map[string]string{}, map[*Agent]bool{}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}

@@ -147,25 +147,61 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 			Hint = "say sandbox: off with a reason, beside the command"
 	}
 
-	// Whoever can change the program, or the script that an interpreter runs, decides what it says.
-	// Unconfined it would do anything besides, with the rights of the daemon.
-	programs := []string{*program}
-	if base := strings.TrimSuffix(filepath.Base(*program), ".exe"); interpreters.MatchString(base) && len(g.Command) > 1 && !strings.HasPrefix(g.Command[1], "-") {
-		programs = append(programs, filepath.Join(string(agent.Workdir), g.Command[1]))
-		if filepath.IsAbs(g.Command[1]) {
-			programs[1] = g.Command[1]
+	c.conditionFolders(condition, g, agent)
+}
+
+// conditionFolders checks the folders that a condition is given.
+func (c *checker) conditionFolders(path string, g *condition, agent *Agent) {
+	type given struct{ key, folder string }
+	var all []given
+	for i, p := range g.Read {
+		all = append(all, given{fmt.Sprintf("%s.read[%d]", path, i), string(p)})
+	}
+	for i, word := range g.Command {
+		if filepath.IsAbs(word) {
+			all = append(all, given{fmt.Sprintf("%s.command[%d]", path, i), word})
 		}
 	}
+	for _, one := range all {
+		c.notOfTheHome(one.key, one.folder)
+	}
 
-	for i, p := range programs {
-		if !filepath.IsAbs(p) || !writable(agent, p) {
-			continue
+	off := g.Sandbox == "off" || agent.Sandbox == "off"
+	if g.Network != "host" && !off {
+		return
+	}
+	if g.Write {
+		all = append(all, given{path + ".write", string(agent.Workdir)})
+	}
+	for _, one := range all {
+		own := c.overlap(one.folder, string(agent.Workdir))
+		if own {
+			c.sending[agent] = true
 		}
-		switch off := g.Sandbox == "off" || agent.Sandbox == "off"; {
-		case off:
-			c.bad(path, "the agent can write %s, which would run without confinement; keep it out of the agent's folders, or leave out sandbox: off", display(p))
-		case i > 0: // the program itself is refused where an agent can write, see layout
-			c.warn(path, "the agent can write %s, and so decides whether the condition holds; keep it out of the agent's folders", display(p))
+		c.given = append(c.given, givenFolder{one.key, one.folder, agent, off || !own})
+	}
+}
+
+// givenFolder is a folder that a condition with the network or without a sandbox is given.
+type givenFolder struct {
+	path, folder string
+	agent        *Agent
+	private      bool // the condition has private data in any case
+}
+
+// warnConditions warns of conditions that will not start once an agent has written untrusted content into a folder that they are given.
+func (c *checker) warnConditions(reached map[*Agent]*reach) {
+	for _, g := range c.given {
+		private := g.private || slices.ContainsFunc(g.agent.Private.folders, func(folder string) bool { return c.overlap(folder, g.folder) })
+		for i := range c.cfg.Agents {
+			a := &c.cfg.Agents[i]
+			r := reached[a]
+			if !private || r == nil || len(r.sources[untrusted]) == 0 || !slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, g.folder) }) {
+				continue
+			}
+			c.warn(g.path, "the agent %s can leave untrusted content in %s; then the condition does not start, because it has private data and the network, or no sandbox, as well", a.Name, display(g.folder)).
+				Hint = "give the condition a folder in which no agent writes, or take network: host or sandbox: off away"
+			break
 		}
 	}
 }

@@ -20,6 +20,8 @@ type place struct {
 	who    string // and what they do there: the agent clerk may write in
 	mend   string
 	folder string // as configured
+	// program is the agent whose executor writes there, and which writes there by nothing else; "" for others.
+	program string
 }
 
 // trusted is a file or a folder that the host believes: whoever writes it decides what the host does.
@@ -46,10 +48,10 @@ func (c *Config) places() (out []place) {
 		a, key := &c.Agents[i], fmt.Sprintf("agents[%d]", i)
 		who := fmt.Sprintf("the agent %s may write in", a.Name)
 		for n, folder := range a.Grants.Write {
-			out = append(out, place{fmt.Sprintf("%s.grants.write[%d]", key, n), who, "grant it a folder that holds nothing else", string(folder)})
+			out = append(out, place{fmt.Sprintf("%s.grants.write[%d]", key, n), who, "grant it a folder that holds nothing else", string(folder), ""})
 		}
 		if len(a.Grants.Write) == 0 && a.Workdir != "" {
-			out = append(out, place{key + ".workdir", who, "give the agent a workdir of its own, or narrow it with grants: {write: [./out]}", string(a.Workdir)})
+			out = append(out, place{key + ".workdir", who, "give the agent a workdir of its own, or narrow it with grants: {write: [./out]}", string(a.Workdir), ""})
 		}
 	}
 
@@ -60,27 +62,18 @@ func (c *Config) places() (out []place) {
 		}
 
 		const mend = "choose a folder that is for such files alone"
-		out = append(out, place{key + ".path", "whoever drops files may write in", mend, string(w.Path)},
-			place{key + ".on_success", "files of others are moved to", mend, w.OnSuccess.Dir},
-			place{key + ".on_failure", "files of others are moved to", mend, w.OnFailure.Dir})
+		out = append(out, place{key + ".path", "whoever drops files may write in", mend, string(w.Path), ""},
+			place{key + ".on_success", "files of others are moved to", mend, w.OnSuccess.Dir, ""},
+			place{key + ".on_failure", "files of others are moved to", mend, w.OnFailure.Dir, ""})
 	}
 
 	for _, e := range c.executors() {
 		for _, folder := range e.writes() {
-			out = append(out, place{e.path, fmt.Sprintf("the executor of %s may write in", e.agent), "choose a folder for it alone", folder})
+			out = append(out, place{e.path, fmt.Sprintf("the executor of %s may write in", e.agent), "choose a folder for it alone", folder, e.agent})
 		}
 	}
 
 	return slices.DeleteFunc(out, func(p place) bool { return p.folder == "" })
-}
-
-// agentPlaces are the folders in which agents write and strangers leave files, as a boundary.
-func (c *Config) agentPlaces() nofollow.Boundary {
-	var out []string
-	for _, p := range c.places() {
-		out = append(out, p.folder)
-	}
-	return nofollow.NewBoundary(out...)
 }
 
 // writerOf is a place that a folder lies in, or that lies in it: somebody else may write a part of it. nil when there is none.
@@ -92,6 +85,24 @@ func (c *Config) writerOf(folder string) *place {
 		}
 	}
 	return nil
+}
+
+// ownersFolder refuses a file or a folder that leads a program with the network, a secret or the daemon's own rights, if anybody but
+// its owner can write a part of it. What the executor of an agent writes does not count for that executor.
+func (c *checker) ownersFolder(path, folder, agent string) {
+	if folder == "" {
+		return
+	}
+	c.notOfTheHome(path, folder)
+	glance := nofollow.NewGlance()
+	for _, p := range c.cfg.places() {
+		if agent != "" && p.program == agent || !holds(glance.Boundary(p.folder), folder) && !holds(glance.Boundary(folder), ownersPath(p.folder, glance)) {
+			continue
+		}
+		c.bad(path, "%s %s (%s), which is in or around %s, and so could lead the program", p.who, display(p.folder), c.d.place(p.key), display(folder)).
+			Hint = "choose a place that no folder of an agent lies in or holds, or " + p.mend
+		return
+	}
 }
 
 // Writer says who else may write in a folder, as part of a sentence, and "" when nobody may.
@@ -197,6 +208,18 @@ func ownersPath(path string, glance *nofollow.Glance) string {
 		return real
 	}
 	return filepath.Clean(path)
+}
+
+// notOfTheHome refuses to give a program what rouse keeps in its home, links followed.
+func (c *checker) notOfTheHome(path, folder string) {
+	glance := nofollow.NewGlance()
+	if c.cfg.Home == "" || folder == "" {
+		return
+	}
+	home, real := strings.ToLower(ownersPath(string(c.cfg.Home), glance)), strings.ToLower(ownersPath(folder, glance))
+	if real == home || layout.Kept(home, real) && !within(real, filepath.Join(home, "skills")) {
+		c.bad(path, "%s belongs to rouse itself, and no program gets to see it", display(folder)).Hint = "name another folder"
+	}
 }
 
 // inHome says whether a folder is the home, or lies in it.

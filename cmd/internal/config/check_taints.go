@@ -58,6 +58,7 @@ func (c *checker) warnTaints() {
 		c.addPrivate(r, a)
 	}
 	c.follow(reached, privateData)
+	c.warnConditions(reached)
 
 	for i := range c.cfg.Jobs {
 		j := &c.cfg.Jobs[i]

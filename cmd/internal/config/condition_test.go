@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ jobs:
 	for _, w := range cfg.Warnings {
 		paths = append(paths, w.Path)
 	}
-	if want := []string{"jobs[0].when", "jobs[3].when[0].sql", "jobs[3].when[2].command", "jobs[3].when[3].command", "jobs[4].when[1].command"}; !slices.Equal(paths, want) {
+	if want := []string{"jobs[0].when", "jobs[3].when[0].sql"}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
 	}
 }
@@ -175,14 +176,39 @@ func TestConditionProgramOfTheAgent(t *testing.T) {
 	}
 }
 
-// A script that an agent can write is never run without confinement.
-func TestUnconfinedConditionOfTheAgent(t *testing.T) {
-	for _, text := range []string{
-		"agents: [{name: a, workdir: ./work}]\njobs: [{name: j, agent: a, prompt: x, when: [{command: [sh, check.sh], sandbox: off, reason: x}]}]\n",
-		"agents: [{name: a, workdir: ./work, sandbox: off, reason: x}]\njobs: [{name: j, agent: a, prompt: x, when: [{command: [./work/check.sh]}]}]\n",
+// What a condition that can send is given is checked by folders, however its command reads.
+func TestFoldersOfConditions(t *testing.T) {
+	const watched = "home: ./h\nagents: [{name: a, workdir: ./work}, {name: b, workdir: ./other}]\njobs:\n  - {name: w, agent: a, prompt: x, watch: {path: ./in}}\n  - {name: j, agent: a, prompt: x, every: 1h, when: [{CONDITION}]}\n"
+	for condition, say := range map[string]string{
+		"command: [sh, -e, check.sh], network: host":                                  "",
+		"command: [sh, -e, check.sh], sandbox: off, reason: x":                        "",
+		"command: [sh, check.sh], read: [./work]":                                     "",
+		"command: [sh, check.sh], network: host, read: [./other]":                     "",
+		"command: [sh, check.sh], network: host, read: [./work]":                      "jobs[1].when[0].read[0]: warning: the agent a can leave untrusted content in {{dir}}/work; then the condition does not start",
+		"command: [sh, check.sh], sandbox: off, reason: x, write: true":               "jobs[1].when[0].write: warning: the agent a can leave untrusted content in {{dir}}/work",
+		"command: [curl, -o, page, 'http://127.0.0.1:1'], network: host, write: true": "jobs[1].when[0].write: warning: ",
+		"command: [sh, check.sh], read: [./h]":                                        "jobs[1].when[0].read[0]: {{dir}}/h belongs to rouse itself",
+		"command: [cat, ./x, DIR/h/ledger.db]":                                        "jobs[1].when[0].command[2]: {{dir}}/h/ledger.db belongs to rouse itself",
+		"command: [sh, check.sh], read: [./h/backups/x]":                              "jobs[1].when[0].read[0]: {{dir}}/h/backups/x belongs to rouse itself",
+		"command: [sh, check.sh], read: [./link/agents/b]":                            "jobs[1].when[0].read[0]: {{dir}}/link/agents/b belongs to rouse itself",
+		"command: [./h/scripts/check.sh], read: [./h/scripts]":                        "",
 	} {
-		if _, err := load(write(t, "rouse.yaml", text), nil); err == nil || !strings.Contains(err.Error(), "which would run without confinement") {
-			t.Errorf("%s: %v", text, err)
+		path := write(t, "rouse.yaml", "", "h/scripts/check.sh", "#!/bin/sh\n", "in/.keep", "")
+		dir := filepath.Dir(path)
+		if err := errors.Join(os.WriteFile(path, []byte("version: 1\n"+strings.ReplaceAll(strings.ReplaceAll(watched, "CONDITION", condition), "DIR", dir)), 0o600), os.Symlink(filepath.Join(dir, "h"), filepath.Join(dir, "link"))); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := load(path, nil)
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else {
+			for _, w := range cfg.Warnings {
+				said += w.String() + "\n"
+			}
+		}
+		if want := strings.ReplaceAll(say, "{{dir}}", dir); !strings.Contains(said, want) || (want == "") != (said == "") {
+			t.Errorf("%s: %q, want %q", condition, said, want)
 		}
 	}
 }

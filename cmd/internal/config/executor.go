@@ -185,10 +185,16 @@ func (c *checker) executor(e placedExecutor) {
 	for i, word := range e.Argv[1:] {
 		c.template(fmt.Sprintf("%s.argv[%d]", e.path, i+1), word, agent.ExecutorNames())
 	}
-	if located, err := executor.Locate(e.Argv[0]); err != nil {
+	located, err := executor.Locate(e.Argv[0])
+	if err != nil {
 		c.warn(e.path+".argv[0]", "%s; until then each run fails", err.Error())
-	} else if err := located.Trusted(c.cfg.agentPlaces()); err != nil {
-		c.bad(e.path+".argv[0]", "%s", err.Error())
+	}
+	for _, f := range e.Settings().Folders(located) {
+		except := ""
+		if f.Own {
+			except = e.agent
+		}
+		c.ownersFolder(e.path+"."+f.Key, f.Path, except)
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(e.Env)) {

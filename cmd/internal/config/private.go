@@ -2,7 +2,7 @@ package config
 
 // private is what of an agent's own places is for its owner alone.
 type private struct {
-	Workdir  *bool `key:"workdir" unset:"true if the agent has both untrusted input and a way out other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
+	Workdir  *bool `key:"workdir" unset:"true if the agent has both untrusted input and a way out (also by a condition) other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
 	Database *bool `key:"database" unset:"false" say:"a run that reads rows of the database holds private data (B)"`
 
 	// What holds in the end, once all agents and jobs are known.
@@ -22,7 +22,7 @@ func (a *Agent) PrivatePlaces() (folders []string, database bool) {
 func (c *checker) privatePlaces(reached map[*Agent]*reach) {
 	for a, r := range reached {
 		a.Private.folders, a.Private.database = nil, On(a.Database.Enabled) && a.Private.Database != nil && *a.Private.Database
-		private := len(r.sources[untrusted]) > 0 && len(r.sources[outward]) > r.onlyReads
+		private := len(r.sources[untrusted]) > 0 && (len(r.sources[outward]) > r.onlyReads || c.sending[a])
 		if said := a.Private.Workdir; said != nil {
 			private = *said
 		}
