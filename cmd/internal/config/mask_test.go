@@ -110,6 +110,43 @@ func TestMaskSpellings(t *testing.T) {
 	}
 }
 
+// The neighbours: what programs, channels and servers are given beside the keys of models.
+func TestSecretPlaces(t *testing.T) {
+	t.Parallel()
+	path := write(t, "rouse.yaml", `models: [{name: m, provider: openai, model: x, base_url: "https://token-hunter2-in-the-user@example.com/v1"}]
+agents: [{name: a, model: m}]
+mcp:
+  - {name: db, argv: [/bin/server, "postgresql://me:hunter2%2Dargv@db.example.com/x"], env: {DB_PASSWORD: hunter2 with blanks, DATABASE: "mysql://me:hunter2-env@db/x", LANG: C.UTF-8}}
+  - {name: site, url: "https://mcp.example.com/?token=hunter2-query", headers: {X-Credential: hunter2-header of mine}}
+notifications:
+  - {name: chat, kind: url, url: "discord://hunter2-of-the-chat-channel@123456789"}
+`)
+	cfg, err := load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := cfg.Show()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	masked, kept := cfg.Mask(path, content, nil)
+	for where, text := range map[string]string{"config show": string(shown), "the file": string(masked)} {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, "blanks") || strings.Contains(text, "of mine") || !strings.Contains(text, "C.UTF-8") || !strings.Contains(text, "db.example.com/x") {
+			t.Errorf("%s:\n%s", where, text)
+		}
+	}
+	if !kept {
+		t.Errorf("the lines are not kept:\n%s", masked)
+	}
+	if echoed := redact.New(cfg.Secrets()).Replace("POST /hunter2-of-the-chat-channel: 404"); strings.Contains(echoed, "hunter2") {
+		t.Error(echoed)
+	}
+}
+
 // References stay, for they say where a secret is.
 func TestMaskKeepsReferences(t *testing.T) {
 	t.Parallel()

@@ -10,10 +10,13 @@ import (
 // secretQuery matches the names of a query under which addresses carry keys.
 var secretQuery = pattern.New(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
 
+// longToken is the shortest user of an address without a password that is taken for a token, in bytes.
+const longToken = 16
+
 // isAddress says whether a text may be an address.
 func isAddress(text string) bool { return strings.Contains(text, "://") }
 
-// urlSecrets are the secrets within an address: the password before its host, and the values of its query
+// urlSecrets are the secrets within an address: the password before its host, or a token in its place, and the values of its query
 // whose names say that they are keys.
 func urlSecrets(text string) (out []string) {
 	if !isAddress(text) {
@@ -26,6 +29,8 @@ func urlSecrets(text string) (out []string) {
 	}
 	if password, ok := u.User.Password(); ok {
 		out = append(out, password)
+	} else if name := u.User.Username(); len(name) >= longToken { // discord://TOKEN@ID, https://KEY@host
+		out = append(out, name)
 	}
 
 	for name, values := range u.Query() {
