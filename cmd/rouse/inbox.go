@@ -48,14 +48,22 @@ func newInbox(at *place) *cobra.Command {
 				return printClosed(cmd.OutOrStdout(), items, s.now())
 			}
 
+			var branches []api.Checkout
+			if err := s.Get(cmd.Context(), "/v1/checkouts", nil, &branches); err != nil {
+				return err
+			}
 			out := cmd.OutOrStdout()
-			if len(items) == 0 {
+			if len(items)+len(branches) == 0 {
 				_, err := fmt.Fprintln(out, "nothing waits for you")
 				return err
 			}
 
 			for _, i := range items {
 				printItem(out, i, s.now())
+			}
+			for _, c := range branches {
+				fmt.Fprintf(out, "branch of run %s\n", c.Run)
+				printCheckout(out, c, s.now())
 			}
 
 			return nil

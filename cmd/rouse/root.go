@@ -178,7 +178,7 @@ func groups(at *place) []group {
 			newIncidents(at), newBudget(at),
 		}},
 		{"Decide", []*cobra.Command{
-			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newWake(at), newStop(at), newRetry(at), newUndo(at),
+			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newWake(at), newStop(at), newRetry(at), newUndo(at), newApply(at), newDiscard(at),
 			newAck(at), newGrants(at),
 		}},
 		{"Keep", []*cobra.Command{newBackup(at), newRestore(at), newDB(at), newLedger(at), newWorkspaces(at), newAudit(at)}},

@@ -114,6 +114,10 @@ func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 		fmt.Fprintf(w, "  workspace %s; rouse workspaces show %[1]s\n", d.Workspace)
 	}
 
+	if d.Checkout != nil {
+		printCheckout(w, *d.Checkout, now)
+	}
+
 	printArtifacts(w, d)
 	printAsked(w, d, now)
 

@@ -49,7 +49,8 @@ func (c *checker) commands(agentPath string, a *Agent) {
 			continue
 		}
 
-		if why := grantsEverything(g.Argv); why != "" {
+		// In a private clone an agent is to have all of git, and the tools of the project.
+		if why := grantsEverything(g.Argv); why != "" && a.Checkout == nil {
 			c.warn(at+".argv", "%s, so that this grant is one for any program, within the agent's folders", why)
 		} else {
 			c.writableScripts(at, a, g.Argv)

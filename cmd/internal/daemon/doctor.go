@@ -33,6 +33,9 @@ import (
 func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	now := d.Current()
 	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
+	if c, shown := d.checkClones(); shown {
+		checks = append(checks, c)
+	}
 	if d.shared() {
 		checks = append(checks, d.checkNodes(ctx), d.checkValues(ctx))
 	} else {

@@ -36,8 +36,12 @@ func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 	if err != nil {
 		return nil, err
 	}
+	branches, err := s.answers.WaitingCheckouts(r.Context())
+	if err != nil {
+		return nil, err
+	}
 	ended, err := s.answers.Runs(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
-	return inboxPage(p.titled("Inbox", "Inbox"), items, ended), err
+	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), err
 }
 
 // closed lists what waits no more.

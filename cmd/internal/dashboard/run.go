@@ -71,6 +71,8 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
 	mux.Handle("POST /runs/{id}/cancel", s.do(s.cancel))
 	mux.Handle("POST /runs/{id}/retry", s.do(s.retry))
+	mux.Handle("POST /runs/{id}/apply", s.do(s.apply))
+	mux.Handle("POST /runs/{id}/discard", s.do(s.discard))
 }
 
 func (s *site) run(r *http.Request, p page) (templ.Component, error) {
@@ -83,6 +85,13 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 	v := run{page: p.titled(fmt.Sprintf("Run %d", id), "Runs")}
 	if v.RunDetail, err = s.answers.Run(ctx, id); err != nil {
 		return nil, err
+	}
+	if v.Checkout != nil && v.State == domain.StateFinished {
+		c, err := s.answers.Checkout(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		v.Checkout = &c // with its diff
 	}
 	v.Mark, v.Cause = runMark(v.Run), cause(v.Run)
 	if v.State != domain.StateFinished {
@@ -401,4 +410,23 @@ func (s *site) undo(r *http.Request) (string, error) {
 // retryable says whether a run can be tried again.
 func retryable(r api.Run) bool {
 	return r.State == domain.StateFinished && r.Outcome != domain.OutcomeSuccess && r.Outcome != domain.OutcomeNothing
+}
+
+// apply applies what the page showed: a branch that has other commits by now is refused.
+func (s *site) apply(r *http.Request) (string, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return "", err
+	}
+	_, err = s.answers.Apply(r.Context(), id, api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
+	return back(r), err
+}
+
+func (s *site) discard(r *http.Request) (string, error) {
+	id, err := number(r, "id", "run")
+	if err != nil {
+		return "", err
+	}
+	_, err = s.answers.Discard(r.Context(), id)
+	return back(r), err
 }

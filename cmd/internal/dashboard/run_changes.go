@@ -271,3 +271,18 @@ func contentDisposition(name string) string {
 	}
 	return "attachment"
 }
+
+// maxShownDiff is how many lines of a diff the page of a run shows.
+const maxShownDiff = 3000
+
+// diffLines are the lines of a diff as they are shown.
+func diffLines(diff string) []string {
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	if len(lines) > maxShownDiff {
+		lines = append(lines[:maxShownDiff], "… and "+text.Plural(len(lines)-maxShownDiff, "line")+" more")
+	}
+	for i, l := range lines {
+		lines[i] = text.OneLine(text.Truncate(l, 400))
+	}
+	return lines
+}

@@ -72,6 +72,26 @@ func (a *Answers) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	return a.s.detail(ctx, id)
 }
 
+// Checkout is the private clone of a run, with its changes.
+func (a *Answers) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
+	return a.s.checkoutOf(ctx, id)
+}
+
+// WaitingCheckouts are the branches that wait to be applied or discarded.
+func (a *Answers) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
+	return a.s.backend.Checkouts.WaitingCheckouts(ctx)
+}
+
+// Apply puts the commits of a run on the branch that it began from.
+func (a *Answers) Apply(ctx context.Context, id int64, ask api.ApplyRequest) (api.Checkout, error) {
+	return a.s.applyRun(ctx, id, ask)
+}
+
+// Discard removes the clone and the branch of a run.
+func (a *Answers) Discard(ctx context.Context, id int64) (api.Checkout, error) {
+	return a.s.discardRun(ctx, id)
+}
+
 // Pending says what a run waits for.
 func (a *Answers) Pending(ctx context.Context, id int64) (api.Pending, error) {
 	run, err := a.s.ledger.Run(ctx, id)

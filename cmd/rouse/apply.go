@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rouse/agent/checkout"
+	"rouse/cmd/internal/api"
+	"rouse/internal/text"
+)
+
+func newApply(at *place) *cobra.Command {
+	var pick, diff, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "apply RUN",
+		Short: "Merges the branch of a run that worked in a checkout",
+		Long: `Merges the branch of a finished run into the branch that it began from: a fast-forward if possible,
+else a merge commit of yours. A worktree in which that branch is checked out follows. With
+--cherry-pick each commit is made again on top of it.
+
+If the branches contradict each other, or files that would change have changes of yours that are
+not committed, nothing is done and the files are named. Afterwards the clone is removed. The
+branch of the run stays in your repository until rouse discard RUN.`,
+		Example: `  rouse apply 42 --diff
+  rouse apply 42
+  rouse apply 42 --cherry-pick`,
+		Args: cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.openToRead(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var c api.Checkout
+			path := "/v1/runs/" + url.PathEscape(args[0])
+			if diff {
+				err = s.Get(cmd.Context(), path+"/checkout", nil, &c)
+			} else {
+				ask := api.ApplyRequest{}
+				if pick {
+					ask.How = string(checkout.CherryPick)
+				}
+				err = s.Post(cmd.Context(), path+"/apply", ask, &c)
+			}
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), c)
+			case diff:
+				printCheckout(cmd.OutOrStdout(), c, s.now())
+				_, err = io.WriteString(cmd.OutOrStdout(), text.Lines(c.Diff))
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), appliedText(c))
+			return err
+		}),
+	}
+
+	cmd.Flags().BoolVar(&pick, "cherry-pick", false, "make each commit again on top of the branch, instead of merging")
+	cmd.Flags().BoolVar(&diff, "diff", false, "change nothing, show commits, files and changes")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("cherry-pick", "diff")
+	return cmd
+}
+
+func newDiscard(at *place) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "discard RUN",
+		Short: "Removes the clone and the branch of a run that worked in a checkout",
+		Long: `Removes the clone of a finished run, and its branch in your repository. What was applied stays.
+A branch that you have changed since, or that is checked out, stays as well and is named.`,
+		Example: "  rouse discard 42",
+		Args:    cobra.ExactArgs(1),
+		RunE: verb(func(cmd *cobra.Command, args []string) error {
+			s, err := at.openToRead(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer s.close()
+
+			var c api.Checkout
+			if err := s.Post(cmd.Context(), "/v1/runs/"+url.PathEscape(args[0])+"/discard", nil, &c); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), c)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
+			return err
+		}),
+	}
+
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func appliedText(c api.Checkout) string {
+	a := c.Applied
+	if a == nil {
+		return "run " + c.Run + " was applied"
+	}
+	if a.Commit == a.Before {
+		return fmt.Sprintf("run %s: the branch %s had its commits already", c.Run, text.OneLine(a.Branch))
+	}
+	return fmt.Sprintf("run %s: the branch %s has %s now (%s), at %s", c.Run, text.OneLine(a.Branch), text.Plural(len(c.Commits), "commit")+" of it", a.How, text.Head(a.Commit, 12))
+}
+
+// printCheckout writes what came of the checkout of a run, as part of the run.
+func printCheckout(w io.Writer, c api.Checkout, now time.Time) {
+	fmt.Fprintf(w, "  checkout  %s at %s, on the branch %s\n", text.OneLine(c.Repo), text.OneLine(c.Ref), text.OneLine(c.Branch))
+	for i, one := range c.Commits {
+		if i == maxShownCommits {
+			fmt.Fprintf(w, "            … and %d more\n", len(c.Commits)-i)
+			break
+		}
+		fmt.Fprintf(w, "  commit    %s %s\n", text.Head(one.Hash, 12), shorten(one.Subject, 120))
+	}
+	for i, f := range c.Files {
+		if i == maxShownCommits {
+			fmt.Fprintf(w, "            … and %d more\n", len(c.Files)-i)
+			break
+		}
+		lines := fmt.Sprintf("+%d -%d", f.Added, f.Removed)
+		if f.Added < 0 {
+			lines = "no text"
+		}
+		fmt.Fprintf(w, "  file      %s  %s\n", text.OneLine(f.Path), lines)
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintf(w, "            %s\n", text.OneLine(note))
+	}
+	if c.Uncommitted > 0 {
+		fmt.Fprintf(w, "            %s not committed, in %s\n", text.Plural(c.Uncommitted, "file"), text.OneLine(c.Clone))
+	}
+
+	switch c.State {
+	case api.CheckoutWaiting:
+		fmt.Fprintf(w, "            waits for you: rouse apply %s --diff, rouse apply %[1]s, or rouse discard %[1]s; its clone is kept until %s\n", c.Run, local(c.KeptUntil, now))
+	case api.CheckoutApplied:
+		fmt.Fprintf(w, "            %s\n", strings.TrimPrefix(appliedText(c), "run "+c.Run+": "))
+	}
+}
+
+// maxShownCommits bounds the commits, and the files, that rouse show lists; --json has all.
+const maxShownCommits = 20
