@@ -90,9 +90,10 @@ func (p *parser) section() (s setting, err error) {
 	var sub strings.Builder
 	for {
 		c, ok := p.next()
-		if c == '\\' {
+		switch c {
+		case '\\':
 			c, ok = p.next()
-		} else if c == '"' {
+		case '"':
 			s.sub = sub.String()
 			if c, _ = p.next(); c != ']' {
 				return s, errDamaged

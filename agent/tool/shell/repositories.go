@@ -157,10 +157,11 @@ func configurations(gitDir string) (out []string) {
 	return out
 }
 
-// refusedPaths match the path that a refusal is about, also a relative one: behind it in quotes, or in front of it.
+// refusedPaths match the path that a refusal is about, also a relative one: in front of it in quotes, behind it, or in front of it.
+// A line may be JSON, in which a quote ends the text.
 var refusedPaths = []*pattern.Pattern{
-	pattern.New(`(?i)(?:permission denied|operation not permitted|read-only file system)[^'"]{0,12}['"]([^'"]+)['"]`),
-	pattern.New(`(?i)['"‘]([^'"‘’]+)['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
+	pattern.New(`(?i)['"‘]([^'"‘’\\]+)\\?['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
+	pattern.New(`(?i)(?:permission denied|operation not permitted|read-only file system)(?:: |, \w+ )\\?['"]([^'"\\]+)\\?['"]`),
 	pattern.New(`(?i)([^\s'"‘’:]+): *(?:permission denied|operation not permitted|read-only file system)`),
 }
 

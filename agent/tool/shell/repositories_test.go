@@ -148,7 +148,8 @@ func TestGitRefusals(t *testing.T) {
 			{"git branch x", read}, {"git tag x", read}, {"git config user.name x", read}, {"git reset --hard", read}, {"git init", read}, {"git worktree add sub/tree", read},
 			{"git fetch .", read}, {"git update-ref refs/heads/y HEAD", read}, {"echo x > .git/hooks/pre-commit", read},
 			{"touch new", beside}, {"echo x > new || :", beside}, {"mkdir folder", beside}, {"mv a b", beside}, {"cp a b", beside}, {"rm a", beside},
-			{"touch new || :", beside}, {"perl -e 'open(F, \">new\") or die \"new: $!\"'", beside},
+			{"touch new || :", beside}, {`git add a 2>&1 | tr '\n' ' ' | sed 's/.*/{"content":"## main\\n&","is_error":true}/'`, read},
+			{`(echo x > new) 2>&1 | tr '\n' ' ' | sed 's/.*/{"content":"## main\\n&","cwd":"\/x"}/'`, beside}, {"perl -e 'open(F, \">new\") or die \"new: $!\"'", beside},
 			{"touch sub/new", ""}, {"git status", ""}, {"git log", ""}, {"cat none", ""}, {"echo 'sub/x: Permission denied'", ""},
 		} {
 			e, got := b.run(c.command)
