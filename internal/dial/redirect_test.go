@@ -10,8 +10,7 @@ import (
 // A client with the default transport follows a redirect on the same host only.
 func TestSameHost(t *testing.T) {
 	t.Parallel()
-	var own *httptest.Server
-	own = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch to := r.URL.Query().Get("to"); {
 		case to != "":
 			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
