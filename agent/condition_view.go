@@ -30,7 +30,8 @@ func (v conditionView) close() {
 
 // conditionView confines a condition to the places of its agent and those that its owner named. A command with the network, or
 // without a sandbox, could tell others what it reads, and could be led by it. So it sees no folder in which an agent or a stranger
-// can write, unless its owner named that folder for it: by read, by write, or as a word of the command.
+// can write, unless its owner named that folder for it: by read, by write, or as a word of the command. Without a sandbox that is
+// where it works, not a wall: it can still open any path that it knows.
 func (q conditionChecker) conditionView(g Condition, named []string) (v conditionView, err error) {
 	t := q.task
 	if g.Unconfined != "" {
