@@ -73,6 +73,10 @@ func OpenToOthers(home string) (paths []string, err error) {
 // ours says whether a folder in the home holds what rouse made. Another one may be an agent's workdir, and skills have the
 // modes of their source.
 func ours(home, path string) bool {
+	rel, err := filepath.Rel(home, path)
+	if err == nil && layout.Clone(filepath.ToSlash(rel)) {
+		return false
+	}
 	return path == home || layout.Kept(home, path) && !isSkills(home, path)
 }
 

@@ -115,6 +115,13 @@ func Work(rel string) bool { return ofAgent(rel, "work") || ProgramHome(rel) }
 // keep their logins there.
 func ProgramHome(rel string) bool { return ofAgent(rel, "home") }
 
+// Clone says whether a path below a home, with slashes, is in the private clone of a run, checkouts/runs/RUN/work: its agent decides on the
+// modes there.
+func Clone(rel string) bool {
+	elements := strings.SplitN(rel, "/", 5)
+	return len(elements) >= 4 && elements[0] == "checkouts" && elements[1] == "runs" && elements[3] == "work"
+}
+
 func ofAgent(rel, folder string) bool {
 	elements := strings.SplitN(rel, "/", 4)
 	return len(elements) >= 3 && elements[0] == "agents" && elements[2] == folder
@@ -124,5 +131,5 @@ func ofAgent(rel, folder string) bool {
 // modes of their source, and its configuration.
 func Private(rel string) bool {
 	part, kept := Of(rel)
-	return kept && !Work(rel) && part.Name != "skills" && part.Name != "rouse.yaml"
+	return kept && !Work(rel) && !Clone(rel) && part.Name != "skills" && part.Name != "rouse.yaml"
 }
