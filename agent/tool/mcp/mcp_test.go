@@ -456,6 +456,10 @@ func TestNeeds(t *testing.T) {
 		if err != nil || n.AddsTaint.String() != c.taint || n.NeedsApproval != c.asks || n.MissingGrant != "" {
 			t.Errorf("%s: %+v (%v)", name, n, err)
 		}
+		// What a run has written where the program reads has its labels.
+		if len(n.Reads) != len(s.Read) {
+			t.Errorf("%s: of %q it reads %+v", name, s.Read, n.Reads)
+		}
 	}
 
 	s.ReadOnly = []string{"add"}

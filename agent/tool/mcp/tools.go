@@ -283,10 +283,13 @@ func (s *Sessions) needs(server Server, name string, roots *tool.Roots) func(con
 			if n.Tier = string(tier); tier == "D" {
 				n.AddsTaint |= tool.Outward
 			}
+			for _, path := range server.Read { // a run may have written there
+				n.Reads = append(n.Reads, tool.PlaceOf(path))
+			}
 			if server.Files != shell.ExposeNothing && server.Files != "" && roots != nil {
 				program := roots.ProgramNeed()
 				n.AddsTaint |= program.AddsTaint
-				n.Reads = program.Reads
+				n.Reads = append(n.Reads, program.Reads...)
 				if server.Files == shell.ExposeWriting {
 					n.Writes, n.WritesMemory = program.Writes, program.WritesMemory
 				}

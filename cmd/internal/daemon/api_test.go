@@ -305,6 +305,8 @@ func (f *apiFixture) examples() map[string]func() request {
 			return request{path: "/v1/runs/" + f.reported().ID + "/undo", body: `{"dry_run":true}`}
 		},
 
+		"GET /v1/checkouts": at("/v1/checkouts"),
+
 		"GET /v1/inbox":              func() request { f.question(); return request{path: "/v1/inbox"} },
 		"GET /v1/inbox/closed":       at("/v1/inbox/closed"),
 		"POST /v1/inbox/{id}/answer": func() request { return request{path: "/v1/inbox/" + f.question() + "/answer", body: `{"text":"A"}`} },
@@ -405,8 +407,8 @@ func (f *apiFixture) examples() map[string]func() request {
 }
 
 // notTried are the routes whose success cannot be had here: it would reach a desktop, or takes a database that another
-// program has damaged.
-var notTried = []string{"POST /v1/notices", "POST /v1/agents/{agent}/accept"}
+// program has damaged, or a run with a repository.
+var notTried = []string{"POST /v1/notices", "POST /v1/agents/{agent}/accept", "GET /v1/runs/{id}/checkout", "POST /v1/runs/{id}/apply", "POST /v1/runs/{id}/discard"}
 
 func idOf(n int64) string { return strconv.FormatInt(n, 10) }
 
