@@ -15,6 +15,7 @@ import (
 var (
 	contractID = regexp.MustCompile(`\b(?:OSA|AYA|YOA|OSL|AUT|AGS|UNI)-\d{2}\b|\bC-\d{1,2}\b`)
 	testName   = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9_]*)`")
+	sourceName = regexp.MustCompile("`([a-z]+/[a-z_/]+\\.go)`")
 )
 
 // sources returns the text of every tracked or new Go file by its path, this file excluded.
@@ -98,16 +99,11 @@ func testBody(files map[string]string, test string) (string, bool) {
 	return body.String(), body.Len() > 0
 }
 
-// TestSecurityTable keeps the table of docs/security.md true: each row names tests that exist, and every
-// test that the page names does.
+// TestSecurityTable keeps the tables of docs/security.md and docs/security-model.md true: each row names tests that exist, and
+// so does every test and file that the pages name.
 func TestSecurityTable(t *testing.T) {
 	unraced(t)
 	t.Parallel()
-	doc, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	var code strings.Builder
 	for name, text := range sources(t) {
 		if strings.HasSuffix(name, "_test.go") {
@@ -115,25 +111,39 @@ func TestSecurityTable(t *testing.T) {
 		}
 	}
 
-	rows, table := 0, false
-	for line := range strings.Lines(string(doc)) {
-		names := testName.FindAllStringSubmatch(line, -1)
-		for _, n := range names {
-			if !strings.Contains(code.String(), "func "+n[1]+"(") {
-				t.Errorf("docs/security.md names %s, and there is no such test", n[1])
-			}
+	rows := 0
+	for _, page := range []string{"docs/security.md", "docs/security-model.md"} {
+		doc, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
 		}
 
-		table = strings.HasPrefix(line, "| asset |") || (table && strings.HasPrefix(line, "|"))
-		if !table || strings.HasPrefix(line, "| asset |") || strings.HasPrefix(line, "|---") {
-			continue
-		}
-		if rows++; len(names) == 0 {
-			t.Errorf("docs/security.md: no test shows %s", strings.TrimSpace(line))
+		table := false
+		for line := range strings.Lines(string(doc)) {
+			names := testName.FindAllStringSubmatch(line, -1)
+			for _, n := range names {
+				if !strings.Contains(code.String(), "func "+n[1]+"(") {
+					t.Errorf("%s names %s, and there is no such test", page, n[1])
+				}
+			}
+
+			head := strings.HasPrefix(line, "| asset |") || strings.HasPrefix(line, "| what | the one door |")
+			table = head || (table && strings.HasPrefix(line, "|"))
+			if !table || head || strings.HasPrefix(line, "|---") {
+				continue
+			}
+			if rows++; len(names) == 0 {
+				t.Errorf("%s: no test shows %s", page, strings.TrimSpace(line))
+			}
+			for _, n := range sourceName.FindAllStringSubmatch(line, -1) {
+				if _, err := os.Stat("../../" + n[1]); err != nil {
+					t.Errorf("%s names %s: %v", page, n[1], err)
+				}
+			}
 		}
 	}
 
-	if rows < 20 {
-		t.Errorf("docs/security.md: the table has %d rows", rows)
+	if rows < 40 {
+		t.Errorf("the tables have %d rows", rows)
 	}
 }
