@@ -78,7 +78,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 	case refused != nil && (refused.Write || !slices.Contains(g.Command, refused.Path)):
 		value += "; " + conditionHint(*refused, g)
 	case view.withheld != "" && ended.Exit != 0 && strings.Contains(strings.ToLower(string(printed)), "no such file"):
-		value += fmt.Sprintf("; a condition with the network or without a sandbox sees no folder in which an agent can write: to show it one, add beside the command read: [%s]", text.Visible(view.withheld))
+		value += fmt.Sprintf("; a condition with the network or without a sandbox works in an empty folder, apart from those in which agents can write: to give it one, add beside the command read: [%s]", text.Visible(view.withheld))
 	}
 
 	return value, ended.Exit == 0, nil
