@@ -48,7 +48,7 @@ func (r *Runner) makeClone(ctx context.Context, run ledger.Run, t *task) error {
 		return errors.New("clones are made by a daemon with a home")
 	}
 
-	branch, err := playbook.Expand("checkout.branch", o.Branch, map[string]any{"Job": cmp.Or(run.Job, t.governingJob().Name, t.agent.Name), "Agent": t.agent.Name, "Run": strconv.FormatInt(run.ID, 10)})
+	branch, err := playbook.Expand("checkout: branch", o.Branch, map[string]any{"Job": cmp.Or(run.Job, t.governingJob().Name, t.agent.Name), "Agent": t.agent.Name, "Run": strconv.FormatInt(run.ID, 10)})
 	if err != nil {
 		return err
 	}

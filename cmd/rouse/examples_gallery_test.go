@@ -122,7 +122,7 @@ func TestExamplesAreWhole(t *testing.T) {
 			makeApp(t, filepath.Join(filepath.Dir(copied), "app"))
 		}
 		p := rouse(t, "config", "check", "--config", copied)
-		p.Env = append(p.Env, "ROUSE_SECRET_DEPLOYS=of-both-sides", "ROUSE_SECRET_LEDGER=postgres://rouse@"+cmdtest.Nobody+"/rouse")
+		p.Env = append(p.Env, "ROUSE_SECRET_DEPLOYS=the-secret-of-both-sides", "ROUSE_SECRET_LEDGER=postgres://rouse@"+cmdtest.Nobody+"/rouse")
 		if err := p.Run(); err != nil || strings.Contains(p.stdout.String(), "warning") && name != "skills" {
 			t.Errorf("%s: %v\n%s%s", name, err, &p.stdout, &p.stderr)
 		}
@@ -248,7 +248,7 @@ func TestExampleDailyReport(t *testing.T) {
 func TestExampleDeployNote(t *testing.T) {
 	e := newExample(t, "deploy-note")
 	set := rouse(t, "secrets", "set", "deploys", "--config", e.config)
-	set.Stdin = strings.NewReader("of-both-sides")
+	set.Stdin = strings.NewReader("the-secret-of-both-sides")
 	if err := set.Run(); err != nil {
 		t.Fatalf("%v: %s", err, &set.stderr)
 	}

@@ -177,11 +177,8 @@ func (c *checker) serverKeys(at string, s *MCPServer) {
 
 // serverProgram looks at the program of a server: where it could not be read, and what an agent could put in its place.
 func (c *checker) serverProgram(at string, s *MCPServer) {
-	home := string(c.cfg.Home)
 	for k, p := range s.Read {
-		if home != "" && (within(home, string(p)) || within(string(p), home)) {
-			c.bad(fmt.Sprintf("%s.read[%d]", at, k), "holds what rouse keeps in its home, secrets and approvals among it").Hint = "name the folder of the program alone"
-		}
+		c.ownersFolder(fmt.Sprintf("%s.read[%d]", at, k), string(p), "")
 	}
 	for _, script := range shell.Scripts(s.Argv) {
 		if !filepath.IsAbs(script) {
