@@ -48,3 +48,29 @@ echo 3 >> a.txt; git stash -q; git stash pop -q; git commit -q -a --amend --no-e
 		})
 	}
 }
+
+// TestLocksOfKilledGit: the next attempt works in a clone in which a git was killed, and removes nothing outside of it.
+func TestLocksOfKilledGit(t *testing.T) {
+	t.Parallel()
+	repo, s := owner(t), store(t)
+	c := made(t, s, repo, "1")
+	for _, name := range []string{"index.lock", "HEAD.lock", "refs/heads/rouse/fix-1.lock"} {
+		write(t, filepath.Join(c.Dir, ".git", name), "")
+	}
+	again := made(t, s, repo, "1")
+	write(t, filepath.Join(again.Dir, "a.txt"), "two\n")
+	commit(t, again.Dir, "two")
+
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "index.lock"), "mine")
+	if err := os.Rename(filepath.Join(c.Dir, ".git"), filepath.Join(c.Dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(c.Dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	made(t, s, repo, "1")
+	if read(t, filepath.Join(outside, "index.lock")) != "mine" {
+		t.Error("a lock outside of the clone was removed")
+	}
+}

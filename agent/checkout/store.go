@@ -187,6 +187,7 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 		if _, err := os.Lstat(c.Dir); err != nil {
 			return Clone{}, fmt.Errorf("checkout: run %s was applied, and its clone is gone; start a new run", run)
 		}
+		c.unlock()
 		return c, nil
 	case !errors.Is(err, ErrNone):
 		return Clone{}, err
@@ -227,6 +228,19 @@ func (s *Store) Make(ctx context.Context, run string, spec Spec) (Clone, error) 
 	}
 
 	return c, s.clone(ctx, &c, spec)
+}
+
+// unlock removes the locks that a git left in the clone when it was killed with an earlier attempt; no process of that is left. git
+// itself says what is wrong with a lock that cannot be removed.
+func (c Clone) unlock() {
+	root, err := os.OpenRoot(c.Dir) // links of the agent lead nowhere else
+	if err != nil {
+		return
+	}
+	defer root.Close()
+	for _, name := range []string{"index", "HEAD", "config", "packed-refs", "refs/stash", "refs/heads/" + c.Branch} {
+		_ = root.Remove(".git/" + name + ".lock")
+	}
 }
 
 // resolve returns the commit of a branch, a tag or a hash, and the branch.
