@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,6 +26,23 @@ func gitIn(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// newGit reports whether this machine has a git that checkouts can work with.
+func newGit() bool {
+	var major, minor int
+	out, err := exec.Command("git", "--version").Output()
+	if err == nil {
+		_, err = fmt.Sscanf(string(out), "git version %d.%d", &major, &minor)
+	}
+	return err == nil && (major > 2 || major == 2 && minor >= 38)
+}
+
+func needsGit(t *testing.T) {
+	t.Helper()
+	if !newGit() {
+		t.Skip("needs git 2.38 or later")
+	}
+}
+
 // makeApp makes the repository of the example, as its README does.
 func makeApp(t testing.TB, dir string) {
 	t.Helper()
@@ -39,6 +57,7 @@ func makeApp(t testing.TB, dir string) {
 func TestExampleNightCoder(t *testing.T) {
 	e := newExample(t, "night-coder")
 	needsConfinement(t)
+	needsGit(t)
 	app := e.path("app")
 	makeApp(t, app)
 
@@ -76,84 +95,89 @@ func edited(work string) bool {
 	return err == nil && strings.Contains(string(text), "+")
 }
 
-// TestNightCoderKills kills the daemon at each step of the example: no commit is lost, and none is made twice.
+// holdScript says in the clone that a step is reached, and waits there to be let on. Its step is the one that the file hold names.
+const holdScript = `#!/bin/sh
+[ "$(cat hold)" = "$1" ] || exit 0
+: > .git/reached
+while [ ! -e .git/go ]; do sleep 0.1; done
+`
+
+// TestNightCoderKills kills the daemon at each step of the example: exactly one commit of the run reaches main.
 func TestNightCoderKills(t *testing.T) {
 	t.Parallel()
 	needsConfinement(t)
-	config := copyExample(t, "night-coder")
-	dir := filepath.Dir(config)
-	app := filepath.Join(dir, "app")
-	makeApp(t, app)
-
-	exists := func(path ...string) bool {
-		_, err := os.Stat(filepath.Join(append([]string{dir}, path...)...))
-		return err == nil
-	}
-	branches := 0
-	for _, step := range []string{"made", "running", "collected", "applied"} {
-		branches++
-		run := fmt.Sprint(branches)
-		clone := []string{".rouse", "checkouts", "runs", run}
-		p := serveUntilReady(t, config)
-		runJSON(t, nil, "run", "night-coder", "--json", "--config", config)
-		cmdtest.Until(t, step, func() bool {
-			switch step {
-			case "made":
-				return exists(append(clone, "clone.json")...)
-			case "running":
-				return exists(append(clone, "work", ".git", "COMMIT_EDITMSG")...) || exists(append(clone, "quarantine.git")...) || exists("app", ".git", "refs", "heads", "rouse", "night-coder-"+run)
-			}
-			return exists("app", ".git", "refs", "heads", "rouse", "night-coder-"+run)
-		})
-		if step != "applied" {
-			p.kill(t)
-			p = serveUntilReady(t, config)
-		}
-
-		var runs []api.Run
-		cmdtest.Until(t, "the end of the run", func() bool {
-			var items []api.Item
-			runJSON(t, &items, "inbox", "--json", "--config", config)
-			for _, i := range items { // a call that was cut off: its owner looks whether the commit is there
-				answer, work := "again", filepath.Join(append(append([]string{dir}, clone...), "work")...)
-				if strings.Contains(i.Message, "git commit") && gitIn(t, work, "rev-list", "--count", "HEAD") == "2" || strings.Contains(i.Message, "file_edit") && edited(work) {
-					answer = "done"
+	needsGit(t)
+	for _, step := range []string{"made", "committing", "committed", "collected", "testing", "applied"} {
+		t.Run(step, func(t *testing.T) {
+			e := &example{t, copyExample(t, "night-coder")}
+			app, work := e.path("app"), e.path(".rouse", "checkouts", "runs", "1", "work")
+			e.write(step, "app", "hold")
+			e.write(holdScript, "app", "hold.sh")
+			for hook, at := range map[string]string{"pre-commit": "committing", "post-commit": "committed"} {
+				e.write("#!/bin/sh\nsh hold.sh "+at+"\n", "app", "hooks", hook)
+				if err := os.Chmod(e.path("app", "hooks", hook), 0o755); err != nil {
+					t.Fatal(err)
 				}
-				runJSON(t, nil, "answer", i.ID, answer, "--json", "--config", config)
 			}
-			runJSON(t, &runs, "runs", "--json", "--config", config)
-			return runs[0].State == "finished"
-		})
-		if runs[0].Outcome != "success" || len(runs) != branches {
-			t.Fatalf("%s: %+v", step, runs[0])
-		}
-		branch := "rouse/night-coder-" + run
-		if n := gitIn(t, app, "rev-list", "--count", "main.."+branch); n != "1" {
-			t.Errorf("%s: the branch has %s commits", step, n)
-		}
+			e.write("sh hold.sh testing\n"+e.read("app", "test.sh"), "app", "test.sh")
+			e.write(strings.Replace(e.read("rouse.yaml"), "git commit", "git -c core.hooksPath=hooks commit", 1), "rouse.yaml")
+			makeApp(t, app)
 
-		if step == "applied" {
-			before := gitIn(t, app, "rev-parse", "main")
-			asked := rouse(t, "apply", run, "--config", config)
-			if err := asked.Start(); err != nil {
-				t.Fatal(err)
+			p := serveUntilReady(t, e.config)
+			runJSON(t, nil, "run", "night-coder", "--json", "--config", e.config)
+			if step != "applied" {
+				at := map[string]string{"made": filepath.Join(filepath.Dir(work), "clone.json"), "collected": e.path("app", ".git", "refs", "heads", "rouse", "night-coder-1")}[step]
+				cmdtest.Until(t, step, func() bool {
+					_, err := os.Stat(cmp.Or(at, filepath.Join(work, ".git", "reached")))
+					return err == nil
+				})
+				p.kill(t)
+				p = serveUntilReady(t, e.config)
+				cmdtest.Until(t, "the clone", func() bool { return os.WriteFile(filepath.Join(work, ".git", "go"), nil, 0o600) == nil })
 			}
-			cmdtest.Until(t, "the new main", func() bool { return gitIn(t, app, "rev-parse", "main") != before })
-			p.kill(t)
-			_ = asked.Wait() // its answer is lost
-			p = serveUntilReady(t, config)
-			var c api.Checkout
-			runJSON(t, &c, "apply", run, "--json", "--config", config)
-			if n := gitIn(t, app, "rev-list", "--count", "main"); n != "2" || c.State != api.CheckoutApplied || gitIn(t, app, "status", "--porcelain") != "" {
-				t.Errorf("%s: main has %s commits, %+v", step, n, c)
+
+			var runs []api.Run
+			cmdtest.Until(t, "the end of the run", func() bool {
+				var items []api.Item
+				runJSON(t, &items, "inbox", "--json", "--config", e.config)
+				for _, i := range items { // a call that was cut off: its owner looks what it has done
+					done := strings.Contains(i.Message, "hooksPath") && gitIn(t, work, "rev-list", "--count", "HEAD") == "2" || strings.Contains(i.Message, "file_edit") && edited(work)
+					runJSON(t, nil, "answer", i.ID, map[bool]string{true: "done", false: "again"}[done], "--json", "--config", e.config)
+				}
+				runs = e.runs()
+				return runs[0].State == "finished"
+			})
+			if len(runs) != 1 || runs[0].Outcome != "success" || runs[0].Attempt == 1 != (step == "applied") {
+				t.Fatalf("%+v", runs)
 			}
-		} else {
-			mustRun(t, "discard", run, "--config", config)
-		}
-		p.stop(t)
-		auditClean(t, config)
-	}
-	if n := gitIn(t, app, "rev-list", "--count", "--all"); n != "2" {
-		t.Errorf("in the end there are %s commits", n)
+			if n := gitIn(t, app, "rev-list", "--count", "main..rouse/night-coder-1"); n != "1" || gitIn(t, app, "rev-list", "--count", "main") != "1" {
+				t.Errorf("the branch has %s commits", n)
+			}
+
+			if step == "applied" {
+				before := gitIn(t, app, "rev-parse", "main")
+				asked := rouse(t, "apply", "1", "--config", e.config)
+				if err := asked.Start(); err != nil {
+					t.Fatal(err)
+				}
+				cmdtest.Until(t, "the new main", func() bool { return gitIn(t, app, "rev-parse", "main") != before })
+				p.kill(t)
+				_ = asked.Wait() // its answer is lost
+				p = serveUntilReady(t, e.config)
+			}
+			for range 2 { // who lost the answer asks again
+				var c api.Checkout
+				runJSON(t, &c, "apply", "1", "--json", "--config", e.config)
+				if n := gitIn(t, app, "rev-list", "--count", "--all"); n != "2" || c.State != api.CheckoutApplied || !edited(app) || gitIn(t, app, "status", "--porcelain") != "" {
+					t.Errorf("there are %s commits, %+v", n, c)
+				}
+			}
+			mustRun(t, "discard", "1", "--config", e.config)
+			if n := gitIn(t, app, "rev-list", "--count", "main"); n != "2" || gitIn(t, app, "branch", "--list", "rouse/*") != "" {
+				t.Errorf("in the end main has %s commits", n)
+			}
+			p.stop(t)
+			auditClean(t, e.config)
+		})
 	}
 }
