@@ -24,6 +24,7 @@ type Checkout struct {
 	Repo, Ref string
 	Branch    string // a template of CheckoutNames
 	Keep      time.Duration
+	Push      *Push // after success; nil: the branch waits in Repo
 }
 
 // CheckoutNames are what the template of checkout.branch can name. The host alone decides them, because the owner's
@@ -98,7 +99,10 @@ func (r *Runner) noteCheckout(ctx context.Context, run ledger.Run, kind string, 
 }
 
 // broughtBack is what became of the branch of a run.
-type broughtBack struct{ waits, failed string }
+type broughtBack struct {
+	waits, failed string
+	got           checkout.Result
+}
 
 // tell adds it to how the run ended. A branch that could not be brought back is a failure.
 func (b broughtBack) tell(res *ledger.Result) {
@@ -129,7 +133,7 @@ func (r *Runner) collectClone(ctx context.Context, run ledger.Run, t task, res l
 		b.failed = fmt.Sprintf("the branch %s could not be brought back: %v; its clone stays in %s", t.clone.Branch, err, t.clone.Dir)
 		return b, nil //nolint:nilerr // the run's result says it
 	}
-	b.waits = waits(run, got)
+	b.waits, b.got = waits(run, got), got
 	return b, r.noteCheckout(ctx, run, "checkout.collected", collected(got))
 }
 

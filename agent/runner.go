@@ -347,6 +347,9 @@ func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	}
 	out, err = r.judge(ctx, run, t, a, res)
 	branch.tell(&out)
+	if err == nil {
+		err = r.pushBranch(ctx, run, t, branch.got, &out)
+	}
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)
 	} else {

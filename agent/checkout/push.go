@@ -21,6 +21,11 @@ type Login struct {
 
 var remoteName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
+// IsRemoteName reports whether a text can name a remote. An address is no name.
+func IsRemoteName(name string) bool {
+	return remoteName.MatchString(name) && !strings.Contains(name, "://")
+}
+
 // Push sends the branch of a result to a remote of the owner's repository, by its name. It never sends to an address
 // that came from the agent. A branch there that has the commits already is no error; one that has others is not moved.
 //
@@ -73,7 +78,7 @@ func (s *Store) Remote(ctx context.Context, res Result, remote string) (string, 
 
 // remote is Remote.
 func (r *repository) remote(ctx context.Context, name string) (string, error) {
-	if !remoteName.MatchString(name) || strings.Contains(name, "://") {
+	if !IsRemoteName(name) {
 		return "", fmt.Errorf("%q is not the name of a remote; an address is not taken", name)
 	}
 	for _, key := range []string{"pushurl", "url"} {

@@ -77,6 +77,8 @@ var eventKinds = []EventKind{
 	{"git.disarmed", "a repository that a program made was taken out of use by renaming, for git would run what its configuration says", "path, …", false},
 	{"checkout.made", "a run got its private clone of a repository", "repo, ref, branch, base, notes", false},
 	{"checkout.collected", "the branch of a run was brought into the owner's repository; head is base without a commit", "repo, branch, base, head, commits, files, uncommitted, notes", false},
+	{"checkout.pushed", "the branch of a run was pushed to a remote of the owner's repository", "remote, branch, head", false},
+	{"checkout.proposed", "a pull request was opened for the branch of a run, or was open already", "url, number", false},
 	{"checkout.applied", "the branch of a run was merged, or its commits were picked", "how, branch, before, commit", false},
 	{"checkout.discarded", "the clone and the branch of a run were removed; what was applied stays", "branch, applied", false},
 	{"mcp.approved", "tools of an MCP server were approved", "server, tools", false},

@@ -22,7 +22,17 @@ type Checkout struct {
 	Branch string   `key:"branch" default:"rouse/{{ .Job }}-{{ .Run }}" say:"name of the new branch, a template of .Job, .Agent and .Run; without a job .Job is the agent's name"`
 	Keep   Duration `key:"keep" default:"14d" positive:"yes" say:"how long a clone is kept that is neither applied nor discarded; the branch stays in repo"`
 
+	OnSuccess *CheckoutSuccess `key:"on_success" say:"what is done with the branch of a run that ended with success" unset:"it waits in repo to be applied or discarded"`
+
 	At Position
+}
+
+// CheckoutSuccess sends the branch of a run to a server.
+type CheckoutSuccess struct {
+	Push        string `key:"push" need:"yes" say:"a remote of repo by its name, to which the branch is pushed" eg:"origin"`
+	Token       string `key:"token" secret:"yes" say:"the token for a remote with an https address, and for pull requests; it is sent to the host of the remote alone" unset:"git uses your own SSH key" eg:"secret:github"`
+	PullRequest bool   `key:"open_pull_request" say:"open a pull request at GitHub, or a merge request at GitLab, on the branch ref"`
+	Provider    string `key:"provider" enum:"github|gitlab" say:"the kind of the server, if its host is not github.com or gitlab.com"`
 }
 
 // CheckoutOf returns the checkout of a job, or nil if its runs have none.
@@ -41,7 +51,11 @@ func (o *Checkout) Spec() *agent.Checkout {
 	if o == nil {
 		return nil
 	}
-	return &agent.Checkout{Repo: string(o.Repo), Ref: o.Ref, Branch: o.Branch, Keep: time.Duration(o.Keep)}
+	out := &agent.Checkout{Repo: string(o.Repo), Ref: o.Ref, Branch: o.Branch, Keep: time.Duration(o.Keep)}
+	if s := o.OnSuccess; s != nil {
+		out.Push = &agent.Push{Remote: s.Push, Token: s.Token, PullRequest: s.PullRequest, Provider: s.Provider}
+	}
+	return out
 }
 
 // placedCheckout is a checkout with its path in the configuration.
@@ -70,6 +84,7 @@ func (c *checker) checkCheckouts() {
 	for _, o := range c.cfg.checkouts() {
 		c.repository(o.path+".repo", o.Repo)
 		c.branch(o.path+".branch", o.Branch)
+		c.push(o.path+".on_success", o.OnSuccess)
 		if o.Ref != "" && (strings.HasPrefix(o.Ref, "-") || strings.ContainsAny(o.Ref, " ^~:?*[\\\x00\n") || strings.Contains(o.Ref, "..") || strings.Contains(o.Ref, "@{")) {
 			c.bad(o.path+".ref", "%q is not the name of a branch, a tag or a commit", o.Ref)
 		}
@@ -88,6 +103,19 @@ func (c *checker) checkCheckouts() {
 		if o := c.cfg.CheckoutOf(j); o != nil {
 			c.expectedInClone(path+".expect", j, o)
 		}
+	}
+}
+
+// push checks what is done with a branch after success.
+func (c *checker) push(path string, s *CheckoutSuccess) {
+	if s == nil || !c.hasNoProblem(path) {
+		return
+	}
+	if s.Push != "" && !checkout.IsRemoteName(s.Push) {
+		c.bad(path+".push", "%q is not the name of a remote; an address is not taken", s.Push).Hint = "name one that git remote lists in repo, such as origin"
+	}
+	if s.PullRequest && s.Token == "" {
+		c.warn(path+".open_pull_request", "a pull request is opened with a token, and none is set: each run that succeeds will end with an error").Hint = "token: secret:NAME, kept with: rouse secrets set NAME"
 	}
 }
 

@@ -15,23 +15,27 @@ func TestCheckout(t *testing.T) {
 		"repo: ./app":            "rouse/{{ .Job }}-{{ .Run }}",
 		"repo: ./app, ref: v1.2": "rouse/{{ .Job }}-{{ .Run }}",
 		"repo: ./app, branch: 'night/{{ .Agent }}/{{ .Run }}', keep: 3d": "night/{{ .Agent }}/{{ .Run }}",
-		"ref: main":                                            `jobs[0].checkout: the key "repo" is missing`,
-		"repo: ./nothing":                                      "warning: ",
-		"repo: ./plain":                                        "plain is not a git repository; name the folder with .git in it",
-		"repo: ./app/file.txt":                                 "is not a git repository",
-		"repo: ./h/app":                                        "lies in the home of rouse",
-		"repo: ./work/app":                                     "/work, and so could change what rouse trusts: the repository of a checkout /",
-		"repo: ./app, ref: '--upload-pack=x'":                  "jobs[0].checkout.ref: \"--upload-pack=x\" is not the name of a branch",
-		"repo: ./app, ref: 'a..b'":                             "jobs[0].checkout.ref: ",
-		"repo: ./app, branch: fix":                             "jobs[0].checkout.branch: is the same for all runs",
-		"repo: ./app, branch: '{{ .Run }}..x'":                 "is not a name for a branch",
-		"repo: ./app, branch: '-{{ .Run }}'":                   "is not a name for a branch",
-		"repo: ./app, branch: 'refs/heads/{{ .Run }}'":         "is not a name for a branch",
-		"repo: ./app, branch: '{{ .Run }} x'":                  "is not a name for a branch",
-		"repo: ./app, branch: '{{ .Run }}.lock'":               "is not a name for a branch",
-		"repo: ./app, branch: 'x-{{ .Input.a }}'":              "Input",
-		"repo: ./app, branch: 'x-{{ .File.Name }}-{{ .Run }}'": "File",
-		"repo: ./app, keep: 0s":                                "jobs[0].checkout.keep: ",
+		"ref: main":                                                        `jobs[0].checkout: the key "repo" is missing`,
+		"repo: ./nothing":                                                  "warning: does not exist; until it does, each run fails",
+		"repo: ./plain":                                                    "plain is not a git repository; name the folder with .git in it",
+		"repo: ./app/file.txt":                                             "is not a git repository",
+		"repo: ./h/app":                                                    "lies in the home of rouse",
+		"repo: ./work/app":                                                 "/work, and so could change what rouse trusts: the repository of a checkout /",
+		"repo: ./app, ref: '--upload-pack=x'":                              "jobs[0].checkout.ref: \"--upload-pack=x\" is not the name of a branch",
+		"repo: ./app, ref: 'a..b'":                                         "jobs[0].checkout.ref: ",
+		"repo: ./app, branch: fix":                                         "jobs[0].checkout.branch: is the same for all runs",
+		"repo: ./app, branch: '{{ .Run }}..x'":                             "is not a name for a branch",
+		"repo: ./app, branch: '-{{ .Run }}'":                               "is not a name for a branch",
+		"repo: ./app, branch: 'refs/heads/{{ .Run }}'":                     "is not a name for a branch",
+		"repo: ./app, branch: '{{ .Run }} x'":                              "is not a name for a branch",
+		"repo: ./app, branch: '{{ .Run }}.lock'":                           "is not a name for a branch",
+		"repo: ./app, branch: 'x-{{ .Input.a }}'":                          "Input",
+		"repo: ./app, branch: 'x-{{ .File.Name }}-{{ .Run }}'":             "File",
+		"repo: ./app, on_success: {push: 'https://evil.example/x'}":        `jobs[0].checkout.on_success.push: "https://evil.example/x" is not the name of a remote`,
+		"repo: ./app, on_success: {push: --upload-pack=x}":                 "is not the name of a remote",
+		"repo: ./app, on_success: {token: x}":                              `the key "push" is missing`,
+		"repo: ./app, on_success: {push: origin, open_pull_request: true}": "warning: a pull request is opened with a token",
+		"repo: ./app, keep: 0s":                                            "jobs[0].checkout.keep: ",
 	} {
 		path := write(t, "rouse.yaml", "version: 1\nhome: ./h\nagents: [{name: a, workdir: ./work, checkout: {repo: ./app, branch: 'agent/{{ .Run }}'}}]\njobs:\n  - {name: j, agent: a, prompt: Work., checkout: {"+name+"}}\n  - {name: k, agent: a, prompt: Work.}\n",
 			"plain/a.txt", "x", "app/file.txt", "x", "h/app/file.txt", "x", "work/app/file.txt", "x")
@@ -45,8 +49,8 @@ func TestCheckout(t *testing.T) {
 			}
 			continue
 		}
-		if strings.HasPrefix(want, "warning") {
-			if len(cfg.Warnings) == 0 || !strings.Contains(cfg.Warnings[0].Message, "does not exist; until it does, each run fails") {
+		if warning, ok := strings.CutPrefix(want, "warning: "); ok {
+			if len(cfg.Warnings) == 0 || !strings.Contains(cfg.Warnings[0].Message, warning) {
 				t.Errorf("%s: %v", name, cfg.Warnings)
 			}
 			continue
