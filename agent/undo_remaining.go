@@ -55,7 +55,7 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 		out = append(out, fmt.Sprintf("the artifact %s stays (rouse artifact %d)", a.Name, a.ID))
 	}
 
-	calls, err := r.remainingEffects(ctx, run)
+	calls, err := r.remainingEffects(ctx, run, u.Checkout != "")
 	if more := len(calls) - maxLeft; more > 0 {
 		calls = append(calls[:maxLeft], fmt.Sprintf("what %d more calls did stays", more))
 	}
@@ -63,8 +63,9 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 	return append(out, calls...), err
 }
 
-// remainingEffects are the calls of a run that did something beside its files and its database.
-func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []string, err error) {
+// remainingEffects are the calls of a run that did something beside its files and its database. What they did in a clone is gone
+// with that.
+func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
 	calls, err := r.ledger.Calls(ctx, run.ID)
 	if err != nil {
 		return nil, err
@@ -99,6 +100,9 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run) (out []st
 		case s.Writes == tool.WritesWake:
 			out = append(out, fmt.Sprintf("the next run that it planned stays; see: rouse wake %s", run.Agent))
 		case !undoable(s.Writes, c.State, kept[c.Key]):
+			if cloned {
+				did += " outside of its clone"
+			}
 			out = append(out, fmt.Sprintf("what %s %s stays%s: %s", c.Tool, did, map[bool]string{true: ", but for the files named above"}[kept[c.Key]], excerptOf(s, c)))
 		}
 	}
