@@ -116,7 +116,7 @@ func TestBranchIsPushed(t *testing.T) {
 	}
 	_, calls, _ := strings.Cut(pushing, "    playbook:\n")
 	calls, _, _ = strings.Cut(calls, "    #")
-	job := "  - name: drop\n    agent: coder\n    watch: { path: ./in }\n    playbook:\n      - { call: file_read, with: { path: " + secret + " } }\n" + calls
+	job := "  - name: drop\n    agent: coder\n    min_tier: B\n    watch: { path: ./in }\n    playbook:\n      - { call: file_read, with: { path: " + secret + " } }\n" + calls
 	mixed := strings.Replace(strings.Replace(pushing, "grants: { commands:", "grants: { read: [./private], commands:", 1), "jobs:\n", "jobs:\n"+job, 1)
 	if err := os.WriteFile(e.config, []byte(mixed), 0o600); err != nil {
 		t.Fatal(err)
