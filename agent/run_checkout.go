@@ -98,6 +98,12 @@ func (r *Runner) noteCheckout(ctx context.Context, run ledger.Run, kind string, 
 	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: raw})
 }
 
+// The kinds of errors by which the work of a run is done, and its branch is not where its owner wants it.
+const (
+	kindCheckout = "checkout"
+	kindPush     = "push"
+)
+
 // broughtBack is what became of the branch of a run.
 type broughtBack struct {
 	waits, failed string
@@ -110,7 +116,7 @@ func (b broughtBack) tell(res *ledger.Result) {
 		return
 	}
 	if b.failed != "" && res.Outcome.Done() {
-		res.Outcome, res.Kind, res.Verified = domain.OutcomeError, "checkout", false
+		res.Outcome, res.Kind, res.Verified = domain.OutcomeError, kindCheckout, false
 	}
 	if res.Outcome.Done() {
 		res.Summary = joined(res.Summary, b.waits)

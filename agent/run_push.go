@@ -35,10 +35,15 @@ func (r *Runner) pushBranch(ctx context.Context, run ledger.Run, t task, got che
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	url, err := r.push(ctx, run, *o.Push, got, out.Summary)
-	if err != nil {
-		out.Outcome, out.Kind, out.Verified = domain.OutcomeError, "push", false
+	if err := r.push(ctx, run, *o.Push, got); err != nil {
+		out.Outcome, out.Kind, out.Verified = domain.OutcomeError, kindPush, false
 		out.Error = joined(fmt.Sprintf("the branch %s is in %s, and was not sent: %v; send it with: git push %s %[1]s", got.Branch, got.Repo, err, o.Push.Remote), out.Error)
+		return nil
+	}
+	url, err := r.openPullRequest(ctx, run, *o.Push, got, out.Summary)
+	if err != nil {
+		out.Outcome, out.Kind, out.Verified = domain.OutcomeError, kindPush, false
+		out.Error = joined(fmt.Sprintf("the branch %s was pushed to %s, and no pull request could be opened: %v", got.Branch, o.Push.Remote, err), out.Error)
 		return nil
 	}
 	says := fmt.Sprintf("it was pushed to %s", o.Push.Remote)
@@ -49,26 +54,32 @@ func (r *Runner) pushBranch(ctx context.Context, run ledger.Run, t task, got che
 	return nil
 }
 
-// push pushes a branch and opens its pull request. It returns the address of that, "" if none is wanted.
-func (r *Runner) push(ctx context.Context, run ledger.Run, o Push, got checkout.Result, summary string) (string, error) {
-	// Who asked the owner? A stranger's text must not send private data anywhere unasked.
+// push pushes a branch.
+func (r *Runner) push(ctx context.Context, run ledger.Run, o Push, got checkout.Result) error {
+	// A stranger's text must not send private data anywhere unasked.
 	now, err := r.ledger.Run(ctx, run.ID)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if strings.Contains(now.Taint, ledger.TaintUntrusted) && strings.Contains(now.Taint, tool.Private.String()) {
-		return "", fmt.Errorf("the run met untrusted content and private data, which may be in the commits; look at them first: rouse apply %d --diff", run.ID)
+		return fmt.Errorf("the run met untrusted content and private data, which may be in the commits; look at them first: rouse apply %d --diff", run.ID)
 	}
 
 	r.clonesMu.RLock()
 	defer r.clonesMu.RUnlock()
 	if err := r.clones.Push(ctx, got, o.Remote, checkout.Login{Token: o.Token}); err != nil {
-		return "", err
+		return err
 	}
-	if err := r.noteCheckout(ctx, run, "checkout.pushed", map[string]any{"remote": o.Remote, "branch": got.Branch, "head": got.Head}); err != nil || !o.PullRequest {
-		return "", err
-	}
+	return r.noteCheckout(ctx, run, "checkout.pushed", map[string]any{"remote": o.Remote, "branch": got.Branch, "head": got.Head})
+}
 
+// openPullRequest opens the pull request of a branch that was pushed. It returns its address, "" if none is wanted.
+func (r *Runner) openPullRequest(ctx context.Context, run ledger.Run, o Push, got checkout.Result, summary string) (string, error) {
+	if !o.PullRequest {
+		return "", nil
+	}
+	r.clonesMu.RLock()
+	defer r.clonesMu.RUnlock()
 	remote, err := r.clones.Remote(ctx, got, o.Remote)
 	if err != nil {
 		return "", err

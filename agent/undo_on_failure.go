@@ -19,6 +19,10 @@ func (r *Runner) undoOnFailure(ctx context.Context, run ledger.Run, t task, res 
 	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
 		return res
 	}
+	// The work is done, and its branch waits to be sent or brought back: an undo would discard it.
+	if res.Kind == kindCheckout || res.Kind == kindPush {
+		return res
+	}
 	return r.undoIfConfigured(ctx, run, t, res)
 }
 

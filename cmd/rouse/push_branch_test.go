@@ -129,8 +129,15 @@ func TestBranchIsPushed(t *testing.T) {
 	f.mu.Lock()
 	f.broken = true
 	f.mu.Unlock()
+	e.wants(e.run("night-coder"), "error", "the branch rouse/night-coder-3 was pushed to origin, and no pull request could be opened: ")
+
+	// An undo of what failed would take the branch away that waits to be sent.
+	undoing := strings.Replace(strings.Replace(mixed, forgeToken, "another-token-than-the-one", 1), "  - name: night-coder\n", "  - name: night-coder\n    undo_on_failure: true\n", 1)
+	if err := os.WriteFile(e.config, []byte(undoing), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	refused := e.run("night-coder")
-	e.wants(refused, "error", "the branch rouse/night-coder-3 is in "+app+", and was not sent: ")
-	e.wants(refused, "error", "send it with: git push origin rouse/night-coder-3")
-	gitIn(t, app, "rev-parse", "rouse/night-coder-3")
+	e.wants(refused, "error", "the branch rouse/night-coder-4 is in "+app+", and was not sent: ")
+	e.wants(refused, "error", "send it with: git push origin rouse/night-coder-4")
+	gitIn(t, app, "rev-parse", "rouse/night-coder-4")
 }
