@@ -171,18 +171,18 @@ type group struct {
 func groups(at *place) []group {
 	return []group{
 		{"Start", []*cobra.Command{
-			newInit(), newNew(at), newImport(at), newServe(at), newRun(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
+			newInit(), newNew(at), newImport(at), newServe(at), newRun(at), newWake(at), newCall(at), newReplay(at), newBackfill(at), newDashboard(at), newOpen(at),
 		}},
 		{"Look", []*cobra.Command{
 			newStatus(at), newJobs(at), newNext(at), newWhy(at), newSimulate(at), newRuns(at), newShow(at), newLogs(at), newWatch(at), newArtifact(at),
 			newIncidents(at), newBudget(at),
 		}},
 		{"Decide", []*cobra.Command{
-			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newWake(at), newStop(at), newRetry(at), newUndo(at), newApply(at), newDiscard(at),
-			newAck(at), newGrants(at),
+			newInbox(at), newAnswer(at), newApprove(at), newDeny(at), newPause(at), newResume(at), newStop(at), newRetry(at), newUndo(at), newApply(at), newDiscard(at),
+			newAck(at),
 		}},
 		{"Keep", []*cobra.Command{newBackup(at), newRestore(at), newDB(at), newLedger(at), newWorkspaces(at), newAudit(at)}},
-		{"Extend", []*cobra.Command{newSkills(at), newTools(), newMCPServers(at), newMCP(at), newWebhooks(at)}},
+		{"Extend", []*cobra.Command{newSkills(at), newTools(), newGrants(at), newMCPServers(at), newMCP(at), newWebhooks(at)}},
 		{"Administer", []*cobra.Command{
 			newConfig(at), newExplain(at), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(), newBench(),
 		}},

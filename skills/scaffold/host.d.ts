@@ -13,6 +13,7 @@ export interface Host {
               delete(key: string): Promise<void>; list(prefix?: string): Promise<string[]> };
 
   // permission network, and a host in grants: network; networkRules of the manifest have to cover each request and each redirect
+  // (dot segments are resolved first; a path with %2e, %2f, %5c or %25 is covered only by a rule for all paths of a host, as https://api.example.com/*)
   network?: { fetch(url: string, init?: { method?: string; headers?: Record<string, string>; body?: string }): Promise<Response> };
 
   // llmUsage, for the purposes that it names; the agent's model, with its bounds and budgets
