@@ -141,6 +141,10 @@ func printCheckout(w io.Writer, c api.Checkout, now time.Time) {
 		fmt.Fprintf(w, "            %s not committed, in %s\n", text.Plural(c.Uncommitted, "file"), text.OneLine(c.Clone))
 	}
 
+	if c.Pushed != "" {
+		fmt.Fprintf(w, "            pushed to %s\n", text.OneLine(strings.TrimSpace(c.Pushed+" "+c.PullRequest)))
+	}
+
 	switch c.State {
 	case api.CheckoutWaiting:
 		fmt.Fprintf(w, "            waits for you: rouse apply %s --diff, rouse apply %[1]s, or rouse discard %[1]s; its clone is kept until %s\n", c.Run, local(c.KeptUntil, now))

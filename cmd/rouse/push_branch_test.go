@@ -103,6 +103,9 @@ func TestBranchIsPushed(t *testing.T) {
 	if len(f.opened) != 1 || f.opened[0]["title"] != "Add the numbers" || f.opened[0]["target_branch"] != "main" || !strings.Contains(f.opened[0]["description"], "```text\n") {
 		t.Errorf("%v", f.opened)
 	}
+	if out := mustRun(t, "show", "1", "--config", e.config); !strings.Contains(out, "pushed to origin "+f.URL+"/me/app/-/merge_requests/7") {
+		t.Error(out)
+	}
 	if out := mustRun(t, "logs", "1", "--config", e.config); !strings.Contains(out, "checkout.pushed") || !strings.Contains(out, "checkout.proposed") || strings.Contains(out, forgeToken) {
 		t.Error(out)
 	}

@@ -25,8 +25,10 @@ type Checkout struct {
 	Uncommitted int                 `json:"uncommitted"`
 	Notes       []string            `json:"notes"` // what the clone or its branch leaves out
 	Applied     *checkout.Applied   `json:"applied,omitempty"`
-	Clone       string              `json:"clone"`      // the folder
-	KeptUntil   Time                `json:"kept_until"` // the clone; its branch stays
+	Pushed      string              `json:"pushed,omitempty"`       // the remote to which the branch was pushed
+	PullRequest string              `json:"pull_request,omitempty"` // its address
+	Clone       string              `json:"clone"`                  // the folder
+	KeptUntil   Time                `json:"kept_until"`             // the clone; its branch stays
 	Diff        string              `json:"diff,omitempty"`
 	Taint       []string            `json:"taint"` // of the run: its labels hold for what it wrote
 }

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,12 +31,31 @@ func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.
 	}
 
 	c := newCheckout(run, s)
+	if err := d.addSent(ctx, run, &c); err != nil {
+		return nil, err
+	}
 	if diff {
 		if c.Diff, err = d.runner.CheckoutDiff(ctx, s, maxCheckoutDiff); err != nil {
 			c.Notes = append(c.Notes, "the changes cannot be shown: "+err.Error())
 		}
 	}
 	return &c, nil
+}
+
+// addSent adds where the branch was sent, which the events of its run say.
+func (d *Daemon) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) error {
+	events, err := d.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		var sent struct{ Remote, URL string }
+		if (e.Kind != "checkout.pushed" && e.Kind != "checkout.proposed") || json.Unmarshal(e.Data, &sent) != nil {
+			continue
+		}
+		c.Pushed, c.PullRequest = cmp.Or(sent.Remote, c.Pushed), cmp.Or(sent.URL, c.PullRequest)
+	}
+	return nil
 }
 
 func newCheckout(run ledger.Run, s agent.CheckoutState) api.Checkout {
