@@ -152,7 +152,7 @@ func collected(res checkout.Result) map[string]any {
 func waits(run ledger.Run, res checkout.Result) string {
 	left := ""
 	if res.Uncommitted > 0 {
-		left = text.Plural(res.Uncommitted, "file") + " of its clone are not committed"
+		left = "not committed in its clone: " + text.Plural(res.Uncommitted, "file")
 	}
 	if len(res.Commits) == 0 {
 		return left
