@@ -171,9 +171,17 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	defer d.attempts.Wait()
 
+	changed := d.o.Ledger.Changed()
 	for {
-		// Asked for before the pass: what is written while it reads wakes the loop again.
-		changed := d.o.Ledger.Changed()
+		// The next channel is asked for before the last one is looked at, and both before the pass: no change falls in between,
+		// and what is written while the pass reads wakes the loop again.
+		last := changed
+		changed = d.o.Ledger.Changed()
+		select {
+		case <-last:
+			d.queue.stale = true
+		default:
+		}
 		over, next, err := d.pass(ctx, writing)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("the queue could not be read; it is tried again", "error", err)
@@ -229,13 +237,6 @@ func (d *Dispatcher) sleep(ctx context.Context, changed <-chan struct{}, next ti
 		d.queue.stale = true
 	case answer := <-d.asked:
 		answer <- struct{}{}
-	}
-
-	// Whatever woke it: the next pass waits for another change, and is not told of this one again.
-	select {
-	case <-changed:
-		d.queue.stale = true
-	default:
 	}
 	return false
 }
