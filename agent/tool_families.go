@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,7 +26,6 @@ import (
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
 	"rouse/agentdb/ledger"
-	"rouse/internal/pattern"
 	"rouse/scheduler/schedule"
 )
 
@@ -346,7 +346,7 @@ func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // ownerAddress matches a URL in texts of the owner.
-var ownerAddress = pattern.New(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
+var ownerAddress = regexp.MustCompile(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
 
 // ownersAddresses returns the URLs that the owner wrote into the configuration of an agent and its job. Texts of wakes and
 // requests do not count, because others wrote them.

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/dbfile"
-	"rouse/internal/pattern"
 )
 
 const (
@@ -98,7 +98,7 @@ func NewPool(o PoolOptions) (*Pool, error) {
 }
 
 // agentName keeps names that are not the configuration's from leading out of Dir.
-var agentName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 
 var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopping")
 

@@ -3,16 +3,16 @@ package agentdb
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/sqlite"
-	"rouse/internal/pattern"
 )
 
 // messageName finds the name that an SQLite message complains of.
-var messageName = pattern.New(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
+var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
 
 // locate finds where in SQL an error arose, -1 when that cannot be told. SQLite's driver
 // does not report the offset, so it is the first place where the name occurs.

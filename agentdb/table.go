@@ -3,10 +3,10 @@ package agentdb
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -270,7 +270,7 @@ func (c Column) defaultLiteral(field string) (string, error) {
 }
 
 // typeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
-var typeLength = pattern.New(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
+var typeLength = regexp.MustCompile(`\s*\(\s*\d+\s*(,\s*\d+\s*)?\)$`)
 
 func (c Column) columnType(field string) (string, error) {
 	// VARCHAR(20) is taken as TEXT; SQLite does not enforce a length either.

@@ -2,11 +2,11 @@ package agentdb
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agentdb/sqlite"
-	"rouse/internal/pattern"
 )
 
 // tableLayout is what is needed to write a table and to record its rows.
@@ -94,7 +94,7 @@ func rowIDName(columns []string) string {
 	return "rowid" // a schema with all three is refused when it is made
 }
 
-var literal = pattern.New(`(?is)^([-+]?[0-9.]+(e[-+]?[0-9]+)?|[-+]?0x[0-9a-f]+|x?'.*'|".*"|null|true|false)?$`)
+var literal = regexp.MustCompile(`(?is)^([-+]?[0-9.]+(e[-+]?[0-9]+)?|[-+]?0x[0-9a-f]+|x?'.*'|".*"|null|true|false)?$`)
 
 // constant says that a column's default is the same each time.
 func constant(value string) bool { return literal.MatchString(strings.TrimSpace(value)) }

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
-
-	"rouse/internal/pattern"
 )
 
 // field is a field of the frontmatter, and where it is.
@@ -205,7 +204,7 @@ func tooDeep(n *yaml.Node, left int) bool {
 
 // plainValue is an unindented key with a value on the same line that is neither quoted nor a block, a
 // list or a mapping.
-var plainValue = pattern.New(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
+var plainValue = regexp.MustCompile(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
 
 // quoteValues quotes the values of unindented keys, and replaces tabs in the indentation by spaces.
 func quoteValues(source string) (string, bool) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"rouse/internal/form"
-	"rouse/internal/pattern"
 )
 
 // ReadManifest reads the manifest.json of a directory, and reports all that is wrong with it (OSL-03,
@@ -120,10 +120,10 @@ func (o *object) manifest() *Manifest {
 }
 
 // slug is the name of an executable skill (OSL-01).
-var slug = pattern.New(`^[a-z][a-z0-9-]*$`)
+var slug = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 // semver is a semantic version, as semver.org has it.
-var semver = pattern.New(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
 // agenticConfig has to be there. null stands for one that is not enabled.
 func (o *object) agenticConfig() *AgenticConfig {

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"rouse/internal/pattern"
 )
 
 // maxModule is the largest module.ts that is accepted, in bytes.
@@ -285,7 +284,7 @@ func checkWASM(dir string, m *Manifest) []Problem {
 }
 
 // executeExport are the ways in which a module exports execute.
-var executeExport = pattern.New(`(?m)export\s+(async\s+)?function\s+execute\b|exports\.execute\s*=|export\s+(const|let|var)\s+execute\b|export\s*\{[^}]*\bexecute\b[^}]*\}`)
+var executeExport = regexp.MustCompile(`(?m)export\s+(async\s+)?function\s+execute\b|exports\.execute\s*=|export\s+(const|let|var)\s+execute\b|export\s*\{[^}]*\bexecute\b[^}]*\}`)
 
 // exportsExecute says whether a module seems to export execute. Running it tells for sure.
 func exportsExecute(source []byte) bool { return executeExport.Match(source) }

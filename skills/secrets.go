@@ -1,28 +1,27 @@
 package skills
 
 import (
+	"regexp"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // secretShapes are secrets that are known by how they look (OSL-05).
 var secretShapes = []struct {
 	what  string
-	shape *pattern.Pattern
+	shape *regexp.Regexp
 }{
-	{"a key of a model's provider (sk-…)", pattern.New(`sk-[a-zA-Z0-9]{20,}`)},
-	{"an access key of AWS (AKIA…)", pattern.New(`AKIA[0-9A-Z]{16}`)},
-	{"a token of GitHub (ghp_…)", pattern.New(`ghp_[a-zA-Z0-9]{36}`)},
-	{"a token of Slack (xox…)", pattern.New(`xox[bpsa]-[a-zA-Z0-9-]+`)},
+	{"a key of a model's provider (sk-…)", regexp.MustCompile(`sk-[a-zA-Z0-9]{20,}`)},
+	{"an access key of AWS (AKIA…)", regexp.MustCompile(`AKIA[0-9A-Z]{16}`)},
+	{"a token of GitHub (ghp_…)", regexp.MustCompile(`ghp_[a-zA-Z0-9]{36}`)},
+	{"a token of Slack (xox…)", regexp.MustCompile(`xox[bpsa]-[a-zA-Z0-9-]+`)},
 }
 
 var (
 	// secretWord and quotedValue together are a line that sets something that is called like a secret.
-	secretWord  = pattern.New(`(?i)secret|api.?key|token|password`)
-	quotedValue = pattern.New(`[=:]\s*["'][^"']+["']`)
+	secretWord  = regexp.MustCompile(`(?i)secret|api.?key|token|password`)
+	quotedValue = regexp.MustCompile(`[=:]\s*["'][^"']+["']`)
 	// placeholder stands for a secret, and is replaced when it is used (OSL-22).
-	placeholder = pattern.New(`__OSL_SECRET\[.+?\]__`)
+	placeholder = regexp.MustCompile(`__OSL_SECRET\[.+?\]__`)
 )
 
 // scanSecrets reports what looks like a secret in a file that is published: one that is known by its

@@ -10,13 +10,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"rouse/agent/sandbox"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -143,7 +143,7 @@ func (s *Store) ask(ctx context.Context, c Clone, args ...string) (string, error
 	return strings.TrimSpace(out.String()), err
 }
 
-var hash = pattern.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var hash = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // look asks the clone for the head of its branch, and for what is not on it.
 func (s *Store) look(ctx context.Context, c Clone, res *Result) (err error) {

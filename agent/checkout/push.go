@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // Login is what a remote is told over HTTPS. Hosts of git take any name with a token.
@@ -19,7 +18,7 @@ type Login struct {
 	Token string // "" for a remote that needs none
 }
 
-var remoteName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
+var remoteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
 // IsRemoteName reports whether a text can name a remote. An address is no name.
 func IsRemoteName(name string) bool {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +19,6 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/internal/atomicfile"
-	"rouse/internal/pattern"
 )
 
 // Spec is a `checkout:` of a job or an agent.
@@ -76,7 +76,7 @@ type record struct {
 // ErrNone is the error of Open if a run has no clone.
 var ErrNone = errors.New("the run has no checkout")
 
-var runName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+var runName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 func (s *Store) now() time.Time {
 	if s.Now != nil {

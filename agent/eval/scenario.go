@@ -9,20 +9,20 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"rouse/internal/domain"
-	"rouse/internal/pattern"
 )
 
 //go:embed scenarios/*.yaml
 var builtin embed.FS
 
 // unknownKey matches how the decoder reports an unknown key, which names a Go type.
-var unknownKey = pattern.New(`field (\S+) not found in type \S+`)
+var unknownKey = regexp.MustCompile(`field (\S+) not found in type \S+`)
 
 // Scenario is a task in a folder, and the expected result.
 type Scenario struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,7 +13,6 @@ import (
 	"rouse/agent/loop/textcall"
 	"rouse/agent/model"
 	"rouse/internal/domain"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -79,7 +79,7 @@ func (r *run) quotesInput(calls []textcall.Call) bool {
 }
 
 // lineNumber is how file_read numbers the lines of a text.
-var lineNumber = pattern.New(`(?m)^ *\d+\|`)
+var lineNumber = regexp.MustCompile(`(?m)^ *\d+\|`)
 
 // withoutLayout removes line numbers and blanks.
 func withoutLayout(s string) string {

@@ -2,16 +2,16 @@ package tool
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/model"
-	"rouse/internal/pattern"
 )
 
 // sentenceEnd is where the first sentence of a description ends. A full stop within a word, as of a file's
 // ending, is none.
-var sentenceEnd = pattern.New(`[.:]\s`)
+var sentenceEnd = regexp.MustCompile(`[.:]\s`)
 
 // BriefForModel is the tool as a model with a small context is told of it: one sentence, and a schema that
 // describes the arguments that are required. Calls are checked by the whole schema all the same.

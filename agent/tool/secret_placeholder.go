@@ -1,9 +1,8 @@
 package tool
 
 import (
+	"regexp"
 	"slices"
-
-	"rouse/internal/pattern"
 )
 
 // SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). The value replaces
@@ -19,7 +18,7 @@ type SecretGrant struct {
 }
 
 // placeholder stands for a secret in the arguments of a call. No secret has a name with a colon: those are tokens.
-var placeholder = pattern.New(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
+var placeholder = regexp.MustCompile(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-Za-z0-9][A-Za-z0-9_.-]*)\]__`)
 
 const tokenPrefix = "oauth:"
 

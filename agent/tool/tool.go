@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/jsonread"
-	"rouse/internal/pattern"
 )
 
 // defaultTimeout bounds a call in wall time when its spec does not (OSA-11).
@@ -33,7 +33,7 @@ type Invocation struct {
 }
 
 // modelAnswer is the beginning of the key of a call that a model made: its attempt and its step.
-var modelAnswer = pattern.New(`^m\d+\.\d+`)
+var modelAnswer = regexp.MustCompile(`^m\d+\.\d+`)
 
 // AnswerKey returns what the keys of all calls of one answer have in common. Calls within a call belong to its answer.
 func AnswerKey(key string) string {

@@ -9,13 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"rouse/agentdb/objects"
-	"rouse/internal/pattern"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 var errNoValues = errors.New("the large values of this ledger are in a bucket or a folder of all nodes, and the configuration does not say in which any more: put engine.blobs back")
 
 // valueName is the hash of a value, when it was written, and a chance of its own.
-var valueName = pattern.New(`^([0-9a-f]{64})\.([0-9]{1,16})\.[A-Z0-9]{1,40}$`)
+var valueName = regexp.MustCompile(`^([0-9a-f]{64})\.([0-9]{1,16})\.[A-Z0-9]{1,40}$`)
 
 // valueObjects are large values in a bucket, or in a folder that all processes of the ledger reach.
 //

@@ -3,10 +3,9 @@ package tabular
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // dateFormat says how a spreadsheet shows a number.
@@ -31,7 +30,7 @@ func formatOfNumber(id int) dateFormat {
 
 // shownAsIs is what a format code shows as it stands: "text", \x, _x, *x, and colours and
 // conditions in brackets, but not [h], [m] and [s], which are lengths of time.
-var shownAsIs = pattern.New(`"[^"]*"|[\\_*].|\[(?:[^hmsHMS\]][^\]]*|[hmsHMS]+[^hmsHMS\]][^\]]*)\]`)
+var shownAsIs = regexp.MustCompile(`"[^"]*"|[\\_*].|\[(?:[^hmsHMS\]][^\]]*|[hmsHMS]+[^hmsHMS\]][^\]]*)\]`)
 
 // formatOfCode looks for the letters of dates and times in a format code's first section.
 func formatOfCode(code string) dateFormat {

@@ -6,11 +6,10 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"rouse/internal/pattern"
 )
 
 const (
@@ -132,8 +131,8 @@ func (e *xlsxWriter) Warnings() []string { return nil }
 // Spreadsheets write characters that XML does not have as _x0007_, and that form itself
 // with its underscore in the same way.
 var (
-	xlsxEscape  = pattern.New(`_x[0-9A-Fa-f]{4}_`)
-	xlsxControl = pattern.New(`[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]`)
+	xlsxEscape  = regexp.MustCompile(`_x[0-9A-Fa-f]{4}_`)
+	xlsxControl = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]`)
 )
 
 func escapeXLSX(text string) string {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -78,7 +78,7 @@ func (v labelVerb) clear(cmd *cobra.Command, s *session, arg string) error {
 }
 
 // agentName is what an agent can be called.
-var agentName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 // clearRequest tells an agent from a path, and resolves that as labels have it.
 func clearRequest(label, arg string) (api.ClearLabel, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/terminal"
 	"rouse/internal/domain"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -107,7 +107,7 @@ func clock(t api.Time, now time.Time, layout string) string {
 	return at.Format(layout)
 }
 
-var instantText = pattern.New(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
+var instantText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\b`)
 
 // readable shows the instants in a reason, which the record keeps in UTC, as the clocks of
 // a zone do.

@@ -3,17 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
 // argumentWord is an argument in the Use of a command: RUN, [TOOL…], DIR|FILE.
-var argumentWord = pattern.New(`^(\[?)([A-Z]+(?:\|[A-Z]+)*)(…?)\]?$`)
+var argumentWord = regexp.MustCompile(`^(\[?)([A-Z]+(?:\|[A-Z]+)*)(…?)\]?$`)
 
 // argument is a positional argument of a command, as its Use names it.
 type argument struct {

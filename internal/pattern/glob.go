@@ -1,3 +1,4 @@
+// Package pattern matches file names against globs, in the composed form of Unicode.
 package pattern
 
 import (

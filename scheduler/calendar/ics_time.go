@@ -2,14 +2,13 @@ package calendar
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
 
 	ics "github.com/arran4/golang-ical"
-
-	"rouse/internal/pattern"
 )
 
 // one reads the time of a property, zero when it is not there.
@@ -103,7 +102,7 @@ func zonesOf(c *ics.Calendar) map[string]*time.Location {
 	return out
 }
 
-var durationForm = pattern.New(`^\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?$`)
+var durationForm = regexp.MustCompile(`^\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?$`)
 
 // parseDuration reads P1W, P2D or PT1H30M.
 func parseDuration(value string) (time.Duration, error) {

@@ -12,11 +12,10 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // Source says where a skill comes from.
@@ -33,7 +32,7 @@ type Source struct {
 const watchEvery = 20 * time.Millisecond
 
 // repositoryURL tells the URL of a repository from a path: it has a scheme, or is user@host:path.
-var repositoryURL = pattern.New(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
+var repositoryURL = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
 
 // Remote says whether a source is a repository.
 func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }

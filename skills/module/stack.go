@@ -2,19 +2,18 @@ package module
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/go-sourcemap/sourcemap"
-
-	"rouse/internal/pattern"
 )
 
 // maxStack bounds the calls that are shown.
 const maxStack = 30
 
 // frame is a call in a stack of QuickJS: "    at name (file:line:column)", of which the column may be missing.
-var frame = pattern.New(`^\s*at (?:(.*) \()?([^():]+):(\d+)(?::(\d+))?\)?$`)
+var frame = regexp.MustCompile(`^\s*at (?:(.*) \()?([^():]+):(\d+)(?::(\d+))?\)?$`)
 
 // stack is a stack of the machine by the lines of the sources. Calls of what is not the module's own are left out.
 func (p *Program) stack(text string) string {

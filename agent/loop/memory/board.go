@@ -2,12 +2,11 @@ package memory
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"rouse/internal/pattern"
 )
 
 // Status says how far a part of a plan is.
@@ -43,7 +42,7 @@ type Item struct {
 	Done bool
 }
 
-var itemLine = pattern.New(`^ {0,6}- \[([ xX])\] (.*)$`)
+var itemLine = regexp.MustCompile(`^ {0,6}- \[([ xX])\] (.*)$`)
 
 // ParseItems reads a todo list; lines that are no items are ignored (OSA-16).
 func ParseItems(markdown string) []Item {

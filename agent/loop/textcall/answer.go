@@ -2,9 +2,8 @@ package textcall
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // Call is a tool call.
@@ -52,7 +51,7 @@ var thoughts = []struct{ begin, end string }{
 }
 
 // Chat templates that begin the reasoning themselves leave only its end in the answer.
-var endOfThought = pattern.New(`</think>[ \t]*(\n|$)`)
+var endOfThought = regexp.MustCompile(`</think>[ \t]*(\n|$)`)
 
 // finalChannel begins the answer proper of gpt-oss.
 const finalChannel = "<|channel|>final<|message|>"
@@ -84,10 +83,10 @@ func Split(answer string) Answer {
 }
 
 // endMarkers are tokens that end an answer and that some servers leave in its text.
-var endMarkers = pattern.New(`(?:\s*(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_sentence\|>|<end_of_turn>|<\|call\|>|</s>))+\s*$`)
+var endMarkers = regexp.MustCompile(`(?:\s*(?:<\|im_end\|>|<\|eot_id\|>|<\|eom_id\|>|<\|end_of_sentence\|>|<end_of_turn>|<\|call\|>|</s>))+\s*$`)
 
 // wideMarker is a token of DeepSeek, whose bars and blanks are characters of their own.
-var wideMarker = pattern.New(`<[|｜][a-z▁_]+[|｜]>`)
+var wideMarker = regexp.MustCompile(`<[|｜][a-z▁_]+[|｜]>`)
 
 // plainMarkers writes the tokens of DeepSeek in ASCII.
 func plainMarkers(text string) string {
@@ -98,7 +97,7 @@ func plainMarkers(text string) string {
 }
 
 // marker is the beginning of a call in a form that prose does not have, on a line of its own.
-var marker = pattern.New(`^[ \t]*(?:(?:<tool_call>|<\|tool_call\|?>|<function_call>|<tool_calls>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*(?:[{\[<]|[\w.-]+\s*(?:[{(\[<]|$))|` +
+var marker = regexp.MustCompile(`^[ \t]*(?:(?:<tool_call>|<\|tool_call\|?>|<function_call>|<tool_calls>|\[TOOL_CALLS\]|<\|python_tag\|>)\s*(?:[{\[<]|[\w.-]+\s*(?:[{(\[<]|$))|` +
 	`<function=|<invoke name=|<minimax:tool_call>|<[|｜]DSML[|｜]|<\|tool_calls?(?:_section)?_begin\|>|<start_function_call>|<\|channel\|>commentary to=)`)
 
 // endsInCall reports why a text that is not calls as a whole ends in a call nevertheless; "" if it does not.
@@ -143,4 +142,4 @@ func endsInCall(text string, tools Tools) (fault string, quotes bool) {
 }
 
 // callEnd is the end of a call in a form with markers.
-var callEnd = pattern.New(`</tool_calls?>|<\|/tool_call\|>|<tool_call\|>|</function_call>|</function>|</invoke>|</minimax:tool_call>|<\|tool_calls?(?:_section)?_end\|>|<end_function_call>|DSML[|｜]function_calls>`)
+var callEnd = regexp.MustCompile(`</tool_calls?>|<\|/tool_call\|>|<tool_call\|>|</function_call>|</function>|</invoke>|</minimax:tool_call>|<\|tool_calls?(?:_section)?_end\|>|<end_function_call>|DSML[|｜]function_calls>`)

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // parse reads a text that consists of calls. ok reports whether the text has that form; fault is why a call of it cannot be
@@ -58,7 +57,7 @@ func (r *reader) take(token string) bool {
 }
 
 // match reads the beginning that matches an expression, and returns its groups.
-func (r *reader) match(expression *pattern.Pattern) []string {
+func (r *reader) match(expression *regexp.Regexp) []string {
 	found := expression.FindStringSubmatch(r.rest())
 	if found != nil {
 		r.at += len(found[0])
@@ -117,14 +116,14 @@ var wrappers = []struct{ begin, end string }{
 }
 
 var (
-	fence       = pattern.New("^```[ \\t]*(json|tool_call|tool_calls|tool_code|)[ \\t]*\\n")
-	functionTag = pattern.New(`^<function=\s*"?([\w.-]+)"?\s*>`)
-	parameter   = pattern.New(`^<parameter=\s*"?([\w.-]+)"?\s*>`)
-	harmony     = pattern.New(`^(?:<\|start\|>assistant)?<\|channel\|>commentary to=([\w.-]+)\s*(?:<\|constrain\|>)?\s*(?:json)?\s*<\|message\|>`)
-	deepSeek    = pattern.New(`^<\|tool_calls(?:_section)?_begin\|>`)
-	deepSeekEnd = pattern.New(`^<\|tool_calls(?:_section)?_end\|>`)
-	kimiName    = pattern.New(`^functions\.([\w.-]+):\d+$`)
-	name        = pattern.New(`^(?:call:\s*)?([A-Za-z_][\w.-]*)`)
+	fence       = regexp.MustCompile("^```[ \\t]*(json|tool_call|tool_calls|tool_code|)[ \\t]*\\n")
+	functionTag = regexp.MustCompile(`^<function=\s*"?([\w.-]+)"?\s*>`)
+	parameter   = regexp.MustCompile(`^<parameter=\s*"?([\w.-]+)"?\s*>`)
+	harmony     = regexp.MustCompile(`^(?:<\|start\|>assistant)?<\|channel\|>commentary to=([\w.-]+)\s*(?:<\|constrain\|>)?\s*(?:json)?\s*<\|message\|>`)
+	deepSeek    = regexp.MustCompile(`^<\|tool_calls(?:_section)?_begin\|>`)
+	deepSeekEnd = regexp.MustCompile(`^<\|tool_calls(?:_section)?_end\|>`)
+	kimiName    = regexp.MustCompile(`^functions\.([\w.-]+):\d+$`)
+	name        = regexp.MustCompile(`^(?:call:\s*)?([A-Za-z_][\w.-]*)`)
 )
 
 // one reads the next call, or all calls within one pair of markers.
@@ -192,7 +191,7 @@ func (r *reader) wrapped(end string) bool {
 	}
 }
 
-var callID = pattern.New(`^\[CALL_ID\][\w-]*`)
+var callID = regexp.MustCompile(`^\[CALL_ID\][\w-]*`)
 
 // named reads the arguments behind the name of a tool.
 func (r *reader) named(begin int, tool string) bool {

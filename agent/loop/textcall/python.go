@@ -2,10 +2,9 @@ package textcall
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // code reads the calls in a fence of Python code.
@@ -70,8 +69,8 @@ func (r *reader) arguments(begin int, tool string) bool {
 var words = map[string]string{"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}
 
 var (
-	word   = pattern.New(`^[A-Za-z_]\w*`)
-	number = pattern.New(`^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`)
+	word   = regexp.MustCompile(`^[A-Za-z_]\w*`)
+	number = regexp.MustCompile(`^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?`)
 )
 
 // marks are the quotes of strings. Those of Gemma are tokens.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
-	"rouse/internal/pattern"
 )
 
 // defaultMaxTokens is max_tokens where the request does not say.
@@ -69,8 +69,8 @@ func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) {
 }
 
 var (
-	maxTokensTooHigh = pattern.New(`max_tokens: \d+ > (\d+)`)
-	contextTooLong   = pattern.New(`exceed context limit: (\d+) \+ \d+ > (\d+)`)
+	maxTokensTooHigh = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
+	contextTooLong   = regexp.MustCompile(`exceed context limit: (\d+) \+ \d+ > (\d+)`)
 )
 
 const minOutput = 1024 // tokens: less than that is not worth a request
@@ -127,6 +127,6 @@ var stopReasons = map[string]string{
 }
 
 // invalidIDChars are those that ids of other providers may contain and this API refuses.
-var invalidIDChars = pattern.New(`[^a-zA-Z0-9_-]`)
+var invalidIDChars = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 func toolUseID(of string) string { return invalidIDChars.ReplaceAllString(of, "_") }

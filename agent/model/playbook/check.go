@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // identifier is a name that both templates and expressions can use.
-var identifier = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Check finds mistakes in calls before any of them runs; names are in the data of every run.
 func Check(calls []Call, names []string) []error {

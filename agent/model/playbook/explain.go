@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // The errors of text/template are plain text, written for programmers: these find the parts in them
 // that say something to the author of a playbook.
 var (
-	execError = pattern.New(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
-	noKey     = pattern.New(`map has no entry for key "(.*)"$`)
-	noField   = pattern.New(`can't evaluate field (\S+) in type|nil pointer evaluating .*\.(\w+)$`)
-	funcError = pattern.New(`^error calling \w+: (.*)$`)
+	execError = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
+	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
+	noField   = regexp.MustCompile(`can't evaluate field (\S+) in type|nil pointer evaluating .*\.(\w+)$`)
+	funcError = regexp.MustCompile(`^error calling \w+: (.*)$`)
 )
 
 // explainError turns a failed execution into a message for someone who writes YAML. scoped says

@@ -3,6 +3,7 @@ package playbook
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -23,9 +23,9 @@ const maxExpression = 8 << 10
 // marker begins a string that is an expression.
 const marker = "= "
 
-var noName = pattern.New(`^unknown name (\S+)`)
+var noName = regexp.MustCompile(`^unknown name (\S+)`)
 
-var unknownName = pattern.New(` is broken: unknown name (\S+)`)
+var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
 // languageOptions are the functions of all expressions. There is no clock among them, and what is
 // made of a map is sorted, so that a resumed attempt makes the same calls as the one before it.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/template"
 	"text/template/parse"
 	"time"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -52,7 +52,7 @@ func CheckTemplate(name, text string) error {
 	return err
 }
 
-var noFunction = pattern.New(`function "([^"]+)" not defined$`)
+var noFunction = regexp.MustCompile(`function "([^"]+)" not defined$`)
 
 // templateFunctions are those of text/template.
 var templateFunctions = strings.Fields("and call eq ge gt html index js le len lt ne not or print printf println slice urlquery")
@@ -144,7 +144,7 @@ func (w *quota) spend(n int) error {
 func (w *quota) charge(text string) (string, error) { return text, w.spend(len(text)) }
 
 // wideFormat finds a width that makes a short format produce a huge text before it can be counted.
-var wideFormat = pattern.New(`%[^%a-zA-Z]*(\*|\d{4,})`)
+var wideFormat = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
 
 // functions are text/template's own; the text that they make is counted, because it may be stored
 // in a variable and never reach the output.

@@ -2,6 +2,7 @@ package playbook
 
 import (
 	"reflect"
+	"regexp"
 
 	"github.com/expr-lang/expr"
 	"github.com/expr-lang/expr/checker"
@@ -9,7 +10,6 @@ import (
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/types"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -21,7 +21,7 @@ type Types map[string]reflect.Type
 type Shape struct{ Type, Item reflect.Type }
 
 // noMember finds the member that a type lacks, in the words of the expression library.
-var noMember = pattern.New(`^type (\S+) has no (?:field|method) (\S+)`)
+var noMember = regexp.MustCompile(`^type (\S+) has no (?:field|method) (\S+)`)
 
 // CheckExpression reports what is wrong with an expression over data of the given types, and the shape of
 // what it gives. A run evaluates it without types: this finds before a run what would fail in it.

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"rouse/agent/model"
-	"rouse/internal/pattern"
 )
 
 // Difference is one thing that is not as it was recorded. Attempt and Step are 0 when it belongs to
@@ -36,8 +36,8 @@ func quoteOrNothing(text string) string {
 // Two requests may differ in their times: in the lines of the system prompt with the start of the run, and in the field
 // now of results.
 var (
-	clockLines = pattern.New(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
-	resultTime = pattern.New(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)
+	clockLines = regexp.MustCompile(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
+	resultTime = regexp.MustCompile(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)
 )
 
 // timeless returns the text of a message without the time of a result.

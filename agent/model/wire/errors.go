@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,11 +15,10 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
-var secretHeader = pattern.New(`(?i)auth|key|token|secret|cookie|password`)
+var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password`)
 
 // newRedactor removes secrets from error messages: a server may repeat the key that it refuses.
 func newRedactor(e Endpoint, u *url.URL) *redact.Redactor {
@@ -105,19 +105,19 @@ type ServerError struct {
 
 // contextSizes are the words in which servers name the size of a context, and that of the request beyond it.
 var contextSizes = []struct {
-	*pattern.Pattern
+	*regexp.Regexp
 	window, needed int // groups; 0: it does not say
 }{
-	{pattern.New(`\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)`), 2, 1},                                                      // llama.cpp
-	{pattern.New(`maximum context length (?:is|of) (\d+) tokens.*?(?:requested|resulted in|request has|contains)(?: about| at least)? (\d+)`), 1, 2}, // OpenAI, vLLM, OpenRouter
-	{pattern.New(`maximum context length (?:is|of) (\d+)`), 1, 0},
-	{pattern.New(`\(length (\d+)\) is longer than the maximum model length of (\d+)`), 2, 1},                   // vLLM
-	{pattern.New(`(\d+) tokens > (\d+) maximum`), 2, 1},                                                        // Anthropic
-	{pattern.New(`input token count \(?(\d+)\)? exceeds the maximum number of tokens allowed \(?(\d+)`), 2, 1}, // Gemini
-	{pattern.New(`first (\d+) tokens.*?context length of only (\d+)`), 2, 1},                                   // LM Studio
-	{pattern.New(`contains (\d+) tokens.*?(\d+) maximum context length`), 2, 1},                                // Mistral
-	{pattern.New(`must be <= (\d+)\. given: (\d+)`), 1, 2},                                                     // TGI
-	{pattern.New(`n_ctx\W+(\d+)`), 1, 0},
+	{regexp.MustCompile(`\((\d+) tokens\) exceeds the available context size \((\d+) tokens\)`), 2, 1},                                                      // llama.cpp
+	{regexp.MustCompile(`maximum context length (?:is|of) (\d+) tokens.*?(?:requested|resulted in|request has|contains)(?: about| at least)? (\d+)`), 1, 2}, // OpenAI, vLLM, OpenRouter
+	{regexp.MustCompile(`maximum context length (?:is|of) (\d+)`), 1, 0},
+	{regexp.MustCompile(`\(length (\d+)\) is longer than the maximum model length of (\d+)`), 2, 1},                   // vLLM
+	{regexp.MustCompile(`(\d+) tokens > (\d+) maximum`), 2, 1},                                                        // Anthropic
+	{regexp.MustCompile(`input token count \(?(\d+)\)? exceeds the maximum number of tokens allowed \(?(\d+)`), 2, 1}, // Gemini
+	{regexp.MustCompile(`first (\d+) tokens.*?context length of only (\d+)`), 2, 1},                                   // LM Studio
+	{regexp.MustCompile(`contains (\d+) tokens.*?(\d+) maximum context length`), 2, 1},                                // Mistral
+	{regexp.MustCompile(`must be <= (\d+)\. given: (\d+)`), 1, 2},                                                     // TGI
+	{regexp.MustCompile(`n_ctx\W+(\d+)`), 1, 0},
 }
 
 // findSizes sets the sizes that a message names.
@@ -205,7 +205,7 @@ func lookup(raw json.RawMessage, path ...string) string {
 	return string(raw)
 }
 
-var htmlTitle = pattern.New(`(?is)<title[^>]*>(.*?)</title>`)
+var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
 // describeBody is what to show of a body that is not JSON.
 func describeBody(text string) string {

@@ -1,17 +1,16 @@
 package wire
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // limitField is how servers name the limit of an answer.
-var limitField = pattern.New(`(?i)max_?(?:completion_?|output_?|new_?)?tokens`)
+var limitField = regexp.MustCompile(`(?i)max_?(?:completion_?|output_?|new_?)?tokens`)
 
 // greatestLimit is the greatest limit in the message of a server.
-var greatestLimit = pattern.New("(?i)(?:at most|less than or equal to|up to|<=|maximum value (?:is|of))\\s*[`'\"]?(\\d+)")
+var greatestLimit = regexp.MustCompile("(?i)(?:at most|less than or equal to|up to|<=|maximum value (?:is|of))\\s*[`'\"]?(\\d+)")
 
 // Limit returns the greatest length of an answer to ask for, in tokens; 0 if none is to be sent.
 func (c *Client) Limit(wanted int) int {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,7 +21,6 @@ import (
 
 	"rouse/agent/model"
 	"rouse/internal/live"
-	"rouse/internal/pattern"
 )
 
 const (
@@ -200,7 +200,7 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // retryDelay is where Google's servers say how long to wait.
-var retryDelay = pattern.New(`"retryDelay":\s*"([0-9.]+)s"`)
+var retryDelay = regexp.MustCompile(`"retryDelay":\s*"([0-9.]+)s"`)
 
 // moveRetryDelay copies a delay that only the body asks for to the Retry-After header.
 func moveRetryDelay(resp *http.Response) {
@@ -219,9 +219,9 @@ func moveRetryDelay(resp *http.Response) {
 // A server that refuses for now may say for how long in its message alone: "Please try again in
 // 6h13m20s", "retry after 90 seconds", "You will regain access on 2026-12-01 at 00:00 UTC".
 var (
-	namedSpan    = pattern.New(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
-	namedPart    = pattern.New(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)
-	namedInstant = pattern.New(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
+	namedSpan    = regexp.MustCompile(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
+	namedPart    = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)
+	namedInstant = regexp.MustCompile(`(?i)\bregain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d) UTC)?`)
 )
 
 // longestNamed bounds what a header or a message can ask for: a model is paused for as long.

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // Limit is a sentence of the configuration by which a program reports that its model cannot be asked now.
@@ -28,18 +26,18 @@ const day = 24 * time.Hour
 // sentences is the table of the sentences by which programs report a limit of a plan or an outage. The first match applies.
 // docs/executors.md describes the table.
 var sentences = []struct {
-	match    *pattern.Pattern
+	match    *regexp.Regexp
 	most     time.Duration // longest wait for a limit of this kind
 	midnight string        // zone in which the limit resets at midnight, if the sentence states no time
 	account  bool          // waiting does not help, unless the sentence states a time
 }{
-	{pattern.New(`(?i)credit balance is too low|insufficient.quota|check your plan and billing|payment required|spending (?:limit|cap)`), longestWait, "", true},
-	{pattern.New(`(?i)\b(?:session|(?:5|five).hours?) limit\b`), 5 * time.Hour, "", false},
-	{pattern.New(`(?i)\bdaily (?:\w+ )?(?:limit|quota)|per day\b`), day, "America/Los_Angeles", false}, // of Gemini; other providers state a time
-	{pattern.New(`(?i)\b(?:weekly|7.day|opus|sonnet|haiku|fable) (?:\w+ )?limit\b`), 7 * day, "", false},
-	{pattern.New(`(?i)\bextra usage\b|\busage limit|\b(?:hit|reached|exceeded) your (?:\w+ )?limit\b|\blimit reached\b`), longestWait, "", false},
-	{pattern.New(`(?i)\bquota (?:exceeded|will reset)|exhausted your|has been exhausted`), longestWait, "", false},
-	{pattern.New(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
+	{regexp.MustCompile(`(?i)credit balance is too low|insufficient.quota|check your plan and billing|payment required|spending (?:limit|cap)`), longestWait, "", true},
+	{regexp.MustCompile(`(?i)\b(?:session|(?:5|five).hours?) limit\b`), 5 * time.Hour, "", false},
+	{regexp.MustCompile(`(?i)\bdaily (?:\w+ )?(?:limit|quota)|per day\b`), day, "America/Los_Angeles", false}, // of Gemini; other providers state a time
+	{regexp.MustCompile(`(?i)\b(?:weekly|7.day|opus|sonnet|haiku|fable) (?:\w+ )?limit\b`), 7 * day, "", false},
+	{regexp.MustCompile(`(?i)\bextra usage\b|\busage limit|\b(?:hit|reached|exceeded) your (?:\w+ )?limit\b|\blimit reached\b`), longestWait, "", false},
+	{regexp.MustCompile(`(?i)\bquota (?:exceeded|will reset)|exhausted your|has been exhausted`), longestWait, "", false},
+	{regexp.MustCompile(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
 }
 
 // limitOf reports whether a failure means that the model cannot be asked now, and until when if the sentence states a time. zone is
@@ -84,11 +82,11 @@ func bounded(at, now time.Time, most time.Duration) time.Time {
 
 // The forms in which sentences state a time.
 var (
-	statedEpoch   = pattern.New(`\|(\d{10})\b`)
-	statedInstant = pattern.New(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
-	statedWait    = pattern.New(`(?i)\b(?:in|after) ((?:\d+(?:\.\d+)? ?(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)[ ,]*(?:and )?)+)`)
-	waitPart      = pattern.New(`(?i)(\d+(?:\.\d+)?) ?(d|h|ms|m|s)`)
-	statedClock   = pattern.New(`(?i)\b(?:resets?|again|retry|until):?(?: at| on)? ` +
+	statedEpoch   = regexp.MustCompile(`\|(\d{10})\b`)
+	statedInstant = regexp.MustCompile(`\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
+	statedWait    = regexp.MustCompile(`(?i)\b(?:in|after) ((?:\d+(?:\.\d+)? ?(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)[ ,]*(?:and )?)+)`)
+	waitPart      = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?) ?(d|h|ms|m|s)`)
+	statedClock   = regexp.MustCompile(`(?i)\b(?:resets?|again|retry|until):?(?: at| on)? ` +
 		`(?:(?:(today|tomorrow)|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (20\d\d))?)(?:,? at|,)? )?` +
 		`(\d{1,2})(?::(\d\d))?(?::\d\d)? ?(?:([ap])\.?m\b\.?)?(?: ?\(([\w+/-]+)\)| (UTC|GMT)\b)?`)
 )

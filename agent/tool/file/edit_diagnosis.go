@@ -2,12 +2,12 @@ package file
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // gutterPattern matches what file_read and read_file put in front of a line.
-var gutterPattern = pattern.New(`^ *\d+( \| ?|\||\t)`)
+var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
 // diagnose says why a text that is to be replaced is not in a file, and what is there instead
 // (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,

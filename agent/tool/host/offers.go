@@ -3,13 +3,13 @@ package host
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/form"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 	"rouse/skills"
 )
@@ -43,7 +43,7 @@ const startsText = "It goes on by itself: the answer is the number of its run, a
 const OfferPattern = `^[a-z][a-z0-9-]*__[a-zA-Z0-9_-]+$`
 
 // offerName is what providers take for the name of a tool.
-var offerName = pattern.New(`^[a-zA-Z0-9_-]{1,64}$`)
+var offerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Offers are the tools of a skill: the one that runs it, and those that its manifest declares. Of what cannot be one, unfit says why.
 func Offers(s *skills.Skill) (offers []Offer, unfit []string) {

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // Server is a server as its owner configured it.
@@ -59,10 +59,10 @@ const (
 const Mark = "__"
 
 // namePattern is what the name of a server looks like: it begins the names of tools, which providers take in 64 characters.
-var namePattern = pattern.New(`^[a-z0-9](?:[a-z0-9]|[-_][a-z0-9]){0,31}$`)
+var namePattern = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9]|[-_][a-z0-9]){0,31}$`)
 
 // toolPattern is what providers take for the name of a tool.
-var toolPattern = pattern.New(`^[a-zA-Z0-9_-]{1,64}$`)
+var toolPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // CheckName says what is wrong with the name of a server.
 func CheckName(name string) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,7 +12,6 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/internal/pattern"
 )
 
 // interpreters are programs that run what their arguments, or files, tell them.
@@ -240,7 +240,7 @@ func edits(args []word) bool {
 }
 
 // acts matches what looks like a script of sed or awk that writes a file, or starts a program.
-var acts = pattern.New(`>|\||system|(^|[;{}$/,#! 0-9])[gp0-9]*[weW]( |$)`)
+var acts = regexp.MustCompile(`>|\||system|(^|[;{}$/,#! 0-9])[gp0-9]*[weW]( |$)`)
 
 // interpreter looks into the script that a shell is given; what any other interpreter does nobody can tell.
 func (v lossVisitor) interpreter(args []word) bool {

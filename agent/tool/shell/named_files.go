@@ -2,12 +2,11 @@ package shell
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
-
-	"rouse/internal/pattern"
 )
 
 // mention is a text in a command line that may name a file.
@@ -32,7 +31,7 @@ var (
 		scons docker docker-compose podman`)
 
 	// scriptRunners run the file that their first operand names.
-	scriptRunners = pattern.New(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*(\.exe)?$`)
+	scriptRunners = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*(\.exe)?$`)
 	shells        = strings.Fields("sh bash dash zsh ksh eval")
 )
 

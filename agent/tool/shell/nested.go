@@ -2,12 +2,11 @@ package shell
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
-
-	"rouse/internal/pattern"
 )
 
 // maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
@@ -42,7 +41,7 @@ var wrappers = map[string]wrapper{
 }
 
 // lengthOfTime needs a digit: sh and dd are programs.
-var lengthOfTime = pattern.New(`^[0-9.]+[smhd]?$`)
+var lengthOfTime = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
 
 func isWrapper(word string) bool {
 	_, known := wrappers[path.Base(word)]

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -29,7 +29,7 @@ var refusals = []string{"permission denied", "operation not permitted", "read-on
 const absent = "no such file or directory"
 
 // namedPath matches an absolute path in a message, with or without quotes.
-var namedPath = pattern.New(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
+var namedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
 // Refused returns the access that the sandbox may have refused a failed program, or nil if its output reports none. Of a program
 // that did not fail it returns only what was refused because of a git repository: coding agents hide the failures of git.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"rouse/internal/gitview"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -159,10 +159,10 @@ func configurations(gitDir string) (out []string) {
 
 // refusedPaths match the path that a refusal is about, also a relative one: in front of it in quotes, behind it, or in front of it.
 // A line may be JSON, in which a quote ends the text.
-var refusedPaths = []*pattern.Pattern{
-	pattern.New(`(?i)['"‘]([^'"‘’\\]+)\\?['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
-	pattern.New(`(?i)(?:permission denied|operation not permitted|read-only file system)(?:: |, \w+ )\\?['"]([^'"\\]+)\\?['"]`),
-	pattern.New(`(?i)([^\s'"‘’:]+): *(?:permission denied|operation not permitted|read-only file system)`),
+var refusedPaths = []*regexp.Regexp{
+	regexp.MustCompile(`(?i)['"‘]([^'"‘’\\]+)\\?['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
+	regexp.MustCompile(`(?i)(?:permission denied|operation not permitted|read-only file system)(?:: |, \w+ )\\?['"]([^'"\\]+)\\?['"]`),
+	regexp.MustCompile(`(?i)([^\s'"‘’:]+): *(?:permission denied|operation not permitted|read-only file system)`),
 }
 
 // refusedPath returns the path that a refusal is about, or "".

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 
-	"rouse/internal/pattern"
 	"rouse/internal/urlpath"
 )
 
@@ -146,7 +146,7 @@ func splitPort(text string) (host string, port uint16, err error) {
 }
 
 // labelPattern is one label of a name. Underscores are not allowed in host names, and used all the same.
-var labelPattern = pattern.New(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
 // parseHost parses a name or an IP address, without port and brackets.
 func parseHost(text string) (host string, addr netip.Addr, err error) {

@@ -13,12 +13,12 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
-	"rouse/internal/pattern"
 )
 
 func benchWeb(ctx context.Context, o Options) (_ []Figure, err error) {
@@ -146,7 +146,7 @@ func (b *webBench) fetch(ctx context.Context, address string) (body string, tran
 }
 
 // assetLink finds what a page has fetched besides.
-var assetLink = pattern.New(`(?:src|href)="(/assets/[^"]+)"`)
+var assetLink = regexp.MustCompile(`(?:src|href)="(/assets/[^"]+)"`)
 
 // firstPage is what a browser transfers that has nothing of the pages yet.
 func (b *webBench) firstPage(ctx context.Context) ([]Figure, error) {

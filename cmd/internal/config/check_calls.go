@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -148,7 +148,7 @@ func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, a
 }
 
 // action finds the actions of a template.
-var action = pattern.New(`(?s)\{\{.*?\}\}`)
+var action = regexp.MustCompile(`(?s)\{\{.*?\}\}`)
 
 // withoutActions puts a text in the place of what a template fills in; whole says that there was nothing.
 func withoutActions(source, in string) (out string, whole bool) {

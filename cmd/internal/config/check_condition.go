@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -80,7 +80,7 @@ func (c *checker) condition(path string, g *condition, agent *Agent, names []str
 }
 
 // sqlWord finds the words of a SQL text, and goes past what only looks like one.
-var sqlWord = pattern.New("(?s)'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*.*?\\*/|[A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|[:@$][A-Za-z0-9_]+|\\?[0-9]*")
+var sqlWord = regexp.MustCompile("(?s)'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*.*?\\*/|[A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|[:@$][A-Za-z0-9_]+|\\?[0-9]*")
 
 func (c *checker) conditionSQL(path string, g *condition, agent *Agent) {
 	if strings.TrimSpace(g.SQL) == "" {
@@ -103,7 +103,7 @@ func (c *checker) conditionSQL(path string, g *condition, agent *Agent) {
 }
 
 // interpreters run what their first argument names.
-var interpreters = pattern.New(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*$`)
+var interpreters = regexp.MustCompile(`(?i)^(ba|da|z|k|fi)?sh$|^(python|perl|ruby|node|deno|bun|php|lua|pwsh|powershell)[0-9.]*$`)
 
 func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 	if !c.hasNoProblem(path + "[0]") {
@@ -210,7 +210,7 @@ func (c *checker) warnConditions(reached map[*Agent]*reach) {
 var machinePrograms = []string{"df", "docker", "findmnt", "free", "fuser", "journalctl", "launchctl", "loginctl", "lsof", "mount", "mountpoint", "netstat", "pgrep", "pidof", "pkill", "podman", "ps", "service", "ss", "systemctl", "top", "uptime", "users", "w", "who"}
 
 // scriptProgram finds the programs in a script for a shell, as far as they stand where a command begins.
-var scriptProgram = pattern.New(`(?:^|[;&|(\x60!\n]|\b(?:if|then|else|elif|while|until|do|exec|sudo)\s)\s*([\w./-]+)`)
+var scriptProgram = regexp.MustCompile(`(?:^|[;&|(\x60!\n]|\b(?:if|then|else|elif|while|until|do|exec|sudo)\s)\s*([\w./-]+)`)
 
 // asksMachine is the program of a command that asks about the machine, by its own name or in the script of
 // a shell, and "" when there is none.

@@ -5,16 +5,16 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/cmd/internal/replicate/target"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
 // nodeName matches the names of nodes, which stand in lists, in the names of sessions and behind labels of numbers.
-var nodeName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // CheckNodeName refuses a name that a node cannot have.
 func CheckNodeName(name string) error {

@@ -1,12 +1,12 @@
 package config
 
 import (
+	"regexp"
 	"rouse/cmd/internal/webhook"
-	"rouse/internal/pattern"
 )
 
 // webhookPath is a path that can be written into the settings of any sender, and means itself there.
-var webhookPath = pattern.New(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
+var webhookPath = regexp.MustCompile(`^/hooks(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 func (c *checker) webhook(path string, j *Job) {
 	w := j.Webhook

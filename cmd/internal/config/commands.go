@@ -5,12 +5,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // Commands are the programs that an agent may run unasked.
@@ -80,7 +80,7 @@ func (c *checker) writableScripts(at string, a *Agent, argv []string) {
 }
 
 // escaped is what stands for itself in a pattern.
-var escaped = pattern.New(`\\.`)
+var escaped = regexp.MustCompile(`\\.`)
 
 // grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
 // whose arguments are all fixed is what its owner decided.

@@ -3,30 +3,29 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 var (
-	variable     = pattern.New(`\$?\$\{([^}]*)\}`)
-	reference    = pattern.New(`\$\{[^}]*\}`)
-	variableName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName   = pattern.New(`^secret:([A-Za-z0-9_.-]+)$`)
+	variable     = regexp.MustCompile(`\$?\$\{([^}]*)\}`)
+	reference    = regexp.MustCompile(`\$\{[^}]*\}`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = regexp.MustCompile(`^secret:([A-Za-z0-9_.-]+)$`)
 
 	// What is taken from the environment under such a key is a secret.
-	secretKey = pattern.New(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
+	secretKey = regexp.MustCompile(`(?i)(key|secret|token|password|url|postgres)[^.\]]*$|\]\.http$`)
 	// So is what comes from a variable of such a name, wherever it is used.
-	secretVariable = pattern.New(`(?i)key|secret|token|password|passwd|credential`)
+	secretVariable = regexp.MustCompile(`(?i)key|secret|token|password|passwd|credential`)
 	// So is a header of such a name, even when it is written out.
-	secretHeader = pattern.New(`(?i)auth|key|secret|token|cookie|passw|pwd|credential`)
+	secretHeader = regexp.MustCompile(`(?i)auth|key|secret|token|cookie|passw|pwd|credential`)
 	// So is whatever the program of an MCP server is given.
-	serverEnv = pattern.New(`^mcp\[\d+\]\.env\.`)
+	serverEnv = regexp.MustCompile(`^mcp\[\d+\]\.env\.`)
 	// Programs are often given an address with its password.
-	isCommand = pattern.New(`\.(command|args|argv)\[\d+\]$`)
+	isCommand = regexp.MustCompile(`\.(command|args|argv)\[\d+\]$`)
 	// authScheme matches the scheme that a header begins with. It is no part of the secret.
-	authScheme = pattern.New(`(?i)^(bearer|basic|digest|negotiate|token|bot|key|apikey|api-key|geniekey|deepl-auth-key)\s+`)
+	authScheme = regexp.MustCompile(`(?i)^(bearer|basic|digest|negotiate|token|bot|key|apikey|api-key|geniekey|deepl-auth-key)\s+`)
 )
 
 // minSecret is the shortest text that is looked for in what is shown and stored; shorter
@@ -54,7 +53,7 @@ type Held struct {
 
 // holdable are the places whose lack of a secret concerns single models, agents, MCP servers, executors, webhooks and channels, or the
 // heartbeat: a keyring that is locked after a power cut must not keep jobs from running that need nothing of it.
-var holdable = pattern.New(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.((env|headers)\..+|url|oauth\.client_secret)|notifications\[\d+\]\.(url|secret)|heartbeat_url)$`)
+var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.((env|headers)\..+|url|oauth\.client_secret)|notifications\[\d+\]\.(url|secret)|heartbeat_url)$`)
 
 // lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
 func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 const fileName = "rouse.yaml"
 
 // homeLine is where the home stands in a file that is not YAML.
-var homeLine = pattern.New(`(?m)^home:.*$`)
+var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
 
 // ErrNoFile says that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")

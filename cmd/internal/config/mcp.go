@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // MCPServer is a server of the Model Context Protocol, whose tools agents may have.
@@ -91,7 +91,7 @@ func (s *MCPServer) server() mcp.Server {
 	return out
 }
 
-var envName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
 func (c *checker) servers() {

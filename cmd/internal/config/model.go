@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"rouse/agent/model/replay"
 	"rouse/agent/redact"
-	"rouse/internal/pattern"
 )
 
 // provider is what is known of a way to reach models.
@@ -175,7 +175,7 @@ func (c *checker) recording(path string, m Model) {
 }
 
 // version is the end of an address that all but OpenAI's servers add by themselves.
-var version = pattern.New(`/(v1|v1beta|api)/?$`)
+var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
 
 func (c *checker) model(path string, m Model) {
 	p, known := providerOf(m.Provider)

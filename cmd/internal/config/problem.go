@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"rouse/agent/redact"
-	"rouse/internal/pattern"
 )
 
 // Position is where something stands.
@@ -140,7 +140,7 @@ func (d *decoder) masker() *redact.Redactor {
 }
 
 // listed is the list that a path begins in, and the place in it.
-var listed = pattern.New(`^(models|agents|mcp|jobs|notifications)\[(\d+)\](?:\.|$)`)
+var listed = regexp.MustCompile(`^(models|agents|mcp|jobs|notifications)\[(\d+)\](?:\.|$)`)
 
 // nameAt is the name of what a path leads into, "" when it has none that could be read.
 func (c *Config) nameAt(path string) string {

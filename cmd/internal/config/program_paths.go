@@ -3,11 +3,11 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // fromFile resolves the program and script of a command relative to the configuration file if they begin with ./, ../ or
@@ -57,10 +57,10 @@ func (c *checker) programPath(path, word, workdir string) string {
 }
 
 // commandScript matches a relative path of the program of a command line, or of the script of its interpreter.
-var commandScript = pattern.New(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
+var commandScript = regexp.MustCompile(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
 
 // plainScript matches a path that needs no quotes in a command line.
-var plainScript = pattern.New(`^[\w./+@%:-]+$`)
+var plainScript = regexp.MustCompile(`^[\w./+@%:-]+$`)
 
 // commandFromFile resolves the command of a playbook's call like fromFile.
 func (c *checker) commandFromFile(path string, call PlaybookCall, agent *Agent) {

@@ -5,13 +5,13 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -28,9 +28,9 @@ type Path string
 type Name string
 
 var (
-	nameForm = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 	// deviceName is what Windows keeps for devices, in any folder.
-	deviceName = pattern.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
 // ParseDuration reads a length of time.

@@ -1,12 +1,12 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -279,7 +279,7 @@ func linesFor(table []synonym, word string) string {
 	return ""
 }
 
-var itemNumber = pattern.New(`\[\d+\]`)
+var itemNumber = regexp.MustCompile(`\[\d+\]`)
 
 // placeOf returns a path without item numbers, as in the tables. Keys of defaults are keys of jobs.
 func placeOf(path string) string {
@@ -351,8 +351,8 @@ func nested(path, value string) string {
 }
 
 var (
-	wholeNumber = pattern.New(`^[0-9]+$`)
-	fillMark    = pattern.New(`\b(VALUE|LIST|WHEN|COMMAND|SECONDS|MINUTES|DAYS|MORE|PROGRAM|KEY)\b`)
+	wholeNumber = regexp.MustCompile(`^[0-9]+$`)
+	fillMark    = regexp.MustCompile(`\b(VALUE|LIST|WHEN|COMMAND|SECONDS|MINUTES|DAYS|MORE|PROGRAM|KEY)\b`)
 )
 
 // fillIn replaces the marks in lines with the written value.
@@ -424,7 +424,7 @@ func commandLine(n *node) (line string, words []string) {
 }
 
 // plainFlow matches a text that needs no quotes in flow form.
-var plainFlow = pattern.New(`^[A-Za-z0-9_./~+][A-Za-z0-9_./~+@%=-]*(:[A-Za-z0-9_./~+@%=-]+)*( [A-Za-z0-9_./~+@%=-]+(:[A-Za-z0-9_./~+@%=-]+)*)*$`)
+var plainFlow = regexp.MustCompile(`^[A-Za-z0-9_./~+][A-Za-z0-9_./~+@%=-]*(:[A-Za-z0-9_./~+@%=-]+)*( [A-Za-z0-9_./~+@%=-]+(:[A-Za-z0-9_./~+@%=-]+)*)*$`)
 
 // longestFlow is the maximum length of a value in a hint.
 const longestFlow = 80

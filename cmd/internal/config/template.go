@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,7 +11,6 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -57,7 +57,7 @@ func scope(j *Job) []string {
 }
 
 // bareFile is a template of nothing but the file of a run.
-var bareFile = pattern.New(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
+var bareFile = regexp.MustCompile(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
 
 // template checks that a template can be parsed and filled.
 func (c *checker) template(path, source string, names []string) {

@@ -2,20 +2,20 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"rouse/internal/pattern"
 	"rouse/scheduler/schedule"
 )
 
 var (
-	spokenSpan  = pattern.New(`^(?:every|each|all|in)?\s*(\d{1,4}|an?|one|other|second)?\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|days?|weeks?)$`)
-	spokenClock = pattern.New(`(?:^|\s)(?:at\s+)?(\d{1,2})(?:[:.](\d{2}))?\s*(am|pm|a\.m\.|p\.m\.|o'clock|h|uhr)?(?:\s|,|$)`)
-	spokenDay   = pattern.New(`\b(mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday|s)?s?\b`)
+	spokenSpan  = regexp.MustCompile(`^(?:every|each|all|in)?\s*(\d{1,4}|an?|one|other|second)?\s*(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|days?|weeks?)$`)
+	spokenClock = regexp.MustCompile(`(?:^|\s)(?:at\s+)?(\d{1,2})(?:[:.](\d{2}))?\s*(am|pm|a\.m\.|p\.m\.|o'clock|h|uhr)?(?:\s|,|$)`)
+	spokenDay   = regexp.MustCompile(`\b(mon|tue|wed|thu|fri|sat|sun)(?:day|sday|nesday|rsday|urday|s)?s?\b`)
 	// spokenMonth matches the day of a month: 1st of the month, monthly on the 15th.
-	spokenMonth = pattern.New(`\b(\d{1,2})(?:st|nd|rd|th)\b`)
+	spokenMonth = regexp.MustCompile(`\b(\d{1,2})(?:st|nd|rd|th)\b`)
 )
 
 // spokenTimes maps words to a time of day.
@@ -29,7 +29,7 @@ func timingLine(key, said string) string {
 	if line := spoken(said); line != "" {
 		return "write " + line
 	}
-	if key == "schedule" && pattern.New(`[a-zA-Z]{3,}`).MatchString(said) && !strings.HasPrefix(said, "@") && !strings.Contains(said, "*") {
+	if key == "schedule" && regexp.MustCompile(`[a-zA-Z]{3,}`).MatchString(said) && !strings.HasPrefix(said, "@") && !strings.Contains(said, "*") {
 		return "write schedule: daily at 08:00, or weekly on mon-fri at 08:00"
 	}
 	return ""

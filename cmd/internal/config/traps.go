@@ -7,14 +7,13 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // cutComment matches a comment that is probably part of a text, because real comments usually have a space after the #.
-var cutComment = pattern.New(`^#[^\s#!-]`)
+var cutComment = regexp.MustCompile(`^#[^\s#!-]`)
 
 // texts lists the keys with texts, addresses or code, which can contain a #.
 var texts = strings.Fields("prompt instructions soul title body reason url http that sql if argv command")
@@ -53,10 +52,10 @@ func lastKey(path string) string {
 }
 
 // shellVariable matches a shell variable at the end of a value, such as $KEY or Bearer $KEY.
-var shellVariable = pattern.New(`(?:^|\s)\$([A-Z_][A-Z0-9_]*)$`)
+var shellVariable = regexp.MustCompile(`(?:^|\s)\$([A-Z_][A-Z0-9_]*)$`)
 
 // pathVariable matches a shell variable in a path.
-var pathVariable = pattern.New(`(?:^|[/\\=:])\$([A-Za-z_][A-Za-z0-9_]*)(?:[/\\]|$)`)
+var pathVariable = regexp.MustCompile(`(?:^|[/\\=:])\$([A-Za-z_][A-Za-z0-9_]*)(?:[/\\]|$)`)
 
 // shellPath returns an error for a path with a shell variable, which would become the name of a folder.
 func shellPath(text string) error {

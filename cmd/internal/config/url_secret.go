@@ -2,13 +2,12 @@ package config
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
-
-	"rouse/internal/pattern"
 )
 
 // secretQuery matches the names of a query under which addresses carry keys.
-var secretQuery = pattern.New(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
+var secretQuery = regexp.MustCompile(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
 
 // longToken is the shortest user of an address without a password that is taken for a token, in bytes.
 const longToken = 16

@@ -2,12 +2,11 @@ package imports
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // calendar is an expression of OnCalendar, in the terms of rouse: a cron line, a zone, and what a cron line cannot say as conditions.
@@ -25,8 +24,8 @@ var calendarWords = map[string]string{
 
 var (
 	weekdays   = []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
-	zoneWord   = pattern.New(`^(UTC|GMT|[A-Z][A-Za-z_+-]+(/[A-Za-z0-9_+-]+)+)$`)
-	yearNumber = pattern.New(`^[0-9]{4}$`)
+	zoneWord   = regexp.MustCompile(`^(UTC|GMT|[A-Z][A-Za-z_+-]+(/[A-Za-z0-9_+-]+)+)$`)
+	yearNumber = regexp.MustCompile(`^[0-9]{4}$`)
 )
 
 // parseCalendar reads an expression such as "Mon..Fri *-*-* 08:00 Europe/Berlin".

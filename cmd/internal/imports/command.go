@@ -4,13 +4,13 @@ import (
 	"net/netip"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // variable is one of the environment that a command had.
@@ -26,9 +26,9 @@ func (e environment) with(name, value string) environment {
 }
 
 var (
-	variableName = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	secretName   = pattern.New(`(?i)key|secret|token|passw|credential`)
-	logFile      = pattern.New(`\.log$|^/var/log/|^/dev/null$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	secretName   = regexp.MustCompile(`(?i)key|secret|token|passw|credential`)
+	logFile      = regexp.MustCompile(`\.log$|^/var/log/|^/dev/null$`)
 )
 
 // asks is whether a program is of no use without a network.
@@ -250,7 +250,7 @@ func join(argv []string) string {
 }
 
 // bareWord is a word that a shell leaves as it is.
-var bareWord = pattern.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var bareWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // word writes a word so that a shell reads it as it is. Unlike what shell.RunArgs makes, it is plain whatever is in it.
 func word(w string) string {

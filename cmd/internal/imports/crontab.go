@@ -3,12 +3,12 @@ package imports
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"rouse/agent/tool/shell"
-	"rouse/internal/pattern"
 )
 
 // CrontabOptions say how to read a crontab.
@@ -20,11 +20,11 @@ type CrontabOptions struct {
 
 var (
 	// cronVariable is a line of a crontab that sets a variable.
-	cronVariable = pattern.New(`^([A-Za-z_][A-Za-z0-9_]*|"[^"]+"|'[^']+')\s*=\s*(.*)$`)
+	cronVariable = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"]+"|'[^']+')\s*=\s*(.*)$`)
 	// A column for users in a comment, as Debian writes it above its fields.
-	userColumn = pattern.New(`(?m)^#.*\bdow\s+user(-name)?\b|^#.*\buser-name\b`)
-	userName   = pattern.New(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
-	freeBSD    = pattern.New(`^@([0-9]+)$`)
+	userColumn = regexp.MustCompile(`(?m)^#.*\bdow\s+user(-name)?\b|^#.*\buser-name\b`)
+	userName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
+	freeBSD    = regexp.MustCompile(`^@([0-9]+)$`)
 )
 
 // programDefaults are what jobs of programs have, as schedulers without bounds have it.

@@ -3,11 +3,11 @@ package imports
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
@@ -152,8 +152,8 @@ func (j *Job) set(key string, value any) {
 }
 
 var (
-	notName    = pattern.New(`[^A-Za-z0-9_-]+`)
-	deviceName = pattern.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+	notName    = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
 // maxName is how long a name may be, with room for a number at its end.
@@ -185,7 +185,7 @@ func (d *Document) unique(name string) string {
 }
 
 // withheld is a setting of a variable whose value looks like a secret: a file that is made of another one must not spread it.
-var withheld = pattern.New(`(?i)([A-Za-z_]*(?:key|secret|token|passw|credential)[A-Za-z0-9_]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,"'}\]]+)`)
+var withheld = regexp.MustCompile(`(?i)([A-Za-z_]*(?:key|secret|token|passw|credential)[A-Za-z0-9_]*["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,"'}\]]+)`)
 
 // where is a line of a file, as people write it.
 func where(file string, line int, said string) string {

@@ -3,11 +3,10 @@ package imports
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // agentDefaults are what jobs of agents have.
@@ -276,8 +275,8 @@ func (j *Job) clawDelivery(n *node) {
 }
 
 var (
-	taskBlock    = pattern.New(`^tasks:\s*$`)
-	mdDecoration = pattern.New(`^(#.*|<!--.*-->|\s*[-*+]\s*(\[[ xX]?\])?\s*)?$`)
+	taskBlock    = regexp.MustCompile(`^tasks:\s*$`)
+	mdDecoration = regexp.MustCompile(`^(#.*|<!--.*-->|\s*[-*+]\s*(\[[ xX]?\])?\s*)?$`)
 )
 
 // heartbeat reads a HEARTBEAT.md: what its agent is told every half hour, or the tasks in it, each in its own time.

@@ -3,15 +3,14 @@ package imports
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // spanPart is a number with its unit in a length of time as systemd.time(7) has it: 1h 30min, 90, 2.5d.
-var spanPart = pattern.New(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ]*)\s*`)
+var spanPart = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ]*)\s*`)
 
 // spanUnits are lengths in seconds. A month is 30.44 days and a year 365.25, as systemd has them.
 var spanUnits = map[string]float64{

@@ -2,21 +2,21 @@ package imports
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"rouse/internal/pattern"
 	"rouse/internal/text"
 )
 
 var (
 	// What the configuration would take for a variable, and what templates would take for an action.
-	reference = pattern.New(`\$\{[^}]*\}`)
+	reference = regexp.MustCompile(`\$\{[^}]*\}`)
 	// A word that YAML takes for a text and nothing else, whatever stands around it in a list.
-	plainWord = pattern.New(`^[A-Za-z/][A-Za-z0-9/_.-]*[A-Za-z0-9]$`)
-	notText   = pattern.New(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
+	plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.-]*[A-Za-z0-9]$`)
+	notText   = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
 )
 
 // quote writes a text as YAML has it, for values that are no templates. What does not show as itself is escaped, so that it does

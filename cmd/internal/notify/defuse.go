@@ -1,24 +1,23 @@
 package notify
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
-
-	"rouse/internal/pattern"
 )
 
 // Words that a chat takes for more than text.
 var (
-	linkScheme = pattern.New(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
+	linkScheme = regexp.MustCompile(`(?i)\b([a-z][a-z0-9+.-]*):(//|\\\\)`)
 	// dotted matches names with dots, with the other dots that browsers read as one, and what makes an address of them.
-	dotted = pattern.New(`(?:[\p{L}\p{N}._%+-]+@)?[\p{L}\p{N}\p{M}_-]+(?:[.。．｡][\p{L}\p{N}\p{M}_-]+)+(?:(?::\p{N}+)?[/?#\\])?`)
-	dot    = pattern.New(`[.。．｡]`)
+	dotted = regexp.MustCompile(`(?:[\p{L}\p{N}._%+-]+@)?[\p{L}\p{N}\p{M}_-]+(?:[.。．｡][\p{L}\p{N}\p{M}_-]+)+(?:(?::\p{N}+)?[/?#\\])?`)
+	dot    = regexp.MustCompile(`[.。．｡]`)
 	// calling matches how chats call people, roles and channels: @name, <@&5>, <!here>, <#C5>, @**all**.
-	calling = pattern.New(`(^|[^\p{L}\p{N}.!#$%&'*+/=?^_{|}~-])@|<[@!#]|<users/`)
+	calling = regexp.MustCompile(`(^|[^\p{L}\p{N}.!#$%&'*+/=?^_{|}~-])@|<[@!#]|<users/`)
 )
 
 // extensions are the endings of common files that are also those of domains.

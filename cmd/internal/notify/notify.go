@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"rouse/agentdb/ledger"
-	"rouse/internal/pattern"
 )
 
 const (
@@ -143,7 +143,7 @@ const (
 const maxCauses = 10
 
 // longNumber matches the part of an error that differs from one try to the next: a port of this machine, a request id, a timestamp.
-var longNumber = pattern.New(`[0-9]{5,}|[0-9a-fA-F-]{16,}`)
+var longNumber = regexp.MustCompile(`[0-9]{5,}|[0-9a-fA-F-]{16,}`)
 
 // causeOf returns the text that two errors of the same cause have in common.
 func causeOf(err error) string { return longNumber.ReplaceAllString(err.Error(), "#") }

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -28,7 +29,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"rouse/internal/owner"
-	"rouse/internal/pattern"
 )
 
 // Source is where a secret is stored.
@@ -57,7 +57,7 @@ func (s *Store) place(extension string) string { return filepath.Join(s.home, s.
 func (s *Store) named() bool { return s.collection == secretsCollection }
 
 // nameForm is what names look like: they appear in YAML, in placeholders, and after ROUSE_SECRET_.
-var nameForm = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
 // Options say where a store reads and writes.
 type Options struct {

@@ -6,13 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"text/template"
 	"time"
-
-	"rouse/internal/pattern"
 )
 
 // launchd runs services as agents of the user's session on macOS.
@@ -100,7 +99,7 @@ func (launchd) Render(s Spec) (string, error) {
 	return out.String(), err
 }
 
-var launchdPID = pattern.New(`"PID" = ([0-9]+);`)
+var launchdPID = regexp.MustCompile(`"PID" = ([0-9]+);`)
 
 // State implements Manager.
 func (m launchd) State(ctx context.Context, s Spec) (State, error) {

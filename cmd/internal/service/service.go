@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
-
-	"rouse/internal/pattern"
 )
 
 // Spec is a service: what is run, for which home, under which name. Paths are absolute.
@@ -48,7 +47,7 @@ func hash(home string) string {
 }
 
 // nameForm is what every manager takes for a name.
-var nameForm = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // CheckName refuses what could not be the name of a service everywhere.
 func CheckName(name string) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -16,14 +17,13 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
-	"rouse/internal/pattern"
 )
 
 // ending are the events with which an attempt ends.
 var ending = []string{"run.finished", "run.waiting", "run.retry", "run.postponed", "run.interrupted"}
 
 // toolName is what names of tools look like. A model may ask for anything, which is text of its own.
-var toolName = pattern.New(`^[A-Za-z0-9_.-]{1,64}$`)
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // spansOf makes the spans of what an event has ended: the attempt, and the run where it is over.
 func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []sdk.ReadOnlySpan, of ended, err error) {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/invopop/jsonschema"
 
 	"rouse/cmd/internal/api"
-	"rouse/internal/pattern"
 )
 
 // refPrefix is where OpenAPI keeps the types that a document names.
@@ -71,7 +71,7 @@ func openAPI(routes []Route) (document, error) {
 	}, nil
 }
 
-var pathValue = pattern.New(`\{([a-z]+)\}`)
+var pathValue = regexp.MustCompile(`\{([a-z]+)\}`)
 
 // describe is a route as an operation.
 func describe(route Route, types *typeSchemas) (document, error) {

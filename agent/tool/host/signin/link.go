@@ -7,17 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
 
 	"golang.org/x/oauth2"
-
-	"rouse/internal/pattern"
 )
 
 // redirectPath is the form of the paths to which a browser is sent back.
-var redirectPath = pattern.New(`^/[A-Za-z0-9._~/-]*$`)
+var redirectPath = regexp.MustCompile(`^/[A-Za-z0-9._~/-]*$`)
 
 // CheckLink says why no link could be made for a provider that asks its owner.
 func (p Provider) CheckLink() error {

@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
 	"rouse/agentdb/objects"
-	"rouse/internal/pattern"
 )
 
 // Target is a place as its URL names it.
@@ -26,7 +26,7 @@ type Target struct {
 // Keys open a bucket; empty ones are found in the environment (AWS_ACCESS_KEY_ID, …) or in the user's ~/.aws/credentials.
 type Keys struct{ Access, Secret string }
 
-var bucketName = pattern.New(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // Parse reads the URL of a place: file:///mnt/usb/rouse, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION.
 func Parse(to string) (Target, error) {
