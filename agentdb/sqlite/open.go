@@ -336,7 +336,7 @@ func dsn(path string, params ...string) string {
 	}
 
 	params = append([]string{
-		"vfs=" + logWritesVFS, fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout), "_pragma=synchronous(FULL)", "_pragma=foreign_keys(1)",
 	}, params...)
 	return u.String() + "?" + strings.Join(params, "&")
 }
@@ -352,9 +352,6 @@ type connector struct {
 }
 
 func (c connector) Connect(context.Context) (driver.Conn, error) {
-	if err := joinLogWrites(); err != nil {
-		return nil, err
-	}
 	return c.driver.Open(c.dsn)
 }
 

@@ -46,12 +46,12 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 	return openWithoutLocks(path, params), nil
 }
 
-// openWithoutLocks opens a file where nothing can be written. A log needs an index in shared memory, which is a file beside it; where that
-// cannot be made, one in the memory of this process does, without locks, because nobody else can write here either. That has to be said
-// before anything is read.
+// openWithoutLocks opens a database on a read-only disk. SQLite keeps the index of a log in a file beside it. With an exclusive lock it keeps
+// the index in memory. The pragma must come before any statement that reads the file, and this VFS takes no locks, which a read-only disk
+// may not support.
 func openWithoutLocks(path string, params []string) *sql.DB {
 	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
-	db := sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?vfs="+logWritesVFS+"&", first, 1)})
+	db := sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?", first, 1)})
 	db.SetMaxOpenConns(1)
 	return db
 }
@@ -76,7 +76,7 @@ func OpenShared(path string) (*sql.DB, error) {
 	return OpenReadOnly(path)
 }
 
-// vfsWithoutLocks is what SQLite calls its way to files without locks.
+// vfsWithoutLocks returns the name of SQLite's VFS that takes no locks.
 func vfsWithoutLocks() string {
 	if runtime.GOOS == "windows" {
 		return "win32-none"
