@@ -17,7 +17,6 @@ var connects = map[string]string{
 	"internal/dial":         "it is the dialer",
 	"agent/model/wire":      "the base_url of a model is its owner's; redirects are not followed",
 	"cmd/internal/api":      "the socket of the daemon",
-	"cmd/internal/bench":    "its own server",
 	"cmd/internal/daemon":   "PostgreSQL, at the address of the configuration",
 	"cmd/internal/systemd":  "the socket of systemd",
 	"cmd/internal/traces":   "the receiver of the configuration; redirects are not followed",

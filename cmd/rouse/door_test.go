@@ -25,7 +25,6 @@ var doors = map[string]string{
 	"cmd/rouse/dashboard.go":         "the browser of the owner",
 	"internal/awake/awake_darwin.go": "caffeinate of the system",
 
-	"cmd/internal/bench/":                   "measures rouse itself",
 	"cmd/internal/replicate/target/s3test/": "for tests",
 	"internal/awake/awaketest/":             "for tests",
 	"internal/powercut/":                    "for tests",

@@ -16,7 +16,7 @@ import (
 
 // makers lists the commands that may create a home because they start, plan or keep something, and commands that do not exit
 // or do not concern a single home.
-var makers = strings.Fields("backfill backup bench call completion dashboard import init mcp mcp-servers.show mcp-servers.approve " +
+var makers = strings.Fields("backfill backup call completion dashboard import init mcp mcp-servers.show mcp-servers.approve " +
 	"mcp-servers.revoke mcp-servers.sign-in new notify open replay restore run secrets.set secrets.remove selftest serve service " +
 	"skills.install skills.pin skills.remove watch")
 

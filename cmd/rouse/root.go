@@ -184,7 +184,7 @@ func groups(at *place) []group {
 		{"Keep", []*cobra.Command{newBackup(at), newRestore(at), newDB(at), newLedger(at), newWorkspaces(at), newAudit(at)}},
 		{"Extend", []*cobra.Command{newSkills(at), newTools(), newGrants(at), newMCPServers(at), newMCP(at), newWebhooks(at)}},
 		{"Administer", []*cobra.Command{
-			newConfig(at), newExplain(at), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(), newBench(),
+			newConfig(at), newExplain(at), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(),
 		}},
 	}
 }

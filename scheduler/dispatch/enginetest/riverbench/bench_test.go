@@ -171,8 +171,7 @@ func workRiver(ctx context.Context, url string, ready func()) error {
 	return c.Stop(context.WithoutCancel(ctx))
 }
 
-// BenchmarkEngine is the table of docs/performance.md: each pass drains so many runs with one, two and four processes, and after
-// each of them the same with River. How soon a run starts, is cancelled, and is rescued: rouse bench engine.
+// BenchmarkEngine drains queued runs with one, two and four processes, and after each of them as many jobs with River.
 func BenchmarkEngine(b *testing.B) {
 	jobs := variable(b, "ROUSE_BENCH_RUNS", 5000)
 	passes := variable(b, "ROUSE_BENCH_PASSES", 5)

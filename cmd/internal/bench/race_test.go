@@ -1,6 +1,0 @@
-//go:build race
-
-package bench
-
-// raced says that the race detector is on: its memory is more than the process of a module may have.
-const raced = true
