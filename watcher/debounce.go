@@ -23,12 +23,10 @@ type debouncer struct {
 type pendingFile struct {
 	path      string
 	last      stamp
-	fromEvent bool          // an event named it, not only a scan
-	due       time.Time     // when its window ends
-	owed      time.Duration // of the window passed before it was looked at: another event takes that away
-	order     uint64        // of arrival: files that are due together leave in this order
-	index     int           // in the heap
-	early     *earlyLook    // since its window began; nil: there was none
+	fromEvent bool      // an event named it, not only a scan
+	due       time.Time // when its window ends
+	order     uint64    // of arrival: files that are due together leave in this order
+	index     int       // in the heap
 }
 
 func newDebouncer(window time.Duration) *debouncer {
@@ -44,33 +42,6 @@ const (
 	hintArrived             // an event says that it is new in its folder
 )
 
-// maxEventAge is how old an event may be for a window to begin with it. What happened to a file while many others were
-// looked at is not known as well.
-const maxEventAge = 2 * minPause
-
-// observeEvent notes what a file looks like now, which an event named a little earlier. Its window begins with the last event rather than with
-// the look, which others may put off. What was written between the two has an event of its own; when that comes, the window
-// begins with the look.
-func (s *debouncer) observeEvent(path string, event, now time.Time, st stamp, h hint) {
-	late := max(now.Sub(event), 0)
-	if late > maxEventAge {
-		late = 0
-	}
-
-	it, ok := s.items[path]
-	switch known := ok && st.same(it.last); {
-	case known && it.owed > 0:
-		it.due, it.owed = it.due.Add(it.owed), 0
-	case !known:
-		s.observe(path, now, st, h)
-		it = s.items[path]
-		it.due, it.owed = it.due.Add(-late), late
-	}
-
-	it.fromEvent = true
-	heap.Fix(&s.queue, it.index)
-}
-
 // observe notes what a file looks like. One that was complete before it came into the folder
 // does not wait for a whole window.
 func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
@@ -78,7 +49,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
 		if !st.same(it.last) {
-			it.last, it.due, it.owed, it.early, s.lastChange = st, now.Add(s.window), 0, nil, now
+			it.last, it.due, s.lastChange = st, now.Add(s.window), now
 			heap.Fix(&s.queue, it.index)
 		}
 		return
@@ -128,7 +99,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 
 // requeue makes a file that was due wait for another window after now.
 func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
-	it.last, it.due, it.owed, it.early = st, now.Add(s.window), 0, nil
+	it.last, it.due = st, now.Add(s.window)
 	s.put(it)
 }
 
@@ -150,31 +121,6 @@ func (s *debouncer) nextDue() time.Time {
 		return time.Time{}
 	}
 	return s.queue[0].due
-}
-
-// dueBefore are the files that are due before an instant, the first one first; nil where there are more than n.
-func (s *debouncer) dueBefore(at time.Time, n int) []*pendingFile {
-	var out []*pendingFile
-	for below := []int{0}; len(below) > 0; below = below[1:] {
-		i := below[0]
-		if i >= len(s.queue) || !s.queue[i].due.Before(at) {
-			continue // nor is what is below it in the heap
-		}
-		if len(out) == n {
-			return nil
-		}
-		out = append(out, s.queue[i])
-		below = append(below, 2*i+1, 2*i+2)
-	}
-	return out
-}
-
-// first is the file that is due first, nil when none waits.
-func (s *debouncer) first() *pendingFile {
-	if len(s.queue) == 0 {
-		return nil
-	}
-	return s.queue[0]
 }
 
 // deadlines is a heap of items by their instant, then their order of arrival.

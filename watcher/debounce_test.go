@@ -76,49 +76,6 @@ func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
 	}
 }
 
-// A window begins with the last event, where that is known, and never before what may have been written since then.
-func TestDebouncerBeginsWithTheEvent(t *testing.T) {
-	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
-	type sight struct{ event, now, size int } // the event and the look at the file, in ms
-	for name, c := range map[string]struct {
-		sights []sight
-		due    int
-	}{
-		"looked at at once":                         {[]sight{{0, 0, 1}}, 1000},
-		"looked at later":                           {[]sight{{0, 3, 1}}, 1000},
-		"looked at much later":                      {[]sight{{0, 5, 1}}, 1005},
-		"the clock was put back":                    {[]sight{{5, 3, 1}}, 1003},
-		"changed, and looked at later":              {[]sight{{0, 0, 1}, {1, 4, 2}}, 1001},
-		"changed, and looked at much later":         {[]sight{{0, 0, 1}, {1, 9, 2}}, 1009},
-		"an event of what was seen already":         {[]sight{{0, 3, 1}, {4, 5, 1}}, 1003},
-		"two of them":                               {[]sight{{0, 3, 1}, {4, 5, 1}, {6, 7, 1}}, 1003},
-		"an event after one that was looked at":     {[]sight{{0, 0, 1}, {900, 900, 1}}, 1000},
-		"changed again, after such an event":        {[]sight{{0, 3, 1}, {4, 5, 1}, {6, 8, 2}}, 1006},
-		"an event after a change that was not late": {[]sight{{0, 3, 1}, {6, 6, 2}, {7, 8, 2}}, 1006},
-	} {
-		s := newDebouncer(time.Second)
-		s.observe("another", at(-900), look(1, 0), hintChanged) // due first
-		for _, o := range c.sights {
-			s.observeEvent("a", at(o.event), at(o.now), look(int64(o.size), 0), hintChanged)
-		}
-		if got := s.items["a"].due; !got.Equal(at(c.due)) {
-			t.Errorf("%s: due %s after noon, want %d ms", name, got.Sub(noon), c.due)
-		}
-		if s.dequeueDue(at(c.due), 9)[1].path != "a" || s.len() != 0 {
-			t.Errorf("%s: it does not leave in its turn", name)
-		}
-	}
-
-	// What a scan finds counts from the scan, and so does what changes before it is handed over.
-	s := newDebouncer(time.Second)
-	s.observeEvent("a", at(0), at(3), look(1, 0), hintChanged)
-	s.observe("a", at(10), look(2, 0), hintScan)
-	s.observeEvent("a", at(11), at(12), look(2, 0), hintChanged)
-	if got := s.nextDue(); !got.Equal(at(1010)) {
-		t.Errorf("after a scan: due %s after noon", got.Sub(noon))
-	}
-}
-
 // A file that was complete before it was renamed into the folder needs one recheck only;
 // one that is being written does not pass for such a file, nor one that a scan found.
 func TestDebouncerRename(t *testing.T) {

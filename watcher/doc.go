@@ -16,8 +16,6 @@
 // A file is ready when its size, modification time and identity stayed the same for the
 // settle window, and still are after its content was hashed. The debouncer decides that
 // without a clock of its own, with one heap of deadlines instead of a timer for each file.
-// What takes time is done before the window ends, where few files are due (early.go): the content is read, and the transaction
-// of the run is ready, and waits for the last look at the file, which comes when the window is over.
 // Then the ledger commits the file's claim and its run together; it knows whether the same
 // bytes were claimed before. What is queued is rows of the ledger, not memory.
 //

@@ -23,8 +23,7 @@ const (
 // eventPath is a path that events named.
 type eventPath struct {
 	path    string
-	created bool      // it is new in its folder
-	last    time.Time // when the last of the events came
+	created bool // it is new in its folder
 }
 
 // folder is a watch at work. What is above mu belongs to its goroutine alone.
@@ -137,8 +136,6 @@ func (f *folder) run(ctx context.Context) {
 		} else {
 			f.claimReady(ctx)
 			f.enqueueBatch(ctx)
-			f.takeOnTime(ctx)
-			f.lookEarly(ctx)
 		}
 
 		if why := f.nextScanReason(); why != "" {
@@ -157,15 +154,10 @@ func (f *folder) sleep(ctx context.Context) {
 	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.debouncer.nextDue(), f.earlyDue(), f.batchDue(), f.convergeDue()} {
+	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
 		}
-	}
-
-	at, waited := f.beforeTakenOnTime(at)
-	if waited {
-		return
 	}
 
 	timer := time.NewTimer(time.Until(at))
@@ -197,7 +189,7 @@ func (f *folder) noteEvent(path string, created bool) {
 		f.events = append(f.events, eventPath{path: path})
 	}
 
-	f.events[at].created, f.events[at].last = f.events[at].created || created, time.Now()
+	f.events[at].created = f.events[at].created || created
 	f.mu.Unlock()
 	f.notify()
 }
@@ -345,7 +337,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 		}
 		// A file that was created is new, even where it looks like one that was there before.
 		if st := stampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
-			f.debouncer.observeEvent(path, event.last, time.Now(), st, how)
+			f.debouncer.observe(path, time.Now(), st, how)
 		}
 	}
 }

@@ -232,7 +232,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 
 	accepted, err := f.w.queue.Enqueue(ctx, requests...)
 	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, ledger.ErrNotConfirmed) {
+		if ctx.Err() == nil {
 			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)
 		}
 		return false
@@ -267,11 +267,6 @@ func (f *folder) markKnown(path string, now stamp) {
 // alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
 // stay in place after it. It only reads, so that a scan of known files writes nothing.
 func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
-	// A claim that was made since the early look keeps a run from being queued all the same: they are one transaction.
-	if c.early != nil && c.early.unclaimed == c.hash {
-		return false, nil
-	}
-
 	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {

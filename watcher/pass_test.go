@@ -19,32 +19,8 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		due  func(f *folder, now time.Time)
 		want time.Duration
 	}{
-		"a scan": {func(f *folder, now time.Time) {}, 5 * time.Minute},
-		"a file": {func(f *folder, now time.Time) { f.debouncer.observe("a", now, stamp{}, hintScan) }, 2 * time.Second},
-		"a file that can be read early": {func(f *folder, now time.Time) {
-			f.root = "/in"
-			f.debouncer.observe("a", now, stamp{size: 1000}, hintScan)
-		}, 2*time.Second - earlyBy(1000)},
-		"a file that was read early": {func(f *folder, now time.Time) {
-			f.root, f.w.precise = "/in", make(chan struct{}, 1)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = &earlyLook{unclaimed: "hash"}
-		}, 2*time.Second - headStart - maxPrecise},
-		"one whose early look gave nothing": {func(f *folder, now time.Time) {
-			f.root, f.w.precise = "/in", make(chan struct{}, 1)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = &earlyLook{}
-		}, 2 * time.Second},
-		"one that could not be taken on time": {func(f *folder, now time.Time) {
-			f.root, f.w.precise = "/in", make(chan struct{}, 1)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = &earlyLook{unclaimed: "hash", tried: true}
-		}, 2 * time.Second},
-		"a scan before a file that was read early": {func(f *folder, now time.Time) {
-			f.root, f.w.precise, f.scanAt = "/in", make(chan struct{}, 1), now.Add(time.Second)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
-			f.debouncer.first().early = &earlyLook{unclaimed: "hash"}
-		}, time.Second},
+		"a scan":                     {func(f *folder, now time.Time) {}, 5 * time.Minute},
+		"a file":                     {func(f *folder, now time.Time) { f.debouncer.observe("a", now, stamp{}, hintScan) }, 2 * time.Second},
 		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", stamp{}), now) }, time.Minute},
 		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
 		"a folder that is not there": {func(f *folder, now time.Time) { f.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
@@ -52,7 +28,7 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 			f.batch.add(ready("a", stamp{}), now)
 			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
 			f.debouncer.observe("a", now, stamp{size: 1}, hintScan)
-		}, 2*time.Second - earlyBy(1)},
+		}, 2 * time.Second},
 		"a scan before them": {func(f *folder, now time.Time) {
 			f.scanAt = now.Add(time.Second)
 			f.debouncer.observe("a", now, stamp{}, hintScan)

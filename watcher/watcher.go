@@ -58,7 +58,6 @@ type Watcher struct {
 	subs           *subscriptions
 	hashes         *hashes
 	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
-	precise        chan struct{} // a semaphore: folders that wait in the system itself; nil: none may
 	ready          chan struct{}
 	followNow      chan struct{} // capacity 1: there are other watches, or other runs to follow
 
@@ -106,12 +105,8 @@ func newWatcher(o Options) *Watcher {
 		o.Elsewhere = func(string) bool { return false }
 	}
 
-	var precise chan struct{}
-	if waitsInSystem {
-		precise = make(chan struct{}, 1)
-	}
 	return &Watcher{
-		precise: precise, expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
+		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }

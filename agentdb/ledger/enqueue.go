@@ -95,26 +95,13 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			broken = broken || out[i].BreakerTripped
 		}
 
-		return broken, confirmed(reqs)
+		return broken, nil
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	return out, nil
-}
-
-// confirmed asks whether all that is asked for still holds.
-func confirmed(reqs []Request) error {
-	for _, r := range reqs {
-		if r.Confirm == nil {
-			continue
-		}
-		if err := r.Confirm(); err != nil {
-			return fmt.Errorf("%w: %w", ErrNotConfirmed, err)
-		}
-	}
-	return nil
 }
 
 // saveDelivery keeps what came with a request, or where that is kept.

@@ -17,8 +17,6 @@ import (
 var (
 	ErrNotFound     = errors.New("not in the ledger")
 	ErrNotClaimable = errors.New("the run cannot be started now")
-	// ErrNotConfirmed is of a request that does not hold any more: nothing was written.
-	ErrNotConfirmed = errors.New("what was asked for does not hold any more")
 	ErrFenced       = errors.New("the attempt is not the running one any more")
 	// ErrNoLane is an ErrNotClaimable that is over as soon as a run of another node ends.
 	ErrNoLane = fmt.Errorf("other nodes have its lanes: %w", ErrNotClaimable)
@@ -241,10 +239,6 @@ type Request struct {
 	// Start has a new run begin with the commit that accepts it, where whoever will do it has a lane for it: its Run is not
 	// known yet. nil: the run is queued.
 	Start *Start
-	// Confirm, if there is one, is asked at the end of the transaction whether what is asked for still holds; with an error nothing
-	// is written, and Enqueue gives ErrNotConfirmed with it. What others write waits meanwhile, so it answers soon, whatever it
-	// asks; and it may be asked more than once.
-	Confirm func() error
 }
 
 // Claim is one file content that one job takes for a run.

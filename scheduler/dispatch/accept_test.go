@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -167,29 +166,6 @@ func TestNothingStartsForABlockedClaim(t *testing.T) {
 		accepted, err = d.Enqueue(t.Context(), ledger.Request{Job: "other", Agent: "clerk", Trigger: domain.TriggerManual})
 		if err != nil || accepted[0].Begun == nil {
 			t.Errorf("%+v, %v", accepted, err)
-		}
-	})
-}
-
-// What does not hold any more at the end of its transaction gives its lane back at once.
-func TestNothingStartsThatIsNotConfirmed(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bench) {
-		b.o.Runs = 1
-		d := b.start(func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) { return success, nil })
-		synctest.Wait()
-		changed := errors.New("it changed")
-		request := drop("/in/a", "1")
-		request.Confirm = func() error { return changed }
-		if accepted, err := d.Enqueue(t.Context(), request); !errors.Is(err, changed) {
-			t.Errorf("%+v, %v", accepted, err)
-		}
-		synctest.Wait()
-
-		request.Confirm = func() error { return nil }
-		commits := b.counted()
-		accepted, err := d.Enqueue(t.Context(), request)
-		if err != nil || accepted[0].Begun == nil || commits.Load() != 1 {
-			t.Errorf("%+v, %v, with %d commits", accepted, err, commits.Load())
 		}
 	})
 }

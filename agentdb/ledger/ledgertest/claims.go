@@ -3,50 +3,12 @@ package ledgertest
 import (
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
-
-// notConfirmed: of what does not hold any more at the end of its transaction nothing is written, and the others are not concerned.
-func notConfirmed(t *testing.T, open Open) {
-	l, ctx := open(t), t.Context()
-	drop := func(path string, confirm func() error) ledger.Request {
-		return ledger.Request{Job: "inbox", Agent: "a", Trigger: domain.TriggerWatch, Claim: &ledger.Claim{Job: "inbox", Path: path, Hash: "h"}, Confirm: confirm}
-	}
-
-	changed := errors.New("it changed")
-	over, once := make(chan error, 1), sync.Once{}
-	_, err := l.Enqueue(ctx, drop("/in/a.csv", nil), drop("/in/b.csv", func() error {
-		once.Do(func() { // another one comes meanwhile
-			go func() {
-				_, err := l.Enqueue(ctx, drop("/in/other.csv", func() error { return nil }))
-				over <- err
-			}()
-		})
-		return changed
-	}))
-	if !errors.Is(err, ledger.ErrNotConfirmed) || !errors.Is(err, changed) {
-		t.Errorf("it gives %v", err)
-	}
-	ok(t, <-over)
-	if runs := must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Limit: 10})); len(runs) != 1 {
-		t.Errorf("%d runs, want that of the other file: %+v", len(runs), runs)
-	}
-	for path, want := range map[string]bool{"/in/a.csv": false, "/in/b.csv": false, "/in/other.csv": true} {
-		if _, claimed, err := l.ClaimOf(ctx, "inbox", path, "h"); err != nil || claimed != want {
-			t.Errorf("%s is claimed: %t, %v", path, claimed, err)
-		}
-	}
-
-	asked := 0
-	if again := enqueue(t, l, drop("/in/b.csv", func() error { asked++; return nil }))[0]; !again.New || asked == 0 {
-		t.Errorf("confirmed: %+v, asked %d times", again, asked)
-	}
-}
 
 // claims follows one content through its life: taken, done, seen again, failed, taken over.
 func claims(t *testing.T, open Open) {

@@ -20,7 +20,7 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
 		"Inbox": inbox, "InboxEnds": inboxEnds, "WaitingEvents": waitingEvents, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
 		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "QuestionsTogether": questionsTogether, "WaitingOverlaps": waitingOverlaps, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "Labels": labels, "InitialTaint": initialTaint,
-		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "NotConfirmed": notConfirmed, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
+		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
 		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
