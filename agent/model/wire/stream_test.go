@@ -2,16 +2,11 @@ package wire
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
 func read(reader func(*bufio.Reader, func(Frame) error) error, stream string) (out []string, err error) {
@@ -59,36 +54,4 @@ func TestReadLines(t *testing.T) {
 			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
 		}
 	}
-}
-
-// public reads a stream with the decoder of a public client.
-func public(stream string) (out []string) {
-	d := ssestream.NewDecoder(&http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(stream))})
-	for d.Next() {
-		if data := bytes.TrimSpace(d.Event().Data); len(data) > 0 {
-			out = append(out, d.Event().Type+"|"+string(data))
-		}
-	}
-	return out
-}
-
-// Streams are read as a public client reads them.
-func FuzzEvents(f *testing.F) {
-	words := []string{"data: ", "data:", "event: x", ": c", "{}", "\n", "\r\n", "\n\n", "id", " ", "[DONE]", "\u00fc"}
-	source := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		var b strings.Builder
-		for range source.IntN(30) {
-			b.WriteString(words[source.IntN(len(words))])
-		}
-		f.Add(b.String())
-	}
-
-	f.Fuzz(func(t *testing.T, stream string) {
-		stream += "\n\n"
-		got, err := read(readEvents, stream)
-		if want := public(stream); !slices.Equal(got, want) || !errors.Is(err, io.EOF) {
-			t.Errorf("%q: %q (%v), want %q", stream, got, err, want)
-		}
-	})
 }

@@ -11,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
@@ -244,90 +241,6 @@ func TestAskedByHTTP(t *testing.T) {
 	choice := post(chat, body+"}")["choices"].([]any)[0].(map[string]any)
 	if choice["finish_reason"] != row.Quote("stop") || choice["message"].(map[string]any)["content"] != "All of it is done, as it was asked for." {
 		t.Errorf("%v", choice)
-	}
-}
-
-// TestOpenAIClient: OpenAI's own client gets an agent's answer, at once and as a stream, and no other try of a run that
-// failed (OSA-28). Its runs have the policy of a chat (OSA-01).
-func TestOpenAIClient(t *testing.T) {
-	t.Parallel()
-	f := newAPIFixture(t)
-	client := openai.NewClient(option.WithBaseURL(f.base+"/v1"), option.WithAPIKey(f.token))
-	ask := openai.ChatCompletionNewParams{Model: "ann", Messages: []openai.ChatCompletionMessageParamUnion{
-		openai.SystemMessage("Be short."), openai.UserMessage("What is there?"), openai.AssistantMessage("Much."),
-		openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{openai.TextContentPart("Do it.")}),
-	}, Temperature: openai.Float(0.2)}
-
-	answer, err := client.Chat.Completions.New(t.Context(), ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(answer.Choices) != 1 || answer.Choices[0].Message.Content != "All of it is done, as it was asked for." || answer.Choices[0].FinishReason != "stop" || answer.Usage.CompletionTokens == 0 {
-		t.Errorf("%+v", answer)
-	}
-	if !f.recorded(strings.TrimPrefix(answer.ID, "run-")).Chat {
-		t.Error("its run is none of a chat")
-	}
-	var d api.RunDetail
-	if err := f.client.Get(t.Context(), "/v1/runs/"+strings.TrimPrefix(answer.ID, "run-"), nil, &d); err != nil {
-		t.Fatal(err)
-	}
-	if detail := string(d.TriggerDetail); !strings.Contains(detail, "system: Be short.") || !strings.Contains(detail, "assistant: Much.") || !strings.HasSuffix(detail, `Do it.","chat":true}`) {
-		t.Errorf("the prompt: %s", detail)
-	}
-
-	ask.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
-	stream := client.Chat.Completions.NewStreaming(t.Context(), ask)
-	var all openai.ChatCompletionAccumulator
-	for stream.Next() {
-		all.AddChunk(stream.Current())
-	}
-	if err := stream.Err(); err != nil || len(all.Choices) != 1 || all.Choices[0].Message.Content != answer.Choices[0].Message.Content || all.Usage.TotalTokens == 0 {
-		t.Errorf("%+v, %v", all.ChatCompletion, err)
-	}
-
-	models, err := client.Models.List(t.Context())
-	if err != nil || len(models.Data) != 4 || models.Data[0].ID != "ann" {
-		t.Errorf("%+v, %v", models, err)
-	}
-
-	// A question is an answer; an agent that is none, tools of the caller and a run that fails are errors.
-	ask.Model = "quinn"
-	q, err := client.Chat.Completions.New(t.Context(), ask)
-	if err != nil || q.Choices[0].Message.Content != "Which account?\n- A\n- B" { // and ends its run: the caller sends it again with the answer (OSA-06)
-		t.Fatalf("%+v, %v", q, err)
-	}
-	number, _ := strconv.ParseInt(strings.TrimPrefix(q.ID, "run-"), 10, 64)
-	run, err := f.ledger.Run(t.Context(), number)
-	if items, err2 := f.ledger.Inbox(t.Context()); err != nil || err2 != nil || run.State != domain.StateFinished || run.Outcome != domain.OutcomePartial || len(items) > 0 {
-		t.Errorf("the run of a question: %+v, %d items, %v", run, len(items), errors.Join(err, err2))
-	}
-	var failure *openai.Error
-	ask.Model = "nobody"
-	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusNotFound || !strings.Contains(failure.Message, "nobody") {
-		t.Errorf("%v", err)
-	}
-	ask.Model, ask.Tools = "ann", []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "x"})}
-	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusBadRequest {
-		t.Errorf("tools of the caller: %v", err)
-	}
-
-	ask.Model, ask.Tools = "breaks", nil
-	before, err := f.ledger.NewestRun(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Chat.Completions.New(t.Context(), ask); !errors.As(err, &failure) || failure.StatusCode != http.StatusFailedDependency || failure.Type != "run_failed" {
-		t.Errorf("a run that fails: %v", err)
-	}
-	if after, err := f.ledger.NewestRun(t.Context()); err != nil || after != before+1 {
-		t.Errorf("it was tried %d times, %v", after-before, err)
-	}
-	stream = client.Chat.Completions.NewStreaming(t.Context(), ask)
-	for stream.Next() {
-	}
-	if err := stream.Err(); err == nil || !strings.Contains(err.Error(), "ended in") {
-		t.Errorf("the stream of a run that fails: %v", err)
 	}
 }
 

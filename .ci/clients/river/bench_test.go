@@ -1,4 +1,4 @@
-package riverbench
+package river
 
 import (
 	"bufio"

@@ -1,0 +1,2 @@
+// Package river compares the dispatchers of several processes on one PostgreSQL with River, a queue on PostgreSQL.
+package river
