@@ -28,8 +28,8 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// sender takes batches to a receiver of OTLP over HTTP, as protobuf in gzip. It implements otlptrace.Client, as the exporter of
-// OpenTelemetry itself does, with which gRPC and its gateway would come into the program.
+// sender takes batches to a receiver of OTLP over HTTP, as protobuf in gzip. The exporter of OpenTelemetry would bring gRPC and its
+// gateway into the program.
 type sender struct {
 	url     string
 	headers map[string]string
@@ -46,19 +46,10 @@ func newSender(url string, headers map[string]string) *sender {
 	return &sender{url, headers, c}
 }
 
-// Start implements otlptrace.Client.
-func (s *sender) Start(context.Context) error { return nil }
-
-// Stop implements otlptrace.Client.
-func (s *sender) Stop(context.Context) error {
-	s.client.HTTPClient.CloseIdleConnections()
-	return nil
-}
-
-// UploadTraces implements otlptrace.Client. Its errors have nothing in them that the receiver wrote, which could hold what it was sent.
-func (s *sender) UploadTraces(ctx context.Context, spans []*otlp.ResourceSpans) error {
+// upload sends spans. Its errors have nothing in them that the receiver wrote, which could hold what it was sent.
+func (s *sender) upload(ctx context.Context, spans *otlp.ResourceSpans) error {
 	// On the wire it is the ExportTraceServiceRequest of the protocol.
-	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: spans})
+	body, err := proto.Marshal(&otlp.TracesData{ResourceSpans: []*otlp.ResourceSpans{spans}})
 	if err != nil {
 		return err
 	}

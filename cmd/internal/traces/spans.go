@@ -10,10 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -26,7 +24,7 @@ var ending = []string{"run.finished", "run.waiting", "run.retry", "run.postponed
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // spansOf makes the spans of what an event has ended: the attempt, and the run where it is over.
-func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []sdk.ReadOnlySpan, of ended, err error) {
+func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []*otlp.Span, of ended, err error) {
 	if e.Run == 0 || !slices.Contains(ending, e.Kind) {
 		return nil, of, nil
 	}
@@ -59,7 +57,7 @@ func (t *Traces) spansOf(ctx context.Context, e ledger.Event) (spans []sdk.ReadO
 	if e.Kind == "run.finished" {
 		b.run(e, attempts)
 	}
-	return t.made.take(), of, nil
+	return b.spans, of, nil
 }
 
 // attemptOf is the attempt that an event has ended. Runs also end without one: in the queue, or while they wait.
@@ -103,10 +101,11 @@ func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.At
 // oneTrace makes the spans of a run.
 type oneTrace struct {
 	t     *Traces
-	id    trace.TraceID
+	id    []byte
 	of    ledger.Run
 	began time.Time // after which its attempts started
-	root  trace.SpanContext
+	root  []byte    // the id of its span
+	spans []*otlp.Span
 }
 
 func newTrace(t *Traces, run ledger.Run, began time.Time) *oneTrace {
@@ -116,35 +115,37 @@ func newTrace(t *Traces, run ledger.Run, began time.Time) *oneTrace {
 		name += fmt.Sprintf(" after %d", began.UnixMilli())
 	}
 	sum := sha256.Sum256([]byte(name))
-	copy(b.id[:], sum[:])
-	b.root = b.context("run")
+	b.id = sum[:16]
+	b.root = b.spanID("run")
 	return b
 }
 
-// context is what a span is known by, from what it is in its run.
-func (b *oneTrace) context(name string) trace.SpanContext {
-	sum := sha256.Sum256(append(b.id[:], name...))
-	var id trace.SpanID
-	copy(id[:], sum[:])
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: b.id, SpanID: id, TraceFlags: trace.FlagsSampled})
+// spanID returns the id of a span, which follows from what the span is in its run.
+func (b *oneTrace) spanID(name string) []byte {
+	sum := sha256.Sum256(slices.Concat(b.id, []byte(name)))
+	return sum[:8]
 }
 
 func stepName(attempt, step int) string { return fmt.Sprintf("step %d.%d", attempt, step) }
 
 func callName(c ledger.Call) string { return fmt.Sprintf("call %d.%d.%d", c.Attempt, c.Step, c.Index) }
 
-// span records one that has ended. Without a parent it is the root.
-func (b *oneTrace) span(self, parent trace.SpanContext, name string, kind trace.SpanKind, from, to time.Time, failure string, attributes ...attribute.KeyValue) {
-	ctx := context.WithValue(context.Background(), idKey{}, self)
-	if parent.IsValid() {
-		ctx = trace.ContextWithSpanContext(ctx, parent)
-	}
-
-	_, s := b.t.tracer.Start(ctx, name, trace.WithTimestamp(from), trace.WithSpanKind(kind), trace.WithAttributes(attributes...))
+// span adds a span that has ended. Without a parent it is the root.
+func (b *oneTrace) span(id, parent []byte, name string, kind otlp.Span_SpanKind, from, to time.Time, failure string, attributes ...*common.KeyValue) {
+	s := &otlp.Span{TraceId: b.id, SpanId: id, ParentSpanId: parent, Name: name, Kind: kind, Attributes: attributes,
+		StartTimeUnixNano: uint64(from.UnixNano()), EndTimeUnixNano: uint64(to.UnixNano()), Status: &otlp.Status{}}
 	if failure != "" {
-		s.SetStatus(codes.Error, failure)
+		s.Status = &otlp.Status{Code: otlp.Status_STATUS_CODE_ERROR, Message: failure}
 	}
-	s.End(trace.WithTimestamp(to))
+	b.spans = append(b.spans, s)
+}
+
+func textAttribute(key, value string) *common.KeyValue {
+	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}}
+}
+
+func intAttribute[T int | int64](key string, value T) *common.KeyValue {
+	return &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: int64(value)}}}
 }
 
 // run makes the root.
@@ -170,18 +171,18 @@ func (b *oneTrace) run(e ledger.Event, attempts []ledger.Attempt) {
 	if end.Outcome.Failed() {
 		failure = string(end.Outcome)
 	}
-	attributes := []attribute.KeyValue{attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", r.Agent),
-		attribute.Int64("rouse.run", r.ID), attribute.String("rouse.trigger", string(r.Trigger)), attribute.String("rouse.outcome", string(end.Outcome)), attribute.Int("rouse.attempts", tries)}
+	attributes := []*common.KeyValue{textAttribute("gen_ai.operation.name", "invoke_agent"), textAttribute("gen_ai.agent.name", r.Agent),
+		intAttribute("rouse.run", r.ID), textAttribute("rouse.trigger", string(r.Trigger)), textAttribute("rouse.outcome", string(end.Outcome)), intAttribute("rouse.attempts", tries)}
 	if r.Job != "" {
-		attributes = append(attributes, attribute.String("rouse.job", r.Job))
+		attributes = append(attributes, textAttribute("rouse.job", r.Job))
 	}
 	if end.Exit != "" {
-		attributes = append(attributes, attribute.String("rouse.exit", string(end.Exit)))
+		attributes = append(attributes, textAttribute("rouse.exit", string(end.Exit)))
 	}
 	if r.Agent == "" {
 		attributes = attributes[2:] // nobody was asked
 	}
-	b.span(b.root, trace.SpanContext{}, "run "+r.Job, trace.SpanKindInternal, from, e.At, failure, attributes...)
+	b.span(b.root, nil, "run "+r.Job, otlp.Span_SPAN_KIND_INTERNAL, from, e.At, failure, attributes...)
 }
 
 // attempt makes the spans of the steps and calls of an attempt.
@@ -195,10 +196,10 @@ func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 		return err
 	}
 
-	byKey := map[string]trace.SpanContext{} // of the attempt's calls
+	byKey := map[string][]byte{} // of the attempt's calls
 	for _, c := range calls {
 		if c.Attempt == a.Number {
-			byKey[c.Key] = b.context(callName(c))
+			byKey[c.Key] = b.spanID(callName(c))
 		}
 	}
 
@@ -215,7 +216,7 @@ func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 	return nil
 }
 
-func (b *oneTrace) step(a ledger.Attempt, s ledger.Step, byKey map[string]trace.SpanContext) {
+func (b *oneTrace) step(a ledger.Attempt, s ledger.Step, byKey map[string][]byte) {
 	parent := b.root
 	if of, ok := byKey[s.ParentCall]; ok && s.ParentCall != "" {
 		parent = of
@@ -226,18 +227,18 @@ func (b *oneTrace) step(a ledger.Attempt, s ledger.Step, byKey map[string]trace.
 		to, failure = a.FinishedAt, "cut off"
 	}
 
-	name, kind := fmt.Sprintf("step %d", s.Number), trace.SpanKindInternal
-	attributes := []attribute.KeyValue{attribute.Int64("rouse.run", s.Run), attribute.Int("rouse.attempt", s.Attempt), attribute.Int("rouse.step", s.Number)}
+	name, kind := fmt.Sprintf("step %d", s.Number), otlp.Span_SPAN_KIND_INTERNAL
+	attributes := []*common.KeyValue{intAttribute("rouse.run", s.Run), intAttribute("rouse.attempt", s.Attempt), intAttribute("rouse.step", s.Number)}
 	if s.Model != "" { // a model was asked; its turn ends with its answer, its calls come after it
-		name, kind = "chat "+s.Model, trace.SpanKindClient
-		attributes = append(attributes, attribute.String("gen_ai.operation.name", "chat"), attribute.String("rouse.model", s.Model),
-			attribute.Int64("gen_ai.usage.input_tokens", s.Usage.TokensIn), attribute.Int64("gen_ai.usage.output_tokens", s.Usage.TokensOut),
-			attribute.Float64("rouse.cost_usd", float64(s.Usage.CostMicroUSD)/1e6))
+		name, kind = "chat "+s.Model, otlp.Span_SPAN_KIND_CLIENT
+		attributes = append(attributes, textAttribute("gen_ai.operation.name", "chat"), textAttribute("rouse.model", s.Model),
+			intAttribute("gen_ai.usage.input_tokens", s.Usage.TokensIn), intAttribute("gen_ai.usage.output_tokens", s.Usage.TokensOut),
+			&common.KeyValue{Key: "rouse.cost_usd", Value: &common.AnyValue{Value: &common.AnyValue_DoubleValue{DoubleValue: float64(s.Usage.CostMicroUSD) / 1e6}}})
 		if m, ok := b.t.o.Model(s.Model); ok {
-			attributes = append(attributes, attribute.String("gen_ai.provider.name", m.Provider), attribute.String("gen_ai.request.model", m.Name))
+			attributes = append(attributes, textAttribute("gen_ai.provider.name", m.Provider), textAttribute("gen_ai.request.model", m.Name))
 		}
 	}
-	b.span(b.context(stepName(s.Attempt, s.Number)), parent, name, kind, s.StartedAt, to, failure, attributes...)
+	b.span(b.spanID(stepName(s.Attempt, s.Number)), parent, name, kind, s.StartedAt, to, failure, attributes...)
 }
 
 func (b *oneTrace) call(a ledger.Attempt, c ledger.Call) {
@@ -254,25 +255,7 @@ func (b *oneTrace) call(a ledger.Attempt, c ledger.Call) {
 		failure = string(c.State)
 	}
 
-	b.span(b.context(callName(c)), b.context(stepName(c.Attempt, c.Step)), "execute_tool "+name, trace.SpanKindInternal, c.StartedAt, to, failure,
-		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", name), attribute.Int64("rouse.run", c.Run), attribute.Int("rouse.attempt", c.Attempt),
-		attribute.Int("rouse.step", c.Step), attribute.Int("rouse.call", c.Index), attribute.String("rouse.call.state", string(c.State)), attribute.String("rouse.call.effect", string(c.Effect)))
-}
-
-// idKey is where a context holds what the span that is being started is known by.
-type idKey struct{}
-
-// derived gives spans the ids that follow from the record.
-type derived struct{}
-
-// NewIDs implements sdk.IDGenerator.
-func (derived) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	c, _ := ctx.Value(idKey{}).(trace.SpanContext)
-	return c.TraceID(), c.SpanID()
-}
-
-// NewSpanID implements sdk.IDGenerator.
-func (derived) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	c, _ := ctx.Value(idKey{}).(trace.SpanContext)
-	return c.SpanID()
+	b.span(b.spanID(callName(c)), b.spanID(stepName(c.Attempt, c.Step)), "execute_tool "+name, otlp.Span_SPAN_KIND_INTERNAL, c.StartedAt, to, failure,
+		textAttribute("gen_ai.operation.name", "execute_tool"), textAttribute("gen_ai.tool.name", name), intAttribute("rouse.run", c.Run), intAttribute("rouse.attempt", c.Attempt),
+		intAttribute("rouse.step", c.Step), intAttribute("rouse.call", c.Index), textAttribute("rouse.call.state", string(c.State)), textAttribute("rouse.call.effect", string(c.Effect)))
 }

@@ -13,14 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/text"
@@ -53,10 +52,8 @@ type Options struct {
 // Traces sends them.
 type Traces struct {
 	o        Options
-	exporter *otlptrace.Exporter
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
-	made     collector
+	sender   *sender
+	resource *resource.Resource
 
 	after int64 // the last event that was read
 	sent  ended // the attempt that was sent last
@@ -78,16 +75,9 @@ func New(ctx context.Context, o Options) (*Traces, error) {
 		return nil, errors.New("traces: a ledger, an address, the models and a logger are needed")
 	}
 
-	exporter, err := otlptrace.New(ctx, newSender(o.URL, o.Headers))
-	if err != nil {
-		return nil, fmt.Errorf("traces cannot be sent to %s: %w", o.URL, err)
-	}
-
-	t := &Traces{o: o, exporter: exporter}
-	t.provider = sdk.NewTracerProvider(sdk.WithIDGenerator(derived{}), sdk.WithSpanProcessor(&t.made), sdk.WithSampler(sdk.AlwaysSample()),
-		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "rouse"), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Ledger.ID()))))
-	t.tracer = t.provider.Tracer("rouse", trace.WithInstrumentationVersion(o.Version))
-
+	t := &Traces{o: o, sender: newSender(o.URL, o.Headers), resource: &resource.Resource{Attributes: []*common.KeyValue{
+		textAttribute("service.name", "rouse"), textAttribute("service.version", o.Version), textAttribute("service.instance.id", o.Ledger.ID())}}}
+	var err error
 	t.after, err = o.Ledger.NewestEvent(ctx)
 	return t, err
 }
@@ -128,9 +118,8 @@ func (t *Traces) Run(ctx context.Context) error {
 	if err := t.read(last); err != nil {
 		t.o.Logger.Warn("traces of the last runs were not sent: the daemon stops", "error", err)
 	}
-	// Nothing is sent by these, and a receiver without an answer is no failure of the daemon.
-	rest := context.WithoutCancel(ctx)
-	return errors.Join(t.exporter.Shutdown(rest), t.provider.Shutdown(rest))
+	t.sender.client.HTTPClient.CloseIdleConnections()
+	return nil
 }
 
 // read sends what has ended since the last time. It stands still at what ctx has cut off.
@@ -161,9 +150,9 @@ func (t *Traces) send(ctx context.Context, e ledger.Event) error {
 		return err
 	}
 
-	for len(spans) > 0 {
-		n := min(batch, len(spans))
-		if err := t.exporter.ExportSpans(ctx, spans[:n]); err != nil {
+	for some := range slices.Chunk(spans, batch) {
+		if err := t.sender.upload(ctx, &otlp.ResourceSpans{Resource: t.resource, ScopeSpans: []*otlp.ScopeSpans{
+			{Scope: &common.InstrumentationScope{Name: "rouse", Version: t.o.Version}, Spans: some}}}); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -171,7 +160,6 @@ func (t *Traces) send(ctx context.Context, e ledger.Event) error {
 			t.sent = of
 			return nil
 		}
-		spans = spans[n:]
 	}
 
 	t.sent = of
@@ -203,25 +191,4 @@ func (t *Traces) arrived() {
 		t.o.Logger.Info("traces are sent again", "to", t.o.URL, "given_up", t.lost)
 	}
 	t.problem, t.lost = "", 0
-}
-
-// collector keeps the spans that have ended until they are sent.
-type collector struct{ spans []sdk.ReadOnlySpan }
-
-// OnStart implements sdk.SpanProcessor.
-func (c *collector) OnStart(context.Context, sdk.ReadWriteSpan) {}
-
-// OnEnd implements sdk.SpanProcessor.
-func (c *collector) OnEnd(s sdk.ReadOnlySpan) { c.spans = append(c.spans, s) }
-
-// Shutdown implements sdk.SpanProcessor.
-func (c *collector) Shutdown(context.Context) error { return nil }
-
-// ForceFlush implements sdk.SpanProcessor.
-func (c *collector) ForceFlush(context.Context) error { return nil }
-
-func (c *collector) take() []sdk.ReadOnlySpan {
-	out := c.spans
-	c.spans = nil
-	return out
 }
