@@ -30,7 +30,6 @@ func main() {
 	preview.Child()
 	module.Child()
 	owner.Tighten()
-	collectRarely()
 	dial.GuardDefault()
 	cobra.EnableCommandSorting = false // keep the order of the groups in the help
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -181,9 +181,6 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed
 		}
-		if err := releaseProgramPages(); err != nil {
-			d.log.Debug("what only the start needed of the program stays mapped", "error", err)
-		}
 	case <-ctx.Done():
 		return nil
 	case <-group.failed():
