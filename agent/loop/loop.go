@@ -21,12 +21,11 @@ type run struct {
 	Options
 	result      Result
 	messages    []model.Message
-	view        []model.Message   // the part of messages that the model sees
-	results     []model.Result    // of the last step
-	draft       model.EncodeCache // of the requests
-	staged      []string          // notices for the next request only
-	advice      string            // one more, about what was done last; the latest one counts
-	knownMu     sync.Mutex        // guards books, advice, waiting and the durations of phased: calls run at the same time
+	view        []model.Message // the part of messages that the model sees
+	results     []model.Result  // of the last step
+	staged      []string        // notices for the next request only
+	advice      string          // one more, about what was done last; the latest one counts
+	knownMu     sync.Mutex      // guards books, advice, waiting and the durations of phased: calls run at the same time
 	books       *bookkeeping
 	charged     int     // steps
 	relieved    int     // steps that were not charged

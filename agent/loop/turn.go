@@ -263,7 +263,7 @@ func (r *run) request(noTools bool) model.Request {
 		limit = answerLimit(r.Window, r.MaxOutput)
 	}
 	return model.Request{KeepTools: r.KeepTools, KeepAll: r.waitsLong, System: r.System, Messages: r.messagesWithNotices(), Tools: r.Registry.ModelTools(), NoTools: noTools,
-		MaxOutput: limit, Temperature: r.Temperature, Results: r.results, EncodeCache: &r.draft}
+		MaxOutput: limit, Temperature: r.Temperature, Results: r.results}
 }
 
 // ask streams one answer, of a step of the record or, in a playbook, of none yet. Of a broken answer only the usage is kept: it was paid for.

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -28,9 +27,6 @@ func ImageType(beginning []byte) string {
 	}
 	return ""
 }
-
-// Equal says whether two images are the same.
-func (i Image) Equal(o Image) bool { return i.Type == o.Type && bytes.Equal(i.Data, o.Data) }
 
 // String describes an image by its type and size.
 func (i Image) String() string {

@@ -101,11 +101,10 @@ type Request struct {
 	Tools       []Tool
 	MaxOutput   int // tokens; 0 leaves it to the model
 	Temperature *float64
-	Results     []Result     // the last step's, untrimmed
-	NoTools     bool         // the answer must be text, whatever Tools holds
-	EncodeCache *EncodeCache // of the conversation; nil means that nothing is cached
-	KeepTools   bool         // the next run with the same tools is more than CacheMinutes away, and within CacheHour
-	KeepAll     bool         // the next turn is that far
+	Results     []Result // the last step's, untrimmed
+	NoTools     bool     // the answer must be text, whatever Tools holds
+	KeepTools   bool     // the next run with the same tools is more than CacheMinutes away, and within CacheHour
+	KeepAll     bool     // the next turn is that far
 }
 
 // Providers keep what they cache of a request for CacheMinutes, and at a higher price for CacheHour.

@@ -31,7 +31,3 @@ func FuzzStream(f *testing.F) {
 		return anthropic.New(anthropic.Options{BaseURL: "http://model", Model: "m", Transport: transport})
 	}, `{"type":"message","content":[{"type":"tool_use","name":"x","input":{"a":1}}],"stop_reason":"tool_use"}`, "event: error\ndata: {}\n\n")
 }
-
-func TestEncodeCache(t *testing.T) {
-	modeltest.RunEncodeCache(t, "anthropic", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
-}

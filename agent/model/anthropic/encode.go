@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"rouse/agent/model"
@@ -29,6 +30,7 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"input_schema"`
+	Cache       *cacheControl   `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {
@@ -54,15 +56,17 @@ type useBlock struct {
 }
 
 type resultBlock struct {
-	Type      string `json:"type"`
-	ToolUseID string `json:"tool_use_id"`
-	Content   any    `json:"content"` // a text, or a list of blocks
-	IsError   bool   `json:"is_error,omitempty"`
+	Type      string        `json:"type"`
+	ToolUseID string        `json:"tool_use_id"`
+	Content   any           `json:"content"` // a text, or a list of blocks
+	IsError   bool          `json:"is_error,omitempty"`
+	Cache     *cacheControl `json:"cache_control,omitempty"`
 }
 
 type imageBlock struct {
-	Type   string      `json:"type"`
-	Source imageSource `json:"source"`
+	Type   string        `json:"type"`
+	Source imageSource   `json:"source"`
+	Cache  *cacheControl `json:"cache_control,omitempty"`
 }
 
 type imageSource struct {
@@ -93,14 +97,7 @@ func (t *turn) marks() (tools, rest *cacheControl) {
 	return nil, ephemeral
 }
 
-// cacheKey is all that the encoding of a message depends on: see wire.CacheOf.
-type cacheKey struct {
-	p            *Provider
-	dropThinking bool
-}
-
 func (t *turn) encode() (*wire.BodyBuilder, error) {
-	// Written in pieces, so that the messages of earlier requests are sent as they were encoded.
 	rest := request{Stream: true}
 	if !t.p.noTemperature.Load() {
 		rest.Temperature = t.r.Temperature
@@ -116,7 +113,6 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	if !system && markOfTools == nil {
 		markOfTools = mark
 	}
-	cache := wire.CacheOf(t.r.EncodeCache, cacheKey{t.p, t.dropThinking})
 	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())
@@ -131,31 +127,17 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 
 	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sent.images = hasImages
-	encoded, err := cache.Messages(messages, "", t.encodeMessage)
-	if err != nil {
-		return nil, err
-	}
-
 	b.Raw(`,"messages":[`)
-	t.appendMessages(b, encoded, mark)
+	t.appendMessages(b, messages, mark)
 	b.Raw("]")
 
 	if len(t.r.Tools) > 0 {
-		tools, err := t.p.client.Tools(cache, t.r.Tools, encodeTool)
-		if err != nil {
-			return nil, err
-		}
-
-		b.Raw(`,"tools":[`)
+		tools := encodeTools(t.r.Tools)
 		// Tools come before the system prompt in what the provider caches, so that a mark on that
 		// covers them. Without a system prompt the last tool has to carry it.
-		if markOfTools != nil {
-			appendMarked(b, tools, markOfTools)
-		} else {
-			b.Shared(tools)
-		}
-
-		b.Raw("]")
+		tools[len(tools)-1].Cache = markOfTools
+		b.Raw(`,"tools":`)
+		b.Value(tools)
 	}
 
 	b.EndWith(rest)
@@ -165,44 +147,43 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 // appendMessages appends the history, with marks up to where the provider should cache it: at the
 // ends of the last two user messages. The last one is where the next request goes on; the one
 // before is where this one did.
-func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessage, mark *cacheControl) {
+func (t *turn) appendMessages(b *wire.BodyBuilder, messages []model.Message, mark *cacheControl) {
+	encoded := make([]encodedMessage, len(messages))
+	for i, m := range messages {
+		encoded[i] = t.encodeMessage(m)
+	}
+
 	marks := 0
 	if t.sent.cacheMarked {
 		marks = 2
 	}
 
-	ends := map[int]bool{}
 	above := "" // the role after the message that the loop is at
 	if len(t.pausedContent) > 0 {
 		above = assistant
 	}
 
-	for i := len(messages) - 1; i >= 0 && len(ends) < marks; i-- {
-		if len(messages[i].JSON) == 0 {
+	for _, m := range slices.Backward(encoded) {
+		if marks == 0 {
+			break
+		}
+		if len(m.content) == 0 {
 			continue
 		}
-		if messages[i].Role == user && above != user {
-			ends[i] = true
+		if m.role == user && above != user {
+			setCache(m.content[len(m.content)-1], mark)
+			marks--
 		}
-		above = messages[i].Role
+		above = m.role
 	}
 
 	last := ""
-	b.Grow(len(messages))
-
-	for i, m := range messages {
-		t.sent.thinking = t.sent.thinking || m.Opaque
-		if last = m.Role; ends[i] {
-			appendMarked(b, m.JSON, mark)
-		} else {
-			b.Shared(m.JSON)
+	for _, m := range append(encoded, encodedMessage{assistant, t.pausedContent}) {
+		for _, block := range m.content {
+			b.Raw(separator(last, m.role))
+			b.Value(block)
+			last = m.role
 		}
-	}
-
-	for _, block := range t.pausedContent {
-		b.Raw(separator(last, assistant))
-		b.Value(block)
-		last = assistant
 	}
 
 	if last != "" {
@@ -210,16 +191,23 @@ func (t *turn) appendMessages(b *wire.BodyBuilder, messages []wire.EncodedMessag
 	}
 }
 
-// appendMarked appends JSON that ends in an object, and marks that object for the cache.
-func appendMarked(b *wire.BodyBuilder, text []byte, mark *cacheControl) {
-	b.Shared(text[:len(text)-len("}")])
-	b.Raw(`,"cache_control":`)
-	b.Value(mark)
-	b.Raw("}")
+// setCache marks a block of a user message for the cache.
+func setCache(block any, mark *cacheControl) {
+	switch b := block.(type) {
+	case *textBlock:
+		b.Cache = mark
+	case *resultBlock:
+		b.Cache = mark
+	case *imageBlock:
+		b.Cache = mark
+	}
 }
 
-func encodeTool(t model.Tool) any {
-	return tool{Name: t.Name, Description: t.Description, InputSchema: t.ArgumentSchema()}
+func encodeTools(tools []model.Tool) (out []tool) {
+	for _, t := range tools {
+		out = append(out, tool{Name: t.Name, Description: t.Description, InputSchema: t.ArgumentSchema()})
+	}
+	return out
 }
 
 func (t *turn) maxTokens() int64 {
@@ -256,34 +244,34 @@ func separator(before, role string) string {
 	return `]},{"role":"` + role + `","content":[`
 }
 
-func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
-	role = user
-	if m.Role == model.RoleAssistant {
-		role = assistant
-	}
-
-	content, opaque := t.encodeContent(m)
-	for _, block := range content {
-		out.Raw(separator(before, role))
-		out.Value(block)
-		before = role
-	}
-	return role, opaque
+// encodedMessage holds the content blocks of a message, which are pointers except for those of the provider.
+type encodedMessage struct {
+	role    string
+	content []any
 }
 
-func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
-	switch m.Role {
-	case model.RoleTool:
-		var result any = m.Text
-		if len(m.Images) > 0 {
-			result = append(appendText(nil, m.Text), encodeImages(m)...)
-		}
-		return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: result, IsError: isFailure(m.Text)}}, false
-	case model.RoleAssistant:
-	default:
-		return appendText(encodeImages(m), m.Text), false
+func (t *turn) encodeMessage(m model.Message) encodedMessage {
+	if m.Role == model.RoleAssistant {
+		return encodedMessage{assistant, t.encodeAnswer(m)}
+	}
+	return encodedMessage{user, encodeInput(m)}
+}
+
+// encodeInput returns the blocks of a message to the model.
+func encodeInput(m model.Message) []any {
+	if m.Role != model.RoleTool {
+		return appendText(encodeImages(m), m.Text)
 	}
 
+	var result any = m.Text
+	if len(m.Images) > 0 {
+		result = append(appendText(nil, m.Text), encodeImages(m)...)
+	}
+	return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: result, IsError: isFailure(m.Text)}}
+}
+
+// encodeAnswer returns the blocks of an answer of the model.
+func (t *turn) encodeAnswer(m model.Message) (out []any) {
 	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
 		case p.Call != nil:
@@ -291,11 +279,11 @@ func (t *turn) encodeContent(m model.Message) (out []any, opaque bool) {
 		case p.Opaque == nil:
 			out = appendText(out, p.Text)
 		case !t.dropThinking:
-			out, opaque = append(out, p.Opaque), true
+			out, t.sent.thinking = append(out, p.Opaque), true
 		}
 	}
 
-	return out, opaque
+	return out
 }
 
 // isFailure says whether an envelope reports a failure. A notice may follow it.
@@ -313,7 +301,7 @@ func isFailure(text string) bool {
 // encodeImages are the image blocks of a message.
 func encodeImages(m model.Message) (out []any) {
 	for _, i := range m.Images {
-		out = append(out, imageBlock{"image", imageSource{"base64", i.Type, i.Data}})
+		out = append(out, &imageBlock{Type: "image", Source: imageSource{"base64", i.Type, i.Data}})
 	}
 	return out
 }

@@ -68,8 +68,7 @@ type generation struct {
 // anySignature is what the API accepts for a call that has no signature.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
-// encoder encodes messages. It is all that their encoding depends on, and so the key of the cache:
-// see wire.CacheOf.
+// encoder encodes messages.
 type encoder struct {
 	p                              *Provider
 	dropSignatures, needsSignature bool
@@ -87,17 +86,11 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	encoder := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
-	cache := wire.CacheOf(t.r.EncodeCache, encoder)
 	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
-	contents, err := cache.Messages(messages, "", encoder.encodeMessage)
-	if err != nil {
-		return nil, err
-	}
-
 	b := &wire.BodyBuilder{}
 	b.Raw(`{"contents":`)
-	if last := appendContents(b, contents); last == "" {
+	if last := encoder.appendContents(b, messages); last == "" {
 		b.Raw("null")
 	} else {
 		b.Raw("]}]")
@@ -109,13 +102,13 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 	}
 
 	if len(t.r.Tools) > 0 {
-		functions, err := t.p.client.Tools(cache, t.r.Tools, func(t model.Tool) any { return encodeTool(t) })
-		if err != nil {
-			return nil, err
+		functions := make([]function, len(t.r.Tools))
+		for i, tool := range t.r.Tools {
+			functions[i] = encodeTool(tool)
 		}
-		b.Raw(`,"tools":[{"functionDeclarations":[`)
-		b.Shared(functions)
-		b.Raw("]}]")
+		b.Raw(`,"tools":[{"functionDeclarations":`)
+		b.Value(functions)
+		b.Raw("}]")
 	}
 
 	b.EndWith(rest)
@@ -123,11 +116,14 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 }
 
 // appendContents appends the contents, and returns the role of the last one.
-func appendContents(b *wire.BodyBuilder, contents []wire.EncodedMessage) (last string) {
-	b.Grow(len(contents))
-	for _, c := range contents {
-		b.Shared(c.JSON)
-		last = c.Role
+func (w encoder) appendContents(b *wire.BodyBuilder, messages []model.Message) (last string) {
+	for _, m := range messages {
+		role, parts := w.encodeContent(m)
+		for _, p := range parts {
+			b.Raw(separator(last, role))
+			b.Value(p)
+			last = role
+		}
 	}
 	return last
 }
@@ -141,16 +137,6 @@ func separator(before, role string) string {
 		return `[{"role":"` + role + `","parts":[`
 	}
 	return `]},{"role":"` + role + `","parts":[`
-}
-
-func (w encoder) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
-	role, parts := w.encodeContent(m)
-	for _, p := range parts {
-		out.Raw(separator(before, role))
-		out.Value(p)
-		before = role
-	}
-	return role, false
 }
 
 func (w encoder) encodeContent(m model.Message) (role string, parts []part) {

@@ -31,7 +31,3 @@ func FuzzStream(f *testing.F) {
 		return gemini.New(gemini.Options{BaseURL: "http://model", Model: "m", Transport: transport})
 	}, `[{"candidates":[{"content":{"parts":[{"functionCall":{"name":"x","args":{}}}]},"finishReason":"STOP"}]}]`, `{"promptFeedback":{"blockReason":"SAFETY"}}`)
 }
-
-func TestEncodeCache(t *testing.T) {
-	modeltest.RunEncodeCache(t, "gemini", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
-}

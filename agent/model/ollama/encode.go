@@ -62,52 +62,38 @@ func (t *turn) encode() (*wire.BodyBuilder, error) {
 		rest.Options["temperature"] = *t.r.Temperature
 	}
 
-	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(t.r.EncodeCache, t.p), ""
+	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
 	b.Value(t.p.client.Model())
 	b.Raw(`,"messages":[`)
 	if t.r.System != "" {
-		before = string(model.RoleSystem)
-		b.Value(message{Role: before, Content: t.r.System})
+		b.Value(message{Role: string(model.RoleSystem), Content: t.r.System})
 	}
 
 	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
-	encoded, err := cache.Messages(wire.MoveToolImages(messages, hasImages), before, t.encodeMessage)
-	if err != nil {
-		return nil, err
-	}
-
-	b.Grow(len(encoded))
-	for _, m := range encoded {
-		b.Shared(m.JSON)
+	for i, m := range wire.MoveToolImages(messages, hasImages) {
+		if i > 0 || t.r.System != "" {
+			b.Raw(",")
+		}
+		b.Value(t.toMessage(m))
 	}
 
 	b.Raw("]")
 	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
-		tools, err := t.p.client.Tools(cache, t.r.Tools, encodeTool)
-		if err != nil {
-			return nil, err
-		}
-		b.Raw(`,"tools":[`)
-		b.Shared(tools)
-		b.Raw("]")
+		b.Raw(`,"tools":`)
+		b.Value(encodeTools(t.r.Tools))
 	}
 
 	b.EndWith(rest)
 	return b, nil
 }
 
-func encodeTool(t model.Tool) any {
-	return tool{"function", functionSpec{t.Name, t.Description, t.ArgumentSchema()}}
-}
-
-func (t *turn) encodeMessage(out *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
-	if before != "" {
-		out.Raw(",")
+func encodeTools(tools []model.Tool) (out []tool) {
+	for _, t := range tools {
+		out = append(out, tool{"function", functionSpec{t.Name, t.Description, t.ArgumentSchema()}})
 	}
-	out.Value(t.toMessage(m))
-	return string(m.Role), false
+	return out
 }
 
 func (t *turn) toMessage(m model.Message) message {

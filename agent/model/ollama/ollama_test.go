@@ -32,7 +32,3 @@ func FuzzStream(f *testing.F) {
 		return ollama.New(ollama.Options{Endpoint: wire.Endpoint{BaseURL: "http://model", Model: "m", Transport: transport}})
 	}, `{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"done":true}`, `{"error":"x"}`)
 }
-
-func TestEncodeCache(t *testing.T) {
-	modeltest.RunEncodeCache(t, "ollama", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
-}

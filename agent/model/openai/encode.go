@@ -74,34 +74,25 @@ func (p *Provider) options(r model.Request) request {
 
 // encodeBody encodes a request with the messages as they are to be sent.
 func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest request) (*wire.BodyBuilder, error) {
-	b, cache, before := &wire.BodyBuilder{}, wire.CacheOf(r.EncodeCache, p), ""
+	b := &wire.BodyBuilder{}
 	b.Raw(`{"model":`)
 	b.Value(p.client.Model())
 	b.Raw(`,"messages":[`)
 	if r.System != "" {
-		before = string(model.RoleSystem)
-		b.Value(message{Role: before, Content: r.System})
+		b.Value(message{Role: string(model.RoleSystem), Content: r.System})
 	}
 
-	encoded, err := cache.Messages(messages, before, encodeMessage)
-	if err != nil {
-		return nil, err
-	}
-
-	b.Grow(len(encoded))
-	for _, m := range encoded {
-		b.Shared(m.JSON)
+	for i, m := range messages {
+		if i > 0 || r.System != "" {
+			b.Raw(",")
+		}
+		b.Value(toMessage(m))
 	}
 
 	b.Raw("]")
 	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		tools, err := p.client.Tools(cache, r.Tools, encodeTool)
-		if err != nil {
-			return nil, err
-		}
-		b.Raw(`,"tools":[`)
-		b.Shared(tools)
-		b.Raw("]")
+		b.Raw(`,"tools":`)
+		b.Value(encodeTools(r.Tools))
 	}
 
 	b.EndWith(rest)
@@ -113,16 +104,11 @@ func dataURL(i model.Image) string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }
 
-func encodeTool(t model.Tool) any {
-	return tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.ArgumentSchema()}}
-}
-
-func encodeMessage(t *wire.JSONBuilder, before string, m model.Message) (role string, opaque bool) {
-	if before != "" {
-		t.Raw(",")
+func encodeTools(tools []model.Tool) (out []tool) {
+	for _, t := range tools {
+		out = append(out, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.ArgumentSchema()}})
 	}
-	t.Value(toMessage(m))
-	return string(m.Role), false
+	return out
 }
 
 func toMessage(m model.Message) message {

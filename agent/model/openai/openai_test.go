@@ -143,7 +143,3 @@ func FuzzStream(f *testing.F) {
 		return openai.New(openai.Options{BaseURL: "http://model/v1", Model: "m", Transport: transport})
 	}, `{"choices":[{"message":{"tool_calls":[{"function":{"name":"x","arguments":{}}}]},"finish_reason":"stop"}]}`, "event: error\ndata: [1]\n\n", `[{"error":"x"}]`)
 }
-
-func TestEncodeCache(t *testing.T) {
-	modeltest.RunEncodeCache(t, "openai", func(url string) model.Provider { return provider(t, url, modeltest.Limits{}) })
-}

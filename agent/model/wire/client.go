@@ -82,9 +82,8 @@ type Client struct {
 	shownURL   string // BaseURL for messages: without credentials and query
 	host       string
 	httpClient *retryablehttp.Client
-	headers    http.Header                  // of each request
-	readers    sync.Pool                    // of *bufio.Reader: answers are small, and a new reader is not
-	tools      atomic.Pointer[encodedTools] // that were encoded last, for conversations that have the same
+	headers    http.Header // of each request
+	readers    sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
 	redactor   *redact.Redactor
 	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
 	most       atomic.Int64           // tokens of an answer that the server takes as a limit; 0 while unknown, below 0 it takes none
@@ -265,14 +264,15 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
 		body, err := x.EncodeRequest()
-		if err == nil {
-			err = body.finish()
+		if err != nil {
+			return nil, err
 		}
+		text, err := body.bytes()
 		if err != nil {
 			return nil, err
 		}
 
-		resp, err := c.post(ctx, body)
+		resp, err := c.post(ctx, text)
 		if err != nil {
 			return nil, c.unreachableError(x, err)
 		}
@@ -281,7 +281,7 @@ func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 		}
 
 		// What could be read of an error is better than the error of reading it.
-		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		text, err = io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
 		if err != nil && len(text) == 0 {
 			return nil, c.unreachableError(x, err)
@@ -297,8 +297,8 @@ func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	}
 }
 
-func (c *Client) post(ctx context.Context, body *BodyBuilder) (*http.Response, error) {
-	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.url, body.newReader)
+func (c *Client) post(ctx context.Context, body []byte) (*http.Response, error) {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, c.url, body)
 	if err != nil {
 		return nil, err
 	}

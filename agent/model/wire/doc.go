@@ -20,10 +20,6 @@
 // that the answer is complete and all arguments could be parsed: half a call never leaves this
 // package. Usage is reported for a complete answer, also if it cannot be used.
 //
-// A request holds the whole conversation. What was encoded for the last one is cached in the
-// conversation's model.Request and sent again, so that a step encodes only what is new (EncodeCache,
-// BodyBuilder).
-//
 // What a provider wants back with its answer (signatures of its reasoning) is stored in
 // model.Message.Raw beside the neutral message, as parts that refer to it (Part): whoever
 // shortens or redacts the message does so for every adapter.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestReadPicture(t *testing.T) {
 	}
 
 	var again tool.Envelope
-	if err := json.Unmarshal(recorded, &again); err != nil || len(again.Images) != 1 || !again.Images[0].Equal(e.Images[0]) {
+	if err := json.Unmarshal(recorded, &again); err != nil || len(again.Images) != 1 || !reflect.DeepEqual(again.Images[0], e.Images[0]) {
 		t.Errorf("%+v (%v)", again, err)
 	}
 	if err := os.Truncate(filepath.Join(dir, "a.png"), model.MaxImage+1); err != nil {
