@@ -235,9 +235,9 @@ func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time
 	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
-// LoopNotices tell the owner that a job is paused because one path started it again and
-// again: in all likelihood it wakes itself, by a program that writes what it watches.
-func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
+// LoopNotices returns the notices about a job that is paused because one path, which stands as ledger.PathPlaceholder in the
+// title, started it again and again: in all likelihood it wakes itself, by a program that writes what it watches.
+func (r *Runner) LoopNotices(name string) []ledger.Notice {
 	p := r.plan.Load()
 	job, ok := p.Jobs[name]
 	if !ok {
@@ -245,7 +245,7 @@ func (r *Runner) LoopNotices(name, path string) []ledger.Notice {
 	}
 	return address(ledger.Notice{
 		Job: name, Agent: job.Agent,
-		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, oneLine(path)),
+		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, ledger.PathPlaceholder),
 		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
 	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }

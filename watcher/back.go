@@ -19,9 +19,9 @@ func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus)
 		return false, nil
 	}
 
-	var notices func() []ledger.Notice
+	var notices []ledger.Notice
 	if f.w.returnNotices != nil {
-		notices = func() []ledger.Notice { return f.w.returnNotices(f.Job, c.path, st.Run) }
+		notices = f.w.returnNotices(f.Job, c.path, st.Run)
 	}
 	since, back, err := f.w.ledger.MarkBack(ctx, st, claimOf(f.Job, c.path, c.stamp, c.hash), f.Definition, notices)
 	if err != nil {

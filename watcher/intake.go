@@ -210,12 +210,15 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 		}
 	}
 
-	requests := make([]ledger.Request, len(fresh))
+	if len(fresh) == 0 {
+		return
+	}
+	requests, breaker := make([]ledger.Request, len(fresh)), f.breaker()
 	for i, c := range fresh {
 		requests[i] = request(f.Watch, c.path, c.stamp, c.hash)
-		requests[i].Breaker = f.breaker()
+		requests[i].Breaker = breaker
 	}
-	if len(requests) == 0 || f.enqueue(ctx, requests...) {
+	if f.enqueue(ctx, requests...) {
 		return
 	}
 
@@ -251,7 +254,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 func (f *folder) breaker() ledger.Breaker {
 	b := ledger.Breaker{MaxClaims: maxReclaims, Within: time.Minute}
 	if f.w.breakerNotices != nil {
-		b.Notices = func(path string) []ledger.Notice { return f.w.breakerNotices(f.Job, path) }
+		b.Notices = f.w.breakerNotices(f.Job)
 	}
 	return b
 }

@@ -105,8 +105,8 @@ func TestBreaker(t *testing.T) {
 			b := newBench(t)
 			w := b.inbox()
 			w.Mode, w.Settle = mode, 20*time.Millisecond
-			b.startWith(watcher.Options{BreakerNotices: func(job, path string) []ledger.Notice {
-				return []ledger.Notice{{Job: job, Channel: "desktop", Title: "paused", Body: path}}
+			b.startWith(watcher.Options{BreakerNotices: func(job string) []ledger.Notice {
+				return []ledger.Notice{{Job: job, Channel: "desktop", Title: ledger.PathPlaceholder}}
 			}}, w)
 			for i := range 30 {
 				b.write(fmt.Sprintf("inbox/f%d.csv", i), "1")
@@ -138,7 +138,7 @@ func TestBreaker(t *testing.T) {
 			b.must(err)
 
 			for _, n := range due {
-				if n.Body == path && n.Job == "in" {
+				if n.Title == path && n.Job == "in" {
 					notices++
 				}
 			}

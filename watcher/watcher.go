@@ -31,10 +31,10 @@ type Options struct {
 	Queue  Queue // nil means the ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
-	// Broken makes the notices for when a job is paused because one path is claimed again and
-	// again; may be nil.
-	BreakerNotices func(job, path string) []ledger.Notice
-	// ReturnNotices makes the notices for when a file is there again as it was after its run failed; may be nil.
+	// BreakerNotices returns the notices about a job that is paused because one path is claimed again and
+	// again; see ledger.PathPlaceholder. Optional.
+	BreakerNotices func(job string) []ledger.Notice
+	// ReturnNotices returns the notices about a file that is there again as it was when its run failed. Optional.
 	ReturnNotices func(job, path string, run int64) []ledger.Notice
 	// Expand expands one part of a destination template for the file of a finished run. It may be
 	// nil if no watch has a template.
@@ -50,8 +50,8 @@ type Watcher struct {
 	queue          Queue
 	log            *slog.Logger
 	rescan         time.Duration
-	runSettle      time.Duration                          // from the end of a run to the scan of a folder that converges
-	breakerNotices func(job, path string) []ledger.Notice // may be nil
+	runSettle      time.Duration                    // from the end of a run to the scan of a folder that converges
+	breakerNotices func(job string) []ledger.Notice // may be nil
 	returnNotices  func(job, path string, run int64) []ledger.Notice
 	expand         func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
 	elsewhere      func(job string) bool

@@ -2,17 +2,22 @@ package ledger
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
+	"rouse/internal/text"
 )
+
+// PathPlaceholder stands for the path in the title of a Breaker's notices.
+const PathPlaceholder = "\x00path"
 
 // Breaker pauses a job that claims the same path again and again: it probably writes the file
 // that triggers it.
 type Breaker struct {
 	MaxClaims int // claims of one path
 	Within    time.Duration
-	Notices   func(path string) []Notice // what its owner is told; may be nil
+	Notices   []Notice // sent to the owner of the job when it is paused
 }
 
 // tripBreaker pauses the job when a claim is one too many.
@@ -41,11 +46,8 @@ func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b
 		return false, err
 	}
 
-	if b.Notices == nil {
-		return true, nil
-	}
-
-	for _, notice := range b.Notices(c.Path) {
+	for _, notice := range b.Notices {
+		notice.Title = strings.ReplaceAll(notice.Title, PathPlaceholder, text.OneLine(c.Path))
 		if err := addNotice(tx, notice, now); err != nil {
 			return false, err
 		}

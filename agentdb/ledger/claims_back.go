@@ -16,8 +16,8 @@ const FileBack = "file.back"
 
 // MarkBack records that a content whose run failed is there again, and says since when: what puts files back, as a sync
 // does, must not have each of them tried again and again. False: the job has another definition by now, or the run is not
-// kept any more, so that the content gets a run of its own. The owner is told of the first that is back of a job.
-func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, now Claim, definition string, notices func() []Notice) (since time.Time, back bool, err error) {
+// kept any more, so that the content gets a run of its own. The notices are sent for the first content that is back of a job.
+func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, now Claim, definition string, notices []Notice) (since time.Time, back bool, err error) {
 	told, err := json.Marshal(map[string]any{"path": c.Path, "hash": c.Hash, "run": c.Run})
 	if err != nil {
 		return time.Time{}, false, err
@@ -54,8 +54,8 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, now Claim, definit
 			return err
 		}
 
-		if others == 0 && notices != nil {
-			for _, n := range notices() {
+		if others == 0 {
+			for _, n := range notices {
 				if err := addNotice(tx, n, since); err != nil {
 					return err
 				}

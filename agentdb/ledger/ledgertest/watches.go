@@ -307,9 +307,7 @@ func ownOutput(t *testing.T, open Open) {
 // breaker: a path that is taken too often pauses its job, once; many paths do not.
 func breaker(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	rule := ledger.Breaker{MaxClaims: 3, Within: time.Minute, Notices: func(path string) []ledger.Notice {
-		return []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused", Body: path}}
-	}}
+	rule := ledger.Breaker{MaxClaims: 3, Within: time.Minute, Notices: []ledger.Notice{{Job: "in", Channel: "desktop", Title: "paused by " + ledger.PathPlaceholder}}}
 	ask := func(path, hash string) ledger.Accepted {
 		return enqueue(t, l, ledger.Request{Job: "in", Agent: "a", Trigger: domain.TriggerWatch, Breaker: rule, Claim: &ledger.Claim{Job: "in", Path: path, Hash: hash}})[0]
 	}
@@ -321,7 +319,7 @@ func breaker(t *testing.T, open Open) {
 
 	for i, broken := range []bool{false, false, true, false} {
 		changed := l.PlanChanged()
-		if a := ask("/in/loop", fmt.Sprint(i)); !a.New || a.BreakerTripped != broken {
+		if a := ask("/in/a\x1b[2J\nb", fmt.Sprint(i)); !a.New || a.BreakerTripped != broken {
 			t.Errorf("claim %d: %+v", i+1, a)
 		}
 		select {
@@ -337,7 +335,7 @@ func breaker(t *testing.T, open Open) {
 	}
 
 	// Blocked content starts no run, so it does not count.
-	if a := ask("/in/loop", "0"); !a.Blocked || a.BreakerTripped {
+	if a := ask("/in/a\x1b[2J\nb", "0"); !a.Blocked || a.BreakerTripped {
 		t.Errorf("the same bytes: %+v", a)
 	}
 
@@ -359,7 +357,7 @@ func breaker(t *testing.T, open Open) {
 
 	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now()))
 	notices := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))
-	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].By != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/loop") || len(notices) != 1 || notices[0].Body != "/in/loop" {
+	if len(pauses) != 1 || pauses[0].Name != "in" || pauses[0].By != ledger.BySystem || !strings.Contains(pauses[0].Reason, "/in/a\x1b[2J\nb") || len(notices) != 1 || notices[0].Title != "paused by /in/a b" {
 		t.Errorf("%+v, %+v", pauses, notices)
 	}
 }
