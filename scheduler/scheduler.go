@@ -44,32 +44,28 @@ type Job struct {
 	RunOnStart  bool
 }
 
-// Queue accepts the runs of instants. A ledger does; so does what also has those start for which there is room.
-type Queue interface {
-	// RecordDue is as that of a ledger.
-	RecordDue(ctx context.Context, now time.Time, due []ledger.Due, watermarks map[string]time.Time) ([]ledger.Occurrence, error)
-}
-
 // Options are the scheduler's parts.
 type Options struct {
 	Ledger *ledger.Ledger
-	Queue  Queue // nil means the ledger
 	Logger *slog.Logger
 	Lanes  int              // how many runs may execute at once; 0: wakes of low priority always find a lane
 	Now    func() time.Time // the wall clock; nil means the system's
+	// EndMissedHolds ends delayed runs that are too late before newer instants are decided: see
+	// dispatch.Dispatcher.EndMissedHolds. Optional.
+	EndMissedHolds func(ctx context.Context, now time.Time) error
 }
 
 // Scheduler starts all jobs and planned wakes when they are due.
 type Scheduler struct {
-	ledger *ledger.Ledger
-	queue  Queue
-	log    *slog.Logger
-	now    func() time.Time
-	ready  chan struct{}
-	once   sync.Once
-	due    chan struct{}        // capacity 1: the cron entry has fired
-	rearm  chan struct{}        // capacity 1: the head of the heap may have changed
-	asked  chan chan<- struct{} // who asks whether the loop goes round
+	ledger         *ledger.Ledger
+	log            *slog.Logger
+	now            func() time.Time
+	endMissedHolds func(ctx context.Context, now time.Time) error
+	ready          chan struct{}
+	once           sync.Once
+	due            chan struct{}        // capacity 1: the cron entry has fired
+	rearm          chan struct{}        // capacity 1: the head of the heap may have changed
+	asked          chan chan<- struct{} // who asks whether the loop goes round
 
 	// Used by the loop alone.
 	failing     bool // whether what is due could not be recorded when last tried
@@ -100,16 +96,16 @@ func New(o Options) (*Scheduler, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	if o.Queue == nil {
-		o.Queue = o.Ledger
-	}
-
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 
+	if o.EndMissedHolds == nil {
+		o.EndMissedHolds = func(context.Context, time.Time) error { return nil }
+	}
+
 	return &Scheduler{
-		ledger: o.Ledger, queue: o.Queue, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
+		ledger: o.Ledger, endMissedHolds: o.EndMissedHolds, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
 		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
 		now:   func() time.Time { return o.Now().UTC().Round(0) },
 		ready: make(chan struct{}), due: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
@@ -404,7 +400,11 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	}
 
 	// Without the lock: a slow ledger must not block those who ask what comes next.
-	recorded, err := s.queue.RecordDue(ctx, now, batch.Due, batch.Marks)
+	var recorded []ledger.Occurrence
+	err := s.endMissedHolds(ctx, now)
+	if err == nil {
+		recorded, err = s.ledger.RecordDue(ctx, now, batch.Due, batch.Marks)
+	}
 	for _, o := range recorded {
 		if err == nil && o.Decision != domain.DecisionRun {
 			s.log.Info("an occurrence does not run", "job", o.Job, "nominal", o.Nominal, "decision", o.Decision, "reason", o.Reason)

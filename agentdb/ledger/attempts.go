@@ -71,56 +71,6 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 	return started[0].Run, started[0].Attempt, started[0].Err
 }
 
-// startAccepted starts a run in the transaction that accepts it; nil where it has to stay queued: other nodes have its lanes, or have
-// accepted one for them before, of which this one has not heard yet.
-func (l *Ledger) startAccepted(tx *sqlite.Tx, run int64, s Start, now time.Time) (*Started, error) {
-	m := l.member.Load()
-	s.Run = run
-	if m == nil {
-		r, err := l.startRun(tx, s, now)
-		if errors.Is(err, ErrNotClaimable) { // it stays queued behind a run that waits for a person
-			return nil, nil
-		}
-		return new(startedRun(run, r, now, nil)), err
-	}
-
-	r, err := l.lockRun(tx, run)
-	if err != nil {
-		return nil, err
-	}
-	// A pause that another node has set may not have been heard of here. Manual runs do not wait for its end.
-	pauses, err := queryPauses(tx, now)
-	if err != nil {
-		return nil, err
-	}
-	if _, paused := Paused(pauses, r.Job, r.Agent, now); paused && r.Trigger != domain.TriggerManual {
-		return nil, nil
-	}
-
-	var behind bool
-	if err := tx.QueryRow(waitsBefore, run, r.Agent, r.Job, ms(now)).Scan(&behind); err != nil || behind {
-		return nil, err
-	}
-	err = checkBehind(tx, r, s)
-	if err == nil {
-		err = l.checkLanes(tx, m, r, s, map[lane]int{}, now)
-	}
-	if err != nil {
-		if errors.Is(err, ErrNotClaimable) {
-			err = nil
-		}
-		return nil, err
-	}
-	if r, err = nextAttempt(r, now); err != nil {
-		return nil, err
-	}
-	return new(startedRun(run, r, now, nil)), m.begin(tx, []Run{r}, now)
-}
-
-// waitsBefore asks whether an older run waits for lanes of the same agent or job.
-const waitsBefore = `select exists (select 1 from runs where (state = 'queued' or state = 'waiting' and waiting_for in ('retry', 'resume')) and state <> 'finished'
-	and id < $1 and not_before <= $4 and (agent = $2 and agent <> '' or job = $3 and job <> ''))`
-
 // waitingBeside selects the oldest other run of a job that waits for a person.
 const waitingBeside = `select ` + runColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
 

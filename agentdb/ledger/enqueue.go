@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -20,9 +19,6 @@ import (
 // A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
 // moved away, it has been dropped again and is due to be moved again. A claim whose run failed
 // gives Blocked as long as the definition of its job is the same, and then passes to a new run.
-//
-// A new run whose request has a Start begins in the same transaction, unless the breaker has just paused its job, or other nodes have
-// taken its lanes meanwhile. After an error it may be recorded as running, as after an error of Start.
 func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
 	// Marshalled before the transaction, where an error would make the other writers run again.
 	details := make([]string, len(reqs))
@@ -51,23 +47,11 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		}
 	}
 
-	starts := slices.ContainsFunc(reqs, func(r Request) bool { return r.Start != nil })
-	if starts {
-		if err := l.CheckFile(ctx); err != nil {
-			return nil, err
-		}
-	}
-
 	now := l.now()
 	out := make([]Accepted, len(reqs))
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
 		// The operation may run more than once.
 		broken = false
-		if starts {
-			if err := l.lockStarts(tx); err != nil {
-				return false, err
-			}
-		}
 		for i, r := range reqs {
 			switch {
 			case r.Claim != nil || len(r.Claims) > 0:
@@ -84,9 +68,6 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			}
 			if err == nil && r.Detail.Webhook != nil && out[i].New {
 				err = saveDelivery(tx, out[i].Run, bodies[i], hashes[i])
-			}
-			if err == nil && r.Start != nil && out[i].New && !out[i].BreakerTripped {
-				out[i].Begun, err = l.startAccepted(tx, out[i].Run, *r.Start, now)
 			}
 			if err != nil {
 				return false, err

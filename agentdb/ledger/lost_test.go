@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/sqlite"
@@ -40,7 +39,8 @@ func TestLostFile(t *testing.T) {
 
 			l := openAt()
 			req := ledger.Request{Agent: "a", Trigger: domain.TriggerManual}
-			if _, err := l.Enqueue(t.Context(), req); err != nil {
+			accepted, err := l.Enqueue(t.Context(), req)
+			if err != nil {
 				t.Fatal(err)
 			}
 			if err := l.CheckFile(t.Context()); err != nil {
@@ -49,8 +49,7 @@ func TestLostFile(t *testing.T) {
 
 			take(t, path)
 			var lost *sqlite.LostError
-			due := ledger.Due{Job: "j", Agent: "a", Nominal: time.Now(), Actual: time.Now(), Decision: domain.DecisionRun, Start: &ledger.Start{}}
-			if _, err := l.RecordDue(t.Context(), time.Now(), []ledger.Due{due}, nil); !errors.As(err, &lost) {
+			if _, err := l.Start(t.Context(), ledger.Start{Run: accepted[0].Run}); !errors.As(err, &lost) {
 				t.Errorf("a run began that cannot be recorded: %v", err)
 			}
 			if err := l.CheckFile(t.Context()); !errors.As(err, &lost) {

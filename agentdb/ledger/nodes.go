@@ -168,7 +168,8 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		none() // it may run again
 
-		if err := l.lockStarts(tx); err != nil {
+		// Before the lock of a run or a claim: nodes that take both in another order would wait for each other.
+		if _, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes); err != nil {
 			return err
 		}
 		// Those that other nodes have begun are not waited for, which may be about to be finished.
@@ -212,17 +213,6 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 		return m.begin(tx, begun, now)
 	})
 	return out, err
-}
-
-// lockStarts has nodes start runs one after the other. It comes before the lock of a run or a claim: nodes that take both in another
-// order would wait for each other.
-func (l *Ledger) lockStarts(tx *sqlite.Tx) error {
-	m := l.member.Load()
-	if m == nil {
-		return nil
-	}
-	_, err := tx.Exec(`select pg_advisory_xact_lock($1::int, $2::int)`, m.class, lockLanes)
-	return err
 }
 
 // anyWaits reports whether one of the runs still waits to be started: a transaction for none would be one that others wait for.

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -26,19 +25,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 		}
 	}
 
-	starts := slices.ContainsFunc(due, func(d Due) bool { return d.Start != nil })
-	if starts {
-		if err := l.CheckFile(ctx); err != nil {
-			return nil, err
-		}
-	}
-
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		if starts {
-			if err := l.lockStarts(tx); err != nil {
-				return err
-			}
-		}
 		pauses, err := queryPauses(tx, earliest)
 		if err != nil {
 			return err
@@ -102,9 +89,6 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 
 	if o.Decision == domain.DecisionRun {
 		a, err := enqueueDue(tx, now, d)
-		if err == nil && d.Start != nil && a.New {
-			o.Begun, err = l.startAccepted(tx, a.Run, *d.Start, now)
-		}
 		if o.Run = a.Run; err != nil {
 			return o, err
 		}

@@ -236,9 +236,6 @@ type Request struct {
 	Watch *WatchState
 	// Body is what came with Detail.Webhook, UTF-8. It is kept with a new run (Ledger.DeliveryBody).
 	Body string
-	// Start has a new run begin with the commit that accepts it, where whoever will do it has a lane for it: its Run is not
-	// known yet. nil: the run is queued.
-	Start *Start
 }
 
 // Claim is one file content that one job takes for a run.
@@ -258,8 +255,6 @@ type Accepted struct {
 	// Broken says that the breaker paused the job.
 	BreakerTripped bool
 	Outcome        domain.Outcome
-	// Begun is the attempt of a run that was to start at once; nil: it is queued.
-	Begun *Started
 }
 
 // The states of what happens to a file after its run.
@@ -294,7 +289,6 @@ type Occurrence struct {
 	// they are too many to count, and 1 for a row of its own.
 	Through  time.Time
 	Instants int
-	Begun    *Started // the attempt of a run that was to start at once (RecordDue); nil: it is queued
 }
 
 // Due is an instant that has come.
@@ -308,7 +302,6 @@ type Due struct {
 	// missed: from Nominal to Through, both included. Instants 0: too many to count.
 	Through  time.Time
 	Instants int
-	Start    *Start // of a run, as of a Request
 }
 
 // JobSpec is a configured job as the ledger keeps it.

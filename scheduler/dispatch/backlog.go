@@ -18,7 +18,6 @@ const (
 type backlog struct {
 	seen  int64 // the highest id that was read
 	stale bool  // something changed since the queue was read from its start
-	whole bool  // the last read came to the end of the queue
 
 	readFrom time.Time // when the queue was last read from its start
 	read     int       // how many runs since then

@@ -69,20 +69,14 @@ type Dispatcher struct {
 	unsure        []int64              // runs whose start failed, and may have been written
 
 	looking  sync.Mutex // of lookedAt
-	lookedAt time.Time  // when runs that are held back were last looked at: see endMissedHolds
+	lookedAt time.Time  // when runs that are held back were last looked at: see EndMissedHolds
 
-	// Shared with the goroutines of attempts, and of those who ask for runs.
-	mu         sync.Mutex
-	lanes      *FairQueue
-	cancels    map[int64]context.CancelCauseFunc // of the attempts that are on
-	drainFor   time.Duration
-	attempts   sync.WaitGroup
-	writing    context.Context // of what has begun: it is written down even while the dispatcher ends
-	stopped    *Stop           // set once all that is on was stopped: what begins now is, too
-	restsUntil <-chan struct{} // while the loop waits with lanes left, and all else that is its own may be read: closed by a change
-	reserved   int             // lanes of runs whose commits are under way
-	early      map[int64]*Stop // stops of runs that are not known here, of which such a commit may tell
-	lostStart  bool            // the answer to such a commit was lost
+	// Shared with the goroutines of attempts.
+	mu       sync.Mutex
+	lanes    *FairQueue
+	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
+	drainFor time.Duration
+	attempts sync.WaitGroup
 }
 
 // New checks the options and fills in their defaults.
@@ -102,7 +96,6 @@ func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
 		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
 		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{}, busyAt: map[string]time.Time{},
-		early: map[int64]*Stop{},
 	}
 	d.SetDrain(o.Drain)
 	return d, nil
@@ -153,9 +146,6 @@ func (d *Dispatcher) Rescued() <-chan struct{} { return d.rescued }
 func (d *Dispatcher) Run(ctx context.Context) error {
 	// What has begun is written down even while ctx ends.
 	writing := context.WithoutCancel(ctx)
-	d.mu.Lock()
-	d.writing = writing
-	d.mu.Unlock()
 	if err := d.rescueFirst(ctx, writing); err != nil {
 		return fmt.Errorf("rescuing the runs that were on: %w", err)
 	}
@@ -192,12 +182,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			return nil
 		}
 
-		if err == nil && d.free() > 0 && d.queue.whole && !d.queue.stale && !d.outrun && d.o.Only == 0 {
-			d.rest(changed)
-		}
-		over = d.sleep(ctx, changed, next)
-		d.rest(nil)
-		if over {
+		if d.sleep(ctx, changed, next) {
 			d.drain(writing)
 			return nil
 		}

@@ -303,29 +303,23 @@ func TestRetrySurvivesARestart(t *testing.T) {
 	})
 }
 
-// Runs are cancelled while they are on, however they began.
+// Runs are cancelled while they are on, one at a time.
 func TestCancelARunningRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		b.o.RunsPerAgent = 4
 		b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Concurrency: -1} }
 		causes := map[int64]error{}
-		d := b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+		b.start(func(ctx context.Context, r ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 			<-ctx.Done()
 			causes[r.ID] = context.Cause(ctx) // one is cancelled at a time
 			return ledger.Result{Outcome: domain.OutcomeCancelled}, nil
 		})
 
-		ids := []int64{enqueue(t, b.l, "a", "j")}
-		for range 2 {
-			b.run(ids[0])
-			accepted, err := d.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
-			if err != nil || accepted[0].Begun == nil {
-				t.Fatal(accepted, err)
-			}
-			ids = append(ids, accepted[0].Run)
-		}
-
+		ids := []int64{enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j"), enqueue(t, b.l, "a", "j")}
 		for _, id := range ids {
+			if r := b.run(id); r.State != domain.StateRunning {
+				t.Fatalf("run: %+v", r)
+			}
 			if _, err := b.l.RequestCancel(t.Context(), id, "enough"); err != nil {
 				t.Fatal(err)
 			}

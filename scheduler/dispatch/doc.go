@@ -9,10 +9,9 @@
 // queue nor one whose lanes are full is read over and over. The loop sleeps until the ledger
 // changes, an attempt ends, or the earliest retry is due; it never polls.
 //
-// While the loop rests, it has looked at all that is queued, has lanes left, and nothing was written
-// since. A run that is accepted through the dispatcher then (Enqueue, RecordDue) would be the next to
-// start: it gets its lanes before its commit, and its attempt with it. At any other time, and where
-// something would keep it from starting, it is queued, and read after those before it.
+// A trigger commits a queued run to the ledger; the change wakes the loop, which starts the run in a
+// second transaction. A process that ends between the two leaves a queued run, and the next one
+// starts it.
 //
 // What ended an attempt decides what follows: a failed one may be tried again (the time
 // of the next try is in the ledger, so it survives a restart), an interrupted one goes on

@@ -33,7 +33,6 @@ type FairQueue struct {
 	agents    map[string]int // how many of their runs are on
 	jobs      map[string]int
 	elsewhere ledger.Lanes // those that other nodes have taken
-	reserved  int64        // the last number that a reservation got; they go down from 0
 }
 
 // jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
@@ -206,30 +205,6 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 	}
 
 	return starting, late
-}
-
-// Reserve takes the lanes of a run that is not accepted yet, and is called by the number that it returns until settle gives it its
-// own; 0: it has to wait in the queue.
-func (f *FairQueue) Reserve(r ledger.Run, now time.Time, pauses []ledger.Pause) int64 {
-	if !f.reservable(r, now, pauses) {
-		return 0
-	}
-	f.reserved--
-	f.take(f.reserved, jobKeyOf(r))
-	return f.reserved
-}
-
-// reservable reports whether a run would be the next of Dequeue if it were queued now.
-func (f *FairQueue) reservable(r ledger.Run, now time.Time, pauses []ledger.Pause) bool {
-	key := jobKeyOf(r)
-	_, paused := ledger.Paused(pauses, r.Job, r.Agent, now)
-	return f.Free() > 0 && len(f.heads) == 0 && f.jobQueues[key] == nil && (!paused || key.manual) && !f.agentFull(r.Agent) && !f.jobFull(r.Job)
-}
-
-// settle gives the lanes of a reservation to the run that came of it.
-func (f *FairQueue) settle(reserved, run int64) {
-	f.running[run] = f.running[reserved]
-	delete(f.running, reserved)
 }
 
 // take gives a run its lanes.

@@ -236,24 +236,6 @@ func TestFairQueueProperties(t *testing.T) {
 				readAgain()
 			},
 			"lanes are given": func(*rapid.T) { dequeue() },
-			"a run is about to be accepted": func(*rapid.T) {
-				dequeue()
-				r := draw()
-				_, others := q.jobQueues[jobKeyOf(r)]
-				want := p.free() > 0 && !p.blocked(r, now, pauses) && !others
-				id := q.Reserve(r, now, pauses)
-				if want != (id != 0) || id > 0 {
-					t.Fatalf("%+v gets the lane %d, others of its kind wait: %t", r, id, others)
-				}
-				switch {
-				case id == 0:
-				case small(2, "accepted") == 0:
-					q.Release(id)
-				default:
-					q.settle(id, r.ID)
-					p.running[r.ID] = r
-				}
-			},
 			"": func(t *rapid.T) {
 				if q.Free() != p.free() {
 					t.Fatalf("%d lanes are free, of %d with %d taken", q.Free(), p.lanes, len(p.running))

@@ -33,7 +33,7 @@ func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (le
 }
 
 // TestConfigurationOfStartedRuns checks that the configuration of an attempt is fixed before the attempt is recorded as running, for
-// runs from the queue and for runs that start when they are committed.
+// a run that is queued already and for one that comes later.
 func TestConfigurationOfStartedRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bench) {
 		f := &freezer{l: b.l, t: t, did: make(chan int64, 1)}
@@ -58,19 +58,16 @@ func TestConfigurationOfStartedRuns(t *testing.T) {
 		}
 
 		if did, now := <-f.did, f.config.Load(); did != now {
-			t.Errorf("from the queue: configuration %d, want %d", did, now)
+			t.Errorf("already queued: configuration %d, want %d", did, now)
 		}
 		if r := b.run(first); r.Outcome != domain.OutcomeSuccess {
-			t.Errorf("from the queue: %+v", r)
+			t.Errorf("already queued: %+v", r)
 		}
 
 		synctest.Wait()
-		accepted, err := d.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
-		if err != nil || accepted[0].Begun == nil {
-			t.Fatalf("it did not start with its commit: %+v, %v", accepted, err)
-		}
+		enqueue(t, b.l, "a", "j")
 		if did, now := <-f.did, f.config.Load(); did != now {
-			t.Errorf("with its commit: configuration %d, want %d", did, now)
+			t.Errorf("later: configuration %d, want %d", did, now)
 		}
 	})
 }

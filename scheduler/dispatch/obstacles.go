@@ -155,10 +155,10 @@ func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledge
 	return true, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
 }
 
-// endMissedHolds ends the queued runs whose jitter or window has passed while this process could not look at them, because the machine
-// slept or no daemon ran, and that are too late by now. It is called before instants are decided, so that a run that is
-// not made up for keeps no newer one from running.
-func (d *Dispatcher) endMissedHolds(ctx context.Context, now time.Time) error {
+// EndMissedHolds ends the queued runs whose jitter or window has passed while this process could not look at them, because the machine
+// slept or no daemon ran, and that are too late by now. The scheduler calls it before it decides instants, so that a run
+// that is not made up for does not prevent a newer one.
+func (d *Dispatcher) EndMissedHolds(ctx context.Context, now time.Time) error {
 	d.looking.Lock()
 	defer d.looking.Unlock()
 

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 		if err := d.expireQuestions(writing, now); err != nil {
 			return false, time.Time{}, err
 		}
-		if err := d.endMissedHolds(writing, now); err != nil {
+		if err := d.EndMissedHolds(writing, now); err != nil {
 			return false, time.Time{}, err
 		}
 	}
@@ -250,7 +249,6 @@ func (d *Dispatcher) releaseLanes(ids ...int64) {
 
 // fillLanes gives free lanes to the backlog, and reads on in the queue while lanes stay free.
 func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) error {
-	d.queue.whole = false
 	if err := d.startQueued(ctx, writing, now); err != nil {
 		return err
 	}
@@ -274,7 +272,7 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 		if err := d.startQueued(ctx, writing, now); err != nil {
 			return err
 		}
-		if d.queue.whole = len(runs) < page; d.queue.whole {
+		if len(runs) < page {
 			break
 		}
 
@@ -382,25 +380,15 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 			continue
 		}
 
-		d.launch(started[i], do) //nolint:contextcheck // attempts outlive the context of Run
+		// Not from the context of Run: an attempt outlives it, until drain ends the attempt.
+		work, cancel := context.WithCancelCause(writing)
+		d.mu.Lock()
+		d.cancels[id] = cancel
+		d.mu.Unlock()
+		d.attempts.Go(func() { d.execute(work, writing, started[i].Run, started[i].Attempt, do, cancel) })
 	}
 
 	return nil
-}
-
-// launch executes an attempt that the ledger has.
-func (d *Dispatcher) launch(s ledger.Started, do ExecutorFunc) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	// Not from the context of Run or of who asked: an attempt outlives the end of both, for drain ends it.
-	writing := d.writing
-	work, cancel := context.WithCancelCause(writing)
-	d.cancels[s.Run.ID] = cancel
-	if early := cmp.Or(d.early[s.Run.ID], d.stopped); early != nil {
-		cancel(early)
-	}
-	d.attempts.Go(func() { d.execute(work, writing, s.Run, s.Attempt, do, cancel) })
 }
 
 // waitElsewhere puts a run back whose lanes other nodes have. Nothing else starts before their lanes were read again: what is

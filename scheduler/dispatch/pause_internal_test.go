@@ -23,7 +23,6 @@ func TestPauseSetDuringAPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.writing = ctx
 	if err := d.readPauses(ctx); err != nil { // as a pass begins
 		t.Fatal(err)
 	}

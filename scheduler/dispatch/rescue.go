@@ -51,9 +51,6 @@ func (d *Dispatcher) rescueFirst(ctx, writing context.Context) error {
 
 // giveBack ends attempts that nobody does: their start was committed, and the answer was lost with the connection.
 func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
-	if err := d.findLost(ctx); err != nil {
-		return err
-	}
 	for len(d.unsure) > 0 {
 		r, mine, err := d.startedHere(ctx, d.unsure[0])
 		if err != nil {
@@ -68,29 +65,6 @@ func (d *Dispatcher) giveBack(ctx, writing context.Context) error {
 		}
 		d.unsure = d.unsure[1:]
 	}
-	return nil
-}
-
-// findLost adds the runs that began with commits whose answers were lost. Their numbers are not known, so that all are looked at that
-// are on, once no other such commit is under way.
-func (d *Dispatcher) findLost(ctx context.Context) error {
-	d.mu.Lock()
-	lost := d.lostStart && d.reserved == 0
-	d.mu.Unlock()
-	if !lost {
-		return nil
-	}
-
-	runs, err := d.o.Ledger.Running(ctx)
-	if err != nil {
-		return err
-	}
-	for _, r := range runs {
-		d.unsure = append(d.unsure, r.ID)
-	}
-	d.mu.Lock()
-	d.lostStart = false
-	d.mu.Unlock()
 	return nil
 }
 

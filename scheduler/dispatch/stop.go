@@ -23,7 +23,7 @@ func (s *Stop) Outcome() domain.Outcome { return s.outcome }
 // stopCancelled stops running attempts whose cancellation was requested.
 func (d *Dispatcher) stopCancelled(ctx context.Context) error {
 	d.mu.Lock()
-	none := len(d.cancels)+d.reserved == 0
+	none := len(d.cancels) == 0
 	d.mu.Unlock()
 	if none {
 		return nil
@@ -46,8 +46,6 @@ func (d *Dispatcher) stop(id int64, cause *Stop) {
 	defer d.mu.Unlock()
 	if cancel := d.cancels[id]; cancel != nil {
 		cancel(cause)
-	} else if d.reserved > 0 {
-		d.early[id] = cause
 	}
 }
 
@@ -92,7 +90,6 @@ func (d *Dispatcher) drain(writing context.Context) {
 func (d *Dispatcher) stopAll(why string) {
 	stop := &Stop{domain.OutcomeInterrupted, why}
 	d.mu.Lock()
-	d.stopped = stop
 	ids := slices.Collect(maps.Keys(d.cancels))
 	d.mu.Unlock()
 	for _, id := range ids {

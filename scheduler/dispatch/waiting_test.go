@@ -211,7 +211,7 @@ func TestStartsBehind(t *testing.T) {
 				b.e.policy = func(string) dispatch.Policy { return dispatch.Policy{Resume: true, OnMiss: c.onMiss} }
 				b.o.Runs, b.o.RunsPerAgent = 4, 4
 				var ran []int64
-				d := b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+				b.start(func(_ context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 					if a.Number == 1 && run.ID == 1 {
 						time.Sleep(10 * time.Second)
 						return ledger.Result{Wait: &ledger.Question{Title: "asks", Message: "Go on?", Options: []string{"yes"}}}, nil
@@ -224,7 +224,7 @@ func TestStartsBehind(t *testing.T) {
 				instant := func() int64 {
 					at := time.Now().Truncate(time.Millisecond)
 					due := ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: domain.OverlapQueueOne}
-					recorded, err := d.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
+					recorded, err := b.l.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -285,7 +285,10 @@ func TestMissedHold(t *testing.T) {
 				record := func(held time.Duration) ledger.Occurrence {
 					at := now()
 					due := ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at, Actual: at.Add(held), Decision: domain.DecisionRun, Overlap: domain.OverlapSkip}
-					recorded, err := d.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
+					if err := d.EndMissedHolds(t.Context(), at); err != nil {
+						t.Fatal(err)
+					}
+					recorded, err := b.l.RecordDue(t.Context(), at, []ledger.Due{due}, nil)
 					if err != nil {
 						t.Fatal(err)
 					}

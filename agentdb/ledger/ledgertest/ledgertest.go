@@ -24,11 +24,11 @@ func Run(t *testing.T, fresh func(t *testing.T) Open) {
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
 		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
 		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
-		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "DueStarts": dueStarts, "Stretches": stretches,
+		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "StepEvents": stepEvents, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "NoticesOutliveRuns": noticesOutliveRuns, "FileOps": fileOps, "Artifacts": artifacts,
 		"ModelPauses": modelPauses, "Obstacles": obstacles, "BlockedOverlaps": blockedOverlaps, "PostponedOverlaps": postponedOverlaps, "Identity": identity, "Touch": touch, "DatabaseItems": databaseItems,
 		"Restored": restored, "Workspaces": workspaces, "WorkspaceStatus": workspaceStatus, "WorkspaceArtifacts": workspaceArtifacts, "WorkspaceReview": workspaceReview, "WorkspaceRemade": workspaceRemade, "Checkpoints": checkpoints, "SkillEvents": skillEvents, "InputSchema": inputSchema,
-		"ReleaseClaims": releaseClaims, "StartAtOnce": startAtOnce, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
+		"ReleaseClaims": releaseClaims, "ClaimsStuck": claimsStuck, "SameFollowers": sameFollowers, "Deliveries": deliveries,
 		"Followers": followers, "FollowersRace": followersRace, "Incidents": incidents, "IncidentKinds": incidentKinds, "Acknowledge": acknowledge, "IncidentFenced": incidentFenced, "IncidentRace": incidentRace, "Digests": digests,
 	} {
 		t.Run(name, func(t *testing.T) {

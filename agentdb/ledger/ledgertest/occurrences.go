@@ -445,33 +445,6 @@ func jobsSync(t *testing.T, open Open) {
 	}
 }
 
-// dueStarts: a run that is to start at once begins with the commit that records its instant, once.
-func dueStarts(t *testing.T, open Open) {
-	l := open(t)
-	d := due("j", noon, "skip")
-	d.Start = &ledger.Start{}
-	o := recordDue(t, l, d)
-	if o.Decision != domain.DecisionRun || o.Begun == nil || o.Begun.Run.ID != o.Run || o.Begun.Attempt.Number != 1 {
-		t.Fatalf("started: %+v", o)
-	}
-	if r := get(t, l, o.Run); r.State != domain.StateRunning || r.Attempt != 1 {
-		t.Errorf("run: %+v", r)
-	}
-	if again := recordDue(t, l, d); again.Run != o.Run || again.Begun != nil {
-		t.Errorf("again: %+v", again)
-	}
-
-	next := d
-	next.Nominal = noon.Add(time.Minute)
-	if o := recordDue(t, l, next); o.Decision != domain.DecisionSkipped || o.Begun != nil {
-		t.Errorf("while the first is running: %+v", o)
-	}
-	if queued := recordDue(t, l, due("k", noon, "skip")); queued.Begun != nil || get(t, l, queued.Run).State != domain.StateQueued {
-		t.Errorf("one that is to wait: %+v", queued)
-	}
-	ok(t, l.Finish(t.Context(), o.Begun.Attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
-}
-
 // dueRace: two schedulers see an instant again that was missed; one decision stands.
 func dueRace(t *testing.T, open Open) {
 	two := [2]*ledger.Ledger{open(t), open(t)}

@@ -28,30 +28,6 @@ func keyIsOneRun(t *testing.T, open Open) {
 	}
 }
 
-// startAtOnce: a new run can begin as it is accepted, but not one that was there before, nor one whose job the breaker has just paused.
-func startAtOnce(t *testing.T, open Open) {
-	l := open(t)
-	r := manual("j")
-	r.Key, r.Start = "k", &ledger.Start{}
-	first := enqueue(t, l, r, manual("j"))
-	if b := first[0].Begun; b == nil || b.Err != nil || b.Run.ID != first[0].Run || b.Attempt.Number != 1 || first[1].Begun != nil {
-		t.Fatalf("%+v", first)
-	}
-	if run := get(t, l, first[0].Run); run.State != domain.StateRunning || run.Attempt != 1 {
-		t.Errorf("%+v", run)
-	}
-	if again := enqueue(t, l, r)[0]; again.New || again.Begun != nil {
-		t.Errorf("asked for again: %+v", again)
-	}
-	ok(t, l.Finish(t.Context(), first[0].Begun.Attempt, ledger.Result{Outcome: domain.OutcomeSuccess}))
-
-	loop := drops("in", "a")
-	loop.Start, loop.Breaker = &ledger.Start{}, ledger.Breaker{MaxClaims: 1, Within: time.Minute}
-	if a := enqueue(t, l, loop)[0]; !a.New || !a.BreakerTripped || a.Begun != nil {
-		t.Errorf("of a job that was paused: %+v", a)
-	}
-}
-
 // deliveries: what came with a request is kept with its run, whatever its size, and what a sender sends again changes nothing.
 func deliveries(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()

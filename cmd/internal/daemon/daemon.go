@@ -221,7 +221,9 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 
 	d.runner.Set(p.Plan)
-	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Queue: queue{d}, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now}); err != nil {
+	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now,
+		// The scheduler runs beside a dispatcher only.
+		EndMissedHolds: func(ctx context.Context, now time.Time) error { return d.dispatching.Load().EndMissedHolds(ctx, now) }}); err != nil {
 		return err
 	}
 
@@ -270,25 +272,6 @@ func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 type executor struct {
 	*agent.Runner
 	d *Daemon
-}
-
-// queue is what accepts runs: the dispatcher of a daemon that serves, which has those start for which there is a lane, and else the ledger.
-type queue struct{ d *Daemon }
-
-// Enqueue implements watcher.Queue.
-func (q queue) Enqueue(ctx context.Context, reqs ...ledger.Request) ([]ledger.Accepted, error) {
-	if at := q.d.dispatching.Load(); at != nil {
-		return at.Enqueue(ctx, reqs...)
-	}
-	return q.d.ledger.Enqueue(ctx, reqs...)
-}
-
-// RecordDue implements scheduler.Queue.
-func (q queue) RecordDue(ctx context.Context, now time.Time, due []ledger.Due, watermarks map[string]time.Time) ([]ledger.Occurrence, error) {
-	if at := q.d.dispatching.Load(); at != nil {
-		return at.RecordDue(ctx, now, due, watermarks)
-	}
-	return q.d.ledger.RecordDue(ctx, now, due, watermarks)
 }
 
 // Policy implements dispatch.Executor; a reload changes it for runs that have started, too.

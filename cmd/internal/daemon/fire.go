@@ -185,7 +185,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 	if err != nil {
 		return 0, err
 	}
-	a, err := watcher.EnqueueFile(ctx, queue{d}, w, file, f.Again)
+	a, err := watcher.EnqueueFile(ctx, d.ledger, w, file, f.Again)
 	if err != nil {
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}

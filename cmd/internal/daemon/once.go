@@ -60,7 +60,7 @@ func (d *Daemon) askedBefore(ctx context.Context, req ledger.Request) (id int64,
 
 // enqueueOnce queues a run. One that was asked for under the same key, at the same time also, is the run.
 func (d *Daemon) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, isNew bool, err error) {
-	accepted, err := queue{d}.Enqueue(ctx, req)
+	accepted, err := d.ledger.Enqueue(ctx, req)
 	if err != nil {
 		return 0, false, err
 	}

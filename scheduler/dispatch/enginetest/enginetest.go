@@ -230,9 +230,9 @@ func (c *cluster) enqueue(agent, job string) int64 {
 func (c *cluster) accept(r ledger.Request) int64 {
 	c.t.Helper()
 	enqueue := c.prepare().Enqueue
-	if len(c.nodes) > 0 { // where a run may start with its commit
+	if len(c.nodes) > 0 {
 		c.begun++
-		enqueue = c.nodes[c.begun%len(c.nodes)].d.Enqueue
+		enqueue = c.nodes[c.begun%len(c.nodes)].l.Enqueue
 	}
 	a, err := enqueue(c.t.Context(), r)
 	if err != nil {
