@@ -433,7 +433,7 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 
 	var accepted []ledger.Accepted
 	err = f.writeUnlessStopped(func() (err error) {
-		accepted, err = f.w.queue.Enqueue(ctx, ledger.Request{
+		accepted, err = f.w.ledger.Enqueue(ctx, ledger.Request{
 			// The run before identifies its successor: a write that is repeated because its
 			// answer was lost queues nothing twice.
 			Key: fmt.Sprintf("folder/%s/%d/%d", f.Job, st.Since.UnixMilli(), l.state.Run),

@@ -233,7 +233,7 @@ func (f *folder) enqueue(ctx context.Context, requests ...ledger.Request) bool {
 		return false
 	}
 
-	accepted, err := f.w.queue.Enqueue(ctx, requests...)
+	accepted, err := f.w.ledger.Enqueue(ctx, requests...)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("what is ready could not be recorded; it is tried again", "job", f.Job, "requests", len(requests), "error", err)

@@ -30,7 +30,7 @@ func readOnce(ctx context.Context, w *Watch, path string, now stamp) (string, er
 
 // EnqueueFile queues a run for a named file. It makes the same claim as a dropped file. Content that
 // already had its run gets another one only with again.
-func EnqueueFile(ctx context.Context, q Queue, w Watch, path string, again bool) (ledger.Accepted, error) {
+func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string, again bool) (ledger.Accepted, error) {
 	// Claims are made by real paths; a scan resolves links too.
 	abs, err := w.Boundary.Resolve(path)
 	if err != nil {
@@ -62,7 +62,7 @@ func EnqueueFile(ctx context.Context, q Queue, w Watch, path string, again bool)
 
 	r := request(w, abs, now, hash)
 	r.Named, r.Again = true, again
-	accepted, err := q.Enqueue(ctx, r)
+	accepted, err := l.Enqueue(ctx, r)
 	if err != nil {
 		return ledger.Accepted{}, err
 	}

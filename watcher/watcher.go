@@ -19,16 +19,9 @@ const (
 	unresponsiveAfter = 10 * time.Second // how long a file system may take before it counts as a problem
 )
 
-// Queue accepts runs. A ledger does; so does what also has those start for which there is room.
-type Queue interface {
-	// Enqueue is as that of a ledger.
-	Enqueue(ctx context.Context, reqs ...ledger.Request) ([]ledger.Accepted, error)
-}
-
 // Options are the watcher's parts.
 type Options struct {
 	Ledger *ledger.Ledger
-	Queue  Queue // nil means the ledger
 	Logger *slog.Logger
 	Rescan time.Duration // 0 means 5m
 	// BreakerNotices returns the notices about a job that is paused because one path is claimed again and
@@ -47,7 +40,6 @@ type Options struct {
 // Watcher watches the folders of all jobs with one fsnotify watcher.
 type Watcher struct {
 	ledger         *ledger.Ledger
-	queue          Queue
 	log            *slog.Logger
 	rescan         time.Duration
 	runSettle      time.Duration                    // from the end of a run to the scan of a folder that converges
@@ -97,16 +89,12 @@ func newWatcher(o Options) *Watcher {
 		o.Rescan = defaultRescan
 	}
 
-	if o.Queue == nil {
-		o.Queue = o.Ledger
-	}
-
 	if o.Elsewhere == nil {
 		o.Elsewhere = func(string) bool { return false }
 	}
 
 	return &Watcher{
-		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, queue: o.Queue, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
+		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
 	}
 }
