@@ -472,6 +472,28 @@ func BenchmarkEnqueue(b *testing.B) {
 	}
 }
 
+// BenchmarkRecordDue accepts a thousand due instants durably: one row and one queued run for each.
+func BenchmarkRecordDue(b *testing.B) {
+	const jobs = 1000
+	l := openIn(b, b.TempDir())
+	due := make([]ledger.Due, jobs)
+	at := time.Now().Truncate(time.Minute)
+	for b.Loop() {
+		at = at.Add(time.Minute)
+		marks := map[string]time.Time{}
+		for i := range due {
+			job := fmt.Sprint("job", i)
+			due[i] = ledger.Due{Job: job, Agent: "a", Source: "cron", Nominal: at, Actual: at, Decision: domain.DecisionRun, Overlap: domain.OverlapAllow}
+			marks[job] = at
+		}
+		accepted, err := l.RecordDue(b.Context(), at, due, marks)
+		if err != nil || accepted[0].Run == 0 {
+			b.Fatal(accepted[0], err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*jobs/b.Elapsed().Seconds(), "instants/s")
+}
+
 // BenchmarkRun is the ledger's part of one run: accepted, started, finished.
 func BenchmarkRun(b *testing.B) {
 	l := openIn(b, b.TempDir())
