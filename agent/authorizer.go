@@ -39,8 +39,8 @@ type authorizer struct {
 	items     []ledger.Item
 }
 
-func (r *Runner) newAuthorizer(run ledger.Run, a ledger.Attempt, t task) *authorizer {
-	g := &authorizer{ledger: r.ledger, attempt: a, agent: run.Agent, taint: tool.ParseTaint(run.Taint), tier: run.Tier,
+func (r *Runner) newAuthorizer(t *attempt) *authorizer {
+	g := &authorizer{ledger: r.ledger, attempt: t.a, agent: t.run.Agent, taint: tool.ParseTaint(t.run.Taint), tier: t.run.Tier,
 		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier(), Met: map[tool.Taint]string{}}}
 	if words := untrustedTrigger(t.detail); words != "" {
 		g.rules.Met[tool.Untrusted] = words
@@ -213,7 +213,7 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 }
 
 // approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
-func approvalQuestion(t task, a tool.ApprovalRequest) *ledger.Question {
+func approvalQuestion(t *attempt, a tool.ApprovalRequest) *ledger.Question {
 	clean := t.redactor().Replace
 	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
 	for _, s := range a.Settings {

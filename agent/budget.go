@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -22,9 +23,8 @@ const maxWhy = 300
 // budget keeps what one attempt takes within the bounds of its run and the budgets of its
 // day. It satisfies loop.Budget.
 type budget struct {
-	runner  *Runner
-	attempt ledger.Attempt
-	task    *task
+	*Runner
+	attempt *attempt
 	job     string      // whose budget it is, "" for none
 	bounds  loop.Bounds // what is left of the run's
 	zone    *time.Location
@@ -35,15 +35,11 @@ type budget struct {
 	reserved     map[int64]model.Usage
 }
 
-func (r *Runner) newBudget(run ledger.Run, a ledger.Attempt, t *task, left loop.Bounds, fresh bool) *budget {
-	b := &budget{runner: r, attempt: a, task: t, job: run.Job, bounds: left, zone: t.zone, reserved: map[int64]model.Usage{},
-		skips: fresh && (run.Trigger == domain.TriggerSchedule || run.Trigger == domain.TriggerSelf)}
+func (r *Runner) newBudget(t *attempt, left loop.Bounds) *budget {
+	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: cmp.Or(t.zone, time.UTC), reserved: map[int64]model.Usage{},
+		skips: !t.past.began && (t.run.Trigger == domain.TriggerSchedule || t.run.Trigger == domain.TriggerSelf)}
 	if t.origin != nil {
 		b.job = t.origin.Name // a wake spends what its job may spend
-	}
-
-	if b.zone == nil {
-		b.zone = time.UTC
 	}
 	return b
 }
@@ -65,7 +61,7 @@ func overRunBudget(format string, args ...any) error {
 
 // Reserve implements loop.Budget.
 func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64, error) {
-	cost, n := b.task.relay.model().Price.Cost(most), most.Input+most.Output
+	cost, n := b.attempt.relay.model().Price.Cost(most), most.Input+most.Output
 	if limit := b.bounds.CostMicroUSD; limit > 0 && cost > 0 && b.cost+cost > limit {
 		return 0, overRunBudget("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", usd(cost), usd(max(limit-b.cost, 0)), b.hint())
 	}
@@ -84,9 +80,9 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int64, error) {
 	now := time.Now()
 	day := ledger.DayOf(now, b.zone)
-	id, full, err := b.runner.ledger.Reserve(ctx, b.attempt, ledger.Reservation{
-		Step: step, Day: day.Name, Agent: b.task.agent.Name, Job: b.job, Usage: most,
-		DaemonLimit: ledger.Limit(b.task.budget), AgentLimit: ledger.Limit(b.task.agent.Budget), JobLimit: ledger.Limit(b.task.governingJob().Budget),
+	id, full, err := b.ledger.Reserve(ctx, b.attempt.a, ledger.Reservation{
+		Step: step, Day: day.Name, Agent: b.attempt.agent.Name, Job: b.job, Usage: most,
+		DaemonLimit: ledger.Limit(b.attempt.budget), AgentLimit: ledger.Limit(b.attempt.agent.Budget), JobLimit: ledger.Limit(b.attempt.governingJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -114,7 +110,7 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 
 // Settle implements loop.Budget.
 func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (loop.Spent, error) {
-	reserved, price := b.reserved[id], b.task.relay.model().Price
+	reserved, price := b.reserved[id], b.attempt.relay.model().Price
 	delete(b.reserved, id)
 	reported, estimated := b.plausible(used.Reported, reserved), used.Estimated.Clamped()
 	took := loop.Spent{
@@ -125,7 +121,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (lo
 	took.CostMicroUSD = price.Cost(reported) + took.EstimatedMicroUSD
 
 	b.tokens, b.cost = b.tokens+took.Usage.Input+took.Usage.Output, b.cost+took.CostMicroUSD
-	sums, err := b.runner.ledger.Settle(ctx, id, ledgerUsage(took), b.estimatedWhy(took, used.Why))
+	sums, err := b.ledger.Settle(ctx, id, ledgerUsage(took), b.estimatedWhy(took, used.Why))
 	if err != nil {
 		return took, err
 	}
@@ -139,9 +135,9 @@ func (b *budget) estimatedWhy(took loop.Spent, failure error) string {
 	case took.EstimatedTokens == 0:
 		return ""
 	case failure == nil:
-		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.Run, b.task.relay.model().Name)
+		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.run.ID, b.attempt.relay.model().Name)
 	}
-	return text.Truncate(b.task.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.Run, failure)), maxWhy)
+	return text.Truncate(b.attempt.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.run.ID, failure)), maxWhy)
 }
 
 // ledgerUsage is what turns took, as the ledger counts it.
@@ -154,14 +150,14 @@ func ledgerUsage(s loop.Spent) ledger.Usage {
 // twice what the context holds or was reserved, whichever is more. One report of a broken
 // server would otherwise use up the day of everybody.
 func (b *budget) plausible(used, reserved model.Usage) model.Usage {
-	most := 2 * max(int64(b.task.relay.model().ContextSize()), loop.DefaultWindow, reserved.Input+reserved.Output)
+	most := 2 * max(int64(b.attempt.relay.model().ContextSize()), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
 	return used.Clamped()
 }
 
 // hint says how a turn is reserved for less.
 func (b *budget) hint() string {
-	if b.task.relay.model().MaxOutput > 0 {
+	if b.attempt.relay.model().MaxOutput > 0 {
 		return ""
 	}
 	return "; with max_output on the model less is set aside for an answer"
@@ -171,11 +167,11 @@ func (b *budget) hint() string {
 func (b *budget) limit(s ledger.Spending) Budget {
 	switch s.Scope {
 	case ledger.ScopeDaemon:
-		return b.task.budget
+		return b.attempt.budget
 	case ledger.ScopeAgent:
-		return b.task.agent.Budget
+		return b.attempt.agent.Budget
 	}
-	return b.task.governingJob().Budget
+	return b.attempt.governingJob().Budget
 }
 
 // warn tells once a day, and once a month, of each budget that most of it is used.
@@ -202,18 +198,18 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 // notify appends notices about a budget once for each period.
 func (b *budget) notify(ctx context.Context, s ledger.Spending, suffix string, notices func(key string) []ledger.Notice) error {
 	key := fmt.Sprintf("budget:%s:%s:%s%s", s.Day, s.Scope, s.Name, suffix)
-	if _, told := b.runner.budgetsWarned.LoadOrStore(key, true); told {
+	if _, told := b.budgetsWarned.LoadOrStore(key, true); told {
 		return nil
 	}
 
 	// The map is never emptied otherwise, so drop the entries of earlier months.
-	b.runner.budgetsWarned.Range(func(k, _ any) bool {
+	b.budgetsWarned.Range(func(k, _ any) bool {
 		if old, ok := k.(string); ok && !strings.HasPrefix(old, "budget:"+s.Day[:7]) {
-			b.runner.budgetsWarned.Delete(k)
+			b.budgetsWarned.Delete(k)
 		}
 		return true
 	})
-	return b.runner.ledger.AppendNotices(ctx, notices(key)...)
+	return b.ledger.AppendNotices(ctx, notices(key)...)
 }
 
 // nearlyUsed says whether so much is used of a limit that its owner wants to know.

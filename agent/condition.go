@@ -39,33 +39,31 @@ type conditionEvent struct {
 // conditionChecker checks the conditions of one run.
 type conditionChecker struct {
 	*Runner
-	run     ledger.Run
-	attempt ledger.Attempt
-	task    task
-	redact  *redact.Redactor
-	now     time.Time // the same for all conditions
+	task   *attempt
+	redact *redact.Redactor
+	now    time.Time // the same for all conditions
 }
 
 // checkConditions checks what has to hold before the run may cost anything. The first condition that
 // does not hold ends the run as skipped, and one that cannot be checked is no answer: it
 // ends the run as an error, to be tried again as the job's policy says.
-func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (res ledger.Result, closed bool, err error) {
-	if len(t.job.When) == 0 || !checksConditions(run, t.detail) {
-		return res, false, nil
+func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
+	if len(t.job.When) == 0 || !checksConditions(t.run, t.detail) {
+		return nil
 	}
 
-	if a.Number > 1 {
-		if open, err := r.conditionsHeldBefore(ctx, run.ID); open || err != nil {
-			return res, false, err
+	if t.a.Number > 1 {
+		if open, err := r.conditionsHeldBefore(ctx, t.run.ID); open || err != nil {
+			return err
 		}
 	}
 
-	q := conditionChecker{Runner: r, run: run, attempt: a, task: t, redact: t.redactor(), now: time.Now()}
+	q := conditionChecker{Runner: r, task: t, redact: t.redactor(), now: time.Now()}
 	for i, g := range t.job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)
 		if ctx.Err() != nil { // the run has to end, whatever was seen
-			return res, false, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 
 		e := conditionEvent{Gate: name, Value: q.display(value, maxConditionValue), OK: ok != g.Not, Left: len(t.job.When) - 1 - i}
@@ -74,18 +72,18 @@ func (r *Runner) checkConditions(ctx context.Context, run ledger.Run, a ledger.A
 		}
 		// Recorded before it decides: a later attempt finds out from it that they held.
 		if err := q.record(ctx, e); err != nil {
-			return res, false, err
+			return err
 		}
 
 		switch {
 		case e.Error != "":
-			return failed(domain.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error), true, nil
+			return endEarly(domain.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error)
 		case !e.OK:
-			return failed(domain.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where), true, nil
+			return endEarly(domain.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where)
 		}
 	}
 
-	return res, false, nil
+	return nil
 }
 
 // checksConditions says whether the conditions of its job apply to a run. What somebody handed over
@@ -174,7 +172,7 @@ func (q conditionChecker) record(ctx context.Context, e conditionEvent) error {
 	if err != nil {
 		return err
 	}
-	return q.ledger.AppendEvents(ctx, ledger.Event{Run: q.run.ID, Job: q.run.Job, Kind: conditionEventKind, Data: data})
+	return q.ledger.AppendEvents(ctx, ledger.Event{Run: q.task.run.ID, Job: q.task.run.Job, Kind: conditionEventKind, Data: data})
 }
 
 // display makes of any text one line that can be shown and stored. Secrets are looked for

@@ -51,10 +51,10 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		return "", false, notStarted(ctx, g, err)
 	}
 	if ended.Unkept != nil {
-		q.log.Error("a condition's command: "+ended.Unkept.Error(), "job", q.run.Job, "run", q.run.ID)
+		q.log.Error("a condition's command: "+ended.Unkept.Error(), "job", q.task.run.Job, "run", q.task.run.ID)
 	}
 	record := context.WithoutCancel(ctx)
-	if err := errors.Join(q.recordDisarmed(record, q.run, ended.Disarmed), q.recordKept(record, q.run, ended.Kept)); err != nil {
+	if err := errors.Join(q.recordDisarmed(record, q.task.run, ended.Disarmed), q.recordKept(record, q.task.run, ended.Kept)); err != nil {
 		return "", false, err
 	}
 

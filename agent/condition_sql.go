@@ -14,7 +14,7 @@ import (
 func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
 	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
-		last, err := q.times(ctx, q.run)
+		last, err := q.times(ctx, q.task.run)
 		if err != nil {
 			return "", false, err
 		}

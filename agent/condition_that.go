@@ -9,13 +9,13 @@ import (
 
 // checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
 func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (value string, ok bool, err error) {
-	last, err := q.times(ctx, q.run)
+	last, err := q.times(ctx, q.task.run)
 	if err != nil {
 		return "", false, err
 	}
-	data := templateData(q.run, q.attempt.Number, q.task.detail, last.SuccessStart, last.End)
+	data := templateData(q.task.run, q.task.a.Number, q.task.detail, last.SuccessStart, last.End)
 	if q.task.detail.Webhook != nil {
-		body, err := q.ledger.DeliveryBody(ctx, q.run.ID)
+		body, err := q.ledger.DeliveryBody(ctx, q.task.run.ID)
 		if err != nil {
 			return "", false, err
 		}

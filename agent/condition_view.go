@@ -33,7 +33,8 @@ func (v conditionView) close() {
 // can write, unless its owner named that folder for it: by read, by write, or as a word of the command. Without a sandbox that is
 // where it works, not a wall: it can still open any path that it knows.
 func (q conditionChecker) conditionView(g Condition, named []string) (v conditionView, err error) {
-	t := q.task
+	of := *q.task
+	t := &of
 	if g.Unconfined != "" {
 		t.agent.Unconfined = g.Unconfined
 	}
@@ -59,15 +60,15 @@ func (q conditionChecker) conditionView(g Condition, named []string) (v conditio
 	}
 	t.agent.Read = append(slices.Clone(t.agent.Read), named...)
 
-	roots, err := q.roots(&t, q.attempt)
+	roots, err := q.roots(t)
 	if err == nil {
-		v.launcher, err = q.programs.conditionHost(&t, roots)
+		v.launcher, err = q.programs.conditionHost(t, roots)
 	}
 	if err != nil {
 		v.close()
 		return v, err
 	}
-	v.launcher.Starting = func(ctx context.Context, s shell.Start) error { return q.admit(ctx, g, &t, roots, s) }
+	v.launcher.Starting = func(ctx context.Context, s shell.Start) error { return q.admit(ctx, g, t, roots, s) }
 	return v, nil
 }
 
@@ -86,7 +87,7 @@ func (q conditionChecker) resolved(path string) string {
 
 // admit decides whether the command of a condition may start, by the labels of what it is given. Nobody is there to be asked before
 // each run: what would need an approval as a call does not start. What it writes is labelled, and its start recorded, before it starts.
-func (q conditionChecker) admit(ctx context.Context, g Condition, t *task, roots *tool.Roots, s shell.Start) error {
+func (q conditionChecker) admit(ctx context.Context, g Condition, t *attempt, roots *tool.Roots, s shell.Start) error {
 	need := roots.ProgramNeed()
 	held, from := need.AddsTaint, "strangers leave files in what it sees"
 	for _, place := range need.Reads {
@@ -113,13 +114,13 @@ func (q conditionChecker) admit(ctx context.Context, g Condition, t *task, roots
 		}
 		missing, err := q.ledger.Unlabelled(ctx, held.String(), need.Writes)
 		if err == nil && len(missing) > 0 {
-			err = q.ledger.RecordTaint(ctx, q.attempt, ledger.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
+			err = q.ledger.RecordTaint(ctx, q.task.a, ledger.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return q.recordStart(ctx, q.run, "condition", s)
+	return q.recordStart(ctx, q.task.run, "condition", s)
 }
 
 // mixed says why a condition does not start that would hold all three labels, and how to allow it.

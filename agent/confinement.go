@@ -154,9 +154,9 @@ func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
 	}
 	weak := ""
 	if !t.blocksWeak() {
-		weak = r.tooWeak(ctx, &t)
+		weak = r.tooWeak(ctx, t)
 	}
-	return given(weak, r.repositoryFlaw(ctx, &t))
+	return given(weak, r.repositoryFlaw(ctx, t))
 }
 
 // given returns the texts that are not empty.
@@ -178,7 +178,7 @@ func RefusedPrograms(ctx context.Context, p Plan) (map[string][]string, error) {
 		if err != nil {
 			continue // the configuration check reports it
 		}
-		if flaws := given(r.tooWeak(ctx, &t), r.repositoryFlaw(ctx, &t)); len(flaws) > 0 {
+		if flaws := given(r.tooWeak(ctx, t), r.repositoryFlaw(ctx, t)); len(flaws) > 0 {
 			out[job] = flaws
 		}
 	}

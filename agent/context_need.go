@@ -53,13 +53,14 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 
+	now := time.Now()
 	runs := map[string][]ledger.Run{} // by agent: it alone, and each of its jobs
 	for name := range p.Agents {
-		runs[name] = []ledger.Run{{Agent: name}}
+		runs[name] = []ledger.Run{{Agent: name, Trigger: domain.TriggerSchedule, StartedAt: now, ScheduledAt: now}}
 	}
 	for _, job := range slices.Sorted(maps.Keys(p.Jobs)) {
 		name := p.Jobs[job].Agent
-		runs[name] = append(runs[name], ledger.Run{Agent: name, Job: job})
+		runs[name] = append(runs[name], ledger.Run{Agent: name, Job: job, Trigger: domain.TriggerSchedule, StartedAt: now, ScheduledAt: now})
 	}
 
 	var out []ContextNeed
@@ -70,8 +71,9 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 				continue //nolint:nilerr // what is not configured is no question of its context
 			}
 
-			t.baseDir = folder
-			n, err := r.contextNeed(t)
+			at := newAttempt(t, ledger.Attempt{})
+			at.baseDir = folder
+			n, err := r.contextNeed(at)
 			if err != nil {
 				return nil, err
 			}
@@ -94,8 +96,8 @@ func forPlan(p Plan) (*Runner, error) {
 }
 
 // contextNeed measures the prompt and the tools of a task.
-func (r *Runner) contextNeed(t task) (ContextNeed, error) {
-	registry, err := r.promptTools(&t, ledger.Run{StartedAt: time.Now(), Trigger: domain.TriggerSchedule, ScheduledAt: time.Now()})
+func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
+	registry, err := r.promptTools(t)
 	if err != nil {
 		return ContextNeed{}, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // quarantined says why a run must wait for its agent's database: it is being replaced, or cannot
 // be used until its owner has decided what is to become of it.
-func (r *Runner) quarantined(t task) string {
+func (r *Runner) quarantined(t *task) string {
 	if !t.agent.Database {
 		return ""
 	}
@@ -24,7 +24,7 @@ func (r *Runner) quarantined(t task) string {
 // endQuarantined ends a run that came upon a database which cannot be used. That is no failure of the host:
 // the run's record says what can be done, as does an item in the inbox of its owner. The
 // agent's later runs are held.
-func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, res ledger.Result, err error) (ledger.Result, error) {
+func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Result, err error) (ledger.Result, error) {
 	if !t.agent.Database {
 		return res, err
 	}
@@ -42,14 +42,14 @@ func (r *Runner) endQuarantined(ctx context.Context, run ledger.Run, a ledger.At
 		return failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
 
-	told := r.ledger.AddInfo(context.WithoutCancel(ctx), a, ledger.Question{
+	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.a, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return failed(domain.OutcomeError, "%s", damaged.Error()), told
 }
 
 // tables describes the agent's database to its model (OSA-63).
-func (r *Runner) tables(ctx context.Context, t task) (string, error) {
+func (r *Runner) tables(ctx context.Context, t *attempt) (string, error) {
 	db, release, err := r.databases.Get(ctx, t.agent.Name)
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func (r *Runner) tables(ctx context.Context, t task) (string, error) {
 // afterAttempt does what the end of an attempt brings with it for the agent's database: the owner
 // is told of a quota that is nearly used up, and once the run is over the views are refreshed
 // that want it. Both are extras: that one does not work ends no run otherwise.
-func (r *Runner) afterAttempt(ctx context.Context, run ledger.Run, t task, res ledger.Result) {
+func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result) {
 	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Quarantined(t.agent.Name) != nil {
 		return
 	}
@@ -75,25 +75,25 @@ func (r *Runner) afterAttempt(ctx context.Context, run ledger.Run, t task, res l
 	db, release, err := r.databases.Get(ctx, t.agent.Name)
 	if err == nil {
 		defer release()
-		r.tellQuota(ctx, run, t, db)
+		r.tellQuota(ctx, t, db)
 		if res.Wait == nil {
 			err = db.RefreshViews(ctx)
 		}
 	}
 
 	if err != nil {
-		r.log.Warn("saved views could not be refreshed", "agent", t.agent.Name, "run", run.ID, "error", err)
+		r.log.Warn("saved views could not be refreshed", "agent", t.agent.Name, "run", t.run.ID, "error", err)
 	}
 }
 
 // tellQuota tells the owner when the agent's database has come to 80 % of its quota: on the
 // job's channels, or the first, and once until it is below again (OSA-62). It is an extra: a
 // run does not end otherwise for it.
-func (r *Runner) tellQuota(ctx context.Context, run ledger.Run, t task, db *agentdb.DB) {
+func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
-		return r.ledger.AppendNotices(ctx, quotaNotices(run, t, used, limit)...)
+		return r.ledger.AppendNotices(ctx, quotaNotices(t, used, limit)...)
 	})
 	if err != nil {
-		r.log.Warn("the owner could not be told of a quota", "agent", t.agent.Name, "run", run.ID, "error", err)
+		r.log.Warn("the owner could not be told of a quota", "agent", t.agent.Name, "run", t.run.ID, "error", err)
 	}
 }

@@ -58,7 +58,7 @@ type toolNames struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-func definitionOf(t task) definition {
+func definitionOf(t *task) definition {
 	a, j := t.agent, t.job
 	d := definition{
 		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
@@ -190,7 +190,7 @@ func (t *task) usesSystem(specs tool.Specs) string {
 type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
 // findUnapproved says what is to be approved before a task begins, nil when nothing is.
-func (r *Runner) findUnapproved(ctx context.Context, t task) (*unapprovedDefinition, error) {
+func (r *Runner) findUnapproved(ctx context.Context, t *task) (*unapprovedDefinition, error) {
 	u := unapprovedDefinition{uses: t.usesSystem(r.Specs()), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {
 		return nil, nil
@@ -233,20 +233,20 @@ func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) 
 	return held, nil
 }
 
-// awaitsApproval parks a run that uses system tools and whose definition somebody else than its owner
+// awaitApproval parks a run that uses system tools and whose definition somebody else than its owner
 // could have written, until the owner has approved the definition as it stands.
-func (r *Runner) awaitsApproval(ctx context.Context, run ledger.Run, t task) (res ledger.Result, held bool, err error) {
+func (r *Runner) awaitApproval(ctx context.Context, t *task) error {
 	u, err := r.findUnapproved(ctx, t)
 	if u == nil || err != nil {
-		return res, false, err
+		return err
 	}
 
-	return ledger.Result{Wait: &ledger.Question{
-		Kind: ledger.KindApproval, Title: cmp.Or(run.Job, run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
+	return &earlyEnd{ledger.Result{Wait: &ledger.Question{
+		Kind: ledger.KindApproval, Title: cmp.Or(t.run.Job, t.run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
 		Action:  ledger.Action{Description: t.redactor().Replace(u.text), Hash: u.hash},
-	}}, true, nil
+	}}}
 }
 
 // What follows writes the parts of a definition as the configuration has them, for those who

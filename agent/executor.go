@@ -28,12 +28,9 @@ func (t *task) executes() bool {
 // programRun is one attempt that an agent program does. It keeps the program within the day's budgets, and puts on record what
 // it says it does.
 type programRun struct {
-	run      ledger.Run
-	attempt  ledger.Attempt
-	task     task
+	t        *attempt
 	settings executor.Settings
 	located  executor.Located
-	recorder *Recorder
 	bounds   loop.Bounds // what is left of the run's
 	budget   *budget
 	reserved int64 // the reservation, 0 while there is none
@@ -45,26 +42,43 @@ type programRun struct {
 	spent      executor.Spent
 }
 
-// openProgram finds the program of a task. With over the attempt has ended before it began.
-func (r *Runner) openProgram(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, past history, rec *Recorder) (p *programRun, over *ledger.Result, err error) {
+// executorOptions returns the options of a run that an agent program does: by one call.
+func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	s := *t.job.Executor
 	located, err := executor.Locate(s.Argv[0])
 	if err == nil {
 		err = t.ledProgram(s, located)
 	}
 	if err != nil {
-		res := failed(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
-		return nil, &res, nil
+		return o, endEarly(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
+	}
+	usual, err := r.usualCost(ctx, t.run.Job)
+	if err != nil {
+		return o, err
 	}
 
-	usual, err := r.usualCost(ctx, run.Job)
-	if err != nil {
-		return nil, nil, err
+	r.openRecorder(t)
+	left := bounds(&t.task).After(0, 0, t.past.used.tokens).AfterCost(t.past.used.cost)
+	t.program = &programRun{t: t, usual: usual, settings: s, located: located, step: 1, bounds: left, budget: r.newBudget(t, left)}
+	if o, err = r.baseOptions(ctx, t); err != nil {
+		return o, err
 	}
-	p = &programRun{usual: usual, run: run, attempt: a, task: t, settings: s, located: located, recorder: rec, step: 1}
-	p.bounds = bounds(t).After(0, 0, past.used.tokens).AfterCost(past.used.cost)
-	p.budget = r.newBudget(run, a, &t, p.bounds, !past.began)
-	return p, nil, nil
+
+	prompt, err := t.prompt()
+	if err != nil {
+		return o, endEarly(domain.OutcomeError, "%v", err)
+	}
+	items, err := r.ledger.ItemsOf(ctx, t.run.ID)
+	if err != nil {
+		return o, err
+	}
+	t.program.key = programKey(t.past, len(questionsOf(items, t.past.continues)))
+	args, err := json.Marshal(executor.Args{Program: commandLine(s.Argv), Prompt: executorPrompt(t, prompt, questionsOf(items, 0))})
+	if err != nil {
+		return o, err
+	}
+	o.Provider, o.Policy, o.PriorCalls = programProvider{t.program, args}, t.policy(loop.Playbook()), t.past.calls
+	return o, t.authorizer.admitPrompt(ctx, t)
 }
 
 // ledProgram returns an error if an agent or a stranger can write in a folder that leads an executor. Links are followed as they are now.
@@ -114,13 +128,13 @@ func (r *Runner) usualCost(ctx context.Context, job string) (int64, error) {
 }
 
 // executorRegistry is the one tool of a run that a program does.
-func (r *Runner) executorRegistry(t *task, roots *tool.Roots) (*tool.Registry, error) {
+func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	p := t.program
 	launcher, err := r.programs.executorHost(t, roots)
 	if err != nil {
 		return nil, err
 	}
-	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.run, "executor", s) }
+	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.t.run, "executor", s) }
 
 	tools, err := executor.Tools(executor.Options{
 		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.redactor().Replace,
@@ -145,7 +159,7 @@ func ExecutorNames() []string {
 
 // argv fills the command line: with what the host knows alone, for what came from outside could be an option.
 func (p *programRun) argv(prompt string) ([]string, error) {
-	data := map[string]any{"Prompt": prompt, "Job": p.run.Job, "Agent": p.task.agent.Name, "Run": fmt.Sprint(p.run.ID), "Workdir": p.task.agent.Workdir}
+	data := map[string]any{"Prompt": prompt, "Job": p.t.run.Job, "Agent": p.t.agent.Name, "Run": fmt.Sprint(p.t.run.ID), "Workdir": p.t.agent.Workdir}
 	if p.bounds.Steps > 0 {
 		data["MaxTurns"] = p.bounds.Steps
 	}
@@ -161,31 +175,6 @@ func (p *programRun) argv(prompt string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// setProgram has the program answer in the loop: by one call, and what it came to.
-func (r *Runner) setProgram(ctx context.Context, o *loop.Options, t task, s snapshot, data map[string]any, past history) error {
-	prompt := t.job.Prompt
-	if t.detail.Prompt == "" && t.detail.Wake == nil { // only a job's prompt is a template
-		var err error
-		if prompt, err = playbook.Expand("prompt", t.job.Prompt, data); err != nil {
-			return err
-		}
-	}
-
-	items, err := r.ledger.ItemsOf(ctx, t.program.run.ID)
-	if err != nil {
-		return err
-	}
-	asked := questionsOf(items, 0)
-	t.program.key = programKey(past, len(questionsOf(items, past.continues)))
-
-	args, err := json.Marshal(executor.Args{Program: commandLine(t.program.settings.Argv), Prompt: executorPrompt(t, s, prompt, asked, past.failedWith)})
-	if err != nil {
-		return err
-	}
-	o.Provider, o.Policy, o.PriorCalls = programProvider{t.program, args}, loop.Playbook(), past.calls
-	return nil
 }
 
 // commandLine is a command line as a JSON list, in which nothing can hide.
@@ -272,13 +261,13 @@ func (p *programRun) finish(res *loop.Result) {
 // postponement lets a run wait whose program could not ask its model, and did nothing; nil: it ends as it has.
 func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
 	e := p.ended
-	if !p.task.unattended || e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
+	if !p.t.unattended || e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
 		return nil
 	}
 
 	out := &ledger.Postponement{Until: e.RetryAt}
-	if p.run.Postponements == 0 {
-		out.Notices = unreachableNotices(p.run, p.task, &Model{Name: "of " + e.Program}, p.run.QueuedAt, res.Error, e.RetryAt)
+	if p.t.run.Postponements == 0 {
+		out.Notices = unreachableNotices(p.t, &Model{Name: "of " + e.Program}, p.t.run.QueuedAt, res.Error, e.RetryAt)
 	}
 	return out
 }
@@ -298,9 +287,9 @@ func (p *programRun) Reserve(ctx context.Context) (refusal, err error) {
 func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	why := s.Why
 	if why != "" {
-		why = fmt.Sprintf("run %d of %s: %s", p.run.ID, p.task.asker(), why)
+		why = fmt.Sprintf("run %d of %s: %s", p.t.run.ID, p.t.asker(), why)
 	}
-	sums, err := p.budget.runner.ledger.Settle(ctx, p.reserved, ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached,
+	sums, err := p.budget.ledger.Settle(ctx, p.reserved, ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached,
 		CostMicroUSD: s.CostMicroUSD, EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}, why)
 	if err != nil {
 		return err
@@ -314,10 +303,10 @@ func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
 	p.step, p.said = p.step+1, 0
 	now := time.Now()
 	s := loop.Step{Number: p.step, ParentCall: p.key, Text: t.Text, Model: p.speaker(t.Model), StartedAt: now, FinishedAt: now}
-	if err := p.recorder.StartStep(ctx, s); err != nil {
+	if err := p.t.recorder.StartStep(ctx, s); err != nil {
 		return err
 	}
-	return p.recorder.FinishStep(ctx, s)
+	return p.t.recorder.FinishStep(ctx, s)
 }
 
 // speaker says whose words a step holds.
@@ -347,7 +336,7 @@ func (p *programRun) Call(ctx context.Context, c executor.Call) error {
 
 	now := time.Now()
 	p.said++
-	return p.recorder.AnswerCall(context.WithoutCancel(ctx), loop.Call{
+	return p.t.recorder.AnswerCall(context.WithoutCancel(ctx), loop.Call{
 		Step: p.step, Index: p.said, ID: fmt.Sprintf("%s-%d-%d", p.key, p.step, p.said), Key: loop.InnerKey(p.key, fmt.Sprintf("said-%d.%d", p.step, p.said)), Tool: executor.SaidName(),
 		Args: args, Effect: domain.EffectExternal, State: state, Envelope: envelope, StartedAt: now, FinishedAt: now,
 	})

@@ -17,17 +17,17 @@ const unmetPrefix = "expected at "
 
 // unmet names the first expectation that does not hold, "" when all do. The error is the
 // host's: an expectation could not be checked at all.
-func (r *Runner) unmet(ctx context.Context, run ledger.Run, t task, a ledger.Attempt) (string, error) {
+func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
 	for _, e := range t.job.Expect {
 		var why string
 		var err error
 		switch {
 		case e.File != "":
-			why, err = r.fileMissed(ctx, t.boundary, e.File, a)
+			why, err = r.fileMissed(ctx, t.boundary, e.File, t.a)
 		case e.SQL != "":
 			why, err = r.sqlUnmet(ctx, t.agent.Name, e.SQL)
 		default:
-			why, err = r.commandUnmet(ctx, run, t, a, e)
+			why, err = r.commandUnmet(ctx, t, e)
 		}
 		if err != nil {
 			return "", fmt.Errorf("%s: the expectation could not be checked: %w", e.Where, err)

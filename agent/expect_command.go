@@ -11,7 +11,6 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/text"
 )
 
@@ -27,17 +26,17 @@ const (
 
 // commandUnmet says why the command of an expectation does not hold, "" if it does. It runs where the run has worked, confined as the
 // agent's own commands are, and without a network: it may be a test that the agent has written.
-func (r *Runner) commandUnmet(ctx context.Context, run ledger.Run, t task, a ledger.Attempt, e Expectation) (string, error) {
+func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (string, error) {
 	least := t.minTier()
 	if least == "" && t.authorizer != nil && t.authorizer.taint&tool.Untrusted != 0 {
 		least = string(sandbox.TierA)
 	}
 	t.authorizer = nil // what the command writes is what the run wrote
-	roots, err := r.roots(&t, a)
+	roots, err := r.roots(t)
 	if err != nil {
 		return "", err
 	}
-	launcher, err := r.programs.host(&t, roots)
+	launcher, err := r.programs.host(t, roots)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +52,7 @@ func (r *Runner) commandUnmet(ctx context.Context, run ledger.Run, t task, a led
 		return fmt.Sprintf("%s could not be started: %s", name, envelope.Message), failure
 	}
 	record := context.WithoutCancel(ctx)
-	if err := errors.Join(ended.Unkept, r.recordDisarmed(record, run, ended.Disarmed), r.recordKept(record, run, ended.Kept)); err != nil {
+	if err := errors.Join(ended.Unkept, r.recordDisarmed(record, t.run, ended.Disarmed), r.recordKept(record, t.run, ended.Kept)); err != nil {
 		return "", err
 	}
 

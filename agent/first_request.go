@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"rouse/agent/loop"
-	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
@@ -34,10 +33,12 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	}
 	r.servers = mcp.NewBook(servers)
 	run := ledger.Run{Job: job, Agent: p.Jobs[job].Agent, Trigger: domain.TriggerSchedule, StartedAt: time.Now(), ScheduledAt: time.Now()}
-	t, err := r.plan.Load().resolve(run)
-	switch {
-	case err != nil:
+	planned, err := r.plan.Load().resolve(run)
+	if err != nil {
 		return out, err
+	}
+	t := newAttempt(planned, ledger.Attempt{})
+	switch {
 	case t.executes():
 		return out, fmt.Errorf("job %s asks no model: an executor does its runs", job)
 	case !t.needsModel():
@@ -52,18 +53,19 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	t.baseDir = folder
-	s := snapshot{Soul: t.soul(), Servers: r.givenServers(t)}
+	t.found = snapshot{Soul: t.soul(), Servers: r.givenServers(t)}
+	s := &t.found
 	if t.agent.Database {
 		s.Tables = tables.Text(t.promptPart(maxTablesText))
 	}
 	if err := s.readSkills(t); err != nil {
 		return out, err
 	}
-	t.loaded = loadedSkills(t, s, history{})
-	r.useServers(run, &t, s.Servers)
+	t.loaded = loadedSkills(t)
+	r.useServers(t, s.Servers)
 	defer t.sessions.Close()
 
-	registry, err := r.promptTools(&t, run)
+	registry, err := r.promptTools(t)
 	if err != nil {
 		return out, err
 	}
@@ -76,12 +78,12 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 }
 
 // promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
-func (r *Runner) promptTools(t *task, run ledger.Run) (*tool.Registry, error) {
-	t.board, t.reducer = &memory.Board{}, newReducer(*t)
+func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
+	t.reducer = newReducer(t)
 	t.project = projectFolder(t.boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
-	t.clock = clockPrompt(run, *t)
-	t.offers = r.offersOf(*t, nil)
-	return r.tools(t, ledger.Attempt{})
+	t.clock = clockPrompt(t)
+	t.offers = r.offersOf(t, nil)
+	return r.tools(t)
 }
 
 // missingBefore names the parts of the first request that only the run knows.

@@ -75,12 +75,12 @@ func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {
 // admitPrompt records the labels of what a model is told from the start: the names of its agent's tables
 // and what they are for, rows, what its working folder holds, and skills. All of that has been read by now, so
 // that its labels are on record.
-func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error {
+func (g *authorizer) admitPrompt(ctx context.Context, t *attempt) error {
 	if !t.needsModel() && !t.executes() || t.wrapTool != nil {
 		return nil
 	}
 
-	need := g.promptNeed(t, s)
+	need := g.promptNeed(t)
 	if err := g.lookUp(ctx, &need); err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func (g *authorizer) admitPrompt(ctx context.Context, t task, s snapshot) error 
 }
 
 // promptNeed is what a prompt shows of places that runs write.
-func (g *authorizer) promptNeed(t task, s snapshot) (need tool.Need) {
+func (g *authorizer) promptNeed(t *attempt) (need tool.Need) {
+	s := t.found
 	if t.project != "" {
 		need = g.roots.ReadNeed(cmp.Or(t.agent.HostFolder, "."))
 	}
@@ -152,7 +153,7 @@ func (r *Runner) Kept(name string) ([]ledger.Place, error) {
 // kept are the agent's database, and where it may write.
 func (a Agent) kept(b nofollow.Boundary) ([]ledger.Place, error) {
 	out := []ledger.Place{ledger.TablePlace(a.Name, "")}
-	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(task{agent: a}))
+	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(newAttempt(&task{agent: a}, ledger.Attempt{})))
 	if errors.Is(err, os.ErrNotExist) { // it has never run
 		return append(out, ledger.Place{Kind: ledger.PlaceFile, Name: a.Workdir}), nil
 	}

@@ -2,109 +2,199 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 
 	"rouse/agent/loop"
-	"rouse/agent/loop/memory"
 	"rouse/agent/model"
+	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
-// loopOptions are what the loop is given for a task and its snapshot. With over the attempt has
-// ended before it began.
-func (r *Runner) loopOptions(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, s snapshot) (o loop.Options, over *ledger.Result, err error) {
-	t.board, t.reducer, t.authorizer = &memory.Board{}, newReducer(*t), r.newAuthorizer(run, a, *t)
-	past, err := r.past(ctx, run, a)
+// options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up all that its kind needs.
+func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	t.authorizer = r.newAuthorizer(t)
+	if t.past, err = r.past(ctx, t.run, t.a); err != nil {
+		return o, err
+	}
+	t.authorizer.madeCalls = t.past.madeCalls
+	if err := t.past.dropUndone(t.found); err != nil {
+		return o, err
+	}
+	t.data = t.found.templateData(t)
+
+	switch {
+	case t.detail.Tool != "":
+		return r.callOptions(ctx, t)
+	case t.job.Playbook != nil:
+		return r.playbookOptions(ctx, t)
+	case t.job.Skill != nil:
+		return r.moduleOptions(ctx, t)
+	case t.executes():
+		return r.executorOptions(ctx, t)
+	case t.detail.Chat:
+		return r.modelOptions(ctx, t, t.job.Prompt, loop.Chat())
+	case t.detail.Wake != nil:
+		return r.modelOptions(ctx, t, t.job.Prompt, loop.Headless())
+	}
+	prompt, err := t.prompt()
 	if err != nil {
-		return o, nil, err
+		return o, endEarly(domain.OutcomeError, "%v", err)
+	}
+	return r.modelOptions(ctx, t, prompt, loop.Headless())
+}
+
+// callOptions returns the options of a run that makes one call, which its owner typed.
+func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	o, err := r.listedOptions(ctx, t)
+	o.Provider = manualCall{t.detail, t.redactor().Replace}
+	o.Invocation.MustSucceed = t.detail.Check
+	return o, err
+}
+
+// playbookOptions returns the options of a run that makes a fixed list of calls.
+func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	o, err := r.listedOptions(ctx, t)
+	if err != nil {
+		return o, err
+	}
+	o.Provider, err = playbook.New(playbook.Options{
+		Calls: t.job.Playbook, Data: t.data, Redact: t.redactor().Replace,
+		Recorded: func(key string) (json.RawMessage, bool) {
+			prior, begun := t.past.calls[key]
+			return prior.Envelope, begun
+		},
+		Skipped: func(key string) bool { return t.past.skipped[key] },
+		Forget: func(key string) {
+			if t.past.triedAgain[key] {
+				delete(t.past.calls, key)
+			}
+		},
+	})
+	if err != nil {
+		return o, endEarly(domain.OutcomeError, "%v", err)
+	}
+	o.Invocation.MustSucceed = true
+	return o, nil
+}
+
+// listedOptions returns what a typed call and a playbook share. It makes only the tools that their calls name.
+func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	r.openRecorder(t)
+	o, err := r.toolOptions(ctx, t)
+	if err != nil {
+		return o, err
+	}
+	o.Policy, o.PriorCalls = t.policy(loop.Playbook()), t.past.calls
+	r.askingModel(t, &o)
+	return o, nil
+}
+
+// modelOptions returns the options of a run in which a model answers: a prompt, a chat or a wake.
+func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, policy loop.Policy) (loop.Options, error) {
+	if t.model == nil {
+		return loop.Options{}, endEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.agent.Name)
+	}
+	past := &t.past
+	t.reducer = newReducer(t)
+	t.loaded, t.loadedTools = loadedSkills(t), skill.ToolsLoadedIn(past.messages)
+	t.project, t.clock = t.found.project(t), t.found.Clock
+	r.openRecorder(t)
+	o, err := r.toolOptions(ctx, t)
+	if err != nil {
+		return o, err
 	}
 
-	t.authorizer.madeCalls, t.answered = past.madeCalls, past.answered
-	if err := past.dropUndone(s); err != nil {
-		return o, nil, err
-	}
+	first := t.relay.model()
+	o.Provider, o.Fallback, o.Reducer = t.relay, t.relay.fallback(), t.reducer
+	o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.ContextSize(), first.Temperature
+	o.System = systemPrompt(t)
+	o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
+	t.found.tell(&o)
+	o.Now = (&resultClock{zone: t.clockZone(), told: t.run.StartedAt}).now
 
-	t.loaded, t.loadedTools = loadedSkills(*t, s, past), skill.ToolsLoadedIn(past.messages)
-	data := s.templateData(a, *t)
-	if over, err = r.openModule(ctx, run, a, t, data); over != nil || err != nil {
-		return o, over, err
+	o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
+	o.Exhausted = !past.cutOff && o.Bounds.Exhausted(past.used.steps, past.used.tokens)
+	o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
+	if t.agent.Phased {
+		policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
+		policy.EndOnQuestion = t.detail.Chat
+		o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= policy.Phases.MaxSteps
 	}
+	if !t.unattended { // a person waits for the end, and sees what is wrong
+		policy.UnreachableRetries = 0
+	}
+	o.Policy = t.policy(policy)
+	r.askingModel(t, &o)
+	return o, t.authorizer.admitPrompt(ctx, t)
+}
 
-	recorder := newRecorder(r.ledger.Record, a, t.redactor(), t.needsModel())
+// The shared parts.
+
+// prompt returns what the run asks for in words. Only the prompt of a job is a template.
+func (t *attempt) prompt() (string, error) {
+	if t.detail.Prompt != "" || t.detail.Wake != nil {
+		return t.job.Prompt, nil
+	}
+	return playbook.Expand("prompt", t.job.Prompt, t.data)
+}
+
+// policy returns a policy that also keeps to on_denied of the agent.
+func (t *attempt) policy(p loop.Policy) loop.Policy {
+	p.StopOnRejection = p.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
+	return p
+}
+
+// openRecorder opens the record of an attempt.
+func (r *Runner) openRecorder(t *attempt) {
+	t.recorder = newRecorder(r.ledger.Record, t.a, t.redactor(), t.needsModel())
 	if r.homes != nil {
-		recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.agent.Name) }
+		t.recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.agent.Name) }
 	}
-	t.recorder = recorder
-	if t.executes() {
-		if t.program, over, err = r.openProgram(ctx, run, a, *t, past, recorder); over != nil || err != nil {
-			return o, over, err
-		}
-	}
-	t.offers = r.offersOf(*t, s.Registered)
-	t.calls = r.newModuleCalls(run, *t, past, recorder)
-	r.useServers(run, t, s.Servers) //nolint:contextcheck // what a server asked for is put on record also when its run ends
+}
 
-	registry, err := r.tools(t, a)
+// toolOptions returns the options that every run of the loop has, with the tools of its skills and MCP servers.
+func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	t.offers = r.offersOf(t, t.found.Registered)
+	t.calls = r.newModuleCalls(t)
+	r.useServers(t, t.found.Servers) //nolint:contextcheck // what a server asked for is put on record also when its run ends
+	o, err := r.baseOptions(ctx, t)
+	if err == nil {
+		t.calls.begin(&o)
+	}
+	return o, err
+}
+
+// baseOptions returns the options that every run has. It ends a run early that waits for its owner: such a run needs no model and no
+// playbook.
+func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
+	registry, err := r.tools(t)
 	if err != nil {
-		res := failed(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
-		return o, &res, nil
+		return loop.Options{}, endEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
 	}
+	return loop.Options{
+		Registry: registry, Bounds: bounds(&t.task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
+		Invocation: tool.Invocation{Run: t.run.ID, Attempt: t.a.Number, Job: t.run.Job, Agent: t.agent.Name},
+	}, r.recover(ctx, t)
+}
 
-	o = loop.Options{
-		Registry: registry, Bounds: bounds(*t),
-		Recorder:   recorder,
-		Invocation: tool.Invocation{Run: run.ID, Attempt: a.Number, Job: run.Job, Agent: t.agent.Name, MustSucceed: t.job.Playbook != nil || t.detail.Check}, Board: t.board,
-		Reducer: t.reducer, Authorizer: t.authorizer,
+// askingModel adds what a run needs that may ask a model: its budget, and what is known of the model.
+func (r *Runner) askingModel(t *attempt, o *loop.Options) {
+	if !t.asksModel() || t.relay == nil {
+		return
 	}
 	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
-	o.KeepTools = !s.LastRun.IsZero() && model.WorthKeeping(run.StartedAt.Sub(s.LastRun))
-	if t.relay != nil {
-		o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
-	}
-	t.calls.begin(&o)
-	if t.needsModel() {
-		t.project, t.clock = s.project(*t), s.Clock
-		o.Now = (&resultClock{zone: t.clockZone(), told: run.StartedAt}).now
-	}
-
-	// Before the model or playbook is set up: a run that waits for its owner needs neither.
-	if res, parked, err := r.recover(ctx, a, *t, past); parked || err != nil {
-		return o, &res, err
-	}
-
-	if t.executes() {
-		err = r.setProgram(ctx, &o, *t, s, data, past)
-	} else {
-		err = r.setProvider(ctx, &o, *t, data, past)
-	}
-	if err != nil {
-		res := failed(domain.OutcomeError, "%s", err.Error())
-		return o, &res, nil
-	}
-
-	if err := t.authorizer.admitPrompt(ctx, *t, s); err != nil {
-		return o, nil, err
-	}
-
-	o.Policy.StopOnRejection = o.Policy.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
-	if t.asksModel() {
-		o.Bounds = o.Bounds.AfterCost(past.used.cost)
-		o.Budget = r.newBudget(run, a, t, o.Bounds, !past.began)
-	}
-
-	if t.needsModel() {
-		s.tell(&o)
-	}
-
-	return o, nil, nil
+	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.run.StartedAt.Sub(t.found.LastRun))
+	o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
+	o.Bounds = o.Bounds.AfterCost(t.past.used.cost)
+	o.Budget = r.newBudget(t, o.Bounds)
 }
 
 // bounds are the job's where it gives any, else the agent's. A wake stays within those of
 // the job that its chain goes back to, so that no job sets anything going that is larger
 // than itself.
-func bounds(t task) loop.Bounds {
+func bounds(t *task) loop.Bounds {
 	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
 	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // a bound set by the owner is kept
 		b.Steps = loop.ChatSteps

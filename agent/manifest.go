@@ -25,18 +25,18 @@ func (r *Runner) manifestPath(run int64) string {
 
 // writeManifest lists the files of a batch where the run's tools can read it. It holds no
 // more than the run's record does, so that each attempt writes the same.
-func (r *Runner) writeManifest(run ledger.Run, t task) (path string, err error) {
-	text, err := manifest(run, present(t.files), t.detail.More, cmp.Or(t.zone, time.UTC))
+func (r *Runner) writeManifest(t *attempt) (path string, err error) {
+	text, err := manifest(t.run, present(t.files), t.detail.More, cmp.Or(t.zone, time.UTC))
 	if err != nil {
-		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", run.ID, err)
+		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.run.ID, err)
 	}
 
-	path = r.manifestPath(run.ID)
+	path = r.manifestPath(t.run.ID)
 	if err = os.MkdirAll(r.manifests, 0o700); err == nil {
 		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", run.ID, err)
+		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", t.run.ID, err)
 	}
 
 	return path, nil
@@ -65,9 +65,12 @@ func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location
 }
 
 // removeManifest comes at the end of each attempt: the next one writes it again.
-func (r *Runner) removeManifest(run int64) {
-	if err := os.Remove(r.manifestPath(run)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", run, "error", err)
+func (r *Runner) removeManifest(t *attempt) {
+	if t.manifest == "" {
+		return
+	}
+	if err := os.Remove(t.manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", t.run.ID, "error", err)
 	}
 }
 

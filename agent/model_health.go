@@ -176,7 +176,7 @@ func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
 
 // modelFailed notes that the model of a run has failed for good. One whose provider's quota is spent is
 // paused, and its owner is told with the first of such pauses in a row.
-func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Model, failure error) {
+func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *Model, failure error) {
 	var e *model.Error
 	if !errors.As(failure, &e) {
 		return
@@ -199,7 +199,7 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 	ctx = context.WithoutCancel(ctx)
 	var notices []ledger.Notice
 	if p.Tries == 1 {
-		notices = r.quotaSpentNotices(ctx, run, t, p)
+		notices = r.quotaSpentNotices(ctx, t, p)
 	}
 
 	r.log.Warn("a model is paused", "model", m.Name, "until", p.Until, "reason", p.Reason)
@@ -210,11 +210,11 @@ func (r *Runner) modelFailed(ctx context.Context, run ledger.Run, t task, m *Mod
 
 // postponement lets a run wait for its model that nobody watches, and that no model has answered yet:
 // nothing was done that another try would do again. nil: it ends as it has.
-func (r *Runner) postponement(run ledger.Run, t task, res loop.Result) *ledger.Postponement {
+func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement {
 	var e *model.Error
 	if t.module != nil { // whose steps are answers of its own
 		e = t.module.outage.failure()
-	} else if !t.answered && res.Answered == 0 {
+	} else if !t.past.answered && res.Answered == 0 {
 		_ = errors.As(res.Failure, &e) // nil where it has none, or another one
 	}
 	switch {
@@ -227,14 +227,14 @@ func (r *Runner) postponement(run ledger.Run, t task, res loop.Result) *ledger.P
 	}
 
 	now, m := time.Now(), t.relay.model()
-	if p, paused := r.health.pausedModel(t.relay.models, now); paused {
+	if p, paused := r.health.pausedModel(t.models, now); paused {
 		return &ledger.Postponement{Until: p.Until} // its owner was told when the pause began
 	}
 
 	since := r.health.downSince(m.Name, now)
 	out := &ledger.Postponement{}
-	if run.Postponements == 0 {
-		out.Notices = unreachableNotices(run, t, m, since, res.Error, time.Time{})
+	if t.run.Postponements == 0 {
+		out.Notices = unreachableNotices(t, m, since, res.Error, time.Time{})
 	}
 	return out
 }
@@ -245,10 +245,10 @@ func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.heal
 // PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
 func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
 	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
-	if err != nil || t.relay == nil || !t.asksModel() {
+	if err != nil || len(t.models) == 0 || !t.asksModel() {
 		return ledger.ModelPause{}, false
 	}
-	return r.health.pausedModel(t.relay.models, now)
+	return r.health.pausedModel(t.models, now)
 }
 
 func (h *modelHealth) current(now time.Time) []ledger.ModelPause {

@@ -3,12 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 
 	"rouse/agent/loop"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills/module"
@@ -21,9 +21,7 @@ const maxOffered = 256 << 10
 // calls is a call of the run, below the one that it answers.
 type moduleCalls struct {
 	runner    *Runner
-	run       ledger.Run
-	task      task
-	past      history
+	task      *attempt
 	inner     *loop.Inner
 	completer *loop.Completer // nil: no model is asked
 	times     *callTimes
@@ -36,11 +34,11 @@ type moduleCalls struct {
 }
 
 // newModuleCalls is nil for a run without offers.
-func (r *Runner) newModuleCalls(run ledger.Run, t task, past history, record loop.Recorder) *moduleCalls {
+func (r *Runner) newModuleCalls(t *attempt) *moduleCalls {
 	if len(t.offers) == 0 {
 		return nil
 	}
-	return &moduleCalls{runner: r, run: run, task: t, past: past, inner: &loop.Inner{}, completer: newCompleter(t), times: newCallTimes(record, past)}
+	return &moduleCalls{runner: r, task: t, inner: &loop.Inner{}, completer: newCompleter(t), times: newCallTimes(t.recorder, t.past)}
 }
 
 // begin gives the loop what it needs for such calls.
@@ -69,14 +67,16 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 		return c.start(ctx, in, o.skill, args)
 	}
 
-	t := c.task
+	of := *c.task
+	t := &of
 	t.settings = t.moduleSettings[o.skill.Name]
-	m, why, err := c.runner.newModuleRun(ctx, c.run, t, o.skill)
+	m, err := c.runner.newModuleRun(ctx, t, o.skill)
+	end, unusable := errors.AsType[*earlyEnd](err)
 	switch {
+	case unusable:
+		return tool.Failure(tool.KindUnavailable, "%s", end.Result.Error), nil
 	case err != nil:
 		return tool.Envelope{}, err
-	case why != "":
-		return tool.Failure(tool.KindUnavailable, "%s", why), nil
 	case !slices.Contains(m.program.Exports(), o.Export):
 		return tool.Failure(tool.KindUnavailable, "the module of the skill %s exports no %s", o.skill.Name, o.Export), nil
 	}
@@ -87,7 +87,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 		return refusal(refused), err
 	}
 	m.within = true
-	tools, err := m.hostTools(&t, c.roots, c.granted)
+	tools, err := m.hostTools(t, c.roots, c.granted)
 	if err != nil { // what the skill needs, and its agent is not granted
 		return tool.Failure(tool.KindUnavailable, "%v", err), nil
 	}
@@ -100,10 +100,10 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 
 	m.completer = c.completer
 	m.provider = &moduleProvider{
-		moduleRun: m, times: c.times, prior: c.past.calls, skipped: c.past.skipped, registry: registry, within: in.Key, returns: o.Output,
-		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
+		moduleRun: m, times: c.times, prior: t.past.calls, skipped: t.past.skipped, registry: registry, within: in.Key, returns: o.Output,
+		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
-	_, begun := c.past.begunAt[in.Key]
+	_, begun := t.past.begunAt[in.Key]
 	m.provider.events.live = !begun
 	start := module.Start{Export: o.Export, Args: args, Now: c.times.beginning(in.Key), Surface: module.Surface{Constants: m.constants(t.settings.Config, in.Key)}}
 	if err := c.runner.startModule(ctx, m, t, start); err != nil {

@@ -85,7 +85,7 @@ type moduleHooks struct {
 }
 
 // openHooks finds the hooks that are due for a task, and has its run call them. With busy another run does so now.
-func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t task) (h *moduleHooks, busy string, err error) {
+func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
 	h = &moduleHooks{host: m.host, run: m.run, removes: t.detail.Removes}
 	manifest := m.skill.Manifest
 	if len(manifest.LifecycleHooks) == 0 {

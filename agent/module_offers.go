@@ -26,7 +26,7 @@ type offer struct {
 
 // offersOf are the tools that the skills of a task's agent offer to its run: those of skills that can be run here with what the
 // agent is granted, and are what was installed. registered are those that their modules have registered, by skill.
-func (r *Runner) offersOf(t task, registered map[string][]host.Offer) (out []offer) {
+func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
 	if t.job.Skill != nil { // a module calls no others
 		return nil
 	}
@@ -47,14 +47,14 @@ func (r *Runner) offersOf(t task, registered map[string][]host.Offer) (out []off
 }
 
 // findsTools says whether the model of a task can find tools that it is not told of.
-func (r *Runner) findsTools(t task) bool {
+func (r *Runner) findsTools(t *attempt) bool {
 	return !slices.ContainsFunc(skill.Specs(), func(s tool.Spec) bool {
 		return s.Requires == tool.RequiresUnlisted && !tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name)
 	})
 }
 
 // cannotOffer says whether a skill cannot be run for the agent of a task.
-func (r *Runner) cannotOffer(t task, s *skills.Skill) bool {
+func (r *Runner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	has := func(name string) bool {
 		return t.given(r.Specs().Find(name)) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, name)
 	}
@@ -73,7 +73,7 @@ func (a Agent) secretNames() (out []string) {
 
 // registeredOffers are the tools that the modules of a task's skills have registered, by skill. A storage that cannot be read is the
 // skill's, and no reason to end the run.
-func (r *Runner) registeredOffers(ctx context.Context, t task) map[string][]host.Offer {
+func (r *Runner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
 	out := map[string][]host.Offer{}
 	if t.job.Skill != nil {
 		return out
@@ -95,7 +95,7 @@ func (r *Runner) registeredOffers(ctx context.Context, t task) map[string][]host
 }
 
 // registeredPlaces are the storages from which a model is told of tools: it reads what their skills wrote there.
-func (r *Runner) registeredPlaces(t task, registered map[string][]host.Offer) (out []ledger.Place) {
+func (r *Runner) registeredPlaces(t *attempt, registered map[string][]host.Offer) (out []ledger.Place) {
 	for name := range registered {
 		out = append(out, host.StoragePlace(r.storageOf(t.agent.Name, name)))
 	}
@@ -103,7 +103,7 @@ func (r *Runner) registeredPlaces(t task, registered map[string][]host.Offer) (o
 }
 
 // offeredTools are the tools of a run that its skills offer.
-func offeredTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+func offeredTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {
 		one, err := tool.DefineBySchema(o.Spec(), func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Envelope, error) {
@@ -118,7 +118,7 @@ func offeredTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 // offersApart says whether a tool is one of a skill that the model of a task is not told of.
-func (t *task) offersApart(name string) bool {
+func (t *attempt) offersApart(name string) bool {
 	return slices.ContainsFunc(t.offers, func(o offer) bool { return o.apart && o.Name == name })
 }
 

@@ -72,57 +72,68 @@ type moduleRun struct {
 	provider  *moduleProvider
 }
 
-// openModule compiles the module of a task, if it has one. With over it cannot be run.
-func (r *Runner) openModule(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, data map[string]any) (over *ledger.Result, err error) {
-	s := t.job.Skill
-	if s == nil || t.detail.Tool != "" {
-		return nil, nil
+// moduleOptions returns the options of a run that the module of a skill does.
+func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	if t.module, err = r.newModuleRun(ctx, t, t.job.Skill); err != nil {
+		return o, err
 	}
-
-	var why string
-	if t.module, why, err = r.newModuleRun(ctx, run, *t, s); why != "" {
-		res := failed(domain.OutcomeError, "%s", why)
-		return &res, nil
+	if err := r.enterWorkspace(ctx, t); err != nil {
+		return o, err
 	}
+	r.openRecorder(t)
+	if o, err = r.toolOptions(ctx, t); err != nil {
+		return o, err
+	}
+	input, err := moduleInput(t, t.data)
 	if err != nil {
-		return nil, err
+		return o, endEarly(domain.OutcomeError, "%v", err)
 	}
 
-	over, err = r.enterWorkspace(ctx, run, a, t, data)
-	if over != nil || err != nil {
-		t.module.close()
-		t.module = nil
+	m, past := t.module, t.past
+	seen := newCallTimes(o.Recorder, past)
+	m.provider = &moduleProvider{
+		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
-	return over, err
+	m.completer = newCompleter(t)
+	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.calls
+	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
+	r.askingModel(t, &o)
+
+	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.settings.Config, "")}}
+	if err := r.startModule(ctx, m, t, start); err != nil {
+		return o, endEarly(domain.OutcomeError, "%v", err)
+	}
+	return o, nil
 }
 
-// newModuleRun compiles the module of a skill for the run of a task. With why it cannot be run.
-func (r *Runner) newModuleRun(ctx context.Context, run ledger.Run, t task, s *skills.Skill) (m *moduleRun, why string, err error) {
+// newModuleRun compiles the module of a skill for an attempt.
+func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) (*moduleRun, error) {
 	if err := install.Verify(s); err != nil {
-		return nil, err.Error(), nil //nolint:nilerr // why says it
+		return nil, endEarly(domain.OutcomeError, "%v", err)
 	}
 	if lacks := host.Missing(s.Manifest); len(lacks) > 0 {
-		return nil, fmt.Sprintf("the skill %s asks for what is not available in this version: %s", s.Name, lacks[0]), nil
+		return nil, endEarly(domain.OutcomeError, "the skill %s asks for what is not available in this version: %s", s.Name, lacks[0])
 	}
 	wasm, err := moduleWASM(s)
 	if err != nil {
-		return nil, err.Error(), nil //nolint:nilerr // why says it
+		return nil, endEarly(domain.OutcomeError, "%v", err)
 	}
 	machine, err := r.machine()
 	if err != nil {
-		return nil, fmt.Sprintf("modules cannot be run here: %v", err), nil
+		return nil, endEarly(domain.OutcomeError, "modules cannot be run here: %v", err)
 	}
 
 	program, err := machine.Compile(ctx, s.Dir)
 	var wrong *module.SyntaxError
 	switch {
 	case errors.As(err, &wrong):
-		return nil, fmt.Sprintf("the module of the skill %s is wrong: %v", s.Name, wrong), nil
+		return nil, endEarly(domain.OutcomeError, "the module of the skill %s is wrong: %v", s.Name, wrong)
 	case err != nil:
-		return nil, "", err
+		return nil, err
 	}
 
-	m = &moduleRun{ledger: r.ledger, run: run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(run.ID).ID, redact: redactor(t.secrets)}
+	m := &moduleRun{ledger: r.ledger, run: t.run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(t.run.ID).ID, redact: redactor(t.secrets)}
 	m.learn = func(secret string) {
 		m.redact.Add(secret)
 		r.learn(secret)
@@ -131,12 +142,12 @@ func (r *Runner) newModuleRun(ctx context.Context, run ledger.Run, t task, s *sk
 		m.signIns = r.signIns.book
 	}
 	if t.model != nil && t.asksModel() {
-		m.complete = r.completing(t, m)
+		m.complete = completing(t, m)
 	}
 	if err := m.stayAwake(ctx); err != nil {
-		return nil, err.Error(), nil //nolint:nilerr // why says it
+		return nil, endEarly(domain.OutcomeError, "%v", err)
 	}
-	return m, "", nil
+	return m, nil
 }
 
 // storageOf is the file of what a skill stores for an agent, "" where it can store nothing.
@@ -148,7 +159,7 @@ func (r *Runner) storageOf(agent, skill string) string {
 }
 
 // hostTools are the tools for what a module gets of its host, within what its agent was granted.
-func (m *moduleRun) hostTools(t *task, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
+func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
 	o := host.Options{
 		Agent: t.agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
 		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,
@@ -197,29 +208,8 @@ func (m *moduleRun) hostTools(t *task, roots *tool.Roots, granted *tool.Registry
 	return m.host.Tools()
 }
 
-// setModule has the module of a task answer in the loop.
-func (r *Runner) setModule(ctx context.Context, o *loop.Options, t task, data map[string]any, past history) error {
-	m := t.module
-	input, err := moduleInput(t, data)
-	if err != nil {
-		return err
-	}
-
-	seen := newCallTimes(o.Recorder, past)
-	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
-		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
-	}
-	o.Provider, o.Recorder, o.Policy, o.PriorCalls = m.provider, seen, loop.Playbook(), past.calls
-	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
-	m.completer = newCompleter(t)
-	o.Completer = m.completer
-
-	return r.startModule(ctx, m, t, module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.settings.Config, "")}})
-}
-
 // newCompleter asks the model of a task for its modules, nil where none is asked.
-func newCompleter(t task) *loop.Completer {
+func newCompleter(t *attempt) *loop.Completer {
 	if t.relay == nil || !t.asksModel() {
 		return nil
 	}
@@ -229,7 +219,7 @@ func newCompleter(t task) *loop.Completer {
 }
 
 // startModule starts the machine that answers as the provider of a module, after the hooks that are due.
-func (r *Runner) startModule(ctx context.Context, m *moduleRun, t task, s module.Start) (err error) {
+func (r *Runner) startModule(ctx context.Context, m *moduleRun, t *attempt, s module.Start) (err error) {
 	p := m.provider
 	if p.machine, err = r.machine(); err != nil {
 		return err
@@ -255,7 +245,7 @@ func (r *Runner) startModule(ctx context.Context, m *moduleRun, t task, s module
 }
 
 // moduleInput is what a module is given: the input of its job, or of whoever started it, checked against its schema (OSL-06).
-func moduleInput(t task, data map[string]any) (json.RawMessage, error) {
+func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 	input := t.detail.Given
 	if len(input) == 0 {
 		v, err := playbook.ExpandValue("input", t.job.Input, data)
@@ -312,7 +302,7 @@ func (m *moduleRun) close() {
 }
 
 // completing asks the model of a task for its module. What uses up a budget ends the run, whatever the module makes of it.
-func (r *Runner) completing(t task, m *moduleRun) func(context.Context, tool.Invocation, host.Completion) (host.Completed, error) {
+func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation, host.Completion) (host.Completed, error) {
 	return func(ctx context.Context, in tool.Invocation, c host.Completion) (host.Completed, error) {
 		if m.completer == nil {
 			return host.Completed{Why: "the agent has none"}, nil

@@ -38,10 +38,10 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 	if refused != nil || err != nil {
 		return refusal(refused), err
 	}
-	by := &ledger.StarterDetail{Run: c.run.ID, Job: c.task.governingJob().Name}
+	by := &ledger.StarterDetail{Run: c.task.run.ID, Job: c.task.governingJob().Name}
 	accepted, err := c.runner.ledger.Enqueue(ctx, ledger.Request{
-		Key:   fmt.Sprintf("skill/%s/%d/%s", c.runner.ledger.EpochOf(c.run.ID).ID, c.run.ID, in.Key),
-		Agent: c.run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.Detail{Skill: s.Name, Given: args, Workspace: workspace, By: by},
+		Key:   fmt.Sprintf("skill/%s/%d/%s", c.runner.ledger.EpochOf(c.task.run.ID).ID, c.task.run.ID, in.Key),
+		Agent: c.task.run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.Detail{Skill: s.Name, Given: args, Workspace: workspace, By: by},
 	})
 	if err != nil {
 		return tool.Envelope{}, err

@@ -46,7 +46,7 @@ func TestCallStartsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	calls := &moduleCalls{runner: r, run: run, task: caller}
+	calls := &moduleCalls{runner: r, task: newAttempt(caller, ledger.Attempt{})}
 	start := func(c *moduleCalls, key string) (startedRun, tool.Envelope) {
 		t.Helper()
 		e, err := c.start(t.Context(), tool.Invocation{Run: run.ID, Key: key}, plan.Modules["trips"], json.RawMessage(`{"to": "x"}`))
@@ -63,7 +63,7 @@ func TestCallStartsRun(t *testing.T) {
 	}
 
 	first, _ := start(calls, "m1.1.1")
-	again, _ := start(&moduleCalls{runner: r, run: run, task: caller}, "m1.1.1")
+	again, _ := start(&moduleCalls{runner: r, task: newAttempt(caller, ledger.Attempt{})}, "m1.1.1")
 	other, _ := start(calls, "m1.1.2")
 	if first.Run == "" || again.Run != first.Run || other.Run == first.Run || first.State != domain.StateQueued {
 		t.Errorf("%+v, again %+v, another one %+v", first, again, other)
@@ -82,7 +82,7 @@ func TestCallStartsRun(t *testing.T) {
 		t.Errorf("bounds %+v, told %+v", bounds(of), of.notify)
 	}
 
-	if _, e := start(&moduleCalls{runner: r, run: child, task: of}, "m1.1.1"); e.OK || e.Kind != tool.KindRejected {
+	if _, e := start(&moduleCalls{runner: r, task: newAttempt(of, ledger.Attempt{})}, "m1.1.1"); e.OK || e.Kind != tool.KindRejected {
 		t.Errorf("a further one: %+v", e)
 	}
 	calls.started = maxStarted

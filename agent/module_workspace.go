@@ -16,28 +16,23 @@ import (
 )
 
 // enterWorkspace has the run of a module work in the workspace that its job names, and makes that where there is none of the name
-// (OSL-28). With over it cannot.
-func (r *Runner) enterWorkspace(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task, data map[string]any) (over *ledger.Result, err error) {
-	m := t.module
-	refuse := func(format string, args ...any) (*ledger.Result, error) {
-		res := failed(domain.OutcomeError, format, args...)
-		return &res, nil
-	}
-
-	name, err := workspaceName(*t, data)
+// (OSL-28).
+func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
+	m, run := t.module, t.run
+	name, err := workspaceName(t, t.data)
 	switch {
 	case t.detail.Removes: // of all that it has, nothing is for one workspace
-		return nil, nil
+		return nil
 	case err != nil:
-		return refuse("%v", err)
+		return endEarly(domain.OutcomeError, "%v", err)
 	case run.Workspace == 0 && name == "" && m.skill.Manifest.NeedsWorkspace():
-		return refuse("the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
+		return endEarly(domain.OutcomeError, "the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
 	case run.Workspace == 0 && name == "" || !host.KeepsWorkspace(m.skill.Manifest):
-		return nil, nil
+		return nil
 	}
 
 	var w ledger.Workspace
-	switch by := (ledger.Author{Attempt: a, Key: "workspace"}); {
+	switch by := (ledger.Author{Attempt: t.a, Key: "workspace"}); {
 	case run.Workspace != 0:
 		w, err = r.ledger.Workspace(ctx, run.Workspace)
 	case t.detail.DryRun:
@@ -46,22 +41,22 @@ func (r *Runner) enterWorkspace(ctx context.Context, run ledger.Run, a ledger.At
 		w, err = r.workspaceNamed(ctx, by, t.agent.Name, m.skill, name)
 	}
 	if err == nil && !t.detail.DryRun {
-		w, err = r.ledger.EnterWorkspace(ctx, a, w.ID)
+		w, err = r.ledger.EnterWorkspace(ctx, t.a, w.ID)
 	}
 	var wrong *ledger.WorkspaceError
 	var blocked *ledger.BlockedError
 	switch {
 	case errors.As(err, &wrong), errors.As(err, &blocked):
-		return refuse("%v", err)
+		return endEarly(domain.OutcomeError, "%v", err)
 	case errors.Is(err, ledger.ErrNotFound):
-		return refuse("%v; a dry run makes none", err)
+		return endEarly(domain.OutcomeError, "%v; a dry run makes none", err)
 	}
 	m.workspace = &w
-	return nil, err
+	return err
 }
 
 // workspaceName is the name of the workspace that a run is to work in, "" for none.
-func workspaceName(t task, data map[string]any) (string, error) {
+func workspaceName(t *attempt, data map[string]any) (string, error) {
 	if t.detail.Workspace != "" {
 		return t.detail.Workspace, nil
 	}
@@ -97,7 +92,7 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 		return "", nil, nil
 	}
 
-	run, err := c.runner.ledger.Run(ctx, c.run.ID) // a call may have had it enter one
+	run, err := c.runner.ledger.Run(ctx, c.task.run.ID) // a call may have had it enter one
 	if err != nil {
 		return "", nil, err
 	}
@@ -146,14 +141,14 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 
 // workspaceBlocked says why no run may work in the workspace of a run, "" where nothing is in its way, or its name is known to the run
 // alone.
-func (r *Runner) workspaceBlocked(ctx context.Context, run ledger.Run, t task) string {
+func (r *Runner) workspaceBlocked(ctx context.Context, t *task) string {
 	name := cmp.Or(t.detail.Workspace, t.job.Workspace)
-	if t.job.Skill == nil || run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
+	if t.job.Skill == nil || t.run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
 		return ""
 	}
 
-	w, err := r.ledger.Workspace(ctx, run.Workspace)
-	if run.Workspace == 0 {
+	w, err := r.ledger.Workspace(ctx, t.run.Workspace)
+	if t.run.Workspace == 0 {
 		w, err = r.ledger.WorkspaceNamed(ctx, t.agent.Name, t.job.Skill.Name, name)
 	}
 	if err == nil {

@@ -77,12 +77,12 @@ func (n Notify) wants(end string) bool {
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.
 func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	t, _ := r.plan.Load().resolve(run)
-	return r.notices(run, t, res)
+	return r.notices(t, res)
 }
 
 // notices tell the owner that a run has finished, or asks something: none, or one for each of the
 // job's channels. A template that fails costs the wording, not the notice.
-func (r *Runner) notices(run ledger.Run, t task, res ledger.Result) []ledger.Notice {
+func (r *Runner) notices(t *task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
 		outcome = string(domain.StateWaiting)
@@ -91,23 +91,23 @@ func (r *Runner) notices(run ledger.Run, t task, res ledger.Result) []ledger.Not
 		return nil
 	}
 
-	name := nameInNotices(run)
-	data := templateData(run, run.Attempt, t.detail, run.FinishedAt, run.FinishedAt)
+	name := nameInNotices(t.run)
+	data := templateData(t.run, t.run.Attempt, t.detail, t.run.FinishedAt, t.run.FinishedAt)
 	if job := t.governingJob().Name; job != "" {
 		data["Job"] = job
 	}
 
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
-	r.addDelivery(data, run, t.detail)
+	r.addDelivery(data, t.run, t.detail)
 	title := r.expandNotice(t.notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
-	body := r.expandNotice(t.notify.Body, data, defaultBody(run, res))
+	body := r.expandNotice(t.notify.Body, data, defaultBody(t.run, res))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
 		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
 
 	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", run.ID, run.Attempt),
-		Title: title, Body: body + r.sharedFiles(run),
+		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", t.run.ID, t.run.Attempt),
+		Title: title, Body: body + r.sharedFiles(t.run),
 	}, t.notify.Channels)
 }
 
@@ -267,9 +267,9 @@ func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
 }
 
 // quotaNotices tell the owner that an agent's database comes near to its quota.
-func quotaNotices(run ledger.Run, t task, used, limit int64) []ledger.Notice {
+func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: t.agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.agent.Name, run.ID),
+		Run: t.run.ID, Job: t.run.Job, Agent: t.agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.agent.Name, t.run.ID),
 		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.agent.Name, used*100/limit),
 		Body: fmt.Sprintf("%s are used of %s; beyond it nothing more is written\nWhat takes the space: rouse db %s\nMore space: database.quota of the agent, in the configuration",
 			text.Size(used), text.Size(limit), t.agent.Name),
@@ -284,7 +284,7 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		ends = ledger.MonthOf(time.Now(), b.zone).Ends.In(b.zone).Format("2006-01-02 15:04 MST")
 	}
 	return address(ledger.Notice{
-		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
+		Run: b.attempt.run.ID, Job: b.job, Agent: b.attempt.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
 		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), ends),
 	}, budgetChannels(b, s))
@@ -293,9 +293,9 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 // budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
 func budgetChannels(b *budget, s ledger.Spending) []string {
 	if s.Scope == ledger.ScopeJob {
-		return b.task.ownerChannels()
+		return b.attempt.ownerChannels()
 	}
-	return b.task.usual
+	return b.attempt.usual
 }
 
 // fullNotices returns the notices that the budget of a day or a month has no room for a run. If estimates filled the budget, they name
@@ -307,7 +307,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 	}
 	body += "\nRuns that cost nothing continue. Others start again after you raise the budget or when the " + periodText(f.Spending) + " ends\nrouse budget"
 	return address(ledger.Notice{
-		Run: b.attempt.Run, Job: b.job, Agent: b.task.agent.Name, Key: key,
+		Run: b.attempt.run.ID, Job: b.job, Agent: b.attempt.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),
 		Body:  body,
 	}, budgetChannels(b, f.Spending))
@@ -315,21 +315,21 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 
 // unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
 // outage share one notice. until is the time at which the model can be asked again, or zero if that is not known.
-func unreachableNotices(run ledger.Run, t task, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
+func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
 		again = "at " + until.In(cmp.Or(t.zone, time.UTC)).Format("2006-01-02 15:04 MST")
 	}
 	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
+		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.asker()),
-		Body:  fmt.Sprintf("%s\nIt is asked again %s, by each run that waits, as long as its job allows\nrouse show %d", why, again, run.ID),
+		Body:  fmt.Sprintf("%s\nIt is asked again %s, by each run that waits, as long as its job allows\nrouse show %d", why, again, t.run.ID),
 	}, t.ownerChannels())
 }
 
 // quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
 // rouse spent.
-func (r *Runner) quotaSpentNotices(ctx context.Context, run ledger.Run, t task, p ledger.ModelPause) []ledger.Notice {
+func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
 	zone := t.zone
 	if zone == nil {
 		zone = time.UTC
@@ -345,7 +345,7 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, run ledger.Run, t task, 
 	}
 
 	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
+		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
 			p.Reason, p.Until.In(zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),

@@ -41,20 +41,20 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentCh
 		return nil // somebody waits for it
 	}
 
-	notices := r.notices(run, t, res)
+	notices := r.notices(t, res)
 	return func(c ledger.IncidentChange) []ledger.Notice {
 		switch {
 		case c.Failed != nil:
 			return failureNotices(p, *c.Failed, notices, t)
 		case len(c.Recovered) > 0:
-			return recoveryNotices(p, run, t, res, c.Recovered, notices)
+			return recoveryNotices(p, t, res, c.Recovered, notices)
 		}
 		return notices
 	}
 }
 
 // failureNotices are those of a failure that are told, with what is known of its incident.
-func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, t task) []ledger.Notice {
+func failureNotices(p *Plan, i ledger.Incident, notices []ledger.Notice, t *task) []ledger.Notice {
 	if !i.AckedAt.IsZero() {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (g Group) next(i ledger.Incident) string {
 
 // recoveryNotices tell of a success after failures: in the notice of the success where there is one, and else in one of
 // its own, if anybody was told of the failures.
-func recoveryNotices(p *Plan, run ledger.Run, t task, res ledger.Result, closed []ledger.Incident, notices []ledger.Notice) []ledger.Notice {
+func recoveryNotices(p *Plan, t *task, res ledger.Result, closed []ledger.Incident, notices []ledger.Notice) []ledger.Notice {
 	var was []string
 	told := false
 	for _, i := range closed {
@@ -120,9 +120,9 @@ func recoveryNotices(p *Plan, run ledger.Run, t task, res ledger.Result, closed 
 		}
 	}
 	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("recovered:%d:%d", run.ID, run.Attempt),
-		Title: nameInNotices(run) + " has recovered",
-		Body:  words + fmt.Sprintf("\nrouse show %d", run.ID),
+		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("recovered:%d:%d", t.run.ID, t.run.Attempt),
+		Title: nameInNotices(t.run) + " has recovered",
+		Body:  words + fmt.Sprintf("\nrouse show %d", t.run.ID),
 	}, channels)
 }
 

@@ -70,7 +70,7 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	if why := r.quarantined(t); why != "" {
 		out = append(out, ledger.Obstacle{Kind: obstacleDatabase, Source: "database/" + t.agent.Name, Text: why, Quiet: true})
 	}
-	if why := r.workspaceBlocked(ctx, run, t); why != "" {
+	if why := r.workspaceBlocked(ctx, t); why != "" {
 		out = append(out, ledger.Obstacle{Kind: obstacleWorkspace, Source: "workspace/" + why, Text: why, Quiet: true})
 	}
 	if t.detail.Tool != "" || t.detail.Removes {
@@ -78,7 +78,7 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	}
 
 	for _, check := range checks {
-		out = append(out, check(r, ctx, &t)...)
+		out = append(out, check(r, ctx, t)...)
 	}
 	return out
 }
@@ -129,7 +129,7 @@ func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
 		return t.model.Obstacles
 	}
 	// A person tries what may have been paid for, or mended.
-	if p, paused := r.health.pausedModel(t.relay.models, time.Now()); paused && !t.insists {
+	if p, paused := r.health.pausedModel(t.models, time.Now()); paused && !t.insists {
 		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
 	}
 	if why, refused := r.health.refusal(t.model, t.insists); refused {
@@ -162,22 +162,20 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 			return writable(path) // it is made
 		}
 	}
-	if t.baseDir == "" { // a replay works elsewhere
-		add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
-		for _, path := range t.agent.Read {
-			if t.boundary.Covers(path) { // another agent makes it, and could keep this one from working
-				continue
+	add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
+	for _, path := range t.agent.Read {
+		if t.boundary.Covers(path) { // another agent makes it, and could keep this one from working
+			continue
+		}
+		add("what the agent was granted to read:", path, t.agent.Where, readable)
+	}
+	for _, path := range t.agent.Write {
+		add("what the agent was granted to write:", path, t.agent.Where, func(path string) string {
+			if why := readable(path); why == "" && !isFolder(t, path) { // a single file
+				return ""
 			}
-			add("what the agent was granted to read:", path, t.agent.Where, readable)
-		}
-		for _, path := range t.agent.Write {
-			add("what the agent was granted to write:", path, t.agent.Where, func(path string) string {
-				if why := readable(path); why == "" && !isFolder(t, path) { // a single file
-					return ""
-				}
-				return writable(path)
-			})
-		}
+			return writable(path)
+		})
 	}
 
 	add("the watched folder", t.job.Watched.Folder, t.job.Where, func(path string) string { return preflight.Folder(t.boundary, path) })

@@ -13,7 +13,7 @@ import (
 
 // claimOutput records a file that a run writes into the folder that its own job watches, so that
 // the job does not wake itself. The watch of any other job takes it as it takes all files.
-func (r *Runner) claimOutput(ctx context.Context, a ledger.Attempt, t task, o tool.Output) error {
+func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) error {
 	// A watch knows its files by the real name of the folder, which may be younger than the run.
 	root, err := t.boundary.Resolve(t.job.Watched.Folder)
 	if err != nil {
@@ -28,20 +28,20 @@ func (r *Runner) claimOutput(ctx context.Context, a ledger.Attempt, t task, o to
 		return nil
 	}
 
-	return r.ledger.ClaimOwnOutput(ctx, a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+	return r.ledger.ClaimOwnOutput(ctx, t.a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
 // claimExpected records the files that the job names as made by its runs, whatever made them.
 // They are there already: one that was there for longer than the settle window may have
 // started a run, which costs one run and not an endless row of them.
-func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) error {
+func (r *Runner) claimExpected(ctx context.Context, t *attempt) error {
 	if t.job.Watched.Folder == "" {
 		return nil
 	}
 
 	for _, e := range t.job.Expect {
 		path := spelled(t.boundary, e.File)
-		if e.File == "" || fileUnmet(t.boundary, path, a.StartedAt) != "" {
+		if e.File == "" || fileUnmet(t.boundary, path, t.a.StartedAt) != "" {
 			continue
 		}
 
@@ -49,7 +49,7 @@ func (r *Runner) claimExpected(ctx context.Context, a ledger.Attempt, t task) er
 		if !ok {
 			continue
 		}
-		if err := r.claimOutput(ctx, a, t, o); err != nil {
+		if err := r.claimOutput(ctx, t, o); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 }
 
 // host is what starts the programs of a task.
-func (p *programHosts) host(t *task, roots *tool.Roots) (*shell.Launcher, error) {
+func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	box, err := p.sandboxFor(t.agent.Unconfined)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (p *programHosts) host(t *task, roots *tool.Roots) (*shell.Launcher, error)
 
 // executorHost is what starts the agent program of a task. It waits for no lane of the commands: a run has one, and a program
 // that works for an hour must not keep the commands of others waiting.
-func (p *programHosts) executorHost(t *task, roots *tool.Roots) (*shell.Launcher, error) {
+func (p *programHosts) executorHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	launcher, err := p.host(t, roots)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (p *programHosts) executorHost(t *task, roots *tool.Roots) (*shell.Launcher
 }
 
 // conditionHost is what starts the commands of a task's conditions.
-func (p *programHosts) conditionHost(t *task, roots *tool.Roots) (*shell.Launcher, error) {
+func (p *programHosts) conditionHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	launcher, err := p.host(t, roots)
 	if err != nil {
 		return nil, err

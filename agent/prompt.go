@@ -27,7 +27,7 @@ func placePrompt(a Agent) string {
 }
 
 // systemPrompt is what a model is told before the task.
-func systemPrompt(t task) string {
+func systemPrompt(t *attempt) string {
 	var s strings.Builder
 	if text := strings.TrimSpace(t.agent.Instructions); text != "" {
 		s.WriteString(text + "\n\n")

@@ -9,7 +9,8 @@ import (
 
 // executorPrompt is what an agent program is told: what a model of the loop is told, without tools, and how it ends its
 // answer. It begins with words of the host's: as an argument it can be no option.
-func executorPrompt(t task, s snapshot, prompt string, asked []ledger.Item, failedWith string) string {
+func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
+	s, failedWith := t.found, t.past.failedWith
 	var b strings.Builder
 	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.agent.Name)
 	b.WriteString(placePrompt(t.agent))

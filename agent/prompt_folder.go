@@ -14,7 +14,6 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/git"
-	"rouse/agentdb/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -56,17 +55,17 @@ var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", 
 func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
-func (r *Runner) describeFolder(ctx context.Context, t task) string {
+func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
 	redact := t.redactor().Replace
 	return projectFolder(t.boundary, t.projectDir(), r.showsPlainFolder(ctx, t), redact, t.promptPart, func() string {
 		if t.agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone
 		}
-		roots, err := r.roots(&t, ledger.Attempt{})
+		roots, err := r.roots(t)
 		if err != nil {
 			return ""
 		}
-		host, err := r.programs.host(&t, roots)
+		host, err := r.programs.host(t, roots)
 		if err != nil {
 			return ""
 		}
@@ -76,8 +75,8 @@ func (r *Runner) describeFolder(ctx context.Context, t task) string {
 
 // showsPlainFolder reports whether a prompt may list the files of a folder that is not a project. It may not if the list
 // would label the run as one that has met untrusted content or private data: a list is not worth an approval.
-func (r *Runner) showsPlainFolder(ctx context.Context, t task) bool {
-	roots, err := r.roots(&t, ledger.Attempt{})
+func (r *Runner) showsPlainFolder(ctx context.Context, t *attempt) bool {
+	roots, err := r.roots(t)
 	if err != nil {
 		return false
 	}

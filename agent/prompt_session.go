@@ -33,14 +33,14 @@ type session struct {
 // readSession tells of the last runs of the session that had ended when this one began: what they were given, what they asked
 // their owner, what the owner answered, and how they ended. The runs before those are summarized. What their tools brought is
 // never told again. It goes back to a run that was started fresh, and no further.
-func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (session, error) {
-	f := ledger.RunFilter{Job: run.Job, Agent: run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: run.ID, Limit: maxTurns + maxOlder}
-	keeps := run.Job != "" && t.job.KeepSession
+func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
+	f := ledger.RunFilter{Job: t.run.Job, Agent: t.run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: t.run.ID, Limit: maxTurns + maxOlder}
+	keeps := t.run.Job != "" && t.job.KeepSession
 	if t.detail.Fresh || !keeps && f.Session == "" {
 		return session{}, nil
 	}
 
-	turns, err := r.earlierRuns(ctx, f, run.StartedAt)
+	turns, err := r.earlierRuns(ctx, f, t.run.StartedAt)
 	if err != nil || len(turns) == 0 {
 		return session{}, err
 	}
@@ -71,7 +71,7 @@ func (r *Runner) readSession(ctx context.Context, run ledger.Run, t task) (sessi
 
 // summaryText returns a summary of the runs before the turns, and the letters of those that are quoted in it. It counts how the
 // runs ended, and quotes the ends of the newest of them, the oldest first. With more, the session had runs before these.
-func summaryText(older []ledger.Run, more bool, t task, most int) (summary, taint string) {
+func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, taint string) {
 	if len(older) == 0 {
 		return "", ""
 	}

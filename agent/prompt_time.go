@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
@@ -27,16 +26,16 @@ func (t *task) clockZone() *time.Location {
 
 // clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the
 // provider can cache the prompt.
-func clockPrompt(run ledger.Run, t task) string {
-	at := run.StartedAt.In(t.clockZone())
+func clockPrompt(t *attempt) string {
+	at := t.run.StartedAt.In(t.clockZone())
 	zone := "UTC" + at.Format("-07:00")
 	if name := at.Location().String(); name != "Local" && name != "UTC" {
 		zone = name + ", " + zone
 	}
 
-	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, triggerWords(run.Trigger))
-	if !run.ScheduledAt.IsZero() {
-		s += ", scheduled for " + run.ScheduledAt.In(t.clockZone()).Format(promptTime)
+	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, triggerWords(t.run.Trigger))
+	if !t.run.ScheduledAt.IsZero() {
+		s += ", scheduled for " + t.run.ScheduledAt.In(t.clockZone()).Format(promptTime)
 	}
 	return s + ".\n"
 }

@@ -22,7 +22,7 @@ const (
 
 // contextViews shows the saved views that the job and the wake asked for. One that is not
 // there, or does not work, is named instead: the run may be able to do without.
-func (r *Runner) contextViews(ctx context.Context, t task) (string, error) {
+func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
 	names := slices.Clone(t.job.ContextViews)
 	if t.detail.Wake != nil {
 		names = append(names, t.detail.Wake.ContextViews...)

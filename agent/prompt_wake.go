@@ -12,12 +12,12 @@ import (
 
 // wakePrompt is the prompt of a wake (OSA-76). It is the same for
 // every attempt at the run.
-func (r *Runner) wakePrompt(ctx context.Context, run ledger.Run, t task) (string, error) {
-	last, err := r.lastEnded(ctx, run)
+func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
+	last, err := r.lastEnded(ctx, t.run)
 	if err != nil {
 		return "", fmt.Errorf("what the agent did last cannot be read: %w", err)
 	}
-	return wakeText(run, *t.detail.Wake, last, t.zone), nil
+	return wakeText(t.run, *t.detail.Wake, last, t.zone), nil
 }
 
 // lastEnded is the latest run of an agent that had ended when another began; zero when there

@@ -19,7 +19,7 @@ const (
 // promptWorkspaces lists the active workspaces of the agent's skills with what their runs wait for, and where their labels
 // are; "" when there are none (OSL-35). Names and phases were written by models and skills, so that they are quoted as
 // data, and no state is shown.
-func (r *Runner) promptWorkspaces(ctx context.Context, run ledger.Run, t task) (string, []ledger.Place, error) {
+func (r *Runner) promptWorkspaces(ctx context.Context, t *attempt) (string, []ledger.Place, error) {
 	kept := t.workspaceSkills()
 	if len(kept) == 0 {
 		return "", nil, nil
@@ -35,7 +35,7 @@ func (r *Runner) promptWorkspaces(ctx context.Context, run ledger.Run, t task) (
 	var places []ledger.Place
 	room := t.promptPart(maxWorkspacesText)
 	for i, w := range all {
-		waits, err := r.waitsIn(ctx, run, w)
+		waits, err := r.waitsIn(ctx, t.run, w)
 		if err != nil {
 			return "", nil, err
 		}

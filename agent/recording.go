@@ -41,16 +41,16 @@ func (r *Runner) unnamedRecordingPath(run int64, attempt int) string {
 
 // startRecording records what the model of an attempt is asked and answers, if its job wants that. A
 // recording that cannot be written is logged, and is no reason to end the run.
-func (r *Runner) startRecording(ctx context.Context, o *loop.Options, a ledger.Attempt, t task, s snapshot) (end func()) {
+func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt) (end func()) {
 	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
 	}
 
-	rec := &exchangeRecorder{Recorder: o.Recorder, path: r.recordingPath(a.Run, a.Number), attempt: a, redact: t.redactor(), log: r.log}
-	raw, err := json.Marshal(s)
+	rec := &exchangeRecorder{Recorder: o.Recorder, path: r.recordingPath(t.a.Run, t.a.Number), attempt: t.a, redact: t.redactor(), log: r.log}
+	raw, err := json.Marshal(t.found)
 	if err == nil {
 		var line []byte
-		line, err = replay.AttemptLine(replay.Attempt{Number: a.Number, State: domain.AttemptRunning, Snapshot: cleanRaw(raw, rec.redact)})
+		line, err = replay.AttemptLine(replay.Attempt{Number: t.a.Number, State: domain.AttemptRunning, Snapshot: cleanRaw(raw, rec.redact)})
 		rec.lines.Write(line)
 	}
 

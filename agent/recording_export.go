@@ -205,7 +205,7 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 
 	if len(d.Files) > 0 {
 		// What it began without is known from the second attempt on.
-		left, _, err := r.droppedBefore(ctx, run, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}, task{})
+		left, _, err := r.droppedBefore(ctx, newAttempt(&task{run: run}, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}))
 		if err != nil {
 			return nil, err
 		}

@@ -70,18 +70,18 @@ func (h *history) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 // recover deals with a call that an earlier attempt was cut off in. A model is told of it by
 // the loop and can look what became of it, so its owner is only informed. A list of calls
 // cannot look: its run is parked until its owner has.
-func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past history) (res ledger.Result, parked bool, err error) {
-	c := past.uncertain
+func (r *Runner) recover(ctx context.Context, t *attempt) error {
+	c := t.past.uncertain
 	if c == nil {
-		return res, false, nil
+		return nil
 	}
 
 	q := ledger.Question{Call: c.Key, Title: t.asker() + " was cut off"}
 	// A module that goes on within a call can look no more than a list of calls.
-	if t.needsModel() && !past.goesOnWithin(c.Key) {
+	if t.needsModel() && !t.past.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
-		return res, false, r.ledger.AddInfo(ctx, a, q)
+		return r.ledger.AddInfo(ctx, t.a, q)
 	}
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
@@ -93,7 +93,7 @@ func (r *Runner) recover(ctx context.Context, a ledger.Attempt, t task, past his
 
 	q.Message = fmt.Sprintf("The run was cut off during %s, which began at %s: %s %s\nWhether it took effect is not known. Look, and answer: %s.",
 		callPlace(t, c.Key), c.StartedAt.UTC().Format(time.RFC3339), c.Tool, r.shown(*c), words)
-	return ledger.Result{Wait: &q}, true, nil
+	return &earlyEnd{ledger.Result{Wait: &q}}
 }
 
 // goesOnWithin says whether a call was made within one that the model asked for and that is made again.
@@ -115,7 +115,7 @@ func (r *Runner) shown(c ledger.Call) string {
 }
 
 // callPlace names the place of a call in its list.
-func callPlace(t task, key string) string {
+func callPlace(t *attempt, key string) string {
 	if t.detail.Tool != "" {
 		return "the manual call"
 	}

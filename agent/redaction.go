@@ -68,15 +68,20 @@ func (p *Plan) hide(secrets []string) {
 	p.answers = redactor(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
 }
 
-// redactor keeps the secrets of a task out of what is recorded of it. That of a module learns the tokens that it is given.
+// redactor keeps the secrets of a task out of what is recorded of it.
 func (t *task) redactor() *redact.Redactor {
-	switch {
-	case t.module != nil:
-		return t.module.redact
-	case t.redact != nil:
+	if t.redact != nil {
 		return t.redact
 	}
 	return redactor(t.secrets)
+}
+
+// redactor is that of the task. That of a module learns the tokens that it is given.
+func (t *attempt) redactor() *redact.Redactor {
+	if t.module != nil {
+		return t.module.redact
+	}
+	return t.task.redactor()
 }
 
 // redactor blacks secrets out.

@@ -66,7 +66,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 		}
 
 		p.startAttempt(at)
-		if last, err = r.play(ctx, again, a, t, run, p); err != nil {
+		if last, err = r.play(ctx, again, a, t, p); err != nil {
 			return ReplayResult{}, err
 		}
 
@@ -105,7 +105,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 
 // recordedTask is the task of a recorded run as the plan has it today. The error says what
 // keeps it from being played.
-func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t task, err error) {
+func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
@@ -146,22 +146,24 @@ func endingOf(rec replay.Recording) Ending {
 	return e
 }
 
-// play plays one attempt. of is the run as it was, again the one that is played.
-func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t task, of ledger.Run, p *replayer) (ledger.Result, error) {
+// play plays one attempt at a recorded task. again is the run that is played.
+func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, recorded *task, p *replayer) (ledger.Result, error) {
 	if p.attempt.Asked(replay.QuestionDefinition) {
 		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
 			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
 	}
 
-	var s snapshot
+	t := newAttempt(recorded, a)
+	defer t.close()
+	t.run = again
 	if len(p.attempt.Snapshot) > 0 {
-		if err := json.Unmarshal(p.attempt.Snapshot, &s); err != nil {
+		if err := json.Unmarshal(p.attempt.Snapshot, &t.found); err != nil {
 			return ledger.Result{}, fmt.Errorf("what attempt %d found when it began cannot be read: %w", p.attempt.Number, err)
 		}
 	}
 
-	s.run = of
-	s.apply(&t)
+	t.found.run = recorded.run
+	t.found.apply(t)
 	t.wrapTool = p.answerFromRecord
 	if _, err := os.Stat(t.agent.Workdir); err != nil { // nothing is read there, so nothing is made there
 		t.baseDir = filepath.Dir(r.manifests)
@@ -171,12 +173,9 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 		t.relay.startAt(p.exchanges[0].Model)
 	}
 
-	o, over, err := r.loopOptions(ctx, again, a, &t, s)
-	if over != nil {
-		return *over, err
-	}
+	o, err := r.options(ctx, t)
 	if err != nil {
-		return ledger.Result{}, err
+		return resultOf(err)
 	}
 
 	if t.calls != nil {
@@ -200,7 +199,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, t
 
 	expect := t.job.Expect
 	t.job.Expect = nil // nothing was done that could be looked at
-	out, err := r.judge(ctx, ledger.Run{}, t, ledger.Attempt{}, res)
+	out, err := r.judge(ctx, t, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.adoptVerdict(&out)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
-func (r *Runner) roots(t *task, a ledger.Attempt) (*tool.Roots, error) {
-	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(*t))
+func (r *Runner) roots(t *attempt) (*tool.Roots, error) {
+	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (r *Runner) roots(t *task, a ledger.Attempt) (*tool.Roots, error) {
 
 	if t.job.Watched.Folder != "" {
 		roots.OnOutput(func(ctx context.Context, o tool.Output) error {
-			return r.claimOutput(context.WithoutCancel(ctx), a, *t, o)
+			return r.claimOutput(context.WithoutCancel(ctx), t, o)
 		})
 	}
 
@@ -49,7 +49,7 @@ func (r *Runner) roots(t *task, a ledger.Attempt) (*tool.Roots, error) {
 // grants are the places that a run may reach: the agent's own, and what started the run. Of
 // a folder that is to come to rest that is all of it: its list of changes is cut when it is
 // long, and what is right to do with one file depends on the others.
-func grants(t task) []tool.Grant {
+func grants(t *attempt) []tool.Grant {
 	var out []tool.Grant
 	for _, p := range t.agent.Read {
 		out = append(out, tool.Grant{Path: p, Private: !slices.Contains(t.agent.Public, p)})

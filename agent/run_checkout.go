@@ -40,7 +40,7 @@ func (t *task) checkout() *Checkout {
 }
 
 // makeClone makes the clone of a run, and has the task work there. A later attempt goes on in the same clone.
-func (r *Runner) makeClone(ctx context.Context, run ledger.Run, t *task) error {
+func (r *Runner) makeClone(ctx context.Context, t *attempt) error {
 	o := t.checkout()
 	if o == nil {
 		return nil
@@ -49,20 +49,20 @@ func (r *Runner) makeClone(ctx context.Context, run ledger.Run, t *task) error {
 		return errors.New("clones are made by a daemon with a home")
 	}
 
-	branch, err := playbook.Expand("checkout: branch", o.Branch, map[string]any{"Job": cmp.Or(run.Job, t.governingJob().Name, t.agent.Name), "Agent": t.agent.Name, "Run": strconv.FormatInt(run.ID, 10)})
+	branch, err := playbook.Expand("checkout: branch", o.Branch, map[string]any{"Job": cmp.Or(t.run.Job, t.governingJob().Name, t.agent.Name), "Agent": t.agent.Name, "Run": strconv.FormatInt(t.run.ID, 10)})
 	if err != nil {
 		return err
 	}
 	r.clonesMu.RLock()
 	defer r.clonesMu.RUnlock()
-	clone, err := r.clones.Make(ctx, cloneOf(run), checkout.Spec{Repo: o.Repo, Ref: o.Ref, Branch: branch, Agent: t.agent.Name, Keep: o.Keep})
+	clone, err := r.clones.Make(ctx, cloneOf(t.run), checkout.Spec{Repo: o.Repo, Ref: o.Ref, Branch: branch, Agent: t.agent.Name, Keep: o.Keep})
 	if err != nil {
 		return err
 	}
-	if clone.Made.Before(run.QueuedAt.Add(-time.Minute)) {
-		return fmt.Errorf("%s is the clone of an older run %d, of a history that was reset; move that folder away", filepath.Dir(clone.Dir), run.ID)
+	if clone.Made.Before(t.run.QueuedAt.Add(-time.Minute)) {
+		return fmt.Errorf("%s is the clone of an older run %d, of a history that was reset; move that folder away", filepath.Dir(clone.Dir), t.run.ID)
 	}
-	if err := r.noteCheckout(ctx, run, "checkout.made", map[string]any{"repo": clone.Repo, "ref": clone.Ref, "branch": clone.Branch, "base": clone.Base, "notes": clone.Notes}); err != nil {
+	if err := r.noteCheckout(ctx, t.run, "checkout.made", map[string]any{"repo": clone.Repo, "ref": clone.Ref, "branch": clone.Branch, "base": clone.Base, "notes": clone.Notes}); err != nil {
 		return err
 	}
 
@@ -127,7 +127,7 @@ func (b broughtBack) tell(res *ledger.Result) {
 
 // collectClone brings the branch of a run into the owner's repository at the end of an attempt, however that ended. If it cannot be
 // brought back the clone stays.
-func (r *Runner) collectClone(ctx context.Context, run ledger.Run, t task, res loop.Result) (b broughtBack, err error) {
+func (r *Runner) collectClone(ctx context.Context, t *attempt, res loop.Result) (b broughtBack, err error) {
 	if t.clone == nil || res.Wait != nil || res.Approval != nil {
 		return b, nil
 	}
@@ -139,8 +139,8 @@ func (r *Runner) collectClone(ctx context.Context, run ledger.Run, t task, res l
 		b.failed = fmt.Sprintf("the branch %s could not be brought back: %v; its clone stays in %s", t.clone.Branch, err, t.clone.Dir)
 		return b, nil //nolint:nilerr // the run's result says it
 	}
-	b.waits, b.got = waits(run, got), got
-	return b, r.noteCheckout(ctx, run, "checkout.collected", collected(got))
+	b.waits, b.got = waits(t.run, got), got
+	return b, r.noteCheckout(ctx, t.run, "checkout.collected", collected(got))
 }
 
 // collected is the data of the event: the lists themselves are in the record of the clone.

@@ -32,18 +32,15 @@ type relay struct {
 	failure error                         // of the last request
 }
 
-// newRelay follows the fallbacks of a model. A circle, which the configuration refuses, ends
-// where it would begin again.
-//
-// A fallback that cannot be asked, because its key is not set, is left out.
-func newRelay(m *Model) *relay {
-	r := &relay{}
+// modelChain returns a model and its fallbacks. A cycle ends where it would begin again. A fallback that cannot be asked, because its
+// key is not set, is left out.
+func modelChain(m *Model) (out []*Model) {
 	for seen := map[*Model]bool{}; m != nil && !seen[m]; m = m.Fallback {
-		if seen[m] = true; len(r.models) == 0 || len(m.Obstacles) == 0 {
-			r.models = append(r.models, m)
+		if seen[m] = true; len(out) == 0 || len(m.Obstacles) == 0 {
+			out = append(out, m)
 		}
 	}
-	return r
+	return out
 }
 
 // begin chooses who answers first: the first model that is not paused and whose circuit lets it be asked.
@@ -160,68 +157,6 @@ func (r *relay) fallback() *loop.Fallback {
 		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.ContextSize(), Temperature: m.Temperature})
 	}
 	return f
-}
-
-// setProvider chooses who answers in the loop: a manual call, a playbook, a module, or a model.
-func (r *Runner) setProvider(ctx context.Context, o *loop.Options, t task, data map[string]any, past history) error {
-	switch {
-	case t.detail.Tool != "":
-		o.Provider, o.Policy, o.PriorCalls = manualCall{t.detail, t.redactor().Replace}, loop.Playbook(), past.calls
-	case t.job.Playbook != nil:
-		options := playbook.Options{
-			Calls: t.job.Playbook, Data: data, Redact: t.redactor().Replace,
-			Recorded: func(key string) (json.RawMessage, bool) {
-				prior, begun := past.calls[key]
-				return prior.Envelope, begun
-			},
-			Skipped: func(key string) bool { return past.skipped[key] },
-			Forget: func(key string) {
-				if past.triedAgain[key] {
-					delete(past.calls, key)
-				}
-			},
-		}
-
-		p, err := playbook.New(options)
-		if err != nil {
-			return err
-		}
-		o.Provider, o.Policy, o.PriorCalls = p, loop.Playbook(), past.calls
-	case t.job.Skill != nil:
-		return r.setModule(ctx, o, t, data, past)
-	case t.model == nil:
-		return fmt.Errorf("agent %s has no model; add one under models: in the configuration", t.agent.Name)
-	default:
-		prompt := t.job.Prompt
-		if t.detail.Prompt == "" && t.detail.Wake == nil { // only a job's prompt is a template
-			var err error
-			if prompt, err = playbook.Expand("prompt", t.job.Prompt, data); err != nil {
-				return err
-			}
-		}
-
-		o.Provider, o.Policy, o.Fallback = t.relay, loop.Headless(), t.relay.fallback()
-		if t.detail.Chat {
-			o.Policy = loop.Chat()
-		}
-		first := t.relay.model()
-		o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.ContextSize(), first.Temperature
-		o.System = systemPrompt(t)
-		o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
-		o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
-		o.Exhausted = !past.cutOff && o.Bounds.Exhausted(past.used.steps, past.used.tokens)
-		o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
-		if t.agent.Phased {
-			o.Policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
-			o.Policy.EndOnQuestion = t.detail.Chat
-			o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= o.Policy.Phases.MaxSteps
-		}
-
-		if !t.unattended { // a person waits for the end, and sees what is wrong
-			o.Policy.UnreachableRetries = 0
-		}
-	}
-	return nil
 }
 
 // manualCall is a provider that makes the one call its owner typed.

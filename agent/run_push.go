@@ -29,18 +29,18 @@ type Push struct {
 
 // pushBranch sends the branch of a run to a server after success. If that fails, the run ends as an error, because its owner waits
 // for the branch there; it stays in the owner's repository in any case. A step that was done before a crash is found done.
-func (r *Runner) pushBranch(ctx context.Context, run ledger.Run, t task, got checkout.Result, out *ledger.Result) error {
+func (r *Runner) pushBranch(ctx context.Context, t *attempt, got checkout.Result, out *ledger.Result) error {
 	o := t.checkout()
 	if o == nil || o.Push == nil || out.Outcome != domain.OutcomeSuccess || out.Wait != nil || len(got.Commits) == 0 {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := r.push(ctx, run, *o.Push, got); err != nil {
+	if err := r.push(ctx, t.run, *o.Push, got); err != nil {
 		out.Outcome, out.Kind, out.Verified = domain.OutcomeError, kindPush, false
 		out.Error = joined(fmt.Sprintf("the branch %s is in %s, and was not sent: %v; send it with: git push %s %[1]s", got.Branch, got.Repo, err, o.Push.Remote), out.Error)
 		return nil
 	}
-	url, err := r.openPullRequest(ctx, run, *o.Push, got, out.Summary)
+	url, err := r.openPullRequest(ctx, t.run, *o.Push, got, out.Summary)
 	if err != nil {
 		out.Outcome, out.Kind, out.Verified = domain.OutcomeError, kindPush, false
 		out.Error = joined(fmt.Sprintf("the branch %s was pushed to %s, and no pull request could be opened: %v", got.Branch, o.Push.Remote, err), out.Error)

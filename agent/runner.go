@@ -12,12 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"rouse/agent/checkout"
-	"rouse/agent/loop"
-	"rouse/agent/model"
-	"rouse/agent/model/playbook"
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -197,223 +193,18 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 // Freeze returns an Execute that uses the current plan, even if another plan is set later.
 func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	p := r.plan.Load()
-	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-		return r.executeBy(ctx, p, run, a)
-	}
-}
-
-// executeBy runs one attempt with a plan.
-func (r *Runner) executeBy(ctx context.Context, p *Plan, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	var res ledger.Result
-	t, err := p.resolve(run)
-	var missing *notConfiguredError
-	switch {
-	case errors.As(err, &missing):
-		res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
-		res.Kind = "not configured"
-	case err == nil:
-		res, err = r.execute(ctx, run, a, t)
-	}
-
-	// By the current plan: a secret that came with a reload must not reach the record either.
-	return cleanResult(res, r.plan.Load().redactor), err
-}
-
-// execute checks what has to hold before a task may begin, makes the attempt, and does what its
-// end asks for.
-func (r *Runner) execute(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (ledger.Result, error) {
-	if r.homes != nil && t.agent.Name != "" {
-		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
-			return ledger.Result{}, fmt.Errorf("what agent %s has cannot be brought here: %w", t.agent.Name, err)
+	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
+		t, err := p.resolve(run)
+		var missing *notConfiguredError
+		switch {
+		case errors.As(err, &missing):
+			res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
+			res.Kind = "not configured"
+		case err == nil:
+			res, err = r.execute(ctx, newAttempt(t, a))
 		}
-	}
 
-	res, over, err := r.awaitsApproval(ctx, run, t)
-	if over || err != nil {
-		return res, err
+		// By the current plan: a secret that came with a reload must not reach the record either.
+		return cleanResult(res, r.plan.Load().redactor), err
 	}
-
-	if err := r.settleLabels(ctx); err != nil {
-		return ledger.Result{}, err
-	}
-
-	if t.detail.Wake != nil {
-		if t.job.Prompt, err = r.wakePrompt(ctx, run, t); err != nil {
-			return ledger.Result{}, err
-		}
-	}
-
-	switch {
-	case t.detail.File != nil:
-		res, over, err = r.checkFile(ctx, run, &t)
-	case len(t.detail.Files) > 0:
-		res, over, err = r.checkBatch(ctx, run, a, &t)
-	}
-	if over || err != nil {
-		return res, err
-	}
-	if res, closed, err := r.checkConditions(ctx, run, a, t); closed || err != nil {
-		return r.endQuarantined(ctx, run, a, t, res, err)
-	}
-
-	res, err = r.attempt(ctx, run, a, t)
-	res, err = r.endQuarantined(ctx, run, a, t, res, err)
-	if err == nil {
-		res = r.undoOnFailure(ctx, run, t, res)
-		r.afterAttempt(ctx, run, t, res)
-	}
-
-	return res, err
-}
-
-// attempt gives the task to the loop, and checks what it did.
-func (r *Runner) attempt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (out ledger.Result, err error) {
-	if len(t.files) > 0 {
-		if t.manifest, err = r.writeManifest(run, t); err != nil {
-			return ledger.Result{}, err
-		}
-		defer r.removeManifest(run.ID)
-	}
-
-	if err := r.makeClone(ctx, run, &t); err != nil {
-		if ctx.Err() != nil {
-			return ledger.Result{}, context.Cause(ctx)
-		}
-		return failed(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.asker(), err), nil
-	}
-
-	s, err := r.takeSnapshot(ctx, run, t)
-	if res, ended := unusableSkill(err); ended {
-		return res, nil
-	}
-
-	if err == nil {
-		err = r.noteUndone(ctx, run, a, t, &s)
-	}
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	// Only now: an agent that never runs leaves no folder.
-	if err := t.makeWorkdir(); err != nil {
-		return failed(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err), nil
-	}
-
-	if t.relay != nil && t.asksModel() {
-		t.relay.begin(r.health, t.insists, time.Now())
-		askContexts(ctx, t.relay.models)
-		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
-		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, run, t, m, failure) }
-		defer t.relay.end(nil) // wherever the attempt ends
-	}
-
-	o, over, err := r.loopOptions(ctx, run, a, &t, s)
-	defer t.module.close() // nil where there is none
-	defer t.sessions.Close()
-	if over != nil {
-		return *over, err
-	}
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	defer r.startRecording(ctx, &o, a, t, s)()
-
-	t.recorder.leaveEnd()
-	defer func() { err = t.recorder.end(context.WithoutCancel(ctx), &out, err) }()
-	seen := r.live.Begin(run.ID, run.Job, t.redactor())
-	defer seen.End()
-	res, err := loop.Run(seen.With(ctx), o)
-	if err == nil {
-		// Before the attempt ends: afterwards the watch would take the files for somebody else's.
-		err = r.claimExpected(context.WithoutCancel(ctx), a, t)
-	}
-	if err != nil {
-		return ledger.Result{}, err
-	}
-
-	t.program.finish(&res) // nil where there is none
-
-	// However a list of calls ended, its owner reads what was done until then.
-	if p, ok := o.Provider.(*playbook.Provider); ok && res.Summary == "" {
-		res.Summary = p.Summary()
-	}
-	if res.Failure != nil {
-		t.relay.end(res.Failure)
-	}
-
-	// Before anything is checked: a test that the agent has written must not change what its owner gets.
-	branch, err := r.collectClone(ctx, run, t, res)
-	if err != nil {
-		return ledger.Result{}, err
-	}
-	out, err = r.judge(ctx, run, t, a, res)
-	branch.tell(&out)
-	if err == nil {
-		err = r.pushBranch(ctx, run, t, branch.got, &out)
-	}
-	if t.program != nil {
-		out.Postpone = t.program.postponement(res)
-	} else {
-		out.Postpone = r.postponement(run, t, res)
-	}
-	return out, err
-}
-
-// judge turns the loop's result into the run's: expectations that are not met make it an error.
-func (r *Runner) judge(ctx context.Context, run ledger.Run, t task, a ledger.Attempt, res loop.Result) (ledger.Result, error) {
-	out := ledger.Result{
-		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
-		Steps: res.Steps, Calls: res.Calls,
-		Usage: ledgerUsage(res.Spent),
-	}
-	if res.Approval != nil {
-		out.Wait = approvalQuestion(t, *res.Approval)
-		return out, nil
-	}
-
-	if q := res.Wait; q != nil {
-		out.Wait = waitQuestion(t, *q)
-		return out, nil
-	}
-	if !out.Outcome.Done() { // it failed already, for a reason of its own
-		return out, nil
-	}
-
-	why, err := r.unmet(ctx, run, t, a)
-	if err != nil {
-		return out, err
-	}
-
-	if why != "" {
-		out.Outcome, out.Error, out.Kind, out.Verified = domain.OutcomeError, why, "expectation", false
-	} else if len(t.job.Expect) > 0 {
-		out.Verified = true
-	}
-
-	return out, nil
-}
-
-// errorKind is by which failures that are alike are told from others, "" where outcome and exit tell all.
-func errorKind(res loop.Result) string {
-	if e, ok := errors.AsType[*model.Error](res.Failure); ok && res.Outcome == domain.OutcomeError {
-		return "model " + string(e.Kind)
-	}
-	return res.Kind
-}
-
-// waitQuestion is what a run asks its owner, as an item of the inbox.
-func waitQuestion(t task, q loop.Question) *ledger.Question {
-	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
-	if t.module != nil { // its call is answered on the way again; a model goes on from its transcript
-		out.Call = q.Call
-	}
-
-	switch {
-	case q.Kind == ledger.KindPause:
-		out.Title = t.asker() + " paused"
-	case q.SignIn != "":
-		askToSignIn(out, t, q.SignIn)
-	case q.Title != "":
-		out.Title = t.asker() + ": " + q.Title
-	}
-	return out
 }

@@ -23,7 +23,7 @@ import (
 // started for that, and none in a replay: the first call does it.
 
 // givenServers are the servers of a task's agent, with the tools that are approved.
-func (r *Runner) givenServers(t task) (out []mcp.Given) {
+func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
 	if !t.usesServers() {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (t *task) usesServers() bool {
 }
 
 // useServers has an attempt use the servers that it was given, or those that a recorded one was given.
-func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
+func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 	t.servers = slices.Clone(given)
 	for i := range t.servers {
 		if g := &t.servers[i]; g.Server.Name == "" { // of a recording, which has no settings
@@ -57,24 +57,24 @@ func (r *Runner) useServers(run ledger.Run, t *task, given []mcp.Given) {
 		return
 	}
 
-	t.received = r.receivedFolder(run.ID)
+	t.received = r.receivedFolder(t.run.ID)
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
 		Keep: r.keepReceived(t.redactor().Replace),
 		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
-			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), run.ID, q); err != nil {
+			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), t.run.ID, q); err != nil {
 				r.log.Error("what an MCP server has changed cannot be put into the inbox", "server", s.Name, "error", err)
 			}
 		},
-		Declined: func(s mcp.Server, method string) { r.recordDeclined(run, s, method) },
+		Declined: func(s mcp.Server, method string) { r.recordDeclined(t.run, s, method) },
 		Ended: func(s mcp.Server, how shell.Ended) {
 			if s.Files == shell.ExposeWriting && t.authorizer != nil {
 				if err := t.authorizer.programEnded(context.Background()); err != nil {
-					r.log.Error("what an MCP server wrote after its last call cannot be labelled", "server", s.Name, "run", run.ID, "error", err)
+					r.log.Error("what an MCP server wrote after its last call cannot be labelled", "server", s.Name, "run", t.run.ID, "error", err)
 				}
 			}
-			r.recordServerEnd(run, s, how)
+			r.recordServerEnd(t.run, s, how)
 		},
 	})
 }
@@ -104,7 +104,7 @@ func (r *Runner) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) 
 }
 
 // serverTools are the tools of the servers of a task.
-func serverTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if t.sessions == nil {
 		return nil, nil
 	}
@@ -207,7 +207,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 	}
 
 	p := r.plan.Load()
-	server, t := st.Server, task{agent: p.Agents[as]}
+	server, t := st.Server, newAttempt(&task{agent: p.Agents[as]}, ledger.Attempt{})
 	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets, t.redact = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets, p.redactor
 	if as == "" {
 		server.Files, server.Network = shell.ExposeNothing, false
@@ -220,11 +220,11 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 	} else if err := t.makeWorkdir(); err != nil {
 		return st, fmt.Errorf("the workdir of agent %s cannot be made: %w", as, err)
 	}
-	roots, err := r.roots(&t, ledger.Attempt{})
+	roots, err := r.roots(t)
 	if err != nil {
 		return st, err
 	}
-	launcher, err := r.programs.host(&t, roots)
+	launcher, err := r.programs.host(t, roots)
 	if err != nil {
 		return st, err
 	}

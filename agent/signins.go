@@ -56,7 +56,7 @@ const signedInWord = "signed in"
 var errNoSignIns = errors.New("no sign-ins are kept here")
 
 // askToSignIn makes a question one for a sign-in: runs that ask for the same are one entry of the inbox.
-func askToSignIn(q *ledger.Question, t task, id string) {
+func askToSignIn(q *ledger.Question, t *attempt, id string) {
 	q.Title = t.asker() + " asks you to sign in"
 	q.Action = ledger.Action{Tool: host.AuthorizeName(), Description: id, Hash: tool.ActionHash(t.agent.Name, host.AuthorizeName(), id)}
 }

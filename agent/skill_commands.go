@@ -109,7 +109,7 @@ func (t *task) skillsAllowingCommands() (out []skillGrant) {
 
 // allowedBySkills tells the commands that the skills allow which the model of a task has loaded so far;
 // nil where skills allow nothing.
-func (t *task) allowedBySkills() func() []shell.Grant {
+func (t *attempt) allowedBySkills() func() []shell.Grant {
 	all := t.skillsAllowingCommands()
 	if len(all) == 0 {
 		return nil

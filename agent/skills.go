@@ -3,15 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -25,14 +22,11 @@ type Skills struct {
 	Allowing bool
 }
 
-// unusableSkillError is a skill that an agent has to have, and cannot be used. The run ends with it: an
-// agent that works without what it was to know does something else than its owner wants.
-type unusableSkillError struct{ error }
-
 // readSkills reads what the model is told of skills from the start: those that its agent
 // names, and those that its task names as /name (AUT-05, AGS-10). The words of a wake are the
-// agent's own and name none.
-func (s *snapshot) readSkills(t task) error {
+// agent's own and name none. The run ends if one of them cannot be used: an agent that works without
+// what it was to know does something else than its owner wants.
+func (s *snapshot) readSkills(t *attempt) error {
 	v := t.agent.Skills.View
 	if v.Empty() || !t.needsModel() {
 		return nil
@@ -40,13 +34,13 @@ func (s *snapshot) readSkills(t task) error {
 
 	for _, sk := range v.Preloaded {
 		if err := install.Verify(sk); err != nil {
-			return unusableSkillError{err}
+			return endEarly(domain.OutcomeError, "%v", err)
 		}
 	}
 
 	var err error
 	if s.Skills, err = v.Prompt(t.agent.Skills.Style); err != nil {
-		return unusableSkillError{err}
+		return endEarly(domain.OutcomeError, "%v", err)
 	}
 	if t.detail.Wake != nil {
 		return nil
@@ -59,7 +53,7 @@ func (s *snapshot) readSkills(t task) error {
 			text, err = sk.Content()
 		}
 		if err != nil {
-			return unusableSkillError{fmt.Errorf("the task asks for /%s: %w", sk.Name, err)}
+			return endEarly(domain.OutcomeError, "the task asks for /%s: %v", sk.Name, err)
 		}
 		s.Activated = append(s.Activated, activatedSkill{sk.Name, text})
 	}
@@ -107,12 +101,12 @@ func (s snapshot) addSkills(system, prompt *string) {
 // skillTools are the tools for the skills of a task, and the others such that reading a
 // SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
 // be in its context, and not in that of the run.
-func skillTools(t *task, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
+func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if !t.needsModel() {
 		return granted, nil
 	}
 
-	listed := listingOf(*t, granted)
+	listed := listingOf(t, granted)
 	allows := func(name string) bool { return tool.IsAllowed(t.agent.Allow, t.agent.Deny, name) }
 	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: skill.Unlisted(t.agent.Skills.View, listed.unlisted, t.loadedTools)}
 	o.ToolsOnly = !slices.ContainsFunc(skill.Specs().Names(), allows)
@@ -189,7 +183,7 @@ func (t *task) workspaceSkills() []string {
 }
 
 // skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
-func skillGrants(t task) []tool.Grant {
+func skillGrants(t *attempt) []tool.Grant {
 	if !t.needsModel() {
 		return nil
 	}
@@ -202,9 +196,9 @@ func skillGrants(t task) []tool.Grant {
 }
 
 // loadedSkills are the skills that the model has in its context already.
-func loadedSkills(t task, s snapshot, past history) *skill.LoadedSet {
-	out := skill.LoadedIn(past.messages)
-	for _, a := range s.Activated {
+func loadedSkills(t *attempt) *skill.LoadedSet {
+	out := skill.LoadedIn(t.past.messages)
+	for _, a := range t.found.Activated {
 		out = append(out, a.Name)
 	}
 
@@ -212,13 +206,4 @@ func loadedSkills(t task, s snapshot, past history) *skill.LoadedSet {
 		out = append(out, p.Name)
 	}
 	return skill.NewLoadedSet(out...)
-}
-
-// unusableSkill is the end of a run whose skills cannot be used.
-func unusableSkill(err error) (ledger.Result, bool) {
-	var u unusableSkillError
-	if !errors.As(err, &u) {
-		return ledger.Result{}, false
-	}
-	return failed(domain.OutcomeError, "%v", u), true
 }

@@ -52,19 +52,19 @@ type snapshotFile struct {
 }
 
 // takeSnapshot reads what an attempt begins with.
-func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s snapshot, err error) {
-	s = snapshot{run: run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
+func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
+	s = snapshot{run: t.run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
 	if t.needsModel() || t.executes() {
-		s.Soul, s.Clock = t.soul(), clockPrompt(run, t)
+		s.Soul, s.Clock = t.soul(), clockPrompt(t)
 	}
-	last, err := r.times(ctx, run)
+	last, err := r.times(ctx, t.run)
 	if err != nil {
 		return s, err
 	}
 	s.LastSuccess, s.LastRun = last.SuccessStart, last.End
 
 	if t.detail.Webhook != nil {
-		if s.Body, err = r.ledger.DeliveryBody(ctx, run.ID); err != nil {
+		if s.Body, err = r.ledger.DeliveryBody(ctx, t.run.ID); err != nil {
 			return s, err
 		}
 	}
@@ -88,7 +88,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 	}
 
 	if err == nil && t.needsModel() {
-		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, run, t)
+		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, t)
 	}
 
 	if err == nil && t.needsModel() {
@@ -98,7 +98,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 
 	if err == nil && (t.needsModel() || t.executes()) {
 		var told session
-		told, err = r.readSession(ctx, run, t)
+		told, err = r.readSession(ctx, t)
 		s.Session, s.met = told.text, told.taint
 	}
 
@@ -113,7 +113,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, run ledger.Run, t task) (s sn
 }
 
 // project is what a model is told of its working folder.
-func (s snapshot) project(t task) string {
+func (s snapshot) project(t *attempt) string {
 	if s.Folder != nil {
 		return *s.Folder
 	}
@@ -121,7 +121,7 @@ func (s snapshot) project(t task) string {
 }
 
 // apply gives a task what a recorded attempt began with.
-func (s snapshot) apply(t *task) {
+func (s snapshot) apply(t *attempt) {
 	t.manifest = s.Manifest
 	if s.Prompt != "" {
 		t.job.Prompt = s.Prompt
@@ -137,8 +137,8 @@ func (s snapshot) apply(t *task) {
 }
 
 // templateData is what templates can name.
-func (s snapshot) templateData(a ledger.Attempt, t task) map[string]any {
-	data := templateData(s.run, a.Number, t.detail, s.LastSuccess, s.LastRun)
+func (s snapshot) templateData(t *attempt) map[string]any {
+	data := templateData(s.run, t.a.Number, t.detail, s.LastSuccess, s.LastRun)
 	if len(t.files) > 0 {
 		data["Files"], data["Manifest"] = t.files, t.manifest
 	}

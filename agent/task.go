@@ -9,29 +9,24 @@ import (
 	"path/filepath"
 	"time"
 
-	"rouse/agent/checkout"
-	"rouse/agent/loop"
-	"rouse/agent/loop/memory"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
-	"rouse/agent/tool/mcp"
-	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
 
-// task is everything that a run asks for, resolved once from the plan: the agent, the job or what
-// stands in its place, the model, what triggered the run, and who is told of it. All that is done
-// for a run takes it from here. The second half is what an attempt adds.
+// task is everything that a run asks for: the agent, the job or what stands in its place, the model, what triggered the run, and who
+// is told of it. It is resolved from the plan once, when the run is taken, and does not change after that.
 type task struct {
+	run      ledger.Run
 	agent    Agent
 	job      Job
 	origin   *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
 	detail   ledger.Detail // what triggered the run, as the job takes it now
 	model    *Model
-	relay    *relay   // to the model and its fallbacks; nil without one
+	models   []*Model // the model and its fallbacks; none without one
 	budget   Budget   // of all agents together
 	notify   Notify   // which outcomes and channels get notices
 	channels []string // all configured channels
@@ -51,34 +46,10 @@ type task struct {
 	writableFolders nofollow.Boundary
 	masks           tool.Masks
 	boundary        nofollow.Boundary
-
-	project     string           // the working folder as the model is told of it
-	clock       string           // start of the run, as in the prompt
-	files       []batchFile      // of a batch
-	manifest    string           // where they are listed
-	board       *memory.Board    // the todo list, and the plan
-	reducer     *loop.Reducer    // of a model
-	answered    bool             // a model has answered in an earlier attempt
-	loaded      *skill.LoadedSet // skills that the model has in its context
-	loadedTools []string         // that earlier attempts loaded for the model
-	authorizer  *authorizer
-	settings    ModuleSettings // of the module that it runs
+	settings        ModuleSettings // of the module that it runs
 	// moduleSettings are those of all skills with a module, by name.
 	moduleSettings map[string]ModuleSettings
-	specs          tool.Specs      // of every tool that there is
-	only           []string        // names of the tools that are made; nil: all of them
-	offers         []offer         // the tools that skills offer
-	calls          *moduleCalls    // who answers their calls; nil without offers
-	module         *moduleRun      // of a job that runs a skill
-	program        *programRun     // of a run that an executor does
-	clone          *checkout.Clone // in which the run works; nil: in the agent's workdir
-	recorder       *Recorder
-	servers        []mcp.Given // MCP servers, with their approved tools
-	sessions       *mcp.Sessions
-	received       string // folder for files of MCP servers, "" without servers
-	// A replay works elsewhere, and answers for the tools.
-	baseDir  string                    // where relative paths begin, if not in the workdir
-	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
+	specs          tool.Specs // of every tool that there is
 }
 
 // notConfiguredError says that the plan lacks what a run asks for. It is for the run's owner.
@@ -91,10 +62,10 @@ func (e *notConfiguredError) Error() string {
 // resolve finds what a run asks for. With an error, which is a *notConfiguredError unless the
 // run's record is damaged, the task holds what could be found: a run that cannot begin is still
 // told of as its job wants.
-func (p Plan) resolve(run ledger.Run) (task, error) {
+func (p Plan) resolve(run ledger.Run) (*task, error) {
 	d, damaged := parseDetail(run)
-	t := task{
-		unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
+	t := &task{
+		run: run, unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
 		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writers: p.writers, writableFolders: p.writableFolders,
 		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
@@ -139,10 +110,7 @@ func (p Plan) resolve(run ledger.Run) (task, error) {
 		t.model = t.origin.Model
 	}
 
-	if t.model != nil {
-		t.relay = newRelay(t.model)
-	}
-
+	t.models = modelChain(t.model)
 	return t, damaged
 }
 

@@ -38,10 +38,10 @@ type family struct {
 	planned func(Plan) tool.Specs
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
 	// them; nil: there are none.
-	tools func(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error)
+	tools func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
 	// over adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
-	extend func(t *task, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
+	extend func(t *attempt, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 
 	names []string // of specs
 }
@@ -130,8 +130,8 @@ func checkSpecs(specs tool.Specs) error {
 }
 
 // tools are the tools of the task within the agent's grants.
-func (r *Runner) tools(t *task, a ledger.Attempt) (*tool.Registry, error) {
-	roots, err := r.roots(t, a)
+func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
+	roots, err := r.roots(t)
 	if err != nil {
 		return nil, err
 	}
@@ -155,15 +155,15 @@ func (r *Runner) tools(t *task, a ledger.Attempt) (*tool.Registry, error) {
 
 // makesListedCalls says whether a run makes the calls that its task names, and no others: what modules and servers call and offer, only
 // they know.
-func (t *task) makesListedCalls() bool {
+func (t *attempt) makesListedCalls() bool {
 	return !t.needsModel() && t.module == nil && t.calls == nil && t.sessions == nil
 }
 
 // wants says whether a tool has to be made for the run of a task.
-func (t *task) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
+func (t *attempt) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
 
 // registry is the tools of a task that it wants, within the agent's grants.
-func (r *Runner) registry(t *task, roots *tool.Roots) (*tool.Registry, error) {
+func (r *Runner) registry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (r *Runner) registry(t *task, roots *tool.Roots) (*tool.Registry, error) {
 }
 
 // allTools is each tool that a task wants, before its agent's lists of tools.
-func (r *Runner) allTools(t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range r.families {
 		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone || f.specs != nil && !slices.ContainsFunc(f.names, t.wants) {
@@ -232,7 +232,7 @@ func (r *Runner) allTools(t *task, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
-func (t *task) checkKnown(names ...string) error {
+func (t *attempt) checkKnown(names ...string) error {
 	for _, name := range names {
 		if t.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
@@ -243,6 +243,17 @@ func (t *task) checkKnown(names ...string) error {
 
 // given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
 // it. What the families that are made over others are given with, only they can say.
+func (t *attempt) given(s tool.Spec) bool {
+	switch s.Requires {
+	case tool.RequiresModule:
+		return t.module != nil
+	case tool.RequiresOffer:
+		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
+	}
+	return t.task.given(s)
+}
+
+// given is the same for a run that has not begun: which tools modules make and offer is not known then.
 func (t *task) given(s tool.Spec) bool {
 	if t.agent.Mode == ModeNone && IsHostTool(s.Name) {
 		return false
@@ -258,10 +269,6 @@ func (t *task) given(s tool.Spec) bool {
 		return true
 	case tool.RequiresModel:
 		return t.needsModel()
-	case tool.RequiresModule:
-		return t.module != nil
-	case tool.RequiresOffer:
-		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
 	case tool.RequiresServer:
 		return t.hasServer(s.Name)
 	case tool.RequiresDatabase:
@@ -281,7 +288,7 @@ func (t *task) given(s tool.Spec) bool {
 	return false
 }
 
-func controlTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	o := control.Options{Ledger: r.ledger, Channels: t.channels, Default: t.told, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
 	if t.agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
@@ -319,16 +326,16 @@ func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
 
 func readsHost(s tool.Spec) bool { return !sharesContent(s) }
 
-func fileTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func fileTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	return r.toolsOfFiles(t, roots, readsHost)
 }
 
-func shareTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func shareTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	return r.toolsOfFiles(t, roots, sharesContent)
 }
 
 // toolsOfFiles makes those tools of the file family that are chosen.
-func (r *Runner) toolsOfFiles(t *task, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
+func (r *Runner) toolsOfFiles(t *attempt, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return t.wants(name) && chosen(file.Specs().Find(name)) }
 	since := func(written string) (time.Time, error) {
 		at, err := schedule.ParseTime(written, time.Now(), cmp.Or(t.zone, time.UTC), false)
@@ -338,7 +345,7 @@ func (r *Runner) toolsOfFiles(t *task, roots *tool.Roots, chosen func(tool.Spec)
 		Since: since, Zone: t.zone})
 }
 
-func dbTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func dbTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if !t.agent.Database {
 		return nil, nil
 	}
@@ -370,7 +377,7 @@ func (t *task) ownersAddresses() []string {
 	return out
 }
 
-func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	if t.agent.SelfScheduling == nil {
 		return nil, nil
 	}
@@ -385,11 +392,11 @@ func nextTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 	return next.Tools(o)
 }
 
-func webTools(_ *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+func webTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Addresses: t.ownersAddresses(), Redact: t.redactor().Replace})
 }
 
-func shellTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
@@ -399,7 +406,7 @@ func shellTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	})
 }
 
-func gitTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
+func gitTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	host, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
@@ -407,7 +414,7 @@ func gitTools(r *Runner, t *task, roots *tool.Roots) ([]tool.Tool, error) {
 	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: t.redactor().Replace})
 }
 
-func workspaceTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
+func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	kept := t.workspaceSkills()
 	if len(kept) == 0 {
 		return nil, nil
@@ -422,7 +429,7 @@ func workspaceTools(r *Runner, t *task, _ *tool.Roots) ([]tool.Tool, error) {
 func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
 
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
-func withSteps(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.phased() {
 		return granted, nil
 	}
@@ -435,7 +442,7 @@ func withSteps(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*
 }
 
 // withHost adds what the module of a run gets of its host, which no list of tools leaves out: its manifest declares it.
-func withHost(t *task, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withHost(t *attempt, roots *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.module == nil {
 		return granted, nil
 	}
@@ -459,7 +466,7 @@ func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
 
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).
-func withReduce(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
+func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil
 	}
@@ -476,13 +483,13 @@ func withReduce(t *task, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (
 }
 
 // reducerPrompt is what a model is told that finds something out for a run.
-func reducerPrompt(t task) string {
+func reducerPrompt(t *attempt) string {
 	return fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
 %s`, t.agent.Name, placePrompt(t.agent))
 }
 
 // newReducer is nil where no model answers.
-func newReducer(t task) *loop.Reducer {
+func newReducer(t *attempt) *loop.Reducer {
 	if !t.needsModel() {
 		return nil
 	}

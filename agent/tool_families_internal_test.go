@@ -36,7 +36,7 @@ func TestListedCalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		granted, err := r.tools(&task, ledger.Attempt{})
+		granted, err := r.tools(newAttempt(task, ledger.Attempt{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ type listing struct {
 }
 
 // listingOf returns the fullest listing that a context has room for. It is the same for all attempts of a run.
-func listingOf(t task, granted *tool.Registry) listing {
+func listingOf(t *attempt, granted *tool.Registry) listing {
 	all := listingsOf(t, granted)
 	for _, l := range all[:len(all)-1] {
 		if loop.ToolTokens(l.apply(granted).ModelTools()) <= loop.UsableWindow(t.model.ContextSize())/toolShare {
@@ -42,7 +42,7 @@ func listingOf(t task, granted *tool.Registry) listing {
 
 // listingsOf returns the listings to choose from, the fullest first. Without on_demand the model is told of the tools that
 // ordinary tasks need, and of those that the agent names.
-func listingsOf(t task, granted *tool.Registry) []listing {
+func listingsOf(t *attempt, granted *tool.Registry) []listing {
 	unlisted := func(apart func(tool.Spec) bool) []string {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
 	}

@@ -282,40 +282,41 @@ func (h *history) closePending() error {
 }
 
 // noteUndone puts into the snapshot what was undone of earlier attempts.
-func (r *Runner) noteUndone(ctx context.Context, run ledger.Run, a ledger.Attempt, t task, s *snapshot) (err error) {
-	if a.Number == 1 {
+func (r *Runner) noteUndone(ctx context.Context, t *attempt) (err error) {
+	if t.a.Number == 1 {
 		return nil
 	}
 
-	calls, err := r.ledger.Calls(ctx, run.ID)
+	calls, err := r.ledger.Calls(ctx, t.run.ID)
 	if err != nil {
 		return err
 	}
-	if s.Rewrites, err = r.undoneCalls(ctx, run, calls); err != nil {
+	s := &t.found
+	if s.Rewrites, err = r.undoneCalls(ctx, t.run, calls); err != nil {
 		return err
 	}
-	if s.Discarded, err = r.ledger.DiscardedCalls(ctx, run.ID); err != nil {
+	if s.Discarded, err = r.ledger.DiscardedCalls(ctx, t.run.ID); err != nil {
 		return err
 	}
 
-	s.Undone, err = r.undoneAt(ctx, run, a, t)
+	s.Undone, err = r.undoneAt(ctx, t)
 	return err
 }
 
 // undoneAt is when what earlier attempts wrote was last undone; zero when it was not. The
 // database itself says so: undo and note are one transaction, whatever crashes.
-func (r *Runner) undoneAt(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (time.Time, error) {
-	if a.Number == 1 || !t.agent.Database {
+func (r *Runner) undoneAt(ctx context.Context, t *attempt) (time.Time, error) {
+	if !t.agent.Database {
 		return time.Time{}, nil
 	}
 
-	db, release, err := r.databases.Get(ctx, run.Agent)
+	db, release, err := r.databases.Get(ctx, t.run.Agent)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer release()
 
-	return db.UndoneAt(ctx, run.ID)
+	return db.UndoneAt(ctx, t.run.ID)
 }
 
 // dropUndone leaves out what was written before a run was undone: another attempt does it

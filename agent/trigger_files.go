@@ -70,28 +70,26 @@ type droppedFile struct {
 
 // checkFile checks the file that started a run once more: it may have gone, changed, or
 // been moved away by an earlier end of the same run.
-func (r *Runner) checkFile(ctx context.Context, run ledger.Run, t *task) (ledger.Result, bool, error) {
-	f, why, err := r.locateFile(ctx, *t, run.Job, *t.detail.File)
+func (r *Runner) checkFile(ctx context.Context, t *attempt) error {
+	f, why, err := r.locateFile(ctx, t, *t.detail.File)
 	switch {
-	case ctx.Err() != nil:
-		return ledger.Result{}, true, context.Cause(ctx)
 	case err != nil:
-		return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+		return err
 	case why != "":
-		return failed(domain.OutcomeSkipped, "the file %s %s", f.Path, why), true, nil
+		return endEarly(domain.OutcomeSkipped, "the file %s %s", f.Path, why)
 	}
 
 	t.detail.File = &f
-	return ledger.Result{}, false, nil
+	return nil
 }
 
 // checkBatch checks the files of a batch once more. A run begins without those that have
 // gone or changed. What it began with stays the list of all its attempts: a playbook's
 // calls are known by their places in it.
-func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attempt, t *task) (ledger.Result, bool, error) {
-	left, fixed, err := r.droppedBefore(ctx, run, a, *t)
+func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
+	left, fixed, err := r.droppedBefore(ctx, t)
 	if err != nil {
-		return ledger.Result{}, true, err
+		return err
 	}
 
 	var files []batchFile
@@ -101,12 +99,10 @@ func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attemp
 			continue
 		}
 
-		f, why, err := r.locateFile(ctx, *t, run.Job, accepted)
+		f, why, err := r.locateFile(ctx, t, accepted)
 		switch {
-		case ctx.Err() != nil:
-			return ledger.Result{}, true, context.Cause(ctx)
 		case err != nil:
-			return failed(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err), true, nil
+			return err
 		case why == "":
 			files = append(files, batchFile{File: f})
 			continue
@@ -120,27 +116,27 @@ func (r *Runner) checkBatch(ctx context.Context, run ledger.Run, a ledger.Attemp
 	}
 
 	if len(missed) > 0 && !fixed {
-		if err := r.release(ctx, run, a, t.detail.Files, missed); err != nil {
-			return ledger.Result{}, true, err
+		if err := r.release(ctx, t.run, t.a, t.detail.Files, missed); err != nil {
+			return err
 		}
 	}
 
 	if len(missed) > 0 {
-		if err := r.appendEvent(ctx, run, filesDroppedKind, filesDroppedEvent{a.Number, missed, fixed}); err != nil {
-			return ledger.Result{}, true, err
+		if err := r.appendEvent(ctx, t.run, filesDroppedKind, filesDroppedEvent{t.a.Number, missed, fixed}); err != nil {
+			return err
 		}
 	}
 
 	t.files = files
 	switch n := len(t.detail.Files); {
 	case len(files) > 0:
-		return ledger.Result{}, false, nil
+		return nil
 	case n == 1 && len(missed) == 1:
-		return failed(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why), true, nil
+		return endEarly(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why)
 	case len(missed) > 0:
-		return failed(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why), true, nil
+		return endEarly(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why)
 	default: // which an earlier attempt has said
-		return failed(domain.OutcomeSkipped, "none of the %d files is left", n), true, nil
+		return endEarly(domain.OutcomeSkipped, "none of the %d files is left", n)
 	}
 }
 
@@ -158,14 +154,14 @@ func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 
 // droppedBefore says which files the run began without, and whether the list of the others
 // must keep its order and length: once a playbook has made a call.
-func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Attempt, t task) (left map[string]bool, fixed bool, err error) {
+func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string]bool, fixed bool, err error) {
 	left = map[string]bool{}
-	if a.Number == 1 {
+	if t.a.Number == 1 {
 		return left, false, nil
 	}
 
 	for after := int64(0); ; {
-		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, After: after})
+		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: t.run.ID, After: after})
 		if err != nil {
 			return nil, false, err
 		}
@@ -181,7 +177,7 @@ func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Att
 			case filesDroppedKind:
 				var l filesDroppedEvent
 				if err := json.Unmarshal(e.Data, &l); err != nil {
-					return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", run.ID, err)
+					return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.run.ID, err)
 				}
 				for _, f := range l.Files {
 					left[f.Path] = left[f.Path] || !l.Kept
@@ -193,14 +189,23 @@ func (r *Runner) droppedBefore(ctx context.Context, run ledger.Run, a ledger.Att
 
 // locateFile finds the bytes that a run was given: where they were or, when they are not there
 // any more, where an earlier end of the same run had them put. Else it says why not.
-func (r *Runner) locateFile(ctx context.Context, t task, job string, f ledger.File) (ledger.File, string, error) {
+func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (found ledger.File, why string, err error) {
+	defer func() {
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case err != nil:
+			err = endEarly(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err)
+		}
+	}()
+	job := t.run.Job
 	if t.detail.Retried {
 		if err := r.awaitMove(ctx, job, f); err != nil {
 			return f, "", err
 		}
 	}
 
-	why, err := fileChanged(ctx, t.boundary, f)
+	why, err = fileChanged(ctx, t.boundary, f)
 	if why == "" && err == nil {
 		why, err = t.unreadable(f.Path)
 		return f, why, err

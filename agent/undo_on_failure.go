@@ -14,7 +14,7 @@ import (
 // it ended in neither success, nothing nor partial. A run that waits, or that a stop of the
 // daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
 // run's record says of its end.
-func (r *Runner) undoOnFailure(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
+func (r *Runner) undoOnFailure(ctx context.Context, t *attempt, res ledger.Result) ledger.Result {
 	failed := []domain.Outcome{domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled}
 	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
 		return res
@@ -23,7 +23,7 @@ func (r *Runner) undoOnFailure(ctx context.Context, run ledger.Run, t task, res 
 	if res.Kind == kindCheckout || res.Kind == kindPush {
 		return res
 	}
-	return r.undoIfConfigured(ctx, run, t, res)
+	return r.undoIfConfigured(ctx, &t.task, res)
 }
 
 // OnFinalize undoes what a run of such a job wrote that no attempt ends any more: it was cut
@@ -33,18 +33,18 @@ func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Resu
 	if err != nil {
 		return res // the job is gone, and with it what it wanted
 	}
-	return cleanResult(r.undoIfConfigured(ctx, run, t, res), t.redactor())
+	return cleanResult(r.undoIfConfigured(ctx, t, res), t.redactor())
 }
 
 // undoIfConfigured undoes a run if its job wants that, and says so in the result.
-func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, res ledger.Result) ledger.Result {
+func (r *Runner) undoIfConfigured(ctx context.Context, t *task, res ledger.Result) ledger.Result {
 	if !t.job.UndoOnFailure {
 		return res
 	}
 
 	spec := UndoOptions{By: agentdb.By{Actor: "system"}, Reason: "undo_on_failure"}
 	// A run that took too long has no context left, and is undone all the same.
-	out, err := r.Undo(context.WithoutCancel(ctx), run, spec)
+	out, err := r.Undo(context.WithoutCancel(ctx), t.run, spec)
 	say := ""
 	switch {
 	case err != nil:
@@ -52,7 +52,7 @@ func (r *Runner) undoIfConfigured(ctx context.Context, run ledger.Run, t task, r
 	case !out.Any():
 		return res
 	case !out.Done:
-		say = fmt.Sprintf("what it wrote into %s stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.places(), out.inTheWay(), run.ID)
+		say = fmt.Sprintf("what it wrote into %s stays, because %d later changes stand in the way; see rouse undo %d --dry-run", out.places(), out.inTheWay(), t.run.ID)
 	default:
 		say = fmt.Sprintf("what it wrote into %s was undone", out.places())
 	}

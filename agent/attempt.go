@@ -1,0 +1,281 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/agent/checkout"
+	"rouse/agent/loop"
+	"rouse/agent/loop/memory"
+	"rouse/agent/model"
+	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
+	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/skill"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+)
+
+// attempt is one attempt at a task, with what it found when it began and what is open until it ends.
+type attempt struct {
+	task
+	a ledger.Attempt
+
+	found       snapshot
+	past        history
+	data        map[string]any   // of templates
+	project     string           // the working folder as the model is told of it
+	clock       string           // start of the run, as in the prompt
+	files       []batchFile      // of a batch
+	manifest    string           // where they are listed
+	clone       *checkout.Clone  // in which the run works; nil: in the agent's workdir
+	relay       *relay           // to the model and its fallbacks; nil without one
+	board       *memory.Board    // the todo list, and the plan
+	reducer     *loop.Reducer    // of a model
+	loaded      *skill.LoadedSet // skills that the model has in its context
+	loadedTools []string         // that earlier attempts loaded for the model
+	authorizer  *authorizer
+	recorder    *Recorder
+	only        []string     // names of the tools that are made; nil: all of them
+	offers      []offer      // the tools that skills offer
+	calls       *moduleCalls // who answers their calls; nil without offers
+	module      *moduleRun   // of a job that runs a skill
+	program     *programRun  // of a run that an executor does
+	servers     []mcp.Given  // MCP servers, with their approved tools
+	sessions    *mcp.Sessions
+	received    string // folder for files of MCP servers, "" without servers
+	// A replay works elsewhere, and answers for the tools.
+	baseDir  string                    // where relative paths begin, if not in the workdir
+	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
+}
+
+func newAttempt(t *task, a ledger.Attempt) *attempt {
+	out := &attempt{task: *t, a: a, board: &memory.Board{}}
+	if len(t.models) > 0 {
+		out.relay = &relay{models: t.models}
+	}
+	return out
+}
+
+// earlyEnd is the error of an attempt that ends before its loop begins: the result of the run.
+type earlyEnd struct{ ledger.Result }
+
+func (e *earlyEnd) Error() string { return "the run ends before it begins: " + e.Result.Error }
+
+// endEarly ends a run that cannot begin.
+func endEarly(outcome domain.Outcome, format string, args ...any) error {
+	return &earlyEnd{failed(outcome, format, args...)}
+}
+
+// resultOf returns the result of an attempt that ended early, and any other error.
+func resultOf(err error) (ledger.Result, error) {
+	if e, ok := errors.AsType[*earlyEnd](err); ok {
+		return e.Result, nil
+	}
+	return ledger.Result{}, err
+}
+
+// execute does an attempt: it checks whether the run may begin, runs it, and does what its end asks for.
+func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error) {
+	if err := r.admit(ctx, t); err != nil {
+		return resultOf(err)
+	}
+	if err := r.checkConditions(ctx, t); err != nil {
+		res, err := resultOf(err)
+		return r.endQuarantined(ctx, t, res, err)
+	}
+
+	res, err := r.attempt(ctx, t)
+	res, err = r.endQuarantined(ctx, t, res, err)
+	if err == nil {
+		res = r.undoOnFailure(ctx, t, res)
+		r.afterAttempt(ctx, t, res)
+	}
+	return res, err
+}
+
+// admit checks what has to hold before anything else: the owner has approved the definition, and the files that started the run are
+// there.
+func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
+	if r.homes != nil && t.agent.Name != "" {
+		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
+			return fmt.Errorf("what agent %s has cannot be brought here: %w", t.agent.Name, err)
+		}
+	}
+	if err := r.awaitApproval(ctx, &t.task); err != nil {
+		return err
+	}
+	if err := r.settleLabels(ctx); err != nil {
+		return err
+	}
+
+	switch {
+	case t.detail.Wake != nil:
+		t.job.Prompt, err = r.wakePrompt(ctx, t)
+	case t.detail.File != nil:
+		err = r.checkFile(ctx, t)
+	case len(t.detail.Files) > 0:
+		err = r.checkBatch(ctx, t)
+	}
+	return err
+}
+
+// attempt prepares the loop, runs it, and checks what it did.
+func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, err error) {
+	defer r.removeManifest(t)
+	defer t.close()
+	o, err := r.prepare(ctx, t)
+	if err != nil {
+		return resultOf(err)
+	}
+	defer r.startRecording(ctx, &o, t)()
+
+	t.recorder.leaveEnd()
+	defer func() { err = t.recorder.end(context.WithoutCancel(ctx), &out, err) }()
+	seen := r.live.Begin(t.run.ID, t.run.Job, t.redactor())
+	defer seen.End()
+	res, err := loop.Run(seen.With(ctx), o)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	return r.check(ctx, t, o.Provider, res)
+}
+
+// prepare makes the clone, reads what the attempt begins with, and returns the options of its loop.
+func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	if len(t.files) > 0 {
+		if t.manifest, err = r.writeManifest(t); err != nil {
+			return o, err
+		}
+	}
+	if err := r.makeClone(ctx, t); err != nil {
+		if ctx.Err() != nil {
+			return o, context.Cause(ctx)
+		}
+		return o, endEarly(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.asker(), err)
+	}
+	if t.found, err = r.takeSnapshot(ctx, t); err != nil {
+		return o, err
+	}
+	if err := r.noteUndone(ctx, t); err != nil {
+		return o, err
+	}
+	// Only now: an agent that never runs leaves no folder.
+	if err := t.makeWorkdir(); err != nil {
+		return o, endEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err)
+	}
+
+	if t.relay != nil && t.asksModel() {
+		t.relay.begin(r.health, t.insists, time.Now())
+		askContexts(ctx, t.models)
+		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
+		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, t, m, failure) }
+	}
+	return r.options(ctx, t)
+}
+
+// close ends what the attempt has open.
+func (t *attempt) close() {
+	t.sessions.Close()
+	t.module.close() // nil where there is none
+	if t.relay != nil {
+		t.relay.end(nil)
+	}
+}
+
+// check turns the loop's result into the run's. It claims the files that the run made, brings its branch back, and checks what the job
+// expects.
+func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res loop.Result) (out ledger.Result, err error) {
+	// Before the attempt ends: afterwards the watch would take the files for somebody else's.
+	if err := r.claimExpected(context.WithoutCancel(ctx), t); err != nil {
+		return ledger.Result{}, err
+	}
+
+	t.program.finish(&res) // nil where there is none
+	// However a list of calls ended, its owner reads what was done until then.
+	if p, ok := p.(*playbook.Provider); ok && res.Summary == "" {
+		res.Summary = p.Summary()
+	}
+	if res.Failure != nil {
+		t.relay.end(res.Failure)
+	}
+
+	// Before anything is checked: a test that the agent has written must not change what its owner gets.
+	branch, err := r.collectClone(ctx, t, res)
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	out, err = r.judge(ctx, t, res)
+	branch.tell(&out)
+	if err == nil {
+		err = r.pushBranch(ctx, t, branch.got, &out)
+	}
+	if t.program != nil {
+		out.Postpone = t.program.postponement(res)
+	} else {
+		out.Postpone = r.postponement(t, res)
+	}
+	return out, err
+}
+
+// judge turns the loop's result into the run's: expectations that are not met make it an error.
+func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger.Result, error) {
+	out := ledger.Result{
+		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
+		Steps: res.Steps, Calls: res.Calls,
+		Usage: ledgerUsage(res.Spent),
+	}
+	if res.Approval != nil {
+		out.Wait = approvalQuestion(t, *res.Approval)
+		return out, nil
+	}
+
+	if q := res.Wait; q != nil {
+		out.Wait = waitQuestion(t, *q)
+		return out, nil
+	}
+	if !out.Outcome.Done() { // it failed already, for a reason of its own
+		return out, nil
+	}
+
+	why, err := r.unmet(ctx, t)
+	if err != nil {
+		return out, err
+	}
+
+	if why != "" {
+		out.Outcome, out.Error, out.Kind, out.Verified = domain.OutcomeError, why, "expectation", false
+	} else if len(t.job.Expect) > 0 {
+		out.Verified = true
+	}
+
+	return out, nil
+}
+
+// errorKind is by which failures that are alike are told from others, "" where outcome and exit tell all.
+func errorKind(res loop.Result) string {
+	if e, ok := errors.AsType[*model.Error](res.Failure); ok && res.Outcome == domain.OutcomeError {
+		return "model " + string(e.Kind)
+	}
+	return res.Kind
+}
+
+// waitQuestion is what a run asks its owner, as an item of the inbox.
+func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
+	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
+	if t.module != nil { // its call is answered on the way again; a model goes on from its transcript
+		out.Call = q.Call
+	}
+
+	switch {
+	case q.Kind == ledger.KindPause:
+		out.Title = t.asker() + " paused"
+	case q.SignIn != "":
+		askToSignIn(out, t, q.SignIn)
+	case q.Title != "":
+		out.Title = t.asker() + ": " + q.Title
+	}
+	return out
+}
