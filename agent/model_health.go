@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
-
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agentdb/ledger"
@@ -35,12 +33,13 @@ type modelHealth struct {
 	refusals map[string]*modelRefusal     // of models that their servers refuse, by name
 }
 
-// circuit is that of one model. It is closed while the model answers; a failure opens it, and after
+// circuit is the circuit breaker of one model. It is closed while the model answers; a failure opens it, and after
 // circuitOpen one run at a time may try.
 type circuit struct {
-	model   *Model // as it is configured; another configuration starts over
-	breaker *gobreaker.TwoStepCircuitBreaker[any]
-	why     string // it was opened
+	model  *Model    // as it is configured; another configuration starts over
+	opened time.Time // zero while the circuit is closed
+	trying bool      // a run tries the model of an open circuit
+	why    string    // it was opened
 }
 
 // errNoVerdict tells a circuit that an attempt ended without showing how its model is.
@@ -88,27 +87,28 @@ func (h *modelHealth) allow(m *Model) (done func(error), why string, ok bool) {
 
 	c := h.circuits[m.Name]
 	if c == nil || c.model != m {
-		c = &circuit{model: m, breaker: gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
-			Name: m.Name, MaxRequests: 1, Timeout: circuitOpen,
-			// The model was asked several times before its run gave up.
-			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures > 0 },
-			IsExcluded:  func(err error) bool { return errors.Is(err, errNoVerdict) },
-		})}
+		c = &circuit{model: m}
 		h.circuits[m.Name] = c
 	}
 
-	report, err := c.breaker.Allow()
-	if err != nil {
+	trial := !c.opened.IsZero()
+	if trial && (c.trying || time.Since(c.opened) < circuitOpen) {
 		return nil, c.why, false
 	}
+	c.trying = trial
 
 	return func(err error) {
-		if err != nil && !errors.Is(err, errNoVerdict) {
-			h.mu.Lock()
-			c.why = text.Truncate(err.Error(), maxPauseReason)
-			h.mu.Unlock()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if trial {
+			c.trying = false
 		}
-		report(err)
+		switch {
+		case err == nil:
+			c.opened = time.Time{}
+		case !errors.Is(err, errNoVerdict): // the model was asked several times before its run gave up
+			c.opened, c.why = time.Now(), text.Truncate(err.Error(), maxPauseReason)
+		}
 	}, "", true
 }
 

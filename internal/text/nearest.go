@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/agnivade/levenshtein"
 )
 
 const (
@@ -31,12 +29,33 @@ func Nearest(wrong string, known []string) string {
 		if swapped(wrong, strings.ToLower(name)) {
 			return name
 		}
-		if d := levenshtein.ComputeDistance(wrong, strings.ToLower(name)); d < least {
+		if d := Distance(wrong, strings.ToLower(name)); d < least {
 			best, least = name, d
 		}
 	}
 
 	return best
+}
+
+// Distance returns the Levenshtein distance between two texts, in characters.
+func Distance(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	row := make([]int, len(to)+1) // of the distances from a prefix of a to each prefix of b
+	for j := range row {
+		row[j] = j
+	}
+	for i, r := range from {
+		before := row[0]
+		row[0] = i + 1
+		for j, other := range to {
+			cost := before
+			if r != other {
+				cost = 1 + min(before, row[j], row[j+1])
+			}
+			before, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(to)]
 }
 
 // swapped reports whether two texts differ by two neighbours that changed places.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"rouse/internal/text"
 )
 
@@ -148,7 +146,7 @@ func closest(lines []string, wanted string) int {
 			if len(part) == 0 || max(len(part)-size, size-len(part)) >= distance {
 				continue
 			}
-			if d := levenshtein.ComputeDistance(string(part), wanted); d < distance {
+			if d := text.Distance(string(part), wanted); d < distance {
 				best, distance = i, d
 			}
 		}
