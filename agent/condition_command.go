@@ -14,6 +14,7 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool/shell"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -110,7 +111,7 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 	for i, word := range argv {
 		// What is found on the PATH of the system is there for every command. The rest of the machine's
 		// own views (processes, devices) a command has in versions of its own.
-		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return isIn(word, dir) }) {
+		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return fspath.Within(word, dir) }) {
 			continue
 		}
 		actual, err := b.Resolve(word)
@@ -123,12 +124,6 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 	}
 
 	return argv, append(named, g.Read...), nil
-}
-
-// isIn reports whether a path is a folder or lies in it.
-func isIn(path, folder string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // notStarted says in words why a command did not start.

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -74,7 +75,7 @@ func (q conditionChecker) conditionView(g Condition, named []string) (v conditio
 
 // within reports whether a path is a folder, or lies in it, with the owner's links followed.
 func (q conditionChecker) within(path, folder string) bool {
-	return isIn(q.resolved(path), q.resolved(folder))
+	return fspath.Within(q.resolved(path), q.resolved(folder))
 }
 
 func (q conditionChecker) resolved(path string) string {

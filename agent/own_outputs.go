@@ -3,11 +3,11 @@ package agent
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 )
 
@@ -20,9 +20,9 @@ func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) err
 		return nil //nolint:nilerr // a folder that is not there holds nothing
 	}
 
-	rel, err := filepath.Rel(root, o.Path)
-	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return nil //nolint:nilerr // not in the folder
+	rel, ok := fspath.Rel(root, o.Path)
+	if !ok || rel == "." {
+		return nil // not in the folder
 	}
 	if !t.job.Watched.Recursive && filepath.Dir(rel) != "." {
 		return nil

@@ -5,10 +5,10 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/fspath"
 )
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
@@ -27,7 +27,7 @@ func (r *Runner) roots(t *attempt) (*tool.Roots, error) {
 
 	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.agent.Skills.All() {
-		if !within(s.Dir, t.masks.ReadOnly) {
+		if !slices.ContainsFunc(t.masks.ReadOnly, func(f string) bool { return fspath.Within(s.Dir, f) }) {
 			roots.Mask(tool.Masks{ReadOnly: []string{s.Dir}})
 		}
 	}
@@ -81,11 +81,6 @@ func grants(t *attempt) []tool.Grant {
 	}
 
 	return append(out, skillGrants(t)...)
-}
-
-// within says whether a path lies in one of some folders.
-func within(path string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(f string) bool { return strings.HasPrefix(path, f+string(filepath.Separator)) })
 }
 
 // watchedFolders are the folders that jobs watch, and all others that strangers' files come to: what lies there may

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
@@ -192,7 +193,7 @@ func (t *task) asksModel() bool {
 func (t *task) makeWorkdir() error {
 	folders := []string{t.agent.Workdir}
 	for _, path := range t.agent.Write {
-		if _, err := t.boundary.Stat(path); errors.Is(err, fs.ErrNotExist) && within(path, folders[:1]) && filepath.Ext(path) == "" {
+		if _, err := t.boundary.Stat(path); errors.Is(err, fs.ErrNotExist) && fspath.Within(path, t.agent.Workdir) && filepath.Ext(path) == "" {
 			folders = append(folders, path)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/fspath"
 	"rouse/internal/hardlink"
 	"rouse/internal/nofollow"
 )
@@ -232,7 +233,7 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 // unreadable says why no tool of a run reads its file, "" when they do: it got a second name since it was accepted. In the
 // agent's own workdir it may have one.
 func (t *task) unreadable(path string) (string, error) {
-	if folders := tool.WithResolvedLinks([]string{t.agent.Workdir}); within(path, folders) {
+	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
 		return "", nil
 	}
 

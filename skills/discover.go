@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"rouse/internal/fspath"
 )
 
 // The bounds of a search below one root (AGS-05).
@@ -131,7 +133,7 @@ func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 		return "", false
 	}
 
-	if rel, err := filepath.Rel(w.realRoot, real); err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	if !fspath.Within(real, w.realRoot) {
 		w.report(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
 		return "", false
 	}

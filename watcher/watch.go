@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 )
 
@@ -188,8 +188,8 @@ func joinPath(dir, rel string) string { return filepath.Join(dir, filepath.FromS
 
 // relInside is a path relative to a folder that contains it, with slashes; false if none does.
 func relInside(dir, path string) (string, bool) {
-	rel, err := filepath.Rel(dir, path)
-	if err != nil || rel == "." || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+	rel, ok := fspath.Rel(dir, path)
+	if !ok || rel == "." {
 		return "", false
 	}
 	return filepath.ToSlash(rel), true

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"rouse/internal/fspath"
 )
 
 // What every command may read beside the systemFolders: those files of /etc that programs do not work without. No
@@ -146,7 +148,7 @@ func grantedMounts(l layout) []mountPoint {
 // maskVisible reports whether a mask lies in anything that the command can see.
 func (l layout) maskVisible(m mask) bool {
 	return m.root != "" || slices.ContainsFunc(slices.Concat(l.read, l.write, systemFolders, systemFiles(true)), func(root string) bool {
-		return within(m.path, root) || within(root, m.path)
+		return fspath.Within(m.path, root) || fspath.Within(root, m.path)
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
@@ -369,7 +370,7 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	// What lies in the placeholder of another command is hidden by hiding the placeholder itself.
 	for i, m := range l.masks {
 		for path := range h.placeholders {
-			if m.root != "" && m.path != path && within(m.path, path) {
+			if m.root != "" && m.path != path && fspath.Within(m.path, path) {
 				l.masks[i] = mask{path: path, root: m.root, missing: true}
 			}
 		}
@@ -389,7 +390,7 @@ func (h *host) needsPlaceholder(path string, write []string) bool {
 		return true
 	}
 	_, err := os.Lstat(at)
-	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return within(at, resolveExisting(w)) })
+	return errors.Is(err, os.ErrNotExist) && slices.ContainsFunc(write, func(w string) bool { return fspath.Within(at, resolveExisting(w)) })
 }
 
 // placeholder is an empty folder that stands for a masked name which does not exist. The folder that it lies in stays

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"rouse/internal/fspath"
 )
 
 // access is what a rule allows below a path.
@@ -219,7 +221,7 @@ func expandRules(rules []rule, path string, a access, excluded []string) ([]rule
 	if slices.Contains(excluded, path) {
 		return rules, nil
 	}
-	if !slices.ContainsFunc(excluded, func(hole string) bool { return within(hole, path) }) {
+	if !slices.ContainsFunc(excluded, func(hole string) bool { return fspath.Within(hole, path) }) {
 		return append(rules, rule{path, a}), nil
 	}
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/internal/fspath"
 )
 
 // layout is what a command may reach, with every link resolved.
@@ -114,7 +116,7 @@ func resolve(path, what string) (string, error) {
 func (l *layout) addMask(path string, given map[string]string) error {
 	places := []string{resolveExisting(path)}
 	for from, to := range given {
-		if within(path, from) {
+		if fspath.Within(path, from) {
 			places = append(places, to+path[len(from):])
 		}
 	}
@@ -151,7 +153,7 @@ func resolveExisting(path string) string {
 func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
 	for _, root := range l.write { // sorted, so the last match is the innermost
-		if within(path, root) && !l.readOnlyBetween(path, root) {
+		if fspath.Within(path, root) && !l.readOnlyBetween(path, root) {
 			m.root = root
 		}
 	}
@@ -192,7 +194,7 @@ func (l *layout) inspect(path string) (mask, error) {
 
 // readOnlyBetween reports whether a read-only folder lies between a path and the writable root above it.
 func (l *layout) readOnlyBetween(path, root string) bool {
-	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && within(r, root) && within(path, r) })
+	return slices.ContainsFunc(l.read, func(r string) bool { return r != root && fspath.Within(r, root) && fspath.Within(path, r) })
 }
 
 // pins are the writable folders above everything that has other rights than its surroundings. They
@@ -217,7 +219,7 @@ func (l layout) writable(path string) bool {
 	longest := func(paths []string) int {
 		n := -1
 		for _, p := range paths {
-			if within(path, p) {
+			if fspath.Within(path, p) {
 				n = max(n, len(p))
 			}
 		}

@@ -1,9 +1,10 @@
 package sandbox
 
 import (
-	"path/filepath"
 	"runtime"
 	"slices"
+
+	"rouse/internal/fspath"
 )
 
 // systemFolders are the system's programs and libraries, which every command may read.
@@ -16,7 +17,6 @@ var systemFolders = map[string][]string{
 // here what commands read.
 func IsSystem(path string) bool {
 	return systemFolders == nil || slices.ContainsFunc(systemFolders, func(folder string) bool {
-		rel, err := filepath.Rel(folder, path)
-		return err == nil && filepath.IsLocal(rel)
+		return fspath.Within(path, folder)
 	})
 }

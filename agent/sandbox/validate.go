@@ -112,10 +112,3 @@ func cleanPaths(paths []string) []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
-
-// within reports whether path is folder, or lies in it.
-func within(path, folder string) bool {
-	rest, ok := strings.CutPrefix(path, folder)
-	// A root such as / or C:\ ends in the separator already.
-	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(folder, string(filepath.Separator)))
-}

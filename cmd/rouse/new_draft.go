@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )
@@ -94,7 +95,7 @@ func (d *draft) fromFile(path string) string {
 	if err != nil || path == "" || path[0] == '~' {
 		return path
 	}
-	if rel, err := filepath.Rel(filepath.Dir(d.path), abs); err == nil && filepath.IsLocal(rel) {
+	if rel, ok := fspath.Rel(filepath.Dir(d.path), abs); ok {
 		return "./" + filepath.ToSlash(rel)
 	}
 	return abs
@@ -104,9 +105,7 @@ func (d *draft) fromFile(path string) string {
 func (d *draft) shown() string {
 	path := d.path
 	if here, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
-			path = rel
-		}
+		path = fspath.Shorten(here, path)
 	}
 	return text.OneLine(path)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/module"
@@ -137,9 +138,7 @@ func skillFolders(root string) ([]string, error) {
 		return nil
 	})
 	for _, dir := range bare {
-		if !slices.ContainsFunc(out, func(skill string) bool {
-			return skill == dir || strings.HasPrefix(dir, skill+string(filepath.Separator))
-		}) {
+		if !slices.ContainsFunc(out, func(skill string) bool { return fspath.Within(dir, skill) }) {
 			out = append(out, dir)
 		}
 	}

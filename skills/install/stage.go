@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode"
 
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 	"rouse/skills"
 )
@@ -158,7 +159,7 @@ func firstError(dir string, problems []skills.Problem) string {
 func indexAbove(dir, at string) *skills.Registry {
 	for {
 		above := filepath.Dir(at)
-		if rel, err := filepath.Rel(dir, above); err != nil || !filepath.IsLocal(rel) {
+		if !fspath.Within(above, dir) {
 			return nil
 		}
 		if x := skills.ReadRegistry(above); x != nil && filepath.Dir(x.File) != at {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool/shell"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 )
 
@@ -35,7 +36,7 @@ func prepareHome(b nofollow.Boundary, s Settings) error {
 // nameAtHome is the name that a file of the owner's has below their HOME, else its last part.
 func nameAtHome(path string) string {
 	if own, err := os.UserHomeDir(); err == nil {
-		if rel, err := filepath.Rel(own, path); err == nil && filepath.IsLocal(rel) && rel != "." {
+		if rel, ok := fspath.Rel(own, path); ok && rel != "." {
 			return rel
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -507,7 +508,7 @@ func (b *Before) findRoots(boundary nofollow.Boundary) {
 	})
 	for path, e := range b.Entries {
 		for _, root := range b.Roots {
-			if len(root) > len(e.root) && strings.HasPrefix(path, strings.TrimSuffix(root, string(filepath.Separator))+string(filepath.Separator)) {
+			if len(root) > len(e.root) && fspath.Within(path, root) {
 				e.root = root
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -186,7 +187,7 @@ func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHa
 	if err := from.Close(); err != nil {
 		return fileState{}, err
 	}
-	if source.info.IsDir() && strings.HasPrefix(target, source0+string(filepath.Separator)) {
+	if source.info.IsDir() && target != source0 && fspath.Within(target, source0) {
 		return refuse("%s lies in %s; choose a place outside of it", to, a.From)
 	}
 

@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -103,10 +104,7 @@ func (f *files) recordedPath(path string) (string, error) {
 
 // relToWorkdir is a path as a call in the working folder would give it.
 func (f *files) relToWorkdir(path string) string {
-	if rel, err := filepath.Rel(f.roots.Workdir(), path); err == nil && filepath.IsLocal(rel) {
-		return filepath.ToSlash(rel)
-	}
-	return filepath.ToSlash(path)
+	return filepath.ToSlash(fspath.Shorten(f.roots.Workdir(), path))
 }
 
 type undoArgs struct {

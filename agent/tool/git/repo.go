@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/fspath"
 	"rouse/internal/gitview"
 )
 
@@ -213,8 +214,8 @@ func (r *repo) relative(path string) (string, error) {
 	}
 	defer p.Close()
 
-	rel, err := filepath.Rel(r.dir, filepath.Join(p.Name(), p.Rel))
-	if err != nil || !filepath.IsLocal(rel) {
+	rel, ok := fspath.Rel(r.dir, filepath.Join(p.Name(), p.Rel))
+	if !ok {
 		return "", fail(tool.KindInvalidArgs, "%s is not in the repository", path)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
@@ -41,7 +42,7 @@ type gitGuard struct {
 func openGuard(b nofollow.Boundary, places ...string) (*gitGuard, error) {
 	g := &gitGuard{owners: map[string]fs.FileInfo{}}
 	for _, place := range slices.Sorted(slices.Values(places)) {
-		if slices.ContainsFunc(g.roots, func(root *os.Root) bool { return isBelow(place, root.Name()) }) {
+		if slices.ContainsFunc(g.roots, func(root *os.Root) bool { return fspath.Within(place, root.Name()) }) {
 			continue
 		}
 
@@ -107,7 +108,7 @@ func (d Disarmed) Undo() string { return d.undoFrom("") }
 func (d Disarmed) undoFrom(folder string) string {
 	var moves []string
 	for _, r := range slices.Backward(d.Renamed) {
-		moves = append(moves, "mv -n -- "+quoted(shortPath(folder, r.To))+" "+quoted(shortPath(folder, r.From)))
+		moves = append(moves, "mv -n -- "+quoted(fspath.Shorten(folder, r.To))+" "+quoted(fspath.Shorten(folder, r.From)))
 	}
 	return strings.Join(moves, " && ")
 }
@@ -364,12 +365,6 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// isBelow reports whether a path is a folder or lies in it.
-func isBelow(path, folder string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // disarmedWarnings say what was disarmed, with paths from the workdir.
 func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
 	const most = 20 // a program may have made thousands
@@ -379,15 +374,7 @@ func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
 		}
 		out = append(out, fmt.Sprintf("%s is a git repository that this command made (git init, git clone and the like); it was taken out of use by renaming, and its files are there: "+
 			"git runs programs that the configuration of a repository names. To clone, branch and commit in a run, write in the job: checkout: {repo: FOLDER}. If you trust this repository, bring it back with: %s",
-			text.Visible(shortPath(workdir, d.Path)), d.undoFrom(workdir)))
+			text.Visible(fspath.Shorten(workdir, d.Path)), d.undoFrom(workdir)))
 	}
 	return out
-}
-
-// shortPath is a path from a folder where it lies in it.
-func shortPath(folder, path string) string {
-	if rel, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(rel) {
-		return rel
-	}
-	return path
 }

@@ -16,6 +16,7 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -181,7 +182,7 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 	}
 
 	guard, err := newGitGuard(c.Boundary, slices.DeleteFunc(slices.Clone(c.Write), func(path string) bool {
-		return isBelow(path, own) || h.Checkout != "" && isBelow(path, h.Checkout)
+		return fspath.Within(path, own) || h.Checkout != "" && fspath.Within(path, h.Checkout)
 	}))
 	if err != nil {
 		return Ended{}, &sandbox.StartError{Argv0: p.Argv[0], Err: err}

@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -56,7 +57,7 @@ func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
 
 		path := lastPath(line)
 		switch {
-		case !refused && isBelow(path, "/tmp"): // each sandbox has its own /tmp
+		case !refused && fspath.Within(path, "/tmp"): // each sandbox has its own /tmp
 		case h.outside(path, false):
 			return &Refusal{Tier: ended.Tier, Path: path}
 		case refused && path != "" && (p.ReadOnly || h.outside(path, true)):
@@ -84,7 +85,7 @@ func lastPath(line string) string {
 
 // outside reports whether the grants of the agent do not cover reading or writing a path.
 func (h *Launcher) outside(path string, write bool) bool {
-	if path == "" || !write && IsSystemProgram(path) || slices.ContainsFunc([]string{"/dev", "/proc", "/sys"}, func(folder string) bool { return isBelow(path, folder) }) {
+	if path == "" || !write && IsSystemProgram(path) || slices.ContainsFunc([]string{"/dev", "/proc", "/sys"}, func(folder string) bool { return fspath.Within(path, folder) }) {
 		return false
 	}
 	p, err := h.Roots.Resolve(path, write)

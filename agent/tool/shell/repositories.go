@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"rouse/agent/sandbox"
+	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/gitview"
 	"rouse/internal/nofollow"
@@ -194,11 +195,11 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 		top := topOf(repository)
 		switch {
 		case path == "":
-		case isBelow(path, repository) && strings.Contains(line, "unable to access"):
+		case fspath.Within(path, repository) && strings.Contains(line, "unable to access"):
 			return fmt.Sprintf("the configuration of the git repository %s has settings that are hidden from programs, and this sandbox cannot show git the others; install bubblewrap (tier A), or %s", text.Visible(top), UseCheckout(top))
-		case isBelow(path, repository):
+		case fspath.Within(path, repository):
 			return cannotChange(top)
-		case ended.Tier == sandbox.TierB && BesideOnly && isBelow(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
+		case ended.Tier == sandbox.TierB && BesideOnly && fspath.Within(repository, filepath.Dir(path)) && !h.outside(filepath.Dir(path), true):
 			return NothingBeside(filepath.Dir(path), top) + "; " + UseCheckout(top)
 		}
 	}
@@ -221,7 +222,7 @@ func NothingBeside(folder, repository string) string {
 // Beside warns that the program could make nothing in a folder of its own because a repository lies there. It returns "" if it
 // could. A program that goes on without its files would pass for one that has made them.
 func (e Ended) Beside(workdir string) string {
-	i := slices.IndexFunc(e.repositories, func(path string) bool { return isBelow(path, workdir) })
+	i := slices.IndexFunc(e.repositories, func(path string) bool { return fspath.Within(path, workdir) })
 	if e.Tier != sandbox.TierB || !BesideOnly || i < 0 {
 		return ""
 	}

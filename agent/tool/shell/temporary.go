@@ -16,6 +16,7 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 	"rouse/internal/text"
@@ -202,7 +203,7 @@ func (t temporaries) isSame(path string, before, now stamp) bool {
 
 // rootOf is the root that a path lies in.
 func (g *gitGuard) rootOf(path string) *os.Root {
-	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return isBelow(path, root.Name()) })]
+	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return fspath.Within(path, root.Name()) })]
 }
 
 // keepTime bounds how long a run, or a start, waits for files to be kept: what is on another disk has to be copied, and
@@ -386,7 +387,7 @@ func temporaryWarnings(workdir string, ended Ended) (out []string) {
 
 	if k := ended.Kept; k != nil {
 		out = append(out, fmt.Sprintf("files are gone from where this command may write, and it left %s in places that are temporary (/tmp, /dev/shm, TMPDIR, HOME): so that nothing that was moved is lost, they are kept in %s",
-			text.Plural(k.Files, "file"), text.Visible(shortPath(workdir, k.Folder))))
+			text.Plural(k.Files, "file"), text.Visible(fspath.Shorten(workdir, k.Folder))))
 	}
 
 	if n := len(ended.discarded); n > 0 {

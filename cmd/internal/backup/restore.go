@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/text"
 )
@@ -294,7 +295,7 @@ func Restore(ctx context.Context, o RestoreOptions, hold func(dir string) (relea
 	if err != nil {
 		return out, err
 	}
-	if inside(path, o.Home) && there {
+	if fspath.Within(path, o.Home) && there {
 		return out, refuse("the backup %s lies in the home %s that it is to take the place of; move it elsewhere", path, o.Home)
 	}
 
@@ -359,11 +360,6 @@ func occupied(o RestoreOptions) (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-func inside(path, folder string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && (rel == "." || filepath.IsLocal(rel))
 }
 
 // build makes a home of what was unpacked.
@@ -474,7 +470,7 @@ func placeConfigs(o RestoreOptions, m Manifest, home string, out *Restored) erro
 	}
 
 	config := m.Config
-	if rel, err := filepath.Rel(m.Home, config); err == nil && filepath.IsLocal(rel) && config != "" {
+	if rel, ok := fspath.Rel(m.Home, config); ok && config != "" {
 		config = filepath.Join(o.Home, rel) // it went with the home
 		if !exists(filepath.Join(home, rel)) {
 			return nil

@@ -23,6 +23,7 @@ import (
 	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
 	"rouse/internal/space"
@@ -142,8 +143,8 @@ func Write(ctx context.Context, o Options) (made Made, err error) {
 
 // below is a path in the home, with slashes, by its place there.
 func (w *writer) below(path string) (string, bool) {
-	rel, err := filepath.Rel(w.Home, path)
-	return filepath.ToSlash(rel), err == nil && filepath.IsLocal(rel)
+	rel, ok := fspath.Rel(w.Home, path)
+	return filepath.ToSlash(rel), ok
 }
 
 // explain says what a full disk means for a backup.

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -206,7 +207,7 @@ func (c *checker) file(path, file string, s tool.Spec, j *Job, agent *Agent) {
 	}
 
 	inside := func(root string) bool {
-		return root != "" && (within(file, root) || within(plainPlace(file), plainPlace(root)))
+		return root != "" && (fspath.Within(file, root) || fspath.Within(plainPlace(file), plainPlace(root)))
 	}
 	ofSkill := func() bool {
 		for _, r := range c.skillRoots {

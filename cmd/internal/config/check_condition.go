@@ -11,6 +11,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -243,8 +244,7 @@ func writable(a *Agent, path string) bool {
 	}
 
 	return slices.ContainsFunc(roots, func(root Path) bool {
-		rel, err := filepath.Rel(string(root), path)
-		return err == nil && filepath.IsLocal(rel)
+		return fspath.Within(path, string(root))
 	})
 }
 
@@ -258,7 +258,7 @@ func (c *checker) conditionURL(path string, g *condition) {
 
 // Where is a place as messages of runs name it: relative to the folder of the main file.
 func (c *Config) Where(at Position) string {
-	if rel, err := filepath.Rel(filepath.Dir(c.Files[0]), at.File); err == nil && filepath.IsLocal(rel) {
+	if rel, ok := fspath.Rel(filepath.Dir(c.Files[0]), at.File); ok {
 		at.File = filepath.ToSlash(rel)
 	}
 	return at.String()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/cmd/internal/layout"
+	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )
@@ -184,7 +185,7 @@ const maxNamed = 5
 // around are the trusted things that a place lies within, or would become a part of.
 func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
 	for _, t := range whole {
-		if within(strings.ToLower(real), strings.ToLower(ownersPath(t.path, glance))) { // some disks do not tell case apart
+		if fspath.Within(strings.ToLower(real), strings.ToLower(ownersPath(t.path, glance))) { // some disks do not tell case apart
 			out = append(out, t)
 		}
 	}
@@ -217,7 +218,7 @@ func (c *checker) notOfTheHome(path, folder string) {
 		return
 	}
 	home, real := strings.ToLower(ownersPath(string(c.cfg.Home), glance)), strings.ToLower(ownersPath(folder, glance))
-	if real == home || layout.Kept(home, real) && !within(real, filepath.Join(home, "skills")) {
+	if real == home || layout.Kept(home, real) && !fspath.Within(real, filepath.Join(home, "skills")) {
 		c.bad(path, "%s belongs to rouse itself, and no program gets to see it", display(folder)).Hint = "name another folder"
 	}
 }
@@ -225,7 +226,7 @@ func (c *checker) notOfTheHome(path, folder string) {
 // inHome says whether a folder is the home, or lies in it.
 func (c *checker) inHome(folder string) bool {
 	glance := nofollow.NewGlance()
-	return folder != "" && c.cfg.Home != "" && within(ownersPath(folder, glance), ownersPath(string(c.cfg.Home), glance))
+	return folder != "" && c.cfg.Home != "" && fspath.Within(ownersPath(folder, glance), ownersPath(string(c.cfg.Home), glance))
 }
 
 // trusted are the places that the host believes.

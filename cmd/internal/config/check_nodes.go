@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"rouse/cmd/internal/replicate/target"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -72,11 +72,7 @@ func (c *Config) HostOfAgent(a *Agent) string {
 
 // localWorkdir says whether an agent works in a folder of one machine that is not part of the home.
 func (c *Config) localWorkdir(a *Agent) bool {
-	if a.WorkdirShared || a.Workdir == "" {
-		return false
-	}
-	rel, err := filepath.Rel(string(c.Home), string(a.Workdir))
-	return err != nil || !filepath.IsLocal(rel)
+	return !a.WorkdirShared && a.Workdir != "" && !fspath.Within(string(a.Workdir), string(c.Home))
 }
 
 // checkNodes checks what several processes on one ledger need to know. Without them it refuses nothing but names: a configuration is

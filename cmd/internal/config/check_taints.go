@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/internal/fspath"
 )
 
 // The labels, as places in a list of three (docs/security.md).
@@ -269,7 +270,7 @@ func (c *checker) overlap(a, b string) bool {
 		return false
 	}
 	a, b = c.plainPlace(a), c.plainPlace(b)
-	return within(a, b) || within(b, a)
+	return fspath.Within(a, b) || fspath.Within(b, a)
 }
 
 // plainPlace is the same as without a checker, but each path is looked at once.

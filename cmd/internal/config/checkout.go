@@ -12,6 +12,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/checkout"
 	"rouse/agent/model/playbook"
+	"rouse/internal/fspath"
 	"rouse/internal/owner"
 )
 
@@ -192,7 +193,7 @@ func (c *checker) besideCheckout(path string, a *Agent, host string) {
 // expectedInClone refuses the expectation of a file that a run with a checkout cannot change.
 func (c *checker) expectedInClone(path string, j *Job, o *Checkout) {
 	for i, e := range j.Expect {
-		if e.File != "" && (e.File == o.Repo || within(string(e.File), string(o.Repo))) {
+		if e.File != "" && fspath.Within(string(e.File), string(o.Repo)) {
 			c.bad(fmt.Sprintf("%s[%d].file", path, i), "lies in the repository of the checkout, which no run changes").Hint = "check the clone: command: [test, -s, FILE]"
 		}
 	}

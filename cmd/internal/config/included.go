@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/fspath"
 )
 
 // Included are the places where the patterns of includes look for files, also while nothing is
@@ -45,8 +47,8 @@ func (a *Agent) writes() (out []string) {
 // begins or deeper, and what of the pattern is left there.
 func matchesInside(pattern, folder string) (rest string, ok bool) {
 	base, wanted := doublestar.SplitPattern(filepath.ToSlash(pattern))
-	rel, err := filepath.Rel(plainPlace(filepath.FromSlash(base)), plainPlace(folder))
-	if err != nil || !filepath.IsLocal(rel) {
+	rel, ok := fspath.Rel(plainPlace(filepath.FromSlash(base)), plainPlace(folder))
+	if !ok {
 		return "", false
 	}
 	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
+	"rouse/internal/fspath"
 )
 
 // MCPServer is a server of the Model Context Protocol, whose tools agents may have.
@@ -193,7 +194,7 @@ func (c *checker) serverProgram(at string, s *MCPServer) {
 			}
 		}
 
-		readable := slices.ContainsFunc(s.server().Read, func(p string) bool { return within(script, p) || script == p })
+		readable := slices.ContainsFunc(s.server().Read, func(p string) bool { return fspath.Within(script, p) })
 		if !readable && !shell.IsSystemProgram(script) && s.Files == "none" {
 			c.warn(at+".argv", "the server cannot read %s, so that it does not start", display(script)).Hint = "name its folder under read"
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"rouse/agent/redact"
+	"rouse/internal/fspath"
 )
 
 // Position is where something stands.
@@ -68,12 +69,7 @@ func display(path string) string {
 	if err != nil || !filepath.IsAbs(path) {
 		return path
 	}
-
-	rel, err := filepath.Rel(here, path)
-	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		return path
-	}
-	return rel
+	return fspath.Shorten(here, path)
 }
 
 // Errors are all the problems of a configuration.

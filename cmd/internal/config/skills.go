@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"rouse/agent"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -180,7 +181,7 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 	for _, p := range problems {
 		switch {
 		case p.Rule == skills.RuleUntrusted:
-			untrusted[slices.IndexFunc(roots, func(r skills.Root) bool { return !r.Trusted && within(p.File, plainPlace(r.Path)) })]++
+			untrusted[slices.IndexFunc(roots, func(r skills.Root) bool { return !r.Trusted && fspath.Within(p.File, plainPlace(r.Path)) })]++
 			continue
 		case p.Warning && !slices.Contains([]skills.Rule{skills.RuleChanged, skills.RuleShadowed, skills.RuleLimit, skills.RuleLinkOutside, skills.RuleUnreadable, skills.RuleProgram}, p.Rule):
 			continue
@@ -209,12 +210,6 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 			p.Hint = w.mend + ", or keep skills of yours elsewhere"
 		}
 	}
-}
-
-// within says whether a path is a folder or lies in it.
-func within(path, folder string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // skillsOf finds the skills that an agent names, by name or by path (AUT-05).

@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/web"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -149,8 +150,8 @@ func (d *Daemon) checkDest(dest string) error {
 	if backup.Archive(dest) {
 		folder = filepath.Dir(dest)
 	}
-	real, home := realPath(folder), realPath(d.home.Dir)
-	if rel, err := filepath.Rel(home, real); err == nil && filepath.IsLocal(rel) {
+	real := realPath(folder)
+	if fspath.Within(real, realPath(d.home.Dir)) {
 		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
 	}
 	if who := d.Current().Config.WriterAround(real); who != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"rouse/cmd/internal/config"
+	"rouse/internal/fspath"
 )
 
 const (
@@ -354,8 +355,7 @@ func (f *follower) relevant(e fsnotify.Event) bool {
 			continue
 		}
 
-		rel, err := filepath.Rel(g.base, e.Name)
-		if err != nil || !filepath.IsLocal(rel) {
+		if !fspath.Within(e.Name, g.base) {
 			continue
 		}
 		if info, err := os.Stat(e.Name); err == nil && info.IsDir() {

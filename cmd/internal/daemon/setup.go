@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
@@ -70,9 +70,7 @@ func (s *Setup) FlagHint() string {
 	// The hint is for the shell it is shown in, where a relative path reads better.
 	path := s.Config.Files[0]
 	if wd, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(wd, path); err == nil && !strings.HasPrefix(rel, "..") {
-			path = rel
-		}
+		path = fspath.Shorten(wd, path)
 	}
 	return " --config " + path
 }

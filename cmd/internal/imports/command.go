@@ -3,7 +3,6 @@ package imports
 import (
 	"net/netip"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"rouse/agent/tool/shell"
+	"rouse/internal/fspath"
 )
 
 // variable is one of the environment that a command had.
@@ -264,7 +264,7 @@ func quoted(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) +
 
 // allow grants exactly these words.
 func (j *Job) allow(argv []string) {
-	if slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || j.dir != "" && within(script, j.dir) }) {
+	if slices.ContainsFunc(shell.Scripts(argv), func(script string) bool { return !path.IsAbs(script) || j.dir != "" && fspath.Within(script, j.dir) }) {
 		// A grant would be one for whatever the agent writes there; an approval is for one content.
 		j.remark("its agent can write what it runs, so that no grant is written: its first run waits in rouse inbox, and rouse approve ITEM --always allows this content from then on")
 		return
@@ -280,11 +280,6 @@ func (j *Job) allow(argv []string) {
 }
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-func within(file, dir string) bool {
-	rel, err := filepath.Rel(dir, file)
-	return err == nil && filepath.IsLocal(rel)
-}
 
 // needs says what a confined program lacks, as far as its words tell.
 func (j *Job) needs(c parsed) {
@@ -303,7 +298,7 @@ func (j *Job) needs(c parsed) {
 			if !slices.Contains(programs, w) {
 				programs = append(programs, w)
 			}
-		case isPath(operand) && !shell.IsSystemProgram(operand) && (j.dir == "" || !within(operand, j.dir)) && !slices.Contains(paths, operand):
+		case isPath(operand) && !shell.IsSystemProgram(operand) && (j.dir == "" || !fspath.Within(operand, j.dir)) && !slices.Contains(paths, operand):
 			paths = append(paths, operand)
 		}
 	}

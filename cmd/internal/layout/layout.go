@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/internal/fspath"
 )
 
 // Kind is what a part holds, and so what a backup does with it.
@@ -97,8 +99,8 @@ func Of(rel string) (Part, bool) {
 // Kept says whether a path in a home is one that rouse itself uses, and not its owner's or an agent's. Of an agent's
 // folder the workdir, and the HOME of its executor, are the agent's: beside them are its database and the copies of that.
 func Kept(home, path string) bool {
-	rel, err := filepath.Rel(home, path)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+	rel, ok := fspath.Rel(home, path)
+	if !ok || rel == "." {
 		return false
 	}
 

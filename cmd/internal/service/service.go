@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"rouse/internal/fspath"
 )
 
 // Spec is a service: what is run, for which home, under which name. Paths are absolute.
@@ -102,7 +104,7 @@ func (s Spec) check() error {
 // Temporary says whether a program lies where it will not be found for long, as one that go run has built.
 func Temporary(program string) bool {
 	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
-		if real, err := filepath.EvalSymlinks(dir); err == nil && (strings.HasPrefix(program, real+string(filepath.Separator)) || strings.HasPrefix(program, dir+string(filepath.Separator))) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil && (fspath.Within(program, real) || fspath.Within(program, dir)) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/fspath"
 )
 
 func newGrant(g ledger.StandingApproval) api.Grant {
@@ -93,7 +94,7 @@ func (s *server) notLabelled(r *http.Request, ask api.ClearLabel) error {
 		return err
 	}
 	for _, l := range all {
-		if rel, err := filepath.Rel(l.Name, ask.Path); l.Kind == ledger.PlaceFile && l.Letter == ask.Label && err == nil && filepath.IsLocal(rel) {
+		if l.Kind == ledger.PlaceFile && l.Letter == ask.Label && fspath.Within(ask.Path, l.Name) {
 			return usage("%s is %s because all of %s is, where a program of run %d may have written anything; name that folder", ask.Path, word, l.Name, l.Run)
 		}
 	}

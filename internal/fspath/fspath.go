@@ -1,0 +1,31 @@
+// Package fspath compares paths by their names. It does not look at the file system and follows no links.
+package fspath
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Rel returns path relative to folder, "." for the folder itself. It returns false if path lies outside of folder, or if only
+// one of the two is absolute.
+func Rel(folder, path string) (string, bool) {
+	rel, err := filepath.Rel(folder, path)
+	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		return "", false
+	}
+	return rel, true
+}
+
+// Within reports whether path is folder, or lies in it.
+func Within(path, folder string) bool {
+	_, ok := Rel(folder, path)
+	return ok
+}
+
+// Shorten returns path relative to folder if it lies there, else path.
+func Shorten(folder, path string) string {
+	if rel, ok := Rel(folder, path); ok {
+		return rel
+	}
+	return path
+}
