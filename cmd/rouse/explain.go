@@ -92,9 +92,6 @@ func explainKey(w io.Writer, k config.Key) error {
 			rows = append(rows, row)
 		}
 	}
-	if k.Later != "" {
-		rows = append(rows, []string{"refused", "not available in this version (" + k.Later + ")"})
-	}
 	for i := range rows {
 		rows[i][0] = "  " + rows[i][0]
 	}

@@ -180,9 +180,6 @@ func writeKeys(_ *testing.T, w *bytes.Buffer) {
 		if k.Env != "" {
 			fmt.Fprintf(w, "- variable: `%s`\n", k.Env)
 		}
-		if k.Later != "" {
-			fmt.Fprintf(w, "- refused in this version: %s\n", k.Later)
-		}
 		fmt.Fprintf(w, "\n```yaml\n%s```\n\n", k.Example)
 	}
 }

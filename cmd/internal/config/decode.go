@@ -107,17 +107,13 @@ func (d *decoder) unknown(e entry, path string, fields []field) {
 	}
 }
 
-// setting fills one field, and refuses what comes later.
+// setting fills one field.
 func (d *decoder) setting(f field, e entry, path string, v reflect.Value) {
 	// Saved, since mappings nest: leaving an inner one must not end defaults.
 	outer := d.overlay
 	d.overlay = outer || f.key == "defaults"
 	d.value(e.value, path, v, f)
 	d.overlay = outer
-	if harmless := v.Kind() == reflect.Bool && !v.Bool(); f.later != "" && !harmless { // false asks for nothing
-		// Decoded first all the same, so that mistakes in it are found with the others.
-		d.problem(e.at, path, "not available in this version (%s)", f.later)
-	}
 }
 
 // value fills anything.
@@ -283,7 +279,7 @@ func (d *decoder) preset(v reflect.Value) {
 			// pointers, or refuse it (positive).
 			if f.preset != "" && inner.IsZero() {
 				d.presetField(f, inner)
-			} else if f.later == "" {
+			} else {
 				d.preset(inner)
 			}
 		}

@@ -21,9 +21,6 @@
 // In values, ${NAME} is the environment variable NAME, and one that is not set is an error.
 // $${ is a plain ${.
 //
-// A key whose feature is not built yet is marked later: it is known and checked, and its
-// use is refused, so that nothing a user wrote is ever ignored.
-//
 // The only writer is Add, which inserts an item into the text of a file.
 //
 // # Size

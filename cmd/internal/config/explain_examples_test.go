@@ -16,9 +16,6 @@ func TestKeyExamplesPassTheCheck(t *testing.T) {
 	dir := filepath.Dir(write(t, "report.md", "Write it.", "bookkeeper.md", "You keep books.", "bookkeeper.soul.md", "Patient.", "closed.ics", "BEGIN:VCALENDAR\nEND:VCALENDAR\n", "tls/cert.pem", "x", "tls/key.pem", "x"))
 	secrets := map[string]string{"heartbeat": "https://hc-ping.com/canary", "postgres": "postgres://rouse@db.example.net/rouse", "slack_url": "ntfy://ntfy.sh/topic"}
 	for _, k := range config.Keys() {
-		if k.Later != "" {
-			continue
-		}
 		_, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Text: []byte(k.Example), Home: filepath.Join(dir, "home"), Tools: agent.Specs(),
 			Getenv: func(string) string { return "" }, Secret: func(name string) (string, bool, error) {
 				return cmp.Or(secrets[name], "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"), true, nil

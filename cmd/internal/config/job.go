@@ -63,7 +63,6 @@ type Job struct {
 	Record       bool        `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
 	UndoOnFail   bool        `key:"undo_on_failure" say:"takes back what a failed run wrote: rows and files"`
 	Keep         Duration    `key:"keep" default:"90d" positive:"yes" say:"how long history is kept"`
-	Priority     string      `key:"priority" enum:"low|normal|high" later:"priorities"`
 	Bounds       Bounds      `key:"bounds" say:"of one run; what is left out is the agent's"`
 	Budget       budget      `key:"budget" say:"of all its runs in a day, or in a calendar month, of the daemon's timezone, beside the agent's"`
 	Model        string      `key:"model" unset:"the agent's" say:"name of the model that does its prompt" eg:"local"`

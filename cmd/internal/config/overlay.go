@@ -53,7 +53,7 @@ func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
 		switch {
 		case f.env:
 			out = append(out, join(path, f.key))
-		case inner.Kind() == reflect.Struct && f.later == "":
+		case inner.Kind() == reflect.Struct:
 			out = append(out, d.scalarKeys(inner, join(path, f.key))...)
 		}
 	}

@@ -19,8 +19,7 @@ type Key struct {
 	Secret   bool     `json:"secret,omitempty"`  // its value is never shown or stored
 	Env      string   `json:"env,omitempty"`     // the variable that may set it
 	Says     string   `json:"description,omitempty"`
-	Where    string   `json:"where"` // in words: what it is a key of, and where else it may stand
-	Later    string   `json:"later,omitempty"`
+	Where    string   `json:"where"`          // in words: what it is a key of, and where else it may stand
 	Example  string   `json:"example"`        // YAML, from the top of the file
 	Keys     []string `json:"keys,omitempty"` // that stand below it
 }
@@ -97,13 +96,11 @@ func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string
 
 func (r *referrer) key(t reflect.Type, f field, parent, path string, owned bool) Key {
 	k := Key{
-		Path: path, Type: typeWords(t), Default: f.preset + f.unset, Required: f.need, Secret: f.secret, Says: f.say, Later: f.later,
+		Path: path, Type: typeWords(t), Default: f.preset + f.unset, Required: f.need, Secret: f.secret, Says: f.say,
 		Where: whereText(parent, owned), Example: r.under(path, r.example(t, f)),
 	}
-	for value := range strings.SplitSeq(f.enum, "|") {
-		if value != "" && !strings.HasSuffix(value, "*") {
-			k.Values = append(k.Values, value)
-		}
+	if f.enum != "" {
+		k.Values = strings.Split(f.enum, "|")
 	}
 	if t == reflect.TypeFor[After]() {
 		k.Values = []string{"leave", "delete", "{move: FOLDER}"}
@@ -199,7 +196,7 @@ func (r *referrer) mappingExample(t, inner reflect.Type) string {
 		}
 	}
 	if len(parts) == 0 {
-		f := fields[slices.IndexFunc(fields, func(f field) bool { return f.later == "" })]
+		f := fields[0]
 		parts = append(parts, f.key+": "+r.example(inner.Field(f.index).Type, f))
 	}
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,19 +112,9 @@ func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
 }
 
 func (d *decoder) oneOf(n *node, path, given, enum string) {
-	var known []string
-	for value := range strings.SplitSeq(enum, "|") {
-		word, later := strings.CutSuffix(value, "*")
-		if given == word {
-			if later {
-				d.problem(n.at, path, "%q is not available in this version", given)
-			}
-			return
-		}
-
-		if !later {
-			known = append(known, word)
-		}
+	known := strings.Split(enum, "|")
+	if slices.Contains(known, given) {
+		return
 	}
 
 	p := d.problem(n.at, path, "%q is none of %s", short(given), strings.Join(known, ", "))

@@ -118,12 +118,6 @@ func (known tags) object(t reflect.Type, overlay bool) schema {
 
 		p := known.describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
 		say := f.say
-		if f.later != "" {
-			say = strings.TrimSpace("Not available in this version (" + f.later + "). " + say)
-			// Editors strike it through; the decoder refuses its use.
-			p["deprecated"] = true
-		}
-
 		if absent := f.preset + f.unset; absent != "" {
 			say = strings.TrimSpace(say + " (default: " + absent + ")")
 		}
@@ -210,14 +204,7 @@ func describeScalar(t reflect.Type, f field) schema {
 		return schema{"type": []string{"string", "number", "boolean"}} // a text need not be quoted
 	}
 
-	var values []string
-	for value := range strings.SplitSeq(f.enum, "|") {
-		if !strings.HasSuffix(value, "*") {
-			values = append(values, value)
-		}
-	}
-
-	return orVariable(schema{"enum": values})
+	return orVariable(schema{"enum": strings.Split(f.enum, "|")})
 }
 
 // orVariable also allows ${NAME} in the place of a value.

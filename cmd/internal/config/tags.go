@@ -8,17 +8,16 @@ import "reflect"
 //	need      it must be given
 //	default   what it is when it is left out, as YAML
 //	unset     the same in words, where it depends on something else
-//	enum      its values; one with a star behind it is known, and comes later
+//	enum      its values
 //	positive  zero is not a value
 //	secret    its value is never shown or stored
 //	env       ROUSE_… may set it
 //	own       it belongs to one job, and cannot stand in defaults
-//	later     why it is refused in this version
 //	say       what it does, for editors and rouse explain
 //	eg        an example, as YAML, where neither default, enum nor type make one
 type field struct {
 	index                             int
-	key, enum, later, unset, say, eg  string
+	key, enum, unset, say, eg         string
 	preset                            string
 	need, positive, secret, env, owns bool
 }
@@ -42,7 +41,7 @@ func (known tags) of(t reflect.Type) []field {
 
 		has := func(name string) bool { return tag.Get(name) != "" }
 		out = append(out, field{
-			index: i, key: key, enum: tag.Get("enum"), later: tag.Get("later"), unset: tag.Get("unset"), say: tag.Get("say"), eg: tag.Get("eg"),
+			index: i, key: key, enum: tag.Get("enum"), unset: tag.Get("unset"), say: tag.Get("say"), eg: tag.Get("eg"),
 			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
 		})
 	}

@@ -137,7 +137,7 @@ func (d *decoder) keyFor(n *node, t reflect.Type) (field, bool) {
 	fields := d.tags.of(t)
 	needs := slices.ContainsFunc(fields, func(f field) bool { return f.need })
 	for _, f := range fields {
-		if f.later == "" && f.need == needs && d.takes(n, t.Field(f.index).Type, f) {
+		if f.need == needs && d.takes(n, t.Field(f.index).Type, f) {
 			return f, true
 		}
 	}
