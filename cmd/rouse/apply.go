@@ -30,14 +30,9 @@ branch of the run stays in your repository until rouse discard RUN.`,
   rouse apply 42
   rouse apply 42 --cherry-pick`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var c api.Checkout
+			var err error
 			path := "/v1/runs/" + url.PathEscape(args[0])
 			if diff {
 				err = s.Get(cmd.Context(), path+"/checkout", nil, &c)
@@ -79,21 +74,12 @@ func newDiscard(at *place) *cobra.Command {
 A branch that you have changed since, or that is checked out, stays as well and is named.`,
 		Example: "  rouse discard 42",
 		Args:    cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var c api.Checkout
-			if err := s.Post(cmd.Context(), "/v1/runs/"+url.PathEscape(args[0])+"/discard", nil, &c); err != nil {
+			if done, err := s.send(cmd, asJSON, "/v1/runs/"+url.PathEscape(args[0])+"/discard", nil, &c); done || err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), c)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
 			return err
 		}),
 	}

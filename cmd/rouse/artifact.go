@@ -34,13 +34,7 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
   rouse artifact 12 site.zip --list
   rouse artifact 12 site.zip --to site.zip`,
 		Args: cobra.ExactArgs(2),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var d api.RunDetail
 			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
@@ -72,11 +66,8 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
 // listArtifact shows the files of a folder that a run shared.
 func listArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, asJSON bool) error {
 	var found api.ArtifactFiles
-	if err := s.Get(cmd.Context(), "/v1/runs/"+run+"/artifacts/"+a.ID+"/files", nil, &found); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/runs/"+run+"/artifacts/"+a.ID+"/files", nil, &found); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), found)
 	}
 	return folderzip.Tree(cmd.OutOrStdout(), found.Files, found.More, text.OneLine, text.Size)
 }

@@ -44,11 +44,8 @@ not count as an overlap while they wait. Pauses, conditions (when:) and budgets 
 			defer s.close()
 
 			var out api.Backfill
-			if err := s.Post(cmd.Context(), "/v1/jobs/"+url.PathEscape(args[0])+"/backfill", ask, &out); err != nil {
+			if done, err := s.send(cmd, asJSON, "/v1/jobs/"+url.PathEscape(args[0])+"/backfill", ask, &out); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), out)
 			}
 			return printBackfill(cmd.OutOrStdout(), out, s.daemon)
 		}),

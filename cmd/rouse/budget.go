@@ -23,19 +23,10 @@ until the day or the month ends, each at what the last twenty runs of its job to
 yet there is no forecast. Amounts that no server or program reported
 are estimates and marked as such: an answer broke off or never came, or an executor does not report its cost.`,
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			var b api.Budget
-			if err := s.Get(cmd.Context(), "/v1/budget", nil, &b); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/budget", nil, &b); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), b)
 			}
 
 			return printBudget(cmd.OutOrStdout(), b, s.now())

@@ -134,11 +134,8 @@ func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
 	defer s.close()
 
 	var schema api.Schema
-	if err := s.Get(cmd.Context(), o.path("schema"), nil, &schema); err != nil {
+	if done, err := s.fetch(cmd, o.json, o.path("schema"), nil, &schema); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), schema)
 	}
 
 	if len(schema.Tables) == 0 {
@@ -197,11 +194,8 @@ func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 
 	var out api.Rows
 	q := api.QueryRequest{SQL: sql, Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
-	if err := s.Post(cmd.Context(), o.path("query"), q, &out); err != nil {
+	if done, err := s.send(cmd, o.json, o.path("query"), q, &out); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), out)
 	}
 
 	return printRows(cmd.OutOrStdout(), out)

@@ -109,11 +109,8 @@ func dbReplace(cmd *cobra.Command, at *place, o dbOptions, verb string, ask any,
 	defer s.close()
 
 	var r api.Replaced
-	if err := s.Post(cmd.Context(), o.path(verb), ask, &r); err != nil {
+	if done, err := s.send(cmd, o.json, o.path(verb), ask, &r); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), r)
 	}
 
 	say(cmd.OutOrStdout(), r)

@@ -195,11 +195,8 @@ func dbRunView(cmd *cobra.Command, at *place, o dbOptions, name string) error {
 	defer s.close()
 
 	var out api.ViewResult
-	if err := s.Post(cmd.Context(), o.path("views/"+url.PathEscape(name)+"/run"), ask, &out); err != nil {
+	if done, err := s.send(cmd, o.json, o.path("views/"+url.PathEscape(name)+"/run"), ask, &out); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), out)
 	}
 
 	return printRows(cmd.OutOrStdout(), out.Rows)

@@ -28,17 +28,12 @@ func newEngine(at *place) *cobra.Command {
 		Use:   "status",
 		Short: "Says where the ledger is, and which nodes share it; exits 1 when something keeps them from being one",
 		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			var e api.Engine
 			if err := s.Get(cmd.Context(), "/v1/engine", nil, &e); err != nil {
 				return err
 			}
+			var err error
 			if asJSON {
 				err = printJSON(cmd.OutOrStdout(), e)
 			} else {

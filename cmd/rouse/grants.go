@@ -21,13 +21,7 @@ It also lists the labels on data, with the run that set each: files and tables t
 wrote after it had read untrusted content (A) or private data (B). Whichever run reads them gets the
 label, too, until you have checked them and run "rouse grants trust" for A, or "rouse grants release" for B.`,
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			var given []api.Grant
 			if err := s.Get(cmd.Context(), "/v1/grants", nil, &given); err != nil {
 				return err
@@ -80,19 +74,13 @@ func newRevoke(at *place) *cobra.Command {
 		Use:   "revoke GRANT",
 		Short: "Revokes a standing approval: the agent has to ask again",
 		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var g api.Grant
 			if err := s.Post(cmd.Context(), "/v1/grants/"+args[0]+"/revoke", struct{}{}, &g); err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
 			return err
 		}),
 	}

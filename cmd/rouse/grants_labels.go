@@ -38,13 +38,7 @@ func newClearLabel(at *place, v labelVerb) *cobra.Command {
 		Short: v.short,
 		Long:  v.long + "\n\nWhat holds a slash or a dot is a path: write ./notes for a file that is called as an agent could be.",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			// One that fails keeps none of the others from being cleared.
 			var failed []error
 			for _, arg := range args {

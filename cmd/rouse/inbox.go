@@ -25,14 +25,9 @@ func newInbox(at *place) *cobra.Command {
 		Use:   "inbox",
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
 		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			var items []api.Item
+			var err error
 			if closed {
 				items, err = getPages(cmd.Context(), s, "/v1/inbox/closed", url.Values{}, wanted, func(i api.Item) string { return i.ID })
 			} else {
@@ -241,11 +236,8 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 	}
 
 	var r api.Run
-	if err := s.Post(cmd.Context(), "/v1/inbox/"+item+"/answer", answer, &r); err != nil {
+	if done, err := s.send(cmd, asJSON, "/v1/inbox/"+item+"/answer", answer, &r); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), r)
 	}
 
 	text, note := fmt.Sprintf("run %s goes on", r.ID), ""

@@ -24,23 +24,14 @@ channel says, and of the recovery; of no further failure once you acknowledge it
 		Example: `  rouse incidents
   rouse incidents --job backup --all`,
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			query := url.Values{"job": {job}, "n": {strconv.Itoa(pageSize)}}
 			if all {
 				query.Set("all", "true")
 			}
 			var incidents []api.Incident
-			if err := s.Get(cmd.Context(), "/v1/incidents", query, &incidents); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/incidents", query, &incidents); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), incidents)
 			}
 			return printIncidents(cmd, incidents)
 		}),
@@ -89,21 +80,12 @@ a failure of another kind meanwhile.`,
 		Example: `  rouse ack 3
   rouse ack 3 --note "the bank is down until Monday"`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var i api.Incident
-			if err := s.Post(cmd.Context(), "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i); err != nil {
+			if done, err := s.send(cmd, asJSON, "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i); done || err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), i)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
 			return err
 		}),
 	}

@@ -17,19 +17,10 @@ func newJobs(at *place) *cobra.Command {
 		Use:   "jobs",
 		Short: "Lists each job: triggers, next occurrence, last outcome",
 		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			var jobs []api.Job
-			if err := s.Get(cmd.Context(), "/v1/jobs", nil, &jobs); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/jobs", nil, &jobs); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), jobs)
 			}
 
 			now := s.now()
@@ -42,7 +33,7 @@ func newJobs(at *place) *cobra.Command {
 				rows = append(rows, []string{j.Name, j.Agent, state, when(j.Next, now), lastOf(j, now), strings.Join(j.Triggers, "; ")})
 			}
 
-			err = table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
+			err := table(cmd.OutOrStdout(), "JOB AGENT STATE NEXT LAST TRIGGERS", rows)
 			if err == nil && !s.daemon {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "no daemon serves %s, so nothing starts by itself: rouse serve\n", s.home)
 			}

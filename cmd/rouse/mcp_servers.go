@@ -107,13 +107,7 @@ Its program is started without folders and without a network. One that does not 
 those of an agent with --as: only for a program that you trust with them. What it may write there is
 labelled as untrusted.`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.open, func(cmd *cobra.Command, args []string, s *session) error {
 			server, err := lookAtMCP(cmd.Context(), s, args[0], as, kept)
 			if err != nil {
 				return err
@@ -253,11 +247,8 @@ func approveMCP(cmd *cobra.Command, at *place, name string, tools []string, as s
 	}
 
 	var out api.MCPApproved
-	if err := s.Post(cmd.Context(), mcpPath(name, "approve"), in, &out); err != nil {
+	if done, err := s.send(cmd, asJSON, mcpPath(name, "approve"), in, &out); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), out)
 	}
 	for _, t := range slices.Sorted(maps.Keys(out.Unusable)) {
 		fmt.Fprintf(cmd.OutOrStdout(), "not approved, for it cannot be used: %s: %s\n", text.OneLine(t), text.OneLine(out.Unusable[t]))
@@ -271,13 +262,7 @@ func newMCPRevoke(at *place, asJSON *bool) *cobra.Command {
 		Use:   "revoke NAME [TOOL…]",
 		Short: "Takes back the approval of the tools of an MCP server, of all or of some",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.open, func(cmd *cobra.Command, args []string, s *session) error {
 			var in api.MCPApproval
 			for _, t := range args[1:] {
 				in.Tools = append(in.Tools, strings.TrimPrefix(t, args[0]+"__"))
@@ -289,7 +274,7 @@ func newMCPRevoke(at *place, asJSON *bool) *cobra.Command {
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), out)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s not approved any more: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s not approved any more: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
 			return err
 		}),
 	}
@@ -305,13 +290,7 @@ open. A running daemon hears when your browser comes back; else give the address
 to with --reply. The tokens are kept as secrets are, and renewed by themselves; rouse skills sign-ins
 lists them and forgets them.`,
 		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.open, func(cmd *cobra.Command, args []string, s *session) error {
 			var out api.MCPSignIn
 			if err := s.Post(cmd.Context(), mcpPath(args[0], "sign-in"), api.MCPReply{Address: reply}, &out); err != nil {
 				return err
@@ -320,7 +299,7 @@ lists them and forgets them.`,
 			case *asJSON:
 				return printJSON(cmd.OutOrStdout(), out)
 			case out.SignedIn:
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "signed in at %s; look at its tools: rouse mcp-servers approve %[1]s\n", args[0])
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "signed in at %s; look at its tools: rouse mcp-servers approve %[1]s\n", args[0])
 				return err
 			case out.Link == "":
 				return errors.New("there is no link")

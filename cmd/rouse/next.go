@@ -31,13 +31,7 @@ the median, and at the price that nine of ten cost no more than. What a job has 
   rouse next morning-report -n 10
   rouse next --cost`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			q := url.Values{}
 			if len(args) == 1 {
 				q.Set("job", args[0])
@@ -48,11 +42,8 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 			q.Set("n", strconv.Itoa(n))
 
 			var coming []api.Occurrence
-			if err := s.Get(cmd.Context(), "/v1/next", q, &coming); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/next", q, &coming); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), coming)
 			}
 
 			now := s.now()
@@ -79,11 +70,8 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 // printCost says what the coming week will cost.
 func printCost(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
 	var c api.Cost
-	if err := s.Get(cmd.Context(), "/v1/cost", q, &c); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/cost", q, &c); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), c)
 	}
 
 	out, now := cmd.OutOrStdout(), s.now()

@@ -15,19 +15,13 @@ func newNotify(at *place) *cobra.Command {
 		Use:   "notify TEXT",
 		Short: "Tries a notification channel",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.open, func(cmd *cobra.Command, args []string, s *session) error {
 			var sent api.NotifySent
 			if err := s.Post(cmd.Context(), "/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, &sent); err != nil {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", sent.Channel)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", sent.Channel)
 			return err
 		}),
 	}

@@ -143,11 +143,8 @@ func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) erro
 	}
 
 	var p api.Paused
-	if err := s.Post(cmd.Context(), "/v1/pauses", ask, &p); err != nil {
+	if done, err := s.send(cmd, o.json, "/v1/pauses", ask, &p); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), p)
 	}
 
 	printPaused(cmd.OutOrStdout(), p, s.daemon)
@@ -202,11 +199,8 @@ func heldText(held []api.Pause, zone *time.Location) string {
 
 func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 	var pauses []api.Pause
-	if err := s.Get(cmd.Context(), "/v1/pauses", nil, &pauses); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/pauses", nil, &pauses); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), pauses)
 	}
 
 	if len(pauses) == 0 {
@@ -268,11 +262,8 @@ func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) e
 	defer s.close()
 
 	var r api.Resumed
-	if err := s.Post(cmd.Context(), "/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r); err != nil {
+	if done, err := s.send(cmd, asJSON, "/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), r)
 	}
 
 	out, zone := cmd.OutOrStdout(), loadZone(r.Zone)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -250,4 +253,32 @@ func (at *place) tempOf(home string) string {
 		above = filepath.Dir(above)
 	}
 	return above
+}
+
+// withSession returns a RunE that opens a session for f and closes it afterwards.
+func withSession(open func(context.Context) (*session, error), f func(cmd *cobra.Command, args []string, s *session) error) func(*cobra.Command, []string) error {
+	return verb(func(cmd *cobra.Command, args []string) error {
+		s, err := open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return f(cmd, args, s)
+	})
+}
+
+// fetch gets v. If asJSON is true, it also prints v and returns true.
+func (s *session) fetch(cmd *cobra.Command, asJSON bool, path string, query url.Values, v any) (printed bool, err error) {
+	if err := s.Get(cmd.Context(), path, query, v); err != nil || !asJSON {
+		return false, err
+	}
+	return true, printJSON(cmd.OutOrStdout(), v)
+}
+
+// send posts body and reads the response into v. If asJSON is true, it also prints v and returns true.
+func (s *session) send(cmd *cobra.Command, asJSON bool, path string, body, v any) (printed bool, err error) {
+	if err := s.Post(cmd.Context(), path, body, v); err != nil || !asJSON {
+		return false, err
+	}
+	return true, printJSON(cmd.OutOrStdout(), v)
 }

@@ -25,19 +25,10 @@ func newShow(at *place) *cobra.Command {
 		Use:   "show RUN",
 		Short: "Shows one run: trigger, attempts, steps, calls, outcome",
 		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var d api.RunDetail
-			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/runs/"+args[0], nil, &d); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), d)
 			}
 
 			printDetail(cmd.OutOrStdout(), d, s.mark(d.Run), s.now())

@@ -26,13 +26,7 @@ What is removed is forgotten here; the service itself lists and ends what it gav
 		Example: `  rouse skills sign-ins
   rouse skills sign-ins --remove clerk/mail-digest/acme`,
 		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
 			if remove != "" {
 				if err := s.Post(cmd.Context(), "/v1/sign-ins/remove", api.SignInName{Name: remove}, &api.SignInName{}); err != nil {
 					return err
@@ -42,11 +36,8 @@ What is removed is forgotten here; the service itself lists and ends what it gav
 			}
 
 			var kept []api.SignIn
-			if err := s.Get(cmd.Context(), "/v1/sign-ins", nil, &kept); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/sign-ins", nil, &kept); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), kept)
 			}
 			return printSignIns(cmd.OutOrStdout(), kept, s.now())
 		}),

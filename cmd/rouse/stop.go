@@ -63,19 +63,10 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 		Use:   name + " RUN",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var r api.Run
-			if err := s.Post(cmd.Context(), "/v1/runs/"+args[0]+"/"+action, struct{}{}, &r); err != nil {
+			if done, err := s.send(cmd, asJSON, "/v1/runs/"+args[0]+"/"+action, struct{}{}, &r); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
 			}
 
 			text := said(r)
@@ -84,7 +75,7 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 				text += " when a daemon starts: rouse serve"
 			}
 
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
 			return err
 		}),
 	}

@@ -123,11 +123,8 @@ func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error 
 
 func listWakes(cmd *cobra.Command, s *session, asJSON bool) error {
 	var slots []api.AgentWake
-	if err := s.Get(cmd.Context(), "/v1/slots", nil, &slots); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/slots", nil, &slots); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), slots)
 	}
 
 	if len(slots) == 0 {
@@ -256,11 +253,8 @@ func limitsText(a api.AgentWake) string {
 
 func planWake(cmd *cobra.Command, s *session, o wakeOptions) error {
 	var p api.PlannedWake
-	if err := s.Post(cmd.Context(), "/v1/slots", o.WakeRequest, &p); err != nil {
+	if done, err := s.send(cmd, o.json, "/v1/slots", o.WakeRequest, &p); done || err != nil {
 		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), p)
 	}
 
 	out := cmd.OutOrStdout()
@@ -283,11 +277,8 @@ func planWake(cmd *cobra.Command, s *session, o wakeOptions) error {
 
 func clearWake(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
 	var a api.CancelledWake
-	if err := s.Post(cmd.Context(), "/v1/slots/clear", map[string]string{"agent": agent}, &a); err != nil {
+	if done, err := s.send(cmd, asJSON, "/v1/slots/clear", map[string]string{"agent": agent}, &a); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), a)
 	}
 
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, loadZone(a.Zone)), shorten(a.Wake.Instructions, 200))

@@ -48,11 +48,8 @@ func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
 	defer s.close()
 
 	var hooks []api.Webhook
-	if err := s.Get(cmd.Context(), "/v1/webhooks", nil, &hooks); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/webhooks", nil, &hooks); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), hooks)
 	}
 	if len(hooks) == 0 {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no job has a webhook; to give one to a job: webhook: {path: /hooks/NAME, secret: secret:NAME}")

@@ -96,11 +96,8 @@ func whyFile(cmd *cobra.Command, s *session, arg string, asJSON bool) error {
 	}
 
 	var files []api.WhyFile
-	if err := s.Get(cmd.Context(), "/v1/why/file", url.Values{"path": {path}}, &files); err != nil {
+	if done, err := s.fetch(cmd, asJSON, "/v1/why/file", url.Values{"path": {path}}, &files); done || err != nil {
 		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), files)
 	}
 
 	var rows [][]string

@@ -118,19 +118,10 @@ func newWorkspaceShow(at *place) *cobra.Command {
 		Use:   "show WORKSPACE",
 		Short: "Shows one workspace: who works in it, how far, what that waits for; artifacts, past runs, state",
 		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var d api.WorkspaceDetail
-			if err := s.Get(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
+			if done, err := s.fetch(cmd, asJSON, "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); done || err != nil {
 				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), d)
 			}
 
 			printWorkspace(cmd.OutOrStdout(), d, s.now())
@@ -258,13 +249,7 @@ func newWorkspaceAction(at *place, name, short string) *cobra.Command {
 		Use:   name + " WORKSPACE",
 		Short: short,
 		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var w api.RetriedWorkspace // the run is there after a retry alone
 			if err := s.Post(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0])+"/"+name, struct{}{}, &w); err != nil {
 				return err
@@ -284,7 +269,7 @@ func newWorkspaceAction(at *place, name, short string) *cobra.Command {
 					said += " when a daemon starts: rouse serve"
 				}
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
 			return err
 		}),
 	}
@@ -300,21 +285,12 @@ func newArtifactDecision(at *place, name string) *cobra.Command {
 		Use:   name + " WORKSPACE ARTIFACT",
 		Short: strings.ToUpper(name[:1]) + name[1:] + "s an artifact of a workspace, in the version that is shown",
 		Args:  cobra.ExactArgs(2),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var a api.WorkspaceArtifact
-			if err := s.Post(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0])+"/artifacts/"+url.PathEscape(args[1])+"/"+name, struct{}{}, &a); err != nil {
+			if done, err := s.send(cmd, asJSON, "/v1/workspaces/"+url.PathEscape(args[0])+"/artifacts/"+url.PathEscape(args[1])+"/"+name, struct{}{}, &a); done || err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), a)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
 			return err
 		}),
 	}
@@ -329,13 +305,7 @@ func newWorkspaceArtifact(at *place) *cobra.Command {
 		Use:   "artifact WORKSPACE ARTIFACT",
 		Short: "Prints an artifact of a workspace, or writes it to a file",
 		Args:  cobra.ExactArgs(2),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
+		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
 			var d api.WorkspaceDetail
 			if err := s.Get(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
 				return err
