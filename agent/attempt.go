@@ -107,9 +107,6 @@ func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	if err := r.awaitApproval(ctx, &t.task); err != nil {
 		return err
 	}
-	if err := r.settleLabels(ctx); err != nil {
-		return err
-	}
 
 	switch {
 	case t.detail.Wake != nil:

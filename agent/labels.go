@@ -120,26 +120,9 @@ func (g *authorizer) promptNeed(t *attempt) (need tool.Need) {
 	return need
 }
 
-// settleLabels gives what older versions said of agents to their databases and folders.
-func (r *Runner) settleLabels(ctx context.Context) error {
-	p := r.plan.Load()
-	return r.ledger.SettleLabels(ctx, func(name string) []ledger.Place {
-		a, ok := p.Agents[name]
-		if !ok {
-			return nil
-		}
-
-		places, err := a.kept(p.Boundary)
-		if err != nil {
-			return nil // its folder cannot be reached, by its runs neither
-		}
-		return places
-	})
-}
-
 // Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
 func (r *Runner) Kept(name string) ([]ledger.Place, error) {
-	named := []ledger.Place{{Kind: ledger.PlaceAgent, Name: name}, ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
+	named := []ledger.Place{ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
 	p := r.plan.Load()
 	a, ok := p.Agents[name]
 	if !ok {

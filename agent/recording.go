@@ -34,11 +34,6 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.%s.jsonl", run, attempt, r.ledger.EpochOf(run).ID))
 }
 
-// unnamedRecordingPath is where an attempt was recorded before the name had the id of the ledger.
-func (r *Runner) unnamedRecordingPath(run int64, attempt int) string {
-	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.jsonl", run, attempt))
-}
-
 // startRecording records what the model of an attempt is asked and answers, if its job wants that. A
 // recording that cannot be written is logged, and is no reason to end the run.
 func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt) (end func()) {
@@ -312,14 +307,11 @@ func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 // nodesClocks is how far the clock of a node, by which exchanges are recorded, may be behind that of the ledger.
 const nodesClocks = time.Minute
 
-// readRecording reads what an attempt left, here or at another node. What is older than the attempt is of another one: the
-// file has no id of a ledger, or the ledger was put back to an older state.
+// readRecording returns the recording of an attempt, from here or from another node. A recording that begins before the
+// attempt is of another one: the ledger was restored to an earlier state.
 func (r *Runner) readRecording(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
 	begun := a.StartedAt
 	out, err := readRecordingFile(r.recordingPath(a.Run, a.Number))
-	if errors.Is(err, fs.ErrNotExist) {
-		out, err = readRecordingFile(r.unnamedRecordingPath(a.Run, a.Number))
-	}
 	if r.homes != nil {
 		begun = begun.Add(-nodesClocks)
 		if errors.Is(err, fs.ErrNotExist) {

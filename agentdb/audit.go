@@ -83,10 +83,6 @@ func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) 
 		return nil, found(fmt.Sprintf("%s is damaged: %s", path, verdict))
 	}
 
-	var recorded bool
-	if err := tx.QueryRowContext(ctx, `select exists (select 1 from sqlite_schema where name = '_ledgers')`).Scan(&recorded); err != nil || !recorded {
-		return nil, err // one from before this was recorded
-	}
 	rows, err := tx.QueryContext(ctx, selectLedgers)
 	if err != nil {
 		return nil, err

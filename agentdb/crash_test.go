@@ -37,11 +37,6 @@ var crashes = []crash{
 			t.Fatal(err)
 		}
 	}, annState},
-	{"migration of rouse's", func(t *testing.T, dir string) { lent(t, crashPool(t, dir), "old") }, func(t *testing.T, dir string) string {
-		var of string
-		with(t, crashPool(t, dir), "old", func(db *agentdb.DB) { of = system(t, db, "select count(*) from _owner") })
-		return of // the next opening finishes it
-	}},
 	{"backup", func(t *testing.T, dir string) {
 		backup(t, lent(t, crashPool(t, dir), "ann"), agentdb.BackupSpec{File: filepath.Join(dir, "copy.sqlite"), Overwrite: true})
 	}, func(t *testing.T, dir string) string {
@@ -139,7 +134,6 @@ func crashFixture(t *testing.T) string {
 		t.Fatal(err)
 	}
 
-	agentdb.MakeOld(t, filepath.Join(dir, "agents", "old", "db.sqlite"), 3)
 	return dir
 }
 

@@ -28,7 +28,10 @@ const (
 )
 
 //go:embed migrations
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations is a variable for tests.
+var migrations fs.FS = embedded
 
 // Options say how to open an agent's database.
 type Options struct {
@@ -144,7 +147,7 @@ func (db *DB) start(ctx context.Context, s dbfile.Marker, late, scratch bool) er
 		db.marker.SetChecked()
 	}
 
-	// It was made just now, comes from an older rouse, or was migrated: it changed without the
+	// It was made just now or was migrated: it changed without the
 	// marker saying so.
 	if s.State == "" || dbfile.HasLog(db.path) {
 		if err := db.marker.MarkOpen(); err != nil {

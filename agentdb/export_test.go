@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -88,30 +87,15 @@ func Flush(t testing.TB, db *DB) {
 	}
 }
 
-// MakeOld makes a database as a rouse of that schema did.
-func MakeOld(t testing.TB, path string, schema int) {
-	t.Helper()
-	old := fstest.MapFS{}
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// AddMigration adds a second migration, as a later version would, for the duration of a test.
+func AddMigration(t *testing.T, second string) {
+	was := migrations
+	first, err := fs.ReadFile(was, "migrations/0001_agent.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	for _, name := range names[:schema] {
-		text, err := migrations.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		old[filepath.Base(name)] = &fstest.MapFile{Data: text}
-	}
-
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: applicationID, Migrations: old})
-	if err == nil {
-		err = db.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	migrations = fstest.MapFS{"migrations/0001_agent.sql": {Data: first}, "migrations/0002_second.sql": {Data: []byte(second)}}
+	t.Cleanup(func() { migrations = was })
 }
 
 // ApplicationID marks an agent's database.

@@ -39,7 +39,7 @@ func (e *UnknownRunsError) Error() string {
 // ledgerRow is a row of _ledgers.
 type ledgerRow struct {
 	n           int64
-	id          string // "" until the first opening after an upgrade
+	id          string // "" until a ledger takes a new database
 	first, last int64
 	turn        int64
 	newest      int64
@@ -198,8 +198,7 @@ func (db *DB) noted(run int64) {
 	}
 }
 
-// readLedgers reads who has a database that nobody has open. One from before this was recorded has
-// a row without an id.
+// readLedgers returns the rows of _ledgers of a database that is not open.
 func readLedgers(ctx context.Context, path string) (out []ledgerRow, err error) {
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
@@ -207,19 +206,9 @@ func readLedgers(ctx context.Context, path string) (out []ledgerRow, err error) 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	var recorded bool
-	if err := db.QueryRowContext(ctx, `select exists (select 1 from sqlite_schema where name = '_ledgers')`).Scan(&recorded); err != nil {
+	rows, err := db.QueryContext(ctx, selectLedgers)
+	if err != nil {
 		return nil, err
 	}
-	if recorded {
-		rows, err := db.QueryContext(ctx, selectLedgers)
-		if err != nil {
-			return nil, err
-		}
-		return scanLedgers(rows)
-	}
-
-	r := ledgerRow{n: 1, last: math.MaxInt64, turn: 1}
-	err = db.QueryRowContext(ctx, `select max(coalesce((select max(run_id) from _changelog), 0), coalesce((select max(run) from _calls), 0))`).Scan(&r.newest)
-	return []ledgerRow{r}, err
+	return scanLedgers(rows)
 }

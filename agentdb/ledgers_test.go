@@ -1,18 +1,12 @@
 package agentdb_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
 )
 
@@ -28,81 +22,6 @@ func (b book) NewestRun(context.Context) (int64, error) { return b.newest, nil }
 // ledgerOf is a ledger of one epoch.
 func ledgerOf(id string, newest int64) book {
 	return book{[]domain.Epoch{{ID: id, First: 1}}, newest}
-}
-
-// oldDatabase makes a database of the schema before ledgers were recorded, in which run 7 has written.
-func oldDatabase(t *testing.T, path string) {
-	t.Helper()
-	steps := fstest.MapFS{}
-	for i, name := range []string{"agent", "migrations", "views", "owner", "view_params", "quota_told"} {
-		file := fmt.Sprintf("%04d_%s.sql", i+1, name)
-		text, err := os.ReadFile(filepath.Join("migrations", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps[file] = &fstest.MapFile{Data: text}
-	}
-
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 0x72736167, Migrations: steps})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Do(t.Context(), func(tx *sqlite.Tx) error {
-		_, err := tx.SQL().Exec(`create table t (a);
-			insert into _changelog(ts, run_id, actor, op, "table", pk, after) values ('2026-01-01T00:00:00.000Z', 7, 'agent', 'insert', 't', '{"rowid":1}', '{"a":1}');
-			insert into _calls(run, key, op, result, at) values (7, 'p0', 'insert', '{"inserted":1,"ids":[1]}', '2999-01-01T00:00:00.000Z');`)
-		return err
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A database from before takes the ledger of its home without a question, and its rows are that one's.
-// One whose runs the ledger does not know asks, and what it holds is never taken for that of new runs.
-func TestDatabaseFromBefore(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "db.sqlite")
-	oldDatabase(t, path)
-
-	_, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("new", 3)})
-	var unknown *agentdb.UnknownRunsError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "run 7") {
-		t.Fatalf("a ledger that knows less: %v", err)
-	}
-
-	for range 2 {
-		db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("mine", 9)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, stored, err := db.Replay(t.Context(), 7, "p0"); err != nil || !stored {
-			t.Errorf("the journal of run 7: %v, %v", stored, err)
-		}
-		if found, err := db.Changes(t.Context(), agentdb.ChangeFilter{Run: 7}); err != nil || len(found) != 1 || found[0].OtherLedger {
-			t.Errorf("the changelog of run 7: %+v, %v", found, err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	// Who only reads it changes nothing.
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("mine", 9)})
-	if err == nil {
-		err = db.Close()
-	}
-	if after, e := os.ReadFile(path); err != nil || e != nil || !bytes.Equal(before, after) {
-		t.Errorf("opened and closed, the file has changed: %v, %v", err, e)
-	}
-
-	if _, err := agentdb.Open(t.Context(), agentdb.Options{Path: path, Ledger: ledgerOf("other", 9)}); !errors.As(err, &unknown) {
-		t.Errorf("another ledger: %v", err)
-	}
 }
 
 // Which ledgers may have a database whose last runs are those of the ledger "a" up to run 10.

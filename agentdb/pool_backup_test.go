@@ -231,13 +231,23 @@ func TestBackupBeforeMigrations(t *testing.T) {
 	}
 }
 
-// A database of an older rouse is copied before it is brought to the newest schema.
+// A database is copied before a migration. It is not parallel, because the migrations are a variable of the package.
 func TestBackupBeforeAnUpgrade(t *testing.T) {
 	dir := t.TempDir()
-	agentdb.MakeOld(t, filepath.Join(dir, "ann", "db.sqlite"), 3)
-	p := pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
-	lent(t, p, "ann")
-	if got := strings.Join(names(t, p, "ann"), " "); got != "before-schema-4" {
+	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	agentdb.AddMigration(t, "create table _later (a)")
+	p = pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
+	with(t, p, "ann", func(db *agentdb.DB) {
+		if got := system(t, db, "select count(*) from _later"); got != "0" {
+			t.Errorf("the new table has %s rows", got)
+		}
+	})
+	if got := strings.Join(names(t, p, "ann"), " "); got != "before-schema-2" {
 		t.Errorf("copies: %s", got)
 	}
 }
@@ -367,27 +377,6 @@ func TestReplacementGoesOn(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "ann", "aside", "db.sqlite")); err != nil {
 		t.Error(err)
 	}
-}
-
-// A copy that an older rouse made, which did not record whose it is, is anybody's.
-func TestRestoreOfAnOlderOne(t *testing.T) {
-	t.Parallel()
-	old := filepath.Join(t.TempDir(), "old.sqlite")
-	agentdb.MakeOld(t, old, 3)
-
-	p := pool(t, agentdb.PoolOptions{})
-	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: old}); err != nil {
-		t.Fatal(err)
-	}
-	with(t, p, "ann", func(db *agentdb.DB) {
-		if got := contents(t, db); got != "" {
-			t.Errorf("it holds %s", got)
-		}
-		if got := system(t, db, "select group_concat(agent) from _owner"); got != "ann" {
-			t.Errorf("it belongs to %s", got)
-		}
-	})
 }
 
 func TestRestoreRefuses(t *testing.T) {

@@ -261,18 +261,13 @@ func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 	return errors.Join(err, db.Close())
 }
 
-// ownerOf says whose database a file is; "" when the rouse that made it did not record that.
+// ownerOf returns the agent that a database file belongs to, or "" if it has no owner yet.
 func ownerOf(path string) (agent string, err error) {
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-
-	var known bool
-	if err := db.QueryRow(`select exists (select 1 from sqlite_schema where name = '_owner')`).Scan(&known); err != nil || !known {
-		return "", err
-	}
 
 	err = db.QueryRow(`select coalesce(max(agent), '') from _owner`).Scan(&agent)
 	return agent, err

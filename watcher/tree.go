@@ -122,24 +122,20 @@ type shape struct {
 	Recursive, Links bool
 	Closed           []string
 	Exact            bool `json:",omitempty"`
-	Rules            int  `json:",omitempty"` // by which names are selected: nameRules of the one who recorded it
 }
 
-// nameRules is the version of what selects does with the same patterns. Before the first one, case counted always.
-const nameRules = 1
-
 func (f *folder) shape() shape {
-	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches, f.ExactCase, nameRules}
+	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches, f.ExactCase}
 }
 
 func (s shape) equal(o shape) bool {
-	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links && s.Exact == o.Exact && s.Rules == o.Rules &&
+	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links && s.Exact == o.Exact &&
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
 // selects says whether a file is one of those.
 func (s shape) selects(rel string) bool {
-	w := Watch{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact || s.Rules == 0}
+	w := Watch{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact}
 	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}
@@ -184,11 +180,8 @@ func (m *memory) refit(f *folder, now tree) {
 	m.Shape = next
 }
 
-// The versions of the format in which a memory is recorded. An older binary that does not know one starts
-// from scratch.
 const (
-	memoryFormat        = "2 "
-	memoryWithoutSums   = "1 "
+	memoryFormat        = "2 " // version of the recorded format
 	withSum, withoutSum = 1, 0
 )
 
@@ -255,9 +248,8 @@ func (t tree) appendTo(buf []byte) []byte {
 
 // decodeMemory reads what text wrote.
 func decodeMemory(text string) (m memory, err error) {
-	body, sums := strings.CutPrefix(text, memoryFormat)
-	body, plain := strings.CutPrefix(body, memoryWithoutSums)
-	if sums == plain {
+	body, ok := strings.CutPrefix(text, memoryFormat)
+	if !ok {
 		return m, errors.New("its format is not known to this version")
 	}
 
@@ -272,7 +264,7 @@ func decodeMemory(text string) (m memory, err error) {
 
 	var undo tree
 	for _, t := range []*tree{&m.last, &undo} {
-		if *t, err = readTree(r, sums); err != nil {
+		if *t, err = readTree(r); err != nil {
 			return m, err
 		}
 	}
@@ -325,7 +317,7 @@ func readBytes(r *bufio.Reader, same uint64, before string) ([]byte, error) {
 	return out, err
 }
 
-func readTree(r *bufio.Reader, sums bool) (tree, error) {
+func readTree(r *bufio.Reader) (tree, error) {
 	n, err := binary.ReadUvarint(r)
 	if err != nil {
 		return nil, err
@@ -351,10 +343,8 @@ func readTree(r *bufio.Reader, sums bool) (tree, error) {
 		}
 
 		before = treeFile{path: string(path), size: size, modified: before.modified + modified}
-		if sums {
-			if before.sum, err = readSum(r); err != nil {
-				return nil, fmt.Errorf("of %s: %w", path, err)
-			}
+		if before.sum, err = readSum(r); err != nil {
+			return nil, fmt.Errorf("of %s: %w", path, err)
 		}
 		t = append(t, before)
 	}

@@ -137,17 +137,6 @@ func BenchmarkFingerprint(b *testing.B) {
 	}
 }
 
-// What an older version recorded, which knew no contents, can still be read.
-func TestDecodeMemoryWithoutSums(t *testing.T) {
-	const recorded = "1 yq1WCs5ILEhVsqpWCsrPL1GyUtLPzFPSUfLMS84pTUlVssorzcnRUXKtQOEGpSaXFhVnlqUqWZUUlabqKPlk5mUXK1mlJeYUp+ooOefkF6emQBTX6ij5pKaBDFaqZWJgSdTLTWFraNiyd9u3WzMMGdiS9JP1clO4+KBSLO/+b0aVYnwLEwEEAAD//w"
-	got, err := decodeMemory(recorded)
-	at := noon.UnixNano()
-	last := tree{{path: "a.md", size: 3, modified: at}, {path: "b/c.md", size: 5, modified: at + 7}}
-	if base := (tree{{path: "a.md", size: 2, modified: at - 9}}); err != nil || !slices.Equal(got.last, last) || !slices.Equal(got.base, base) {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
 // Contents are recorded with the files whose content was read.
 func TestMemoryOfContents(t *testing.T) {
 	all := many(100)
@@ -266,7 +255,7 @@ func TestShapeEqual(t *testing.T) {
 	for name, change := range map[string]func(s *shape){
 		"root": func(s *shape) { s.Root = "/x" }, "include": func(s *shape) { s.Include = nil }, "exclude": func(s *shape) { s.Exclude = nil },
 		"recursive": func(s *shape) { s.Recursive = true }, "links": func(s *shape) { s.Links = true }, "closed": func(s *shape) { s.Closed = nil },
-		"exact": func(s *shape) { s.Exact = true }, "rules": func(s *shape) { s.Rules = nameRules },
+		"exact": func(s *shape) { s.Exact = true },
 	} {
 		other := one
 		if change(&other); one.equal(other) {
@@ -275,19 +264,18 @@ func TestShapeEqual(t *testing.T) {
 	}
 }
 
-// What a watch selected when a tree was recorded is by its settings of then, and by the rules of the version that recorded it.
+// A recorded shape selects by the settings of the time when it was recorded.
 func TestShapeSelects(t *testing.T) {
 	for _, c := range []struct {
 		shape   shape
 		yes, no string
 	}{
-		{shape{Rules: nameRules}, "a.csv", "sub/a.csv .a"},
-		{shape{Rules: nameRules, Recursive: true}, "a.csv sub/a.csv", ".git/a"},
-		{shape{Rules: nameRules, Recursive: true, Closed: []string{"/in/inner"}}, "a.csv innermost/a inner", "inner/a inner/b/a"},
-		{shape{Rules: nameRules, Include: []string{"*.pdf"}}, "a.pdf A.PDF", "a.csv"},
-		{shape{Rules: nameRules, Include: []string{"*.pdf"}, Exact: true}, "a.pdf", "A.PDF"},
-		{shape{Include: []string{"*.pdf"}}, "a.pdf", "A.PDF"}, // before the first rules case counted
-		{shape{Rules: nameRules, Exclude: []string{"*.pdf"}}, "a.csv", "a.pdf A.PDF"},
+		{shape{}, "a.csv", "sub/a.csv .a"},
+		{shape{Recursive: true}, "a.csv sub/a.csv", ".git/a"},
+		{shape{Recursive: true, Closed: []string{"/in/inner"}}, "a.csv innermost/a inner", "inner/a inner/b/a"},
+		{shape{Include: []string{"*.pdf"}}, "a.pdf A.PDF", "a.csv"},
+		{shape{Include: []string{"*.pdf"}, Exact: true}, "a.pdf", "A.PDF"},
+		{shape{Exclude: []string{"*.pdf"}}, "a.csv", "a.pdf A.PDF"},
 	} {
 		c.shape.Root = "/in"
 		for _, rel := range strings.Fields(c.yes) {
@@ -306,7 +294,7 @@ func TestShapeSelects(t *testing.T) {
 // A watch that selects other files than before takes those for known that it did not select, unless existing files are processed,
 // and knows nothing of those that it selects no more.
 func TestRefit(t *testing.T) {
-	was := shape{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"b.csv"}, Rules: nameRules}
+	was := shape{Root: "/in", Include: []string{"*.csv"}, Exclude: []string{"b.csv"}}
 	known := tree{{path: "a.csv", size: 1}, {path: "gone.csv", size: 1}, {path: "old.csv", size: 1}}
 	now := tree{{path: "a.csv", size: 2}, {path: "b.csv", size: 2}, {path: "new.csv", size: 2}, {path: "t.txt", size: 2}}
 	for existing, want := range map[string]tree{

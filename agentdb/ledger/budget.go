@@ -117,8 +117,7 @@ func (p period) columns() string {
 	return p.column + `, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
 }
 
-// accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other. A
-// month comes before its days: it begins with what they hold.
+// accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other.
 func (r Reservation) accounts() []account {
 	whose := []account{{scope: ScopeDaemon, limit: r.DaemonLimit}, {scope: ScopeAgent, name: r.Agent, limit: r.AgentLimit}}
 	if r.Job != "" {
@@ -135,20 +134,6 @@ func (r Reservation) accounts() []account {
 	return out
 }
 
-// open makes the row of an account unless there is one. A month gets what its days hold: it may be older than its row.
-func (acc account) open(tx *sqlite.Tx) error {
-	if acc.table == days {
-		_, err := tx.Exec(`insert into spending (day, scope, name) values ($1, $2, $3) on conflict (day, scope, name) do nothing`, acc.at, acc.scope, acc.name)
-		return err
-	}
-
-	_, err := tx.Exec(`insert into month_spending (month, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd)
-		select $1, $2, $3, cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint), cast(coalesce(sum(reserved_tokens), 0) as bigint),
-		cast(coalesce(sum(reserved_micro_usd), 0) as bigint), cast(coalesce(sum(estimated_tokens), 0) as bigint), cast(coalesce(sum(estimated_micro_usd), 0) as bigint)
-		from spending where day >= $4 and day <= $5 and scope = $2 and name = $3 on conflict (month, scope, name) do nothing`, acc.at, acc.scope, acc.name, acc.at+"-01", acc.at+"-31")
-	return err
-}
-
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
 func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
 	query := `select ` + acc.table.columns() + ` from ` + acc.table.table + ` where ` + acc.table.column + ` = $1 and scope = $2 and name = $3` + l.forUpdate
@@ -156,7 +141,7 @@ func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
-	if err := acc.open(tx); err != nil {
+	if _, err := tx.Exec(`insert into `+acc.table.table+` (`+acc.table.column+`, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.at, acc.scope, acc.name); err != nil {
 		return s, err
 	}
 	return scanSpending(tx.QueryRow(query, acc.at, acc.scope, acc.name))
@@ -283,9 +268,6 @@ func scanReservation(rows scanner) (openReservation, error) {
 func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
-		if _, err := l.lock(tx, acc); err != nil { // it may have begun before there were months
-			return nil, err
-		}
 		s, err := scanSpending(tx.QueryRow(`update `+acc.table.table+` set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
 			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
@@ -328,12 +310,9 @@ func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error)
 	return collect(rows, err, scanSpending)
 }
 
-// SpendingIn lists what was taken in a month, and what is reserved: by its own sums and, where it has none yet, by those of its days.
+// SpendingIn lists what was taken in a month, and what is reserved.
 func (l *Ledger) SpendingIn(ctx context.Context, month string) ([]Spending, error) {
-	rows, err := l.statements.query(ctx, `select `+months.columns()+` from month_spending where month = $1 union all
-		select cast($1 as text), scope, name, cast(sum(tokens) as bigint), cast(sum(cost_micro_usd) as bigint), cast(sum(reserved_tokens) as bigint), cast(sum(reserved_micro_usd) as bigint),
-		cast(sum(estimated_tokens) as bigint), cast(sum(estimated_micro_usd) as bigint), '' from spending d where day >= $2 and day <= $3
-		and not exists (select 1 from month_spending m where m.month = $1 and m.scope = d.scope and m.name = d.name) group by scope, name order by 2, 3`, month, month+"-01", month+"-31")
+	rows, err := l.statements.query(ctx, `select `+months.columns()+` from month_spending where month = $1 order by scope, name`, month)
 	return collect(rows, err, scanSpending)
 }
 

@@ -1,15 +1,12 @@
 package ledger_test
 
 import (
-	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 )
 
 // A day is as long as its zone makes it, and ends where its date does.
@@ -58,61 +55,6 @@ func TestDayOfAny(t *testing.T) {
 			t.Fatalf("%s is not the end of %s", d.Ends, d.Name)
 		}
 	})
-}
-
-// A month that is older than its sums begins with what its days hold, and what is reserved in them: as after the first start with a ledger
-// that knew days alone.
-func TestMonthsOfOlderLedgers(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	l, ctx := openIn(t, dir), t.Context()
-	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerManual})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, a, err := l.StartAttempt(ctx, accepted[0].Run)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: time.Now()}); err != nil {
-		t.Fatal(err)
-	}
-	take := func(day string, cost int64, limit ledger.Limit) (int64, *ledger.BudgetExceeded) {
-		t.Helper()
-		id, full, err := l.Reserve(ctx, a, ledger.Reservation{Step: 1, Day: day, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: cost, CostMicroUSD: cost}, DaemonLimit: limit})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id, full
-	}
-	settle := func(id, cost int64) {
-		t.Helper()
-		if _, err := l.Settle(ctx, id, ledger.Usage{TokensIn: cost, CostMicroUSD: cost}, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	id, _ := take("2026-11-20", 40, ledger.Limit{})
-	settle(id, 40)
-	open, _ := take("2026-11-21", 30, ledger.Limit{}) // is on when the newer version starts
-
-	raw, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "ledger.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer raw.Close()
-	if _, err := raw.ExecContext(ctx, `delete from month_spending`); err != nil {
-		t.Fatal(err)
-	}
-	if list, err := l.SpendingIn(ctx, "2026-11"); err != nil || len(list) != 3 || list[0].CostMicroUSD != 40 || list[0].ReservedMicroUSD != 30 {
-		t.Errorf("before its first call: %+v %v", list, err)
-	}
-	settle(open, 25)
-	if _, full := take("2026-11-22", 36, ledger.Limit{MonthMicroUSD: 100}); full == nil || full.CostMicroUSD != 65 || full.ReservedMicroUSD != 0 {
-		t.Errorf("36 beside 65 of 100: %+v", full)
-	}
-	if _, full := take("2026-11-22", 35, ledger.Limit{MonthMicroUSD: 100}); full != nil {
-		t.Errorf("35 beside 65 of 100: %+v", full)
-	}
 }
 
 // A month ends when its last day does, whatever the clocks of the zone do, and names what its days are of.

@@ -11,7 +11,8 @@
 // running one any more.
 //
 // The same SQL runs on SQLite and on PostgreSQL: $1 parameters, instants as integer
-// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Only the migrations exist twice.
+// milliseconds UTC (0: none), flags as 0 and 1, JSON as text. Migrations are
+// written for SQLite, and toPostgres replaces the types.
 // Writes share the group-commit goroutine of package sqlite; reads use a pool.
 //
 // Money is spent through Reserve and Settle: a call of a model is counted in the sums of its

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"io/fs"
+	"testing/fstest"
 
 	"rouse/agentdb/dbfile"
 	"rouse/agentdb/sqlite"
@@ -10,6 +12,16 @@ import (
 // OpenLate opens a ledger that is checked in the background, however small it is.
 func OpenLate(ctx context.Context, o Options) (*Ledger, error) {
 	o.late = true
+	return Open(ctx, o)
+}
+
+// OpenMigrating opens a ledger as a later version would whose migrations are those of this one and a second one.
+func OpenMigrating(ctx context.Context, o Options, second string) (*Ledger, error) {
+	first, err := fs.ReadFile(migrations, "0001_ledger.sql")
+	if err != nil {
+		return nil, err
+	}
+	o.migrations = fstest.MapFS{"0001_ledger.sql": {Data: first}, "0002_second.sql": {Data: []byte(second)}}
 	return Open(ctx, o)
 }
 

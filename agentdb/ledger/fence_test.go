@@ -19,7 +19,7 @@ import (
 
 // readers are the methods of a ledger that write nothing, or nothing but a file.
 var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes ArtifactChain Artifacts AttemptNodes Attempts Audit BackUpDaily Backup Backups BlockedRuns Calls Cancelling Changed CheckFile
-	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Compact Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
+	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
 	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LanesElsewhere LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
 	LastUsages LatestInstant Lead Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
 	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RedactWith RemoteChanges Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes Skew Snapshot SpendingIn SpendingOf SpendingOn
@@ -167,7 +167,7 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 	check(err)
 	_, over, err := l.StartAttempt(ctx, accepted[2].Run)
 	check(err)
-	check(l.RecordTaint(ctx, over, ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{{Kind: ledger.PlaceAgent, Name: "a"}}}))
+	check(l.RecordTaint(ctx, over, ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{ledger.TablePlace("a", "")}}))
 	check(l.Finish(ctx, over, ledger.Result{Outcome: domain.OutcomeSuccess}))
 	check(l.SetWake(ctx, "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake { return &ledger.Wake{At: now.Add(time.Hour)} }))
 	_, err = l.DigestThrough(ctx, "known", time.Now())
@@ -180,13 +180,12 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 		"AddWorkspaceEvent":    {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), "note", map[string]any{}},
 		"CancelWakesExcept":    {[]string{}},
 		"ChangeWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), ledger.WorkspaceChange{State: []byte(`{}`)}},
-		"ClearLabel":           {ledger.TaintUntrusted, ledger.Place{Kind: ledger.PlaceAgent, Name: "a"}},
+		"ClearLabel":           {ledger.TaintUntrusted, ledger.TablePlace("a", "")},
 		"CreateWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "1", State: []byte(`{}`)}},
 		"DecideArtifact":       {int64(1), int64(1), ledger.ArtifactApproved},
 		"KeepDigests":          {map[string]bool{}},
 		"Prune":                {now.Add(1000 * time.Hour), func(string) time.Duration { return time.Hour }},
 		"SetPause":             {ledger.Pause{Scope: ledger.PauseAll}},
-		"SettleLabels":         {func(string) []ledger.Place { return []ledger.Place{{Kind: ledger.PlaceFile, Name: "/x"}} }},
 		"SetWake":              {"a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return nil }},
 		"Start":                {ledger.Start{Run: f.queued}},
 		"StartAttempt":         {f.queued},

@@ -55,11 +55,6 @@ const logSize = 8 << 20
 
 // openFile opens or creates the SQLite file of a ledger.
 func (l *Ledger) openFile(ctx context.Context, o Options) error {
-	steps, err := fs.Sub(migrations, "migrations/sqlite")
-	if err != nil {
-		return err
-	}
-
 	f, whole, err := inspectFile(o)
 	if err != nil {
 		return refusal(o.Path, err)
@@ -68,7 +63,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	late := !whole && o.large()
 	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,
+		Path: o.Path, ApplicationID: applicationID, Migrations: o.migrations, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,
 		BeforeWrite: func() error { return f.beforeMigration(ctx) },
 		BackupPath: func(version int) (string, error) {
 			migrates = time.Now()
@@ -178,7 +173,7 @@ func (f *file) compare(ctx context.Context) error {
 
 // start begins the check in the background, if there is to be one.
 func (f *file) start(ctx context.Context, late bool) error {
-	// It was made just now, comes from an older rouse, or was not closed.
+	// It was made just now, or was not closed.
 	if f.found.State == "" || dbfile.HasLog(f.path) {
 		if err := f.marker.MarkOpen(); err != nil {
 			return err

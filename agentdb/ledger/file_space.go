@@ -16,17 +16,13 @@ const vacuumStep = 1 << 20
 // slack is the part of the file that may be free, as a divisor: what is written next fills it.
 const slack = 10
 
-// incremental is what pragma auto_vacuum says of a file that can give space back in steps.
-const incremental = 2
-
 // FileState is what is known of the file of a ledger.
 type FileState struct {
-	Path        string `json:"path"`
-	Bytes       int64  `json:"bytes"` // with its log
-	FreeBytes   int64  `json:"free_bytes"`
-	Incremental bool   `json:"incremental"` // gives space back by itself
-	Checked     bool   `json:"checked"`     // the whole file was checked since it was opened
-	ReadOnly    string `json:"read_only"`   // why nothing is written to it; "": it is
+	Path      string `json:"path"`
+	Bytes     int64  `json:"bytes"` // with its log
+	FreeBytes int64  `json:"free_bytes"`
+	Checked   bool   `json:"checked"`   // the whole file was checked since it was opened
+	ReadOnly  string `json:"read_only"` // why nothing is written to it; "": it is
 }
 
 // FileState measures the file of the ledger.
@@ -40,14 +36,11 @@ func (l *Ledger) FileState(ctx context.Context) (FileState, error) {
 		s.ReadOnly = err.Error()
 	}
 
-	var mode int64
-	err := l.read.QueryRowContext(ctx, "select freelist_count * page_size, auto_vacuum from pragma_freelist_count, pragma_page_size, pragma_auto_vacuum").Scan(&s.FreeBytes, &mode)
-	s.Incremental = mode == incremental
-	return s, err
+	return s, l.read.QueryRowContext(ctx, "select freelist_count * page_size from pragma_freelist_count, pragma_page_size").Scan(&s.FreeBytes)
 }
 
-// GiveSpaceBack shortens the file by what is free in it but for a tenth, in small steps, and returns
-// how many bytes that was. A file of an older rouse cannot be shortened in steps; Compact mends that.
+// GiveSpaceBack shortens the file in small steps until at most a tenth of it is free, and returns the number of
+// bytes that it freed.
 func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 	if errors.Is(l.hasFile(), errNoFile) {
 		return 0, nil
@@ -80,13 +73,13 @@ func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 
 // vacuum gives a few pages back, if enough are free.
 func vacuum(tx *sqlite.Tx) (freed int64, err error) {
-	var mode, free, all, size int64
-	for pragma, value := range map[string]*int64{"auto_vacuum": &mode, "freelist_count": &free, "page_count": &all, "page_size": &size} {
+	var free, all, size int64
+	for pragma, value := range map[string]*int64{"freelist_count": &free, "page_count": &all, "page_size": &size} {
 		if err := tx.QueryRow("pragma " + pragma).Scan(value); err != nil {
 			return 0, err
 		}
 	}
-	if mode != incremental || free <= all/slack {
+	if free <= all/slack {
 		return 0, nil
 	}
 
@@ -101,22 +94,4 @@ func vacuum(tx *sqlite.Tx) (freed int64, err error) {
 	}
 
 	return min(free, pages) * size, rows.Err()
-}
-
-// Compact writes the whole file again, without its free space, after a backup, and has it give space
-// back in steps from then on. Nobody else may have the ledger open; it takes as much space again.
-func (l *Ledger) Compact(ctx context.Context) (Backup, error) {
-	if err := l.waitChecked(ctx); err != nil {
-		return Backup{}, err
-	}
-
-	made, err := l.Backup(ctx, BackupSpec{})
-	if err != nil {
-		return made, err
-	}
-	if err := l.file.beforeWrite(); err != nil {
-		return made, err
-	}
-
-	return made, refusal(l.file.path, l.file.db.Vacuum(ctx))
 }

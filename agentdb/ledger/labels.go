@@ -29,8 +29,6 @@ const (
 	PlaceDatabase PlaceKind = "database" // an agent's, with all its tables
 	// PlaceWorkspace is state of an agent's skill in this ledger.
 	PlaceWorkspace PlaceKind = "workspace"
-	// PlaceAgent is the database and the files of an agent, as older versions labelled them; see SettleLabels.
-	PlaceAgent PlaceKind = "agent"
 )
 
 // FileID is the identity of a file or folder, which it keeps when it is renamed. The zero value is
@@ -110,7 +108,6 @@ type labelCache struct {
 	at     map[string]string // letters by key
 	below  map[string]string // letters of what lies below a key
 	ids    map[FileID]string
-	old    bool // whether there are places of PlaceAgent
 }
 
 type labelKey struct {
@@ -136,7 +133,6 @@ func (c *labelCache) add(l Label) {
 	}
 
 	c.rows[key] = l
-	c.old = c.old || l.Kind == PlaceAgent
 	if l.ID != (FileID{}) {
 		c.ids[l.ID] = mergeTaint(c.ids[l.ID], l.Letter)
 	}
@@ -162,7 +158,7 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 			return fmt.Errorf("the labels of data cannot be read: %w", err)
 		}
 
-		c.rows, c.at, c.below, c.ids, c.old = map[labelKey]Label{}, map[string]string{}, map[string]string{}, map[FileID]string{}, false
+		c.rows, c.at, c.below, c.ids = map[labelKey]Label{}, map[string]string{}, map[string]string{}, map[FileID]string{}
 		for _, one := range all {
 			c.add(one)
 		}
@@ -339,37 +335,9 @@ func (l Label) isOf(p Place) bool {
 // holds reports whether a key is that of a place, or of something below it.
 func (p Place) holds(key string) bool {
 	for ; key != ""; key = parent(key) {
-		if key == p.key() && p.Kind != PlaceAgent {
+		if key == p.key() {
 			return true
 		}
 	}
 	return false
-}
-
-// SettleLabels gives the labels that older versions put on agents to their databases and files, which
-// others may share. Of an agent for which there are no places they stay.
-func (l *Ledger) SettleLabels(ctx context.Context, places func(agent string) []Place) error {
-	var old []Label
-	if err := l.withLabels(ctx, func(c *labelCache) {
-		for _, one := range c.rows {
-			if c.old && one.Kind == PlaceAgent && len(places(one.Name)) > 0 {
-				old = append(old, one)
-			}
-		}
-	}); err != nil || len(old) == 0 {
-		return err
-	}
-
-	defer l.labels.forget()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		for _, one := range old {
-			if _, err := addLabels(tx, Run{ID: one.Run}, one.Letter, places(one.Name), one.At); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, one.Letter); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,17 @@ import (
 	"rouse/internal/domain"
 )
 
-//go:embed migrations
-var migrations embed.FS
+//go:embed migrations/*.sql
+var embedded embed.FS
+
+// migrations are the files of the folder migrations.
+var migrations = func() fs.FS {
+	dir, err := fs.Sub(embedded, "migrations")
+	if err != nil {
+		panic(err) // the name is valid
+	}
+	return dir
+}()
 
 // applicationID marks a file as a ledger: "rous".
 const applicationID = 0x726f7573
@@ -34,8 +44,9 @@ type Options struct {
 
 	Copying bool // it is opened for a Copy, and may be one that is not whole
 
-	verified bool // the file needs no check, and no backup before it is migrated
-	late     bool // the file is checked in the background, however small it is
+	verified   bool  // the file needs no check, and no backup before it is migrated
+	late       bool  // the file is checked in the background, however small it is
+	migrations fs.FS // of tests; nil means those of this rouse
 }
 
 func (o Options) withDefaults() Options {
@@ -44,6 +55,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.migrations == nil {
+		o.migrations = migrations
 	}
 	return o
 }
@@ -88,7 +102,7 @@ func Open(ctx context.Context, o Options) (*Ledger, error) {
 	l := newLedger(o)
 	var err error
 	if o.Path == "" {
-		err = l.openPostgres(ctx, o.DB)
+		err = l.openPostgres(ctx, o)
 	} else {
 		err = l.openFile(ctx, o)
 	}

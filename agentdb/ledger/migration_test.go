@@ -4,152 +4,163 @@ import (
 	"bytes"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
-	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/agentdb/ledger/ledgertest"
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
 )
 
-// schema1 is what a ledger of the first schema holds: a job, an instant that ran, one that
-// was skipped, a queued run of an agent, a finished one, and events of a run and of none.
-const schema1 = `
-insert into jobs (name, agent, schedule_hash, anchor, watermark) values ('j', 'a', 'h', 1000, 2000);
-insert into runs (key, job, agent, triggered_by, detail, state, outcome, attempt, queued_at, started_at, finished_at)
-	values ('time/j/1500', 'j', 'a', 'schedule', '{}', 'finished', 'error', 1, 1500, 1600, 1700), ('self/x', '', 'a', 'self', '{}', 'queued', '', 0, 1800, 0, 0);
-insert into occurrences (job, nominal, actual, decision, reason, run, recorded_at)
-	values ('j', 1500, 1501, 'run', '', 1, 1502), ('j', 1600, 1600, 'skipped', 'overlap', 0, 1602);
-insert into events (run, seq, job, at, kind) values (1, 1, 'j', 1500, 'run.queued'), (0, 0, 'j', 1600, 'occurrence.skipped');
-insert into attempts (run, number, state, started_at) values (1, 1, 'failed', 1600);
-`
+// secondMigration is what a later version could do: it adds a column, and a table filled from others.
+const secondMigration = `alter table jobs add column note text not null default 'none';
+create table noted (name text primary key, runs integer not null);
+insert into noted select job, count(*) from runs group by job;`
 
-func migrationOne(t testing.TB, database string) string {
+// fillForMigration records a finished and a queued run.
+func fillForMigration(t testing.TB, l *ledger.Ledger) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("migrations", database, "0001_ledger.sql"))
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Key: "done", Job: "j", Agent: "a", Trigger: domain.TriggerManual}, ledger.Request{Key: "waits", Job: "j", Agent: "a", Trigger: domain.TriggerManual})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	_, a, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Finish(t.Context(), a, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// checkMigrated asks a ledger of the newest schema for everything that schema1 put in.
+// checkMigrated checks that a migrated ledger has its content and takes new runs.
 func checkMigrated(t *testing.T, l *ledger.Ledger) {
 	t.Helper()
-	ctx := t.Context()
-	at := func(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-	if r, err := l.Run(ctx, 1); err != nil || r.Key != "time/j/1500" || r.Outcome != domain.OutcomeError || !r.FinishedAt.Equal(at(1700)) {
-		t.Errorf("run 1: %+v %v", r, err)
+	if err := l.Exec(t.Context(), "insert into noted select 'migrated', 1 from noted where name = 'j' and runs = 2"); err != nil {
+		t.Fatal(err)
 	}
-	if waiting, err := l.Claimable(ctx, at(9000), 0, 10); err != nil || len(waiting) != 1 || waiting[0].ID != 2 {
-		t.Errorf("the queue: %+v %v", waiting, err)
+	found, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 10})
+	if err != nil || len(found) != 2 || found[0].Key != "waits" || found[0].State != domain.StateQueued || found[1].Outcome != domain.OutcomeSuccess {
+		t.Errorf("runs: %+v %v", found, err)
 	}
-
-	found, err := l.Occurrences(ctx, "j", at(1), at(9000), 10)
-	want := []ledger.Occurrence{
-		{Job: "j", Nominal: at(1600), Actual: at(1600), Decision: "skipped", Reason: "overlap", Instants: 1},
-		{Job: "j", Nominal: at(1500), Actual: at(1501), Decision: "run", Run: 1, Outcome: domain.OutcomeError, Instants: 1},
-	}
-	if err != nil || fmt.Sprintf("%+v", found) != fmt.Sprintf("%+v", want) {
-		t.Errorf("instants: %+v %v", found, err)
-	}
-	if events, err := l.Events(ctx, ledger.EventFilter{Job: "j"}); err != nil || len(events) != 2 {
-		t.Errorf("events: %+v %v", events, err)
-	}
-
-	jobs, err := l.SyncJobs(ctx, at(9000), []ledger.JobSpec{{Name: "j", Agent: "a", ScheduleHash: "h"}})
-	if err != nil || !jobs["j"].Anchor.Equal(at(1000)) || !jobs["j"].Watermark.Equal(at(2000)) {
-		t.Errorf("jobs: %+v %v", jobs, err)
-	}
-
-	pauses, err := l.Pauses(ctx, time.Time{})
-	wakes, err2 := l.Wakes(ctx)
-	if err != nil || err2 != nil || len(pauses)+len(wakes) != 0 {
-		t.Errorf("pauses %+v %v, wakes %+v %v", pauses, err, wakes, err2)
-	}
-
-	// And it goes on: an instant that ran does not run again, a new one does.
-	var due []ledger.Due
-	for _, nominal := range []int64{1500, 2500} {
-		due = append(due, ledger.Due{Job: "j", Agent: "a", Source: "cron", Nominal: at(nominal), Actual: at(nominal), Decision: domain.DecisionRun})
-	}
-	if o, err := l.RecordDue(ctx, at(9000), due, nil); err != nil || o[0].Run != 1 || o[1].Run <= 2 {
-		t.Errorf("recorded: %+v %v", o, err)
+	ledgertest.Audited(t, l)
+	if accepted, err := l.Enqueue(t.Context(), ledger.Request{Key: "new", Job: "j", Agent: "a", Trigger: domain.TriggerManual}); err != nil || accepted[0].Run != 3 {
+		t.Errorf("a new run: %+v %v", accepted, err)
 	}
 }
 
-// A ledger of the first schema is backed up, brought to the newest, and loses nothing; what
-// was backed up is a ledger that can be opened in its stead.
+// A ledger of an earlier schema is backed up and migrated. The backup is a ledger too.
 func TestMigration(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ledger.db")
-	ofSchema1(t, path)
+	makeForMigration(t, path)
 
-	checkMigrated(t, openIn(t, dir))
-	if err := os.MkdirAll(filepath.Join(dir, "restored"), 0o700); err != nil {
+	l, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: path}, secondMigration)
+	if err != nil {
 		t.Fatal(err)
 	}
-	made := backupBefore(t, path)
-	if err := os.Rename(made, filepath.Join(dir, "restored", "ledger.db")); err != nil {
+	checkMigrated(t, l)
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	checkMigrated(t, openIn(t, filepath.Join(dir, "restored")))
-	backupBefore(t, filepath.Join(dir, "restored", "ledger.db")) // so the backup was of the first schema
-}
-
-// backupBefore is the copy that was made before the first schema was migrated.
-func backupBefore(t *testing.T, path string) string {
-	t.Helper()
 	all, err := ledger.Backups(path)
 	if err != nil || len(all) != 1 || all[0].Why != "before-schema-2" {
-		t.Fatalf("the ledger was not backed up first: %+v %v", all, err)
+		t.Fatalf("backups: %+v %v", all, err)
 	}
-	return all[0].Path
+	before, err := ledger.Open(t.Context(), ledger.Options{Path: all[0].Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	if found, err := before.Runs(t.Context(), ledger.RunFilter{Limit: 10}); err != nil || len(found) != 2 {
+		t.Errorf("the backup: %+v %v", found, err)
+	}
 }
 
-// migratePostgres is TestMigration without a backup, which is the server's.
-func migratePostgres(t *testing.T, db *sql.DB) {
-	if _, err := db.ExecContext(t.Context(), strings.Join([]string{migrationOne(t, "postgres"),
-		"create table schema_version (version bigint not null); insert into schema_version values (1)", schema1}, ";")); err != nil {
+// A migration that fails leaves the ledger as it was.
+func TestMigrationFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	makeForMigration(t, filepath.Join(dir, "ledger.db"))
+
+	if _, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")}, "create table noted (a); select * from missing"); err == nil || !strings.Contains(err.Error(), "0002_second.sql") {
+		t.Fatal(err)
+	}
+	l := openIn(t, dir)
+	if err := l.Exec(t.Context(), "create table noted (name text, runs integer); insert into noted values ('j', 2)"); err != nil {
+		t.Fatal(err)
+	}
+	checkMigrated(t, l)
+}
+
+// A ledger of a higher schema is refused with what to do, also for reading.
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	makeForMigration(t, path)
+	l, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: path}, secondMigration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 
-	var l *ledger.Ledger
+	_, err = ledger.Open(t.Context(), ledger.Options{Path: path})
+	_, err2 := ledger.OpenShared(t.Context(), ledger.Options{Path: path})
+	for _, err := range []error{err, err2} {
+		if err == nil || !strings.Contains(err.Error(), "has schema 2, but this rouse supports only schemas up to 1: it was made by a newer rouse, or by an unreleased version") {
+			t.Error(err)
+		}
+	}
+}
+
+// migratePostgres is TestMigration without a backup, which the server makes.
+func migratePostgres(t *testing.T, db *sql.DB) {
+	l, err := ledger.Open(t.Context(), ledger.Options{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fillForMigration(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
 	for range 2 { // the second finds nothing to do
-		var err error
-		if l, err = ledger.Open(t.Context(), ledger.Options{DB: db}); err != nil {
+		if l, err = ledger.OpenMigrating(t.Context(), ledger.Options{DB: db}, secondMigration); err != nil {
 			t.Fatal(err)
 		}
 		defer l.Close()
 	}
-
 	checkMigrated(t, l)
+	if _, err := ledger.Open(t.Context(), ledger.Options{DB: db}); err == nil || !strings.Contains(err.Error(), "has schema 2") {
+		t.Error(err)
+	}
 }
 
-// ofSchema1 makes the file of a ledger of the first schema.
-func ofSchema1(t testing.TB, path string) {
+// makeForMigration makes the file of a ledger with fillForMigration.
+func makeForMigration(t testing.TB, path string) {
 	t.Helper()
-	text := migrationOne(t, "sqlite") + schema1
-	old, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 0x726f7573, Migrations: fstest.MapFS{"0001_ledger.sql": {Data: []byte(text)}}})
+	l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := old.Close(); err != nil {
+	fillForMigration(t, l)
+	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// FuzzMigration: whatever is in the file of a ledger of the first schema, it is brought to the newest, or refused and left as it was.
+// FuzzMigration migrates damaged ledgers: a damaged file is migrated, or refused and left as it was.
 func FuzzMigration(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "ledger.db")
-	ofSchema1(f, path)
+	makeForMigration(f, path)
 	sound, err := os.ReadFile(path)
 	if err != nil {
 		f.Fatal(err)
@@ -171,7 +182,7 @@ func FuzzMigration(f *testing.F) {
 			t.Fatal(err)
 		}
 
-		l, err := ledger.Open(t.Context(), ledger.Options{Path: path})
+		l, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: path}, secondMigration)
 		if err != nil {
 			var refused *ledger.ReadOnlyError
 			if after, e := os.ReadFile(path); errors.As(err, &refused) && sqlite.Corrupt(err) && (e != nil || !bytes.Equal(after, data)) {
@@ -182,8 +193,8 @@ func FuzzMigration(f *testing.F) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if l, err = ledger.Open(t.Context(), ledger.Options{Path: path}); err != nil {
-			t.Fatalf("it was brought to the newest schema, and does not open again: %v", err)
+		if l, err = ledger.OpenMigrating(t.Context(), ledger.Options{Path: path}, secondMigration); err != nil {
+			t.Fatalf("it was migrated, and does not open again: %v", err)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func recordWorkload(t *testing.T, home string, o powercut.Options) *powercut.Tra
 	return trace
 }
 
-// TestPowerCutsOfAMigration cuts the power at random instants while a ledger of the first schema is brought to the newest, and, in a
+// TestPowerCutsOfAMigration cuts the power at random instants while a ledger is migrated, and, in a
 // new home, while a ledger is made: it opens, and has all that it had. ROUSE_TEST_POWERCUTS is how many cuts.
 func TestPowerCutsOfAMigration(t *testing.T) {
 	t.Parallel()
@@ -83,9 +83,9 @@ func TestPowerCutsOfAMigration(t *testing.T) {
 	for _, fresh := range []bool{true, false} {
 		home := t.TempDir()
 		if !fresh {
-			ofSchema1(t, filepath.Join(home, "ledger.db"))
+			makeForMigration(t, filepath.Join(home, "ledger.db"))
 		}
-		trace := recordWorkload(t, home, powercut.Options{Env: []string{workloadIs + "=opened"}})
+		trace := recordWorkload(t, home, powercut.Options{Env: []string{workloadIs + "=migrated"}})
 
 		for i := range cuts / 2 {
 			r := rand.New(rand.NewPCG(13, uint64(i)))
@@ -94,7 +94,7 @@ func TestPowerCutsOfAMigration(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")})
+			l, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")}, secondMigration)
 			if err != nil {
 				t.Errorf("fresh %v, cut %d, behind step %d of %d: %v", fresh, i, cut, trace.Len(), err)
 				continue

@@ -80,7 +80,7 @@ func onlyRead(o Options) *ReadOnlyError {
 
 // Schema is the version of the schema that this rouse has.
 func Schema() int {
-	steps, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
+	steps, err := fs.Glob(migrations, "*.sql")
 	if err != nil {
 		return 0 // the pattern is sound
 	}
@@ -88,16 +88,6 @@ func Schema() int {
 }
 
 func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(path string) (*sql.DB, error)) (*Ledger, error) {
-	dir, err := fs.Sub(migrations, "migrations/sqlite")
-	if err != nil {
-		return nil, err
-	}
-
-	steps, err := sqlite.ReadMigrations(dir)
-	if err != nil {
-		return nil, err
-	}
-
 	db, err := open(o.Path)
 	if err != nil {
 		return nil, errors.Join(why, err)
@@ -107,8 +97,10 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 	if err := db.QueryRowContext(ctx, "pragma user_version").Scan(&version); err != nil {
 		return nil, errors.Join(why, err, db.Close())
 	}
-	if version != len(steps) {
-		return nil, errors.Join(why, fmt.Errorf("it cannot be read either: it is of schema %d and this rouse reads schema %d", version, len(steps)), db.Close())
+	if known := Schema(); version > known {
+		return nil, errors.Join(why, sqlite.NewerSchema("the ledger "+o.Path, version, known), db.Close())
+	} else if version < known {
+		return nil, errors.Join(why, fmt.Errorf("it cannot be read either: it is of schema %d and this rouse reads schema %d", version, known), db.Close())
 	}
 
 	// A query can begin while the rows of another are read.

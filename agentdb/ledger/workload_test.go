@@ -16,7 +16,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// workloadIn is the variable that makes this program one that fills the ledger of a folder; workloadIs says how: busy, by being opened
+// workloadIn is the variable that makes this program one that fills the ledger of a folder; workloadIs says how: busy, by being migrated
 // alone, or with so many runs of each agent on a disk that fails.
 const (
 	workloadIn = "ROUSE_TEST_WORKLOAD_IN"
@@ -28,9 +28,9 @@ func beWorkload(dir string) (status int) {
 	run := busy
 	if each, err := strconv.Atoi(os.Getenv(workloadIs)); err == nil {
 		run = func(o ledger.Options) error { return persevering(o, each) }
-	} else if os.Getenv(workloadIs) == "opened" {
+	} else if os.Getenv(workloadIs) == "migrated" {
 		run = func(o ledger.Options) error {
-			l, err := ledger.Open(context.Background(), o)
+			l, err := ledger.OpenMigrating(context.Background(), o, secondMigration)
 			if err != nil {
 				return err
 			}

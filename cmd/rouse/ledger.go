@@ -23,7 +23,7 @@ type ledgerOptions struct{ json, force bool }
 func newLedger(at *place) *cobra.Command {
 	var o ledgerOptions
 	cmd := &cobra.Command{
-		Use:   "ledger [backup|backups|restore|accept|reset|compact]",
+		Use:   "ledger [backup|backups|restore|accept|reset]",
 		Short: "Backs up the history, and brings it back",
 		Long: `Backs up the history, HOME/ledger.db, and brings it back. Without a verb it shows its size, and
 why it is read-only if it is.
@@ -35,9 +35,8 @@ why it is read-only if it is.
                    was there is kept in HOME/replaced
   accept           accepts a ledger that another program changed, as it is
   reset            starts over with an empty ledger; what was there is kept
-  compact          makes a backup, then writes the file again without its free space
 
-The last four need the daemon to be stopped.`,
+The last three need the daemon to be stopped.`,
 		Example: `  rouse ledger backup /mnt/usb/ledger.sqlite
   rouse ledger restore last`,
 	}
@@ -73,11 +72,9 @@ func runLedger(cmd *cobra.Command, at *place, o ledgerOptions, args []string) er
 		return ledgerReplace(cmd, at, o, ledger.Reset)
 	case word == "accept" && len(rest) == 0:
 		return ledgerAccept(cmd, at)
-	case word == "compact" && len(rest) == 0:
-		return ledgerCompact(cmd, at)
 	}
 
-	return usagef("say rouse ledger with one of: backup [FILE], backups, restore FROM, accept, reset, compact; in full: rouse ledger --help")
+	return usagef("say rouse ledger with one of: backup [FILE], backups, restore FROM, accept, reset; in full: rouse ledger --help")
 }
 
 func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
@@ -103,9 +100,6 @@ func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
 	}
 
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
-	if err == nil && !state.Incremental {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "an older rouse made it, so it does not get smaller by itself; with the daemon stopped: rouse ledger compact")
-	}
 	return err
 }
 
@@ -235,31 +229,5 @@ func ledgerAccept(cmd *cobra.Command, at *place) error {
 		return err
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), "the ledger is accepted as it is")
-	return err
-}
-
-func ledgerCompact(cmd *cobra.Command, at *place) (err error) {
-	home, release, err := holdHome(cmd.Context(), at)
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	l, err := ledger.Open(cmd.Context(), daemon.LedgerOptions(home))
-	if err != nil {
-		return err
-	}
-
-	before, err := l.FileState(cmd.Context())
-	made, err2 := l.Compact(cmd.Context())
-	if err := errors.Join(err, err2, l.Close()); err != nil {
-		return err
-	}
-
-	info, err := os.Stat(before.Path)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the ledger had %s and has %s; a backup of it as it was is %s\n", text.Size(before.Bytes), text.Size(info.Size()), text.OneLine(made.Path))
 	return err
 }

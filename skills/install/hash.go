@@ -8,8 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
 
 	"rouse/skills"
 )
@@ -102,34 +100,11 @@ func digest(f skills.File) (string, error) {
 // errChanged reports that the files of a folder do not have a hash.
 var errChanged = errors.New("its files are others")
 
-// errUnchecked reports that a hash was made by a rouse that left files out of it.
-var errUnchecked = errors.New("an older rouse did not check its folders node_modules and the targets of its links, and what is in them now is unknown")
-
-// compare checks that the files of a folder have a hash: errChanged or errUnchecked if they do not.
+// compare returns errChanged if the files of a folder do not have a hash.
 func compare(dir, hash string) error {
-	files, now, err := hashFiles(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	_, now, err := hashFiles(dir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && now != hash {
 		return errChanged
-	case err != nil || now == hash:
-		return err
-	case hashOf(onceHashed(files)) == hash:
-		return errUnchecked
 	}
-	return errChanged
-}
-
-// onceHashed returns what of the files went into hashes before node_modules and targets of links did.
-func onceHashed(files []File) (out []File) {
-	for _, f := range files {
-		elements := strings.Split(f.Path, "/")
-		if slices.Contains(elements[:len(elements)-1], "node_modules") {
-			continue
-		}
-		if f.Link != "" {
-			f.sum = ""
-		}
-		out = append(out, f)
-	}
-	return out
+	return err
 }

@@ -178,30 +178,6 @@ func TestLinksOfASkill(t *testing.T) {
 	}
 }
 
-// A hash of before node_modules was in it is told apart from a change.
-func TestHashOfAnOlderRouse(t *testing.T) {
-	t.Parallel()
-	plain := folder(t, item{"csv/SKILL.md", csv, 0})
-	old, err := install.Hash(filepath.Join(plain, "csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "7fa75e05"; old[:8] != want {
-		t.Errorf("the hash of a skill without such files begins with %s, and with %s in older ones", old[:8], want)
-	}
-
-	root := folder(t, item{"csv/SKILL.md", csv, 0}, item{"csv/node_modules/x.js", "x", 0},
-		item{"skills.lock.json", `{"version":1,"skills":[{"name":"csv","source":"/src","hash":"` + old + `"}]}`, 0})
-	s, _ := skills.Load(filepath.Join(root, "csv"))
-	if err := install.Verify(s); err == nil || !strings.Contains(err.Error(), "an older rouse did not check its folders node_modules") || !strings.Contains(err.Error(), "rouse skills pin csv") {
-		t.Error(err)
-	}
-	s.TrustedHash = old
-	if err := install.Verify(s); err == nil || !strings.Contains(err.Error(), "an older rouse did not check") || !strings.Contains(err.Error(), "rouse skills trust ") {
-		t.Error(err)
-	}
-}
-
 // The repository in which its owner works on a skill is not part of it, so that it can be installed from there.
 func TestWorkOnASkill(t *testing.T) {
 	t.Parallel()

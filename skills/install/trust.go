@@ -69,8 +69,6 @@ func asTrusted(dir, hash string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errUnchecked):
-		why = "may not be those that were trusted: " + err.Error()
 	case !errors.Is(err, errChanged):
 		why += " (" + err.Error() + ")"
 	}

@@ -40,8 +40,6 @@ func (p Pinned) check(root string) error {
 	switch {
 	case errors.Is(err, errChanged):
 		return fmt.Errorf("the files of the skill %s are not those that were installed from %s; if you changed them, say rouse skills pin %[1]s, else install it again with --replace", p.Name, p.Source)
-	case errors.Is(err, errUnchecked):
-		return fmt.Errorf("the files of the skill %s may not be those that were installed from %s: %w; look at them, and then say rouse skills pin %[1]s, or install it again with --replace", p.Name, p.Source, err)
 	case errors.As(err, &refused):
 		return fmt.Errorf("the skill %s contains %q, which was not shown when it was installed from %s: %s; use no such tool in %s, and install the skill again with --replace, or rouse skills remove %[1]s", p.Name, refused.Path, p.Source, refused.Why, filepath.Join(root, p.Name))
 	case err != nil:

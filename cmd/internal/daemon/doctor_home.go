@@ -79,9 +79,6 @@ func (d *Daemon) checkLedger(ctx context.Context) api.Check {
 		return c
 	}
 	c.Detail = fmt.Sprintf("%s, %s", filepath.Base(state.Path), text.Size(state.Bytes))
-	if !state.Incremental && state.FreeBytes > state.Bytes/2 {
-		c.Detail += fmt.Sprintf(", of which %s are free and come back with: rouse ledger compact", text.Size(state.FreeBytes))
-	}
 
 	all, err := d.ledger.Backups()
 	if err != nil {
