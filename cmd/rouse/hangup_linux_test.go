@@ -10,18 +10,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/creack/pty"
-
 	"rouse/cmd/internal/cmdtest"
 )
 
 // openTerminal opens a terminal; the daemon's side of it has to be closed by the test.
 func openTerminal(t *testing.T) (ours, its *os.File) {
 	t.Helper()
-	ours, its, err := pty.Open()
-	if err != nil {
-		t.Skip(err)
-	}
+	ours, its = cmdtest.Terminal(t)
 
 	t.Cleanup(func() { ours.Close() })
 	return ours, its

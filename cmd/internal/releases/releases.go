@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"net"
 	"net/http"
@@ -19,8 +20,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"golang.org/x/mod/semver"
 
 	"rouse/internal/dial"
 	"rouse/internal/text"
@@ -131,13 +130,15 @@ func newest(body []byte) (best Release, err error) {
 		all = []Release{one}
 	}
 
+	highest := ""
 	for _, r := range all {
-		r.Version = canonical(r.Version)
-		if r.Draft || r.Pre || !semver.IsValid(r.Version) || semver.Prerelease(r.Version) != "" {
+		number, pre, ok := parse(r.Version)
+		if r.Draft || r.Pre || !ok || pre {
 			continue
 		}
-		if best.Version == "" || semver.Compare(r.Version, best.Version) > 0 {
-			best = r
+		if best.Version == "" || goversion.Compare(number, highest) > 0 {
+			r.Version = "v" + strings.TrimPrefix(r.Version, "v")
+			best, highest = r, number
 		}
 	}
 	if best.Version == "" {
@@ -146,19 +147,19 @@ func newest(body []byte) (best Release, err error) {
 	return best, nil
 }
 
-func canonical(version string) string {
-	if !strings.HasPrefix(version, "v") {
-		version = "v" + version
-	}
-	return version
+// parse returns the numbers of a semantic version in the form that the package go/version compares, and whether it is a prerelease.
+func parse(version string) (number string, pre, ok bool) {
+	number, _, _ = strings.Cut(strings.TrimPrefix(version, "v"), "+")
+	number, _, pre = strings.Cut(number, "-")
+	ok = strings.Trim(number, "0123456789.") == "" && goversion.IsValid("go"+number)
+	return "go" + number, pre, ok
 }
 
-// Newer says whether a release is newer than a version. known is false where the version is none that can be compared, as that of a
+// Newer reports whether a release is newer than a version. known is false if the version cannot be compared, such as that of a
 // build of a commit.
 func (r Release) Newer(version string) (newer, known bool) {
-	version = canonical(version)
-	if !semver.IsValid(version) {
-		return false, false
-	}
-	return semver.Compare(r.Version, version) > 0, true
+	latest, _, _ := parse(r.Version)
+	number, pre, ok := parse(version)
+	order := goversion.Compare(latest, number)
+	return ok && (order > 0 || order == 0 && pre), ok
 }

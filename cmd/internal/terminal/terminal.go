@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
@@ -55,8 +57,19 @@ func Of(w io.Writer, environ []string) Terminal {
 
 	t.width, _, _ = term.GetSize(int(f.Fd()))
 	t.width = cmp.Or(t.width, defaultWidth)
-	t.colours = colorprofile.Detect(f, environ) >= colorprofile.ANSI
+	kind := variable(environ, "TERM")
+	t.colours = variable(environ, "NO_COLOR") == "" && kind != "dumb" && (kind != "" || runtime.GOOS == "windows")
 	return t
+}
+
+// variable returns the value of a variable of an environment, in which the last one of a name counts.
+func variable(environ []string, name string) string {
+	for _, v := range slices.Backward(environ) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // Fixed is a terminal of a width, for what draws on its own.

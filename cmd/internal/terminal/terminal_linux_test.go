@@ -1,5 +1,3 @@
-//go:build unix
-
 package terminal
 
 import (
@@ -8,20 +6,16 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/creack/pty"
+
+	"rouse/cmd/internal/cmdtest"
 )
 
 // A terminal has the colours and the width that it says; NO_COLOR and TERM=dumb take the colours away.
 func TestOfTerminal(t *testing.T) {
-	ours, its, err := pty.Open()
-	if err != nil {
-		t.Skip(err)
-	}
+	ours, its := cmdtest.Terminal(t)
 	defer ours.Close()
 	defer its.Close()
-	if err := pty.Setsize(its, &pty.Winsize{Rows: 24, Cols: 61}); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Resize(t, its, 24, 61)
 
 	for environ, colours := range map[string]bool{"TERM=xterm-256color": true, "TERM=xterm NO_COLOR=1": false, "TERM=dumb": false} {
 		if is := Of(its, strings.Fields(environ)); is.Width() != 61 || is.HasColours() != colours {
@@ -32,14 +26,9 @@ func TestOfTerminal(t *testing.T) {
 
 // A screen shows its lines, cut to the terminal; at the end the terminal is as it was, and a key ends it.
 func TestScreen(t *testing.T) {
-	ours, its, err := pty.Open()
-	if err != nil {
-		t.Skip(err)
-	}
+	ours, its := cmdtest.Terminal(t)
 	defer ours.Close()
-	if err := pty.Setsize(its, &pty.Winsize{Rows: 3, Cols: 10}); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Resize(t, its, 3, 10)
 	if _, err := OpenScreen(its, its, func(string) string { return "dumb" }); err == nil {
 		t.Error("a dumb terminal is drawn on")
 	}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -11,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/creack/pty"
 	"golang.org/x/term"
 
 	"rouse/cmd/internal/cmdtest"
@@ -27,16 +24,12 @@ type watched struct {
 
 func watchOnTerminal(t *testing.T, config string) *watched {
 	t.Helper()
-	ours, its, err := pty.Open()
-	if err != nil {
-		t.Skip(err)
-	}
+	ours, its := cmdtest.Terminal(t)
 	t.Cleanup(func() { ours.Close(); its.Close() })
-	if err := pty.Setsize(its, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Resize(t, its, 30, 100)
 
 	w := &watched{Cmd: rouse(t, "watch", "--config", config).Cmd, ours: ours, its: its, shown: &cmdtest.Log{}}
+	var err error
 	if w.before, err = term.GetState(int(its.Fd())); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +122,7 @@ jobs:
 	cmdtest.Until(t, "the run of the new daemon", func() bool { return strings.Contains(w.frame(), "▲ error    2  broken") })
 
 	// A terminal of another size is drawn again.
-	if err := pty.Setsize(w.its, &pty.Winsize{Rows: 6, Cols: 40}); err != nil {
-		t.Fatal(err)
-	}
+	cmdtest.Resize(t, w.its, 6, 40)
 	cmdtest.Until(t, "a small screen", func() bool {
 		lines := strings.Split(w.frame(), "\n")
 		return len(lines) == 6 && ansi.StringWidth(lines[0]) <= 40
