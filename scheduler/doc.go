@@ -4,10 +4,9 @@
 //
 // The Timetable is a heap with the next nominal instant of every job and every planned wake.
 // It has no clock and no database: the Scheduler, or a simulation, gives it the time and
-// records what it decides. robfig/cron is the only timer: it has a single entry, armed for
-// the head of the heap, but for thirty seconds at most. So a suspended machine or a stepped
-// clock is noticed by comparing the wall clock with the time that has passed, not by a timer
-// that was set long ago.
+// records what it decides. There is one timer, which is set to the head of the heap, but to
+// thirty seconds at most. Each time it fires, the Scheduler compares the wall clock with the
+// time that has passed, and so notices that the machine slept or that the clock was set.
 //
 // When the timer fires, every schedule that is due reports its instants since its watermark,
 // with the decision of package schedule, and all of them become rows in one transaction of

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
 
@@ -29,7 +30,7 @@ func (j *jump) first(old, schedules []*schedule.Schedule, anchor time.Time) (fir
 			t = s.Next(t)
 		}
 		if !t.IsZero() && !t.After(j.to) {
-			first = earlier(first, t)
+			first = domain.Earlier(first, t)
 		}
 	}
 	return first

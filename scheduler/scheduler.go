@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
@@ -63,7 +61,6 @@ type Scheduler struct {
 	endMissedHolds func(ctx context.Context, now time.Time) error
 	ready          chan struct{}
 	once           sync.Once
-	due            chan struct{}        // capacity 1: the cron entry has fired
 	rearm          chan struct{}        // capacity 1: the head of the heap may have changed
 	asked          chan chan<- struct{} // who asks whether the loop goes round
 
@@ -73,7 +70,6 @@ type Scheduler struct {
 	// The last time for which the ledger could not be written, or only so slowly that others were
 	// late.
 	unwritableFrom, unwritableTo time.Time
-	armed                        time.Time // what the cron entry is set to
 
 	mu        sync.Mutex
 	lanes     int
@@ -108,7 +104,7 @@ func New(o Options) (*Scheduler, error) {
 		ledger: o.Ledger, endMissedHolds: o.EndMissedHolds, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
 		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
 		now:   func() time.Time { return o.Now().UTC().Round(0) },
-		ready: make(chan struct{}), due: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+		ready: make(chan struct{}), rearm: make(chan struct{}, 1),
 		asked: make(chan chan<- struct{}),
 	}, nil
 }
@@ -172,8 +168,8 @@ func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, stat
 		if st.Watermark.After(now) { // the clock ran ahead and was set back meanwhile
 			st.Watermark = now
 		}
-		if e := before.jobs[j.Name]; e != nil && Hash(*e.job()) == Hash(j) {
-			if first := jumped.first(e.schedules, anchored(j.Schedules, st.Anchor), st.Anchor); !first.IsZero() && !first.After(st.Watermark) {
+		if e := before.jobs[j.Name]; e != nil && Hash(e.job) == Hash(j) {
+			if first := jumped.first(e.job.Schedules, anchored(j.Schedules, st.Anchor), st.Anchor); !first.IsZero() && !first.After(st.Watermark) {
 				st.Watermark = first.Add(-time.Millisecond)
 			}
 		}
@@ -244,16 +240,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.table.Start(s.startedAt)
 	s.mu.Unlock()
 	s.lastReading = clockReading{s.startedAt, time.Now()}
-	s.armed = time.Time{}
 	s.recordEvent(ctx, "daemon.started", nil)
-	clock := cron.New(cron.WithLocation(time.UTC))
-	clock.Start()
-	defer func() {
-		<-clock.Stop().Done()
-		s.recordEvent(context.WithoutCancel(ctx), "daemon.stopped", nil)
-	}()
+	defer s.recordEvent(context.WithoutCancel(ctx), "daemon.stopped", nil)
 
-	var entry cron.EntryID
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	stale := true                 // something may have been written since Set
 	var replanned <-chan struct{} // closed when something was written since it was last read
 	for {
@@ -275,21 +266,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 		s.recordDue(ctx)
 		s.once.Do(func() { close(s.ready) })
-		head := s.nextCheck(stale)
-		switch {
-		case !head.After(s.now()): // came due while the last batch was recorded
-			notify(s.due)
-		case !head.Equal(s.armed): // else the entry is right as it is
-			clock.Remove(entry)
-			s.armed = head
-			entry = clock.Schedule(cronEntry{s, head}, cron.FuncJob(func() { notify(s.due) }))
-		}
-
+		timer.Reset(s.untilCheck(stale))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.due:
-			s.armed = time.Time{} // cron has set the entry to its next time by itself
+		case <-timer.C:
 		case <-s.rearm:
 		case <-replanned:
 		case answer := <-s.asked:
@@ -311,38 +292,21 @@ func (s *Scheduler) Answers(ctx context.Context) error {
 	}
 }
 
-// nextCheck is when to check the clock again at the latest.
-func (s *Scheduler) nextCheck(stale bool) time.Time {
-	now := s.now()
-	at := now.Add(maxSleep)
+// untilCheck returns how long to wait before the clock is checked again. It is maxSleep at most, because a timer stops while the
+// machine is suspended, and does not hear of a clock that is set.
+func (s *Scheduler) untilCheck(stale bool) time.Duration {
+	wait := maxSleep
 	if stale {
-		at = now.Add(retryAfter)
+		wait = retryAfter
 	}
 
 	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if head := s.table.Head(); !head.IsZero() && head.Before(at) {
-		at = head
+	head := s.table.Head()
+	s.mu.Unlock()
+	if !head.IsZero() {
+		wait = min(wait, head.Sub(s.now()))
 	}
-	return at
-}
-
-// cronEntry is the only entry of the cron clock.
-type cronEntry struct {
-	s  *Scheduler
-	at time.Time // of the wall clock
-}
-
-// Next is the time that is armed, at most maxSleep from now. robfig may pass a time from before
-// a slow wake-up, so the clocks are read here: the wall clock tells how long it is until then,
-// and the result is by the clock that robfig's timer runs on.
-func (w cronEntry) Next(time.Time) time.Time {
-	left := w.at.Sub(w.s.now())
-	if left <= 0 { // fired, or will be at once: the loop arms the next
-		left = time.Second
-	}
-	return time.Now().Add(min(left, maxSleep))
+	return wait
 }
 
 // recordEvent records something about the clock or the daemon. The scheduler goes on when that

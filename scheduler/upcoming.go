@@ -154,10 +154,10 @@ func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 		return first
 	}
 
-	for _, sch := range e.schedules {
+	for _, sch := range e.job.Schedules {
 		t := sch.Next(after)
 		for !t.IsZero() {
-			p, paused := ledger.Paused(pauses, e.name, e.settings.agent, t)
+			p, paused := ledger.Paused(pauses, e.job.Name, e.job.Agent, t)
 			if !paused {
 				break
 			}
@@ -170,9 +170,7 @@ func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 			continue
 		}
 
-		if t = sch.Actual(t); first.IsZero() || t.Before(first) {
-			first = t
-		}
+		first = domain.Earlier(first, sch.Actual(t))
 	}
 
 	return first
@@ -205,18 +203,18 @@ func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 		c.StartedAt = now
 	}
 
-	snapshot.startDue = 0 // the start is no instant of its schedules
-	rows, _ := snapshot.due(nil, c.dueOptions(now), c.Pauses)
-	return JobStatus{Job: *snapshot.job(), Watermark: instant(snapshot.watermark), Due: rows}, true
+	snapshot.startDue = time.Time{} // the start is no instant of its schedules
+	rows, _ := snapshot.due(now, c)
+	return JobStatus{Job: snapshot.job, Watermark: snapshot.watermark, Due: rows}, true
 }
 
 // sources are a job and the wakes that its runs planned, or all of both ("").
 func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Wake) {
 	if e := t.jobs[name]; e != nil {
-		jobs = append(jobs, e.job())
+		jobs = append(jobs, &e.job)
 	} else if name == "" {
 		for _, e := range t.jobs {
-			jobs = append(jobs, e.job())
+			jobs = append(jobs, &e.job)
 		}
 	}
 

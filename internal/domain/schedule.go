@@ -1,5 +1,7 @@
 package domain
 
+import "time"
+
 // Overlap is what becomes of an instant of a schedule while the job has other runs.
 type Overlap string
 
@@ -33,3 +35,11 @@ const (
 	DecisionMissed  Decision = "missed"  // nothing could run then
 	DecisionRefused Decision = "refused" // what it would have run cannot run
 )
+
+// Earlier returns the earlier of two times, of which the zero time means never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -131,7 +131,10 @@ func (f *FairQueue) Add(r ledger.Run) {
 	w := queuedRun{id: r.ID}
 	// Hundreds of backfilled runs wait for as long as it takes.
 	if r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
-		w.since = latest(r.QueuedAt, r.NotBefore)
+		w.since = r.QueuedAt
+		if r.NotBefore.After(w.since) {
+			w.since = r.NotBefore
+		}
 	}
 
 	l := jobKeyOf(r)
@@ -272,7 +275,7 @@ func (f *FairQueue) NextLate() time.Time {
 	for l, q := range f.withDeadline {
 		most := f.policy(l.job).StartDeadline
 		if w, ok := q.longest(); ok && most > 0 {
-			first = earlier(first, w.since.Add(most+time.Millisecond))
+			first = domain.Earlier(first, w.since.Add(most+time.Millisecond))
 		}
 	}
 	return first
@@ -372,13 +375,6 @@ func (f *FairQueue) reorder(c *agentQueue) {
 	case !f.agentFull(c.agent):
 		heap.Push(&f.heads, c)
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // waitHeap is a heap of runs by when their deadlines began to run.

@@ -78,33 +78,25 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	}
 	next, err = d.o.Ledger.NextDue(ctx, now)
 	if d.free() > 0 { // else nobody could do it
-		next = earlier(next, d.comesAt)
+		next = domain.Earlier(next, d.comesAt)
 	}
 	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
-		next = earlier(next, again)
+		next = domain.Earlier(next, again)
 	}
 
 	if d.free() > 0 { // else nobody could take its place
-		next = earlier(next, d.nextLate())
+		next = domain.Earlier(next, d.nextLate())
 	}
 
 	// The end of a pause is written nowhere, so no change of the ledger tells of it.
 	for _, p := range d.pauses {
 		if p.Until.After(now) {
-			next = earlier(next, p.Until)
+			next = domain.Earlier(next, p.Until)
 		}
 	}
 
 	return false, next, err
-}
-
-// earlier is the earlier of two times; zero means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
 }
 
 // readPauses reads the pauses when one was written since they were last read.
@@ -210,7 +202,7 @@ func (d *Dispatcher) isHere(r ledger.Run, now time.Time) bool {
 	}
 	comes := since.Add(comeAfter)
 	if now.Before(comes) {
-		d.comesAt = earlier(d.comesAt, comes)
+		d.comesAt = domain.Earlier(d.comesAt, comes)
 		return false
 	}
 	return true
@@ -375,7 +367,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 			case errors.Is(started[i].Err, ledger.ErrNoLane):
 				d.waitElsewhere(started[i].Run)
 			case errors.Is(started[i].Err, ledger.ErrAgentAway):
-				d.comesAt = earlier(d.comesAt, d.o.Now().Add(askAgain))
+				d.comesAt = domain.Earlier(d.comesAt, d.o.Now().Add(askAgain))
 			}
 			continue
 		}

@@ -53,16 +53,10 @@ type DueOptions struct {
 
 // Due decides about every instant after the watermark up to now, oldest first. After an outage
 // so long that its instants cannot all be listed, the first element stands for the older ones.
-// The new watermark is now.
-func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) []Instant {
-	due, _ := s.AppendDue(nil, watermark, m, p)
-	return due
-}
-
-// AppendDue adds to due what Due lists, and says which instant comes after now.
-func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m DueOptions, p Policy) (_ []Instant, next time.Time) {
+// The new watermark is now. Next is the instant after now.
+func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) (due []Instant, next time.Time) {
 	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
-		return due, next
+		return nil, next
 	}
 
 	if p.OnMiss == "" {
@@ -77,8 +71,7 @@ func (s *Schedule) AppendDue(due []Instant, watermark time.Time, m DueOptions, p
 		p.MaxCatchup = 100
 	}
 
-	var one [1]time.Time // nearly always there is one, which then needs no allocation
-	nominals, rest, next := s.lastPassed(one[:0], next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
+	nominals, rest, next := s.lastPassed(next, watermark, m.Now, max(maxRows, p.MaxCatchup+1))
 	if !rest.Nominal.IsZero() {
 		rest.Reason = decide(rest.Nominal, rest.Nominal, m, len(nominals), p).Reason
 		due = append(due, rest)
@@ -150,11 +143,11 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// lastPassed lists the last instants in (from, to], at most keep of them, in out. First is the
+// lastPassed lists the last instants in (from, to], at most keep of them. First is the
 // first of all; rest stands for those that are not listed, if there are any. Next is the one
 // after to.
-func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep int) (_ []time.Time, rest Instant, next time.Time) {
-	out, total, next := s.lastOf(out, first, to, keep, maxListed)
+func (s *Schedule) lastPassed(first, from, to time.Time, keep int) (out []time.Time, rest Instant, next time.Time) {
+	out, total, next := s.lastOf(first, to, keep, maxListed)
 	if total < maxListed {
 		if total > len(out) {
 			rest = Instant{Nominal: first, Actual: first, Count: total - len(out)}
@@ -166,7 +159,7 @@ func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep i
 			if begin.Before(from) {
 				begin = from
 			}
-			if out, _, next = s.lastOf(out[:0], s.Next(begin), to, keep, math.MaxInt); len(out) == keep || begin.Equal(from) {
+			if out, _, next = s.lastOf(s.Next(begin), to, keep, math.MaxInt); len(out) == keep || begin.Equal(from) {
 				break
 			}
 		}
@@ -188,9 +181,8 @@ func (s *Schedule) lastPassed(out []time.Time, first, from, to time.Time, keep i
 	return out, rest, next
 }
 
-// lastOf walks through the instants from next on, at most that many, and keeps the last ones in
-// out. It also says how many they were, and which instant comes after them.
-func (s *Schedule) lastOf(out []time.Time, next, to time.Time, keep, most int) (_ []time.Time, total int, _ time.Time) {
+// lastOf walks through the instants from next on, at most that many, and keeps the last ones. It also says how many they were, and which instant comes after them.
+func (s *Schedule) lastOf(next, to time.Time, keep, most int) (out []time.Time, total int, _ time.Time) {
 	for ; total < most && !next.IsZero() && !next.After(to); next = s.Next(next) {
 		total++
 		// Cut only when it is twice as long as needed, so that not every instant moves the others.

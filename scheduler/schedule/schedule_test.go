@@ -321,7 +321,7 @@ func TestDue(t *testing.T) {
 		"the clock went back":   {"2026-11-21 09:30", now, schedule.Policy{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			due := hourly.Due(at(c.watermark), schedule.DueOptions{Now: c.now}, c.policy)
+			due, _ := hourly.Due(at(c.watermark), schedule.DueOptions{Now: c.now}, c.policy)
 			if got := decisions(due); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -361,7 +361,7 @@ func TestDueBounds(t *testing.T) {
 		"as late as the usual 24": {50 * time.Minute, schedule.Policy{}, true, "caught up 50m0s late; on_miss is run_once"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			due := hourly.Due(at("2026-11-21 07:30"), schedule.DueOptions{Now: at("2026-11-21 08:00").Add(c.late)}, c.policy)
+			due, _ := hourly.Due(at("2026-11-21 07:30"), schedule.DueOptions{Now: at("2026-11-21 08:00").Add(c.late)}, c.policy)
 			if len(due) != 1 || due[0].Run != c.run || due[0].Reason != c.reason {
 				t.Errorf("%+v, want it to run: %t, %q", due, c.run, c.reason)
 			}
@@ -384,7 +384,8 @@ func TestDueSaysWhatIsCaughtUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []bool
-			for _, d := range hourly.Due(at(c.watermark), schedule.DueOptions{Now: now}, c.policy) {
+			due, _ := hourly.Due(at(c.watermark), schedule.DueOptions{Now: now}, c.policy)
+			for _, d := range due {
 				got = append(got, d.Catchup)
 			}
 			if !slices.Equal(got, c.want) {
@@ -396,7 +397,8 @@ func TestDueSaysWhatIsCaughtUp(t *testing.T) {
 	// More than have a row each.
 	minutes := parse(t, schedule.Options{Every: "1m"})
 	ran := 0
-	for _, d := range minutes.Due(now.Add(-3000*time.Minute), schedule.DueOptions{Now: now}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 100 * time.Hour, MaxCatchup: 1500}) {
+	due, _ := minutes.Due(now.Add(-3000*time.Minute), schedule.DueOptions{Now: now}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 100 * time.Hour, MaxCatchup: 1500})
+	for _, d := range due {
 		if d.Run {
 			ran++
 		}
@@ -408,7 +410,7 @@ func TestDueSaysWhatIsCaughtUp(t *testing.T) {
 
 func TestDueOfOneInstant(t *testing.T) {
 	once := parse(t, schedule.Options{At: "2026-11-21T08:00:00Z"})
-	if due := once.Due(at("2026-11-21 07:00"), schedule.DueOptions{Now: at("2026-11-21 08:00")}, schedule.Policy{}); len(due) != 1 || !due[0].Run {
+	if due, _ := once.Due(at("2026-11-21 07:00"), schedule.DueOptions{Now: at("2026-11-21 08:00")}, schedule.Policy{}); len(due) != 1 || !due[0].Run {
 		t.Errorf("%+v", due)
 	}
 }
@@ -421,12 +423,12 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 		t.Fatalf("a jitter of %s shows nothing", held)
 	}
 
-	due := s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: domain.MissSkip})
+	due, _ := s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(-time.Second)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || !due[0].Run {
 		t.Errorf("before its actual instant: %+v", due)
 	}
 
-	due = s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: domain.MissSkip})
+	due, _ = s.Due(nominal.Add(-time.Minute), schedule.DueOptions{Now: s.Actual(nominal).Add(time.Minute)}, schedule.Policy{OnMiss: domain.MissSkip})
 	if len(due) != 1 || due[0].Run {
 		t.Errorf("a minute behind it: %+v", due)
 	}
@@ -435,7 +437,7 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 // Two instants a second apart each day do not make a year of them too many to list.
 func TestDueOfAnUnevenSchedule(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0,1 0 8 * * *"})
-	due := s.Due(at("2025-11-21 08:30"), schedule.DueOptions{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
+	due, _ := s.Due(at("2025-11-21 08:30"), schedule.DueOptions{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
 	if len(due) != 730 || !due[0].Through.IsZero() || !due[0].Run {
 		t.Errorf("%d instants, the first %+v", len(due), due[0])
 	}
@@ -450,7 +452,7 @@ func TestDueUnderClockJumps(t *testing.T) {
 		watermark, seen := now, map[time.Time]bool{}
 		for range 100 {
 			now = now.Add(time.Duration(rapid.IntRange(-3*3600, 4*3600).Draw(t, "jump")) * time.Second)
-			due := s.Due(watermark, schedule.DueOptions{Now: now}, schedule.Policy{})
+			due, _ := s.Due(watermark, schedule.DueOptions{Now: now}, schedule.Policy{})
 			runs := 0
 			for _, d := range due {
 				if seen[d.Nominal] || d.Nominal.After(now) || !d.Nominal.After(watermark) {
@@ -478,7 +480,7 @@ func TestDueUnderClockJumps(t *testing.T) {
 func TestDueAfterAVeryLongOutage(t *testing.T) {
 	from, to := at("2025-11-21 08:00"), at("2026-11-21 08:00")
 	for name, o := range map[string]schedule.Options{"cron": {Cron: "* * * * * *"}, "every": {Every: "1s"}} {
-		due := parse(t, o).Due(from, schedule.DueOptions{Now: to}, schedule.Policy{})
+		due, _ := parse(t, o).Due(from, schedule.DueOptions{Now: to}, schedule.Policy{})
 		if len(due) != 1001 {
 			t.Fatalf("%s: %d instants", name, len(due))
 		}
@@ -499,7 +501,7 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 		}
 	}
 
-	day := parse(t, schedule.Options{Every: "1m"}).Due(from, schedule.DueOptions{Now: from.Add(24 * time.Hour)}, schedule.Policy{})
+	day, _ := parse(t, schedule.Options{Every: "1m"}).Due(from, schedule.DueOptions{Now: from.Add(24 * time.Hour)}, schedule.Policy{})
 	if total := day[0].Count + len(day) - 1; total != 24*60 {
 		t.Errorf("a day of minutes is %d instants", total)
 	}
@@ -525,7 +527,8 @@ func TestDueWithPauses(t *testing.T) {
 		domain.MissCatchup: "7run 8skipped 9run 10run 11skipped 12skipped",
 	} {
 		var got []string
-		for _, d := range s.Due(at("2026-11-21 06:00"), m, schedule.Policy{OnMiss: policy}) {
+		due, _ := s.Due(at("2026-11-21 06:00"), m, schedule.Policy{OnMiss: policy})
+		for _, d := range due {
 			word := "missed"
 			switch {
 			case d.Run:

@@ -127,37 +127,31 @@ func (w *world) waiting(r *run) *run {
 // next is when something happens next; false when nothing does.
 func (w *world) next() (time.Time, bool) {
 	var at time.Time
-	earlier := func(t time.Time) {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-
 	if len(w.events) > 0 {
-		earlier(w.events[0].At)
+		at = w.events[0].At
 	}
 
 	if !w.up {
 		return at, !at.IsZero()
 	}
 
-	earlier(w.nextCheck)
+	at = domain.Earlier(at, w.nextCheck)
 	for _, r := range w.running {
-		earlier(r.ends)
+		at = domain.Earlier(at, r.ends)
 	}
 
 	for _, r := range w.delayed {
-		earlier(r.NotBefore)
+		at = domain.Earlier(at, r.NotBefore)
 	}
 
 	if w.lanes.Free() > 0 {
-		earlier(w.lanes.NextLate())
+		at = domain.Earlier(at, w.lanes.NextLate())
 	}
 
 	// The end of a pause lets queued runs start, and the timetable knows nothing of it.
 	for _, p := range w.o.Pauses {
 		if len(w.ready) > 0 && p.Until.After(w.now) {
-			earlier(p.Until)
+			at = domain.Earlier(at, p.Until)
 		}
 	}
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // digestKey is the beginning of the key of a digest.
@@ -43,11 +44,11 @@ func (n *Notifier) appendDigests(ctx context.Context, now time.Time) (time.Time,
 			continue
 		}
 		if r.Session != nil && !r.Session.Exists() {
-			next = earlier(next, now.Add(time.Hour))
+			next = domain.Earlier(next, now.Add(time.Hour))
 			continue
 		}
 		at, failure := n.appendDigest(ctx, channel, r, now)
-		next, err = earlier(next, at), errors.Join(err, failure)
+		next, err = domain.Earlier(next, at), errors.Join(err, failure)
 	}
 	if err != nil {
 		return time.Time{}, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 const (
@@ -214,7 +215,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 			n.endFaults(faultOutbox)
 		}
 
-		n.wait(ctx, changed, earlier(next, digest))
+		n.wait(ctx, changed, domain.Earlier(next, digest))
 	}
 	return nil
 }
@@ -260,14 +261,6 @@ func (n *Notifier) wait(ctx context.Context, changed <-chan struct{}, next time.
 			}
 		}
 	}
-}
-
-// earlier is the earlier of two instants, of which zero is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // deliver has the channels send what is due, and returns when the next notice is due.
