@@ -286,6 +286,7 @@ func (f *folder) rootMissing(ctx context.Context, err error) {
 			f.w.subs.unsubscribe(f, dir)
 		}
 	}
+	f.w.subs.reportRemoved(near)
 
 	// It may have returned before the subscription, or a link have come to its place, without an event.
 	if _, again := f.findRoot(); again == nil {

@@ -263,6 +263,22 @@ func TestRootMissing(t *testing.T) {
 	}
 }
 
+// A watch whose folder goes away learns of it although another watch, whose folder went away with it, subscribes to the parent.
+func TestRootMissingIsReportedToOthers(t *testing.T) {
+	t.Parallel()
+	d := newHarness(t)
+	d.must(os.MkdirAll(d.path("inbox/inner"), 0o755))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox")}, {Job: "inner", Path: d.path("inbox/inner")}}))
+	f, inner := d.w.folders["in"], d.w.folders["inner"]
+	f.inspect(t.Context())
+	inner.inspect(t.Context())
+	d.must(os.RemoveAll(d.path("inbox")))
+	inner.inspect(t.Context())
+	if _, reported := f.removed[f.root]; !reported || len(inner.removed) != 0 {
+		t.Errorf("reported: %v, to itself: %v", f.removed, inner.removed)
+	}
+}
+
 func errOnly(err error, may bool) error {
 	if may {
 		return nil

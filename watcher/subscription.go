@@ -2,6 +2,8 @@ package watcher
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -67,6 +69,28 @@ func (a *subscriptions) subscribe(f *folder, dir string) error {
 		a.unsubscribe(f, dir)
 	}
 	return err
+}
+
+// reportRemoved reports the subscribed folders in dir that are gone. fsnotify does not report the removal of a folder
+// whose parent is watched as well, nor does the parent if it was subscribed to after the removal.
+func (a *subscriptions) reportRemoved(dir string) {
+	gone := map[string][]*folder{}
+	a.mu.Lock()
+	for sub, who := range a.byDir {
+		if filepath.Dir(sub) != dir {
+			continue
+		}
+		if _, err := os.Lstat(sub); errors.Is(err, fs.ErrNotExist) {
+			gone[sub] = who
+		}
+	}
+	a.mu.Unlock()
+
+	for sub, who := range gone {
+		for _, f := range who {
+			f.noteRemoved(sub, false)
+		}
+	}
 }
 
 // dirs lists the folders that f subscribes to.
