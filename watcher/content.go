@@ -3,7 +3,6 @@ package watcher
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,21 +16,18 @@ const (
 	maxSums       = 10_000   // files of a folder
 )
 
-// contentSum is the first half of a file's SHA-256; zero where the content was not read.
-type contentSum [16]byte
-
 // carrySums gives the files of a tree the sums of those that look as they did before.
 func (t tree) carrySums(known tree) {
 	for i := range t {
-		if l := known.find(t[i].path); l != nil && l.size == t[i].size && l.modified == t[i].modified {
-			t[i].sum = l.sum
+		if l := known.find(t[i].Path); l != nil && l.Size == t[i].Size && l.Modified == t[i].Modified {
+			t[i].Sum = l.Sum
 		}
 	}
 }
 
 // find finds a file by its path, nil when there is none.
 func (t tree) find(path string) *treeFile {
-	i, found := slices.BinarySearchFunc(t, path, func(l treeFile, path string) int { return cmp.Compare(l.path, path) })
+	i, found := slices.BinarySearchFunc(t, path, func(l treeFile, path string) int { return cmp.Compare(l.Path, path) })
 	if !found {
 		return nil
 	}
@@ -43,8 +39,8 @@ func (t tree) find(path string) *treeFile {
 func (f *folder) recognize(ctx context.Context, cur, known tree) {
 	cur.carrySums(known)
 	f.readSums(ctx, cur, func(l treeFile) bool {
-		before := known.find(l.path)
-		return before != nil && before.size == l.size && before.sum != contentSum{}
+		before := known.find(l.Path)
+		return before != nil && before.Size == l.Size && before.Sum != ""
 	})
 }
 
@@ -61,9 +57,9 @@ func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) b
 	known := 0
 	for i := range cur {
 		switch l := &cur[i]; {
-		case l.sum != contentSum{}:
+		case l.Sum != "":
 			known++
-		case l.size <= maxSummedFile && wanted(*l):
+		case l.Size <= maxSummedFile && wanted(*l):
 			files = append(files, l)
 		}
 	}
@@ -77,30 +73,30 @@ func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) b
 	}
 	defer root.Close()
 
-	slices.SortStableFunc(files, func(a, b *treeFile) int { return cmp.Compare(b.modified, a.modified) })
+	slices.SortStableFunc(files, func(a, b *treeFile) int { return cmp.Compare(b.Modified, a.Modified) })
 	files = files[:max(0, min(len(files), maxSums-known))]
-	for room := int64(maxSummed); len(files) > 0 && room >= files[0].size && ctx.Err() == nil; files = files[1:] {
-		room -= files[0].size
-		files[0].sum = f.sumOf(ctx, root, *files[0])
+	for room := int64(maxSummed); len(files) > 0 && room >= files[0].Size && ctx.Err() == nil; files = files[1:] {
+		room -= files[0].Size
+		files[0].Sum = f.sumOf(ctx, root, *files[0])
 	}
 }
 
 // sumOf reads a file that still looks as it did in the scan.
-func (f *folder) sumOf(ctx context.Context, root *os.Root, l treeFile) (sum contentSum) {
-	file := fileHandle{root, filepath.FromSlash(l.path)}
+func (f *folder) sumOf(ctx context.Context, root *os.Root, l treeFile) string {
+	file := fileHandle{root, filepath.FromSlash(l.Path)}
 	info, err := file.lstat()
 	if err != nil {
-		return sum
+		return ""
 	}
 
 	st := stampOf(info)
-	if st.size != l.size || st.modified != l.modified {
-		return sum
+	if st.size != l.Size || st.modified != l.Modified {
+		return ""
 	}
 
-	text, err := f.w.hashes.of(ctx, file, st)
-	if err == nil {
-		_, _ = hex.Decode(sum[:], []byte(text)[:2*len(sum)]) // it was encoded a moment ago
+	hash, err := f.w.hashes.of(ctx, file, st)
+	if err != nil {
+		return ""
 	}
-	return sum
+	return hash[:len(hash)/2]
 }

@@ -2,6 +2,7 @@ package watcher
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -26,10 +27,9 @@ func (d *harness) contents(files map[string]string) (*folder, tree) {
 	return f, newTree(f.root, cur)
 }
 
-func sumOf(text string) (sum contentSum) {
+func sumOf(text string) string {
 	whole := sha256.Sum256([]byte(text))
-	copy(sum[:], whole[:])
-	return sum
+	return hex.EncodeToString(whole[:16])
 }
 
 // A file keeps the sum of its content as long as it looks as it did; one that was written, and is as long as before, is
@@ -38,24 +38,24 @@ func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	f, cur := d.contents(map[string]string{"looks the same": "1", "written": "1", "longer": "1", "new": "1", "unknown": "1"})
-	told, other := contentSum{1}, contentSum{2}
+	told, other := "1", "2"
 	known := slices.Clone(cur)
-	known = slices.DeleteFunc(known, func(l treeFile) bool { return l.path == "new" })
+	known = slices.DeleteFunc(known, func(l treeFile) bool { return l.Path == "new" })
 	for i := range known {
-		switch l := &known[i]; l.path {
+		switch l := &known[i]; l.Path {
 		case "looks the same":
-			l.sum = told
+			l.Sum = told
 		case "written":
-			l.sum, l.modified = other, l.modified-1
+			l.Sum, l.Modified = other, l.Modified-1
 		case "longer":
-			l.sum, l.size = other, 7
+			l.Sum, l.Size = other, 7
 		}
 	}
 
 	f.recognize(t.Context(), cur, known)
-	for path, want := range map[string]contentSum{"looks the same": told, "written": sumOf("1"), "longer": {}, "new": {}, "unknown": {}} {
-		if got := cur.find(path).sum; got != want {
-			t.Errorf("%s: %x, want %x", path, got, want)
+	for path, want := range map[string]string{"looks the same": told, "written": sumOf("1"), "longer": "", "new": "", "unknown": ""} {
+		if got := cur.find(path).Sum; got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
 }
@@ -73,9 +73,9 @@ func TestSumOfAChangedFile(t *testing.T) {
 	d.must(os.Remove(d.path("inbox/gone")))
 
 	f.learnContents(t.Context(), cur)
-	for path, want := range map[string]contentSum{"same": sumOf("1"), "longer": {}, "later": {}, "gone": {}} {
-		if got := cur.find(path).sum; got != want {
-			t.Errorf("%s: %x, want %x", path, got, want)
+	for path, want := range map[string]string{"same": sumOf("1"), "longer": "", "later": "", "gone": ""} {
+		if got := cur.find(path).Sum; got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
 }
@@ -119,21 +119,21 @@ func TestContentsAreBounded(t *testing.T) {
 	cur := newTree(f.root, found)
 	f.learnContents(t.Context(), cur)
 	for _, l := range cur {
-		if read := l.sum != (contentSum{}); read == strings.Contains("0, empty, too long", l.path) {
-			t.Errorf("%s was read: %t", l.path, read)
+		if read := l.Sum != ""; read == strings.Contains("0, empty, too long", l.Path) {
+			t.Errorf("%s was read: %t", l.Path, read)
 		}
 	}
 
 	f, cur = d.contents(map[string]string{"a": "1", "b": "1"})
-	cur[1].modified = cur[0].modified
-	d.must(os.Chtimes(d.path("inbox/a"), time.Time{}, time.Unix(0, cur[0].modified)))
-	d.must(os.Chtimes(d.path("inbox/b"), time.Time{}, time.Unix(0, cur[0].modified)))
+	cur[1].Modified = cur[0].Modified
+	d.must(os.Chtimes(d.path("inbox/a"), time.Time{}, time.Unix(0, cur[0].Modified)))
+	d.must(os.Chtimes(d.path("inbox/b"), time.Time{}, time.Unix(0, cur[0].Modified)))
 	for i := range maxSums - 1 {
-		cur = append(cur, treeFile{path: fmt.Sprintf("c%05d", i), sum: contentSum{1}})
+		cur = append(cur, treeFile{Path: fmt.Sprintf("c%05d", i), Sum: "1"})
 	}
 	f.learnContents(t.Context(), cur)
-	if cur[0].sum != sumOf("1") || cur[1].sum != (contentSum{}) {
-		t.Errorf("%x, %x: one more may be known", cur[0].sum, cur[1].sum)
+	if cur[0].Sum != sumOf("1") || cur[1].Sum != "" {
+		t.Errorf("%x, %x: one more may be known", cur[0].Sum, cur[1].Sum)
 	}
 }
 

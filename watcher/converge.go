@@ -157,7 +157,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	}
 
 	if len(walk.unreadable) > 0 {
-		cur = keepUnreadable(f.root, cur, mem.last, walk.unreadable)
+		cur = keepUnreadable(f.root, cur, mem.Last, walk.unreadable)
 		print = cur.fingerprint()
 	}
 
@@ -166,7 +166,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 	if print == l.idlePrint && !stopped {
 		return 0, f.converged(ctx)
 	}
-	f.recognize(ctx, cur, mem.last)
+	f.recognize(ctx, cur, mem.Last)
 
 	return f.decideChanged(ctx, walk, mem, cur, print, stopped)
 }
@@ -177,9 +177,9 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 	l, now := &f.conv, time.Now()
 
 	// What a failed run was told about is still to do, so the next one hears of it as well.
-	base := mem.last
+	base := mem.Last
 	if l.failed() {
-		base = mem.base
+		base = mem.Base
 	}
 
 	// Of a run that failed while no watcher was there, changes may have been made by somebody
@@ -191,7 +191,7 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 
 	switch {
 	case n == 0: // written with what was there, or back to what it was before the failed run
-		return 0, f.rest(ctx, memory{last: cur, base: cur}, print)
+		return 0, f.rest(ctx, memory{Last: cur, Base: cur}, print)
 	case f.stillChanging(now, latest(time.Unix(0, last), f.lastRemoval(changes))) || f.unconfirmed(now, print, walk):
 		return n, nil
 	case l.state.Round >= maxRounds && !l.failed():
@@ -285,22 +285,16 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 // keepUnreadable adds to a tree what was recorded of files that cannot be read now, so that
 // they count as unchanged and not as removed.
 func keepUnreadable(root string, cur, known tree, unreadable map[string]error) tree {
-	var files []sighting
 	for _, l := range known {
-		path := joinPath(root, l.path)
+		path := joinPath(root, l.Path)
 		for dir := range unreadable {
 			if _, in := relInside(dir, path); in || dir == path {
-				files = append(files, sighting{path, stamp{size: l.size, modified: l.modified}})
+				cur = append(cur, l)
 				break
 			}
 		}
 	}
-
-	for _, l := range cur {
-		files = append(files, sighting{joinPath(root, l.path), stamp{size: l.size, modified: l.modified, changed: l.changed}})
-	}
-
-	return newTree(root, files)
+	return cur.sorted()
 }
 
 // becomeIdle records the folder as it is now, and waits for the next change.
@@ -327,7 +321,7 @@ func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error
 
 // recordBaseline is for the first scan of a folder: what is there starts no run (OSA-92).
 func (f *folder) recordBaseline(ctx context.Context, cur tree) error {
-	if err := f.becomeIdle(ctx, memory{last: cur, base: cur}, cur.fingerprint()); err != nil {
+	if err := f.becomeIdle(ctx, memory{Last: cur, Base: cur}, cur.fingerprint()); err != nil {
 		return err
 	}
 	f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
@@ -365,7 +359,7 @@ func (f *folder) converged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.rest(ctx, memory{last: mem.last, base: mem.last}, f.conv.state.Fingerprint)
+	return f.rest(ctx, memory{Last: mem.Last, Base: mem.Last}, f.conv.state.Fingerprint)
 }
 
 // rest records the folder as it is now, with nothing to do, and that its loop has ended if one was on.
@@ -390,7 +384,7 @@ func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *led
 	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
 		return err
 	}
-	if err := f.becomeIdle(ctx, memory{last: cur, base: cur}, print); err != nil {
+	if err := f.becomeIdle(ctx, memory{Last: cur, Base: cur}, print); err != nil {
 		return err
 	}
 
@@ -416,7 +410,7 @@ func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) er
 func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.Changes) (ledger.Accepted, error) {
 	l := &f.conv
 	f.learnContents(ctx, cur)
-	mem := memory{Shape: f.shape(), last: cur, base: base}
+	mem := memory{Shape: f.shape(), Last: cur, Base: base}
 	text, err := mem.encode()
 	if err != nil {
 		return ledger.Accepted{}, err

@@ -73,7 +73,7 @@ func (f *folder) loadMemory(ctx context.Context, cur tree) (memory, error) {
 	}
 
 	mem.refit(f, cur)
-	f.conv.state.Fingerprint = mem.last.fingerprint()
+	f.conv.state.Fingerprint = mem.Last.fingerprint()
 	f.conv.idlePrint = f.conv.state.Fingerprint
 	f.conv.shapeChanged = false
 

@@ -47,7 +47,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 
 	switch {
 	case !known:
-		mem = memory{last: cur, base: cur}
+		mem = memory{Last: cur}
 		if err := f.saveMemory(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
 			return err
 		}
@@ -59,9 +59,9 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 		}
 	}
 
-	f.preexisting = preexisting{root: f.root, files: make(map[stampKey]struct{}, len(mem.last))}
-	for _, l := range mem.last {
-		f.preexisting.files[f.stampHasher.of(joinPath(f.root, l.path), stamp{size: l.size, modified: l.modified})] = struct{}{}
+	f.preexisting = preexisting{root: f.root, files: make(map[stampKey]struct{}, len(mem.Last))}
+	for _, l := range mem.Last {
+		f.preexisting.files[f.stampHasher.of(joinPath(f.root, l.Path), stamp{size: l.Size, modified: l.Modified})] = struct{}{}
 	}
 
 	if walk != nil {

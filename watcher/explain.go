@@ -166,9 +166,9 @@ func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileIn
 	}
 	mem, known := f.loadPreexisting(st)
 	before := func(l treeFile) bool {
-		return joinPath(f.root, l.path) == v.Path && l.size == info.Size() && l.modified == stampOf(info).modified
+		return joinPath(f.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == stampOf(info).modified
 	}
-	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.last, before) {
+	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.Last, before) {
 		v.Verdict, v.Reason = VerdictNone, "it was there before the job (existing: ignore)"
 		return v, nil
 	}

@@ -61,15 +61,15 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	d := newHarness(t)
 	f := d.looped()
 	before := f.conv
-	cur := tree{{path: "b"}}
+	cur := tree{{Path: "b"}}
 	changes, _, _ := changesBetween(nil, cur)
 	one, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
 	f.conv = before
-	cur = tree{{path: "c"}}
+	cur = tree{{Path: "c"}}
 	two, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree{{path: "b"}}).fingerprint() {
+	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree{{Path: "b"}}).fingerprint() {
 		t.Errorf("%+v, %+v, %+v", one, two, f.conv)
 	}
 
@@ -205,7 +205,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	if again, err := f.retried(t.Context()); again || err != nil {
 		t.Errorf("without a run: %t, %v", again, err)
 	}
-	a, err := f.dispatch(t.Context(), tree{{path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.dispatch(t.Context(), tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	d.end(a.Run, domain.OutcomeError)
 	if again, err := f.retried(t.Context()); again || err != nil {
@@ -284,7 +284,7 @@ func TestLastRound(t *testing.T) {
 	} {
 		d := newHarness(t)
 		f := d.looped()
-		a, err := f.dispatch(t.Context(), tree{{path: "a.csv"}}, nil, &ledger.Changes{})
+		a, err := f.dispatch(t.Context(), tree{{Path: "a.csv"}}, nil, &ledger.Changes{})
 		d.must(err)
 		d.end(a.Run, c.outcome)
 		f.conv.state.Round, f.conv.outcome, f.conv.runPredates = c.round, c.outcome, true
@@ -438,7 +438,7 @@ func TestLoadedState(t *testing.T) {
 // dispatched is a run of the folder.
 func (d *harness) dispatched(f *folder) int64 {
 	d.t.Helper()
-	a, err := f.dispatch(d.t.Context(), tree{{path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.dispatch(d.t.Context(), tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	return a.Run
 }
@@ -454,8 +454,8 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	run := d.dispatched(f)
 	d.end(run, domain.OutcomeError)
 	f.conv.outcome = domain.OutcomeError
-	left := tree{{path: "left"}}.fingerprint()
-	d.must(f.giveUp(t.Context(), memory{last: tree{{path: "b"}}}, left, 1))
+	left := tree{{Path: "left"}}.fingerprint()
+	d.must(f.giveUp(t.Context(), memory{Last: tree{{Path: "b"}}}, left, 1))
 	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
 		t.Errorf("%+v", f.conv)
 	}
