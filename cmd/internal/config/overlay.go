@@ -10,27 +10,27 @@ import (
 
 // overlayScalars overrides the daemon's scalars by flags and, where there is none, by the environment.
 func (d *decoder) overlayScalars(root *node, o LoadOptions) {
-	for _, key := range d.scalarKeys(reflect.TypeFor[Config](), "") {
-		// A new viper for each key: it never sees the names of jobs and agents, whose case it would fold.
-		v := viper.New()
-		name := environmentName(key)
-		at := Position{File: "$" + name}
-		if value := o.Getenv(name); value != "" {
+	v, keys := viper.New(), d.scalarKeys(reflect.TypeFor[Config](), "")
+	for _, key := range keys {
+		if value := o.Getenv(environmentName(key)); value != "" {
 			v.SetDefault(key, value)
 		}
+	}
+	if o.Home != "" {
+		v.Set("home", o.Home)
+	}
 
-		if key == "home" && o.Home != "" {
-			v.Set(key, o.Home)
-			at.File = "--home"
-		}
-
+	for _, key := range keys {
 		if !v.IsSet(key) {
 			continue
 		}
 
-		text := v.GetString(key)
-		if key == "home" { // the working folder is what a shell's paths are relative to
-			if abs, err := filepath.Abs(text); err == nil {
+		text, at := v.GetString(key), Position{File: "$" + environmentName(key)}
+		if key == "home" {
+			if o.Home != "" {
+				at.File = "--home"
+			}
+			if abs, err := filepath.Abs(text); err == nil { // the working folder is what a shell's paths are relative to
 				text = abs
 			}
 		}
