@@ -21,9 +21,6 @@ type linked struct {
 	files   map[string]bool     // that are selected because of a link to them
 }
 
-// link is one that a walk found, with its name relative to the root.
-type link struct{ path, name string }
-
 // namesOf are the names of a path relative to the root: its own, and those by links.
 func (f *folder) namesOf(path, rel string) []string {
 	var out []string
@@ -61,22 +58,22 @@ func (k *walker) follow(ctx context.Context) {
 	for len(k.links) > 0 && ctx.Err() == nil {
 		links := k.links
 		k.links = nil
-		slices.SortFunc(links, func(a, b link) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.name, b.name)) })
+		slices.SortFunc(links, func(a, b entry) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.name, b.name)) })
 
 		for _, l := range links {
 			if !k.found.linked.links[l.path] {
 				k.found.linked.links[l.path] = true
-				k.followLink(ctx, l)
+				k.followLink(l)
 			}
 		}
 
-		k.run()
+		k.run(ctx)
 	}
 }
 
 // followLink adds what a link leads to, if that is in the watched folder. The link may lead
 // elsewhere by now, so only the resolved path is checked and used.
-func (k *walker) followLink(ctx context.Context, l link) {
+func (k *walker) followLink(l entry) {
 	f := k.f
 	real, err := filepath.EvalSymlinks(l.path)
 	if err != nil {
@@ -94,7 +91,7 @@ func (k *walker) followLink(ctx context.Context, l link) {
 	case info.IsDir():
 		if f.Recursive && f.enters(real, l.name) && !f.selectsAll(rel) && len(k.found.linked.aliases[real]) < maxAliases {
 			k.found.linked.addAlias(real, l.name) // at once: many links of a round may lead to one folder
-			k.add(func() { k.enterDir(ctx, real, l.name) })
+			k.dirs = append(k.dirs, entry{real, l.name})
 		}
 	case info.Mode().IsRegular() && f.selects(l.name) && f.inNoSkippedDir(real):
 		k.subscribe(filepath.Dir(real)) // it may be in none that is entered

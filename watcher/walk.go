@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	walkers = 4   // goroutines that read folders and stamps
+	walkers = 4   // goroutines that read folders and stamps, beside the folder's own
 	page    = 512 // entries of a folder that one of them reads at a time
 )
 
@@ -34,27 +34,29 @@ type sighting struct {
 	stamp stamp
 }
 
-// walker reads a tree with several goroutines. They may read the fields of the folder without
-// its lock: its own goroutine, the only one that writes them, waits for the walk.
+// walker reads a tree level by level, with several goroutines. They may read the fields of the folder without
+// its lock: its own goroutine, the only one that writes them, takes part in the walk and waits for its end.
 type walker struct {
 	f     *folder
 	root  *os.Root // all is read by way of it, so that no link leads out of the folder
 	retry map[string]bool
+	lanes chan struct{} // a semaphore: goroutines of the group
+	group sync.WaitGroup
 
-	mu         sync.Mutex
-	tasks      []func()
-	unfinished int // jobs that are queued or on
-	changed    *sync.Cond
-	links      []link // that were come across and not followed yet
-	found      *walk
+	mu    sync.Mutex
+	dirs  []entry // folders of the next level
+	links []entry // that were come across and not followed yet
+	found *walk
 }
+
+// entry is a folder or link in a tree, with its name relative to the root.
+type entry struct{ path, name string }
 
 // walk reads the folder dir, which is called name relative to the root, and the folders in it if
 // the watch is recursive. Each is subscribed to before it is read, so that no file falls
 // between. Files that are known are left out, unless they are in retry.
 func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bool) *walk {
-	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry}
-	k.changed = sync.NewCond(&k.mu)
+	k := &walker{f: f, found: &walk{linked: newLinked(), entered: map[string]bool{}, unreadable: map[string]error{}}, retry: retry, lanes: make(chan struct{}, walkers), dirs: []entry{{dir, name}}}
 	var err error
 	if k.root, err = f.openRoot(); err != nil {
 		k.rootFailed(dir, err)
@@ -66,53 +68,33 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 		k.found.degraded = "it is on a network file system (" + name + "), which does not report all changes; it is scanned every " + pollEvery.String()
 	}
 
-	k.add(func() { k.enterDir(ctx, dir, name) })
-	k.run()
+	k.run(ctx)
 	k.follow(ctx)
 	return k.found
 }
 
-// run does the tasks, and those that come of them.
-func (k *walker) run() {
-	var group sync.WaitGroup
-	for range walkers {
-		group.Go(k.work)
+// run enters the folders of the next level, then those in them, until there are no more.
+func (k *walker) run(ctx context.Context) {
+	for len(k.dirs) > 0 {
+		level := k.dirs
+		k.dirs = nil
+		for _, d := range level {
+			k.do(func() { k.enterDir(ctx, d.path, d.name) })
+		}
+		k.group.Wait()
 	}
-	group.Wait()
 }
 
-func (k *walker) add(job func()) {
-	k.mu.Lock()
-	k.tasks = append(k.tasks, job)
-	k.unfinished++
-	k.mu.Unlock()
-	k.changed.Signal()
-}
-
-func (k *walker) work() {
-	for {
-		k.mu.Lock()
-		for len(k.tasks) == 0 && k.unfinished > 0 {
-			k.changed.Wait()
-		}
-
-		if k.unfinished == 0 {
-			k.mu.Unlock()
-			return
-		}
-
-		// The newest first, as a walk in depth has it: this keeps the list short.
-		job := k.tasks[len(k.tasks)-1]
-		k.tasks = k.tasks[:len(k.tasks)-1]
-		k.mu.Unlock()
-		job()
-		k.mu.Lock()
-		k.unfinished--
-		over := k.unfinished == 0
-		k.mu.Unlock()
-		if over {
-			k.changed.Broadcast()
-		}
+// do does a task in a goroutine of its own or, if enough of them are busy, at once.
+func (k *walker) do(task func()) {
+	select {
+	case k.lanes <- struct{}{}:
+		k.group.Go(func() {
+			task()
+			<-k.lanes
+		})
+	default:
+		task()
 	}
 }
 
@@ -176,7 +158,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 	for ctx.Err() == nil {
 		entries, err := d.ReadDir(page)
 		if len(entries) > 0 {
-			k.add(func() { k.visitPage(ctx, dir, name, entries) })
+			k.do(func() { k.visitPage(ctx, dir, name, entries) })
 		}
 
 		if err != nil {
@@ -191,7 +173,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 // visitPage sorts a page of entries into files, links and folders to enter.
 func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.DirEntry) {
 	var files []sighting
-	var links []link
+	var dirs, links []entry
 	own, ok := relInside(k.f.root, dir)
 	byLink := ok && own != name
 	for _, d := range entries {
@@ -200,11 +182,11 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 		case ctx.Err() != nil || byLink && k.f.matchesAny(k.f.Exclude, joinName(own, d.Name())):
 		case d.IsDir():
 			if k.f.Recursive && k.f.enters(path, name) {
-				k.add(func() { k.enterDir(ctx, path, name) })
+				dirs = append(dirs, entry{path, name})
 			}
 		case d.Type()&fs.ModeSymlink != 0:
 			if k.f.FollowSymlinks {
-				links = append(links, link{path, name})
+				links = append(links, entry{path, name})
 			}
 		case d.Type().IsRegular() && k.f.selects(name):
 			info, err := d.Info()
@@ -221,6 +203,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 
 	k.mu.Lock()
 	k.found.files = append(k.found.files, files...)
+	k.dirs = append(k.dirs, dirs...)
 	k.links = append(k.links, links...)
 	k.mu.Unlock()
 }
