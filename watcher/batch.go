@@ -48,14 +48,10 @@ func (b *batch) add(c candidate, now time.Time) {
 	b.files[c.path] = &readyFile{c.path, c.stamp, c.hash, b.count, now}
 }
 
-func (b *batch) remove(path string) { delete(b.files, path) }
-
 func (b *batch) has(path string, st stamp) bool {
 	g, ok := b.files[path]
 	return ok && g.stamp.same(st)
 }
-
-func (b *batch) len() int { return len(b.files) }
 
 // batchDue is when the files that are ready become a run: when they are as many as a run may
 // have, or nothing has moved in the folder for a settle window, or the first of them has
@@ -64,9 +60,9 @@ func (f *folder) batchDue() time.Time {
 	switch {
 	case f.Collect.When != "":
 		return f.collectDue()
-	case f.batch.len() == 0:
+	case len(f.batch.files) == 0:
 		return time.Time{}
-	case f.batch.len() >= f.MaxFiles:
+	case len(f.batch.files) >= f.MaxFiles:
 		return latest(f.batch.since, f.batch.retry)
 	}
 	return latest(f.partialBatchDue(f.batch.since), f.batch.retry)
@@ -113,7 +109,7 @@ func (f *folder) enqueueBatch(ctx context.Context) {
 		}
 
 		for _, g := range files[:n] {
-			f.batch.remove(g.path)
+			delete(f.batch.files, g.path)
 			f.markKnown(g.path, g.stamp)
 		}
 
@@ -138,7 +134,7 @@ func (f *folder) stillReady() []*readyFile {
 			return false
 		}
 
-		f.batch.remove(g.path)
+		delete(f.batch.files, g.path)
 		if err == nil && info.Mode().IsRegular() {
 			f.debouncer.observe(g.path, time.Now(), stampOf(info), hintChanged)
 		}

@@ -71,8 +71,8 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 	if want := []string{d.path("inbox/d"), d.path("inbox/same"), d.path("inbox/a")}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if !f.debouncer.has(d.path("inbox/changed")) || f.debouncer.len() != 1 || f.batch.len() != 3 {
-		t.Errorf("%d wait, %d are ready", f.debouncer.len(), f.batch.len())
+	if !f.debouncer.has(d.path("inbox/changed")) || f.debouncer.len() != 1 || len(f.batch.files) != 3 {
+		t.Errorf("%d wait, %d are ready", f.debouncer.len(), len(f.batch.files))
 	}
 
 	// Ready once more, it is as it is now.
@@ -116,8 +116,8 @@ func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
 		}
 
 		f.enqueueBatch(t.Context())
-		if got := d.runs(); got != c.runs || f.batch.len() != c.waits {
-			t.Errorf("%+v: %d runs, %d wait", c, got, f.batch.len())
+		if got := d.runs(); got != c.runs || len(f.batch.files) != c.waits {
+			t.Errorf("%+v: %d runs, %d wait", c, got, len(f.batch.files))
 		}
 		if want := began.Add(time.Duration(c.files-c.waits) * time.Millisecond); c.waits > 0 && !f.batch.since.Equal(want) {
 			t.Errorf("%+v: what is over waits since %s, want %s", c, f.batch.since, want)

@@ -88,20 +88,6 @@ func newFolder(w *Watcher, watch Watch) *folder {
 	}
 }
 
-// unchanged says whether the old folder can go on in place of this one.
-func (f *folder) unchanged(old *folder) bool {
-	if !f.equal(&old.Watch) || len(f.nestedWatches) != len(old.nestedWatches) {
-		return false
-	}
-
-	for i, dir := range f.nestedWatches {
-		if old.nestedWatches[i] != dir {
-			return false
-		}
-	}
-	return true
-}
-
 // stop ends the folder. Once it returns, the folder writes no loop state any more.
 func (f *folder) stop() {
 	if f.cancel != nil {
@@ -131,11 +117,14 @@ func (f *folder) run(ctx context.Context) {
 		f.unsubscribeRemoved()
 		f.handleEvents(ctx)
 
-		if f.Mode == ModeConverge {
+		switch f.Mode {
+		case ModeConverge:
 			f.converge(ctx)
-		} else {
+		case ModeBatch:
 			f.claimReady(ctx)
 			f.enqueueBatch(ctx)
+		default:
+			f.claimReady(ctx)
 		}
 
 		if why := f.nextScanReason(); why != "" {
@@ -150,7 +139,7 @@ func (f *folder) run(ctx context.Context) {
 func (f *folder) sleep(ctx context.Context) {
 	// Status reads the number under the lock; the parts of it belong to this goroutine.
 	f.mu.Lock()
-	f.status.Waiting = f.debouncer.len() + len(f.hashing) + f.batch.len()
+	f.status.Waiting = f.debouncer.len() + len(f.hashing) + len(f.batch.files)
 	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
@@ -319,7 +308,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 	switch {
 	case err != nil:
 		f.debouncer.remove(path)
-		f.batch.remove(path)
+		delete(f.batch.files, path)
 		if _, back := f.back[path]; back {
 			f.reviewBack(ctx)
 		}

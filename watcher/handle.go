@@ -18,6 +18,15 @@ type fileHandle struct {
 	name string // relative to root
 }
 
+// handleIn returns the handle of a file or folder in root, given its path. It opens nothing.
+func handleIn(root *os.Root, path string) fileHandle {
+	rel, ok := relInside(root.Name(), path)
+	if !ok {
+		rel = "."
+	}
+	return fileHandle{root, filepath.FromSlash(rel)}
+}
+
 func (s fileHandle) path() string { return filepath.Join(s.root.Name(), s.name) }
 
 func (s fileHandle) lstat() (fs.FileInfo, error) { return s.root.Lstat(s.name) }

@@ -60,89 +60,56 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 	if isNotExist(err) {
 		return nil // the scan on its return finds them
 	}
-	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-		f.requestScan(linkInPlace)
-		f.requeue(due)
-		return nil
-	}
-
 	if err != nil {
-		f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
-		f.requeue(due)
+		if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
+			f.requestScan(linkInPlace)
+		} else {
+			f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
+		}
+		for _, it := range due {
+			f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
+		}
 		return nil
 	}
-
 	defer root.Close()
 
 	var small []candidate
 	for _, it := range due {
-		c, ok := f.confirmSettled(root, it)
-		if !ok || f.awaitsDownload(ctx, root, c) || f.hashInBackground(ctx, c) {
-			continue
+		file := handleIn(root, it.path)
+		info, err := file.lstat()
+		if err != nil || !info.Mode().IsRegular() {
+			continue // gone, or no file any more
 		}
-		small = append(small, c)
-	}
 
-	f.hashSmall(ctx, root, small)
-	return small
-}
-
-// requeue has files that could not be looked at wait a little longer.
-func (f *folder) requeue(due []*pendingFile) {
-	for _, it := range due {
-		f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
-	}
-}
-
-// handle opens nothing: it names a file of the folder for later calls.
-func (f *folder) handle(root *os.Root, path string) fileHandle {
-	rel, _ := relInside(f.root, path)
-	return fileHandle{root, filepath.FromSlash(rel)}
-}
-
-// confirmSettled says whether a file that is due still looks as it did; if not, it waits again.
-func (f *folder) confirmSettled(root *os.Root, it *pendingFile) (candidate, bool) {
-	info, err := f.handle(root, it.path).lstat()
-	if err != nil || !info.Mode().IsRegular() {
-		return candidate{}, false // gone, or no file any more
-	}
-	c := candidate{pendingFile: it, stamp: stampOf(info)}
-	return c, f.debouncer.confirm(it, time.Now(), c.stamp)
-}
-
-// awaitsDownload says whether a file is empty because its download is written under another name.
-func (f *folder) awaitsDownload(ctx context.Context, root *os.Root, c candidate) bool {
-	return c.stamp.size == 0 && f.isHeldBack(ctx, c, placeholder(f.handle(root, c.path), f.partials))
-}
-
-func (f *folder) hashSmall(ctx context.Context, root *os.Root, files []candidate) {
-	if len(files) == 1 {
-		c := &files[0]
-		c.hash, c.err = f.w.read(ctx, &f.Watch, f.handle(root, c.path), c.stamp)
-		return
+		c := candidate{pendingFile: it, stamp: stampOf(info)}
+		switch {
+		case !f.debouncer.confirm(it, time.Now(), c.stamp):
+		case c.stamp.size == 0 && f.isHeldBack(ctx, c, placeholder(file, f.partials)):
+		case c.stamp.size >= largeFile:
+			f.hashInBackground(ctx, c)
+		default:
+			small = append(small, c)
+		}
 	}
 
 	var group sync.WaitGroup
-	for i := range min(hashers, len(files)) {
+	for i := range min(hashers, len(small)) {
 		group.Go(func() {
-			for j := i; j < len(files); j += hashers {
-				files[j].hash, files[j].err = f.w.read(ctx, &f.Watch, f.handle(root, files[j].path), files[j].stamp)
+			for j := i; j < len(small); j += hashers {
+				c := &small[j]
+				c.hash, c.err = f.w.read(ctx, &f.Watch, handleIn(root, c.path), c.stamp)
 			}
 		})
 	}
-
 	group.Wait()
+	return small
 }
 
-// hashInBackground starts to hash a large file, and says whether it is one.
-func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
-	if c.stamp.size < largeFile {
-		return false
-	}
-
+// hashInBackground starts to hash a large file.
+func (f *folder) hashInBackground(ctx context.Context, c candidate) {
 	if f.hashing[c.path] {
 		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp) // an older version of it is still being hashed
-		return true
+		return
 	}
 
 	f.hashing[c.path] = true
@@ -161,8 +128,6 @@ func (f *folder) hashInBackground(ctx context.Context, c candidate) bool {
 		f.mu.Unlock()
 		f.notify()
 	})
-
-	return true
 }
 
 // hashOne hashes one file with a handle of its own: the folder's is closed by then.
@@ -172,8 +137,7 @@ func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candi
 		return "", err
 	}
 	defer root.Close()
-	rel, _ := relInside(dir, c.path)
-	return w.read(ctx, watch, fileHandle{root, filepath.FromSlash(rel)}, c.stamp)
+	return w.read(ctx, watch, handleIn(root, c.path), c.stamp)
 }
 
 // read is the hash of a file that nothing holds back.
@@ -202,7 +166,7 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 		}
 
 		if claimed, err := f.alreadyClaimed(ctx, c); err != nil || claimed {
-			f.batch.remove(c.path)
+			delete(f.batch.files, c.path)
 		} else if f.Mode == ModeBatch {
 			f.batch.add(c, time.Now())
 		} else {

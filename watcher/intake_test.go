@@ -334,7 +334,8 @@ func TestHashInBackground(t *testing.T) {
 		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
 		one := d.settled("inbox/a", "")
 		f.hashing[one.path] = c.hashing
-		if got := f.hashInBackground(t.Context(), one); got != c.large || f.debouncer.has(one.path) != (c.large && c.hashing) {
+		one.last = one.stamp
+		if got := len(f.hashDue(t.Context(), []*pendingFile{one.pendingFile})) == 0; got != c.large || f.debouncer.has(one.path) != (c.large && c.hashing) {
 			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.has(one.path))
 		}
 		f.background.Wait()
@@ -371,8 +372,8 @@ func TestClaim(t *testing.T) {
 
 	f.Mode = ModeBatch
 	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), stamp{})})
-	if f.batch.len() != 1 || !f.batch.has(d.path("inbox/new.csv"), stamp{}) {
-		t.Errorf("%d files wait for the others of their run", f.batch.len())
+	if len(f.batch.files) != 1 || !f.batch.has(d.path("inbox/new.csv"), stamp{}) {
+		t.Errorf("%d files wait for the others of their run", len(f.batch.files))
 	}
 	f.Mode = ModePerFile
 

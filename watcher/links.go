@@ -85,7 +85,7 @@ func (k *walker) followLink(l entry) {
 		return
 	}
 
-	info, err := k.handle(real).lstat()
+	info, err := handleIn(k.root, real).lstat()
 	switch {
 	case err != nil:
 	case info.IsDir():

@@ -233,12 +233,12 @@ func TestHandleEvent(t *testing.T) {
 	in.debouncer = newDebouncer(time.Hour)
 	in.batch.add(ready(d.path("inbox/a.csv"), stampOf(info)), time.Now())
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: true})
-	if in.debouncer.len() != 0 || in.batch.len() != 1 {
-		t.Errorf("%d wait, %d are ready", in.debouncer.len(), in.batch.len())
+	if in.debouncer.len() != 0 || len(in.batch.files) != 1 {
+		t.Errorf("%d wait, %d are ready", in.debouncer.len(), len(in.batch.files))
 	}
 	d.must(os.Remove(d.path("inbox/a.csv")))
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: false})
-	if in.batch.len() != 0 {
+	if len(in.batch.files) != 0 {
 		t.Error("a file that is gone is ready")
 	}
 }

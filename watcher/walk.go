@@ -109,15 +109,6 @@ func (k *walker) rootFailed(dir string, err error) {
 	}
 }
 
-// handle names a file or folder of the watched one, given its path.
-func (k *walker) handle(path string) fileHandle {
-	rel, ok := relInside(k.f.root, path)
-	if !ok {
-		rel = "."
-	}
-	return fileHandle{k.root, filepath.FromSlash(rel)}
-}
-
 // subscribe subscribes to a folder; without events, the watch is polled.
 func (k *walker) subscribe(dir string) {
 	armErr := k.f.w.subs.subscribe(k.f, dir)
@@ -148,7 +139,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 		k.mu.Unlock()
 	}
 
-	d, err := k.handle(dir).open()
+	d, err := handleIn(k.root, dir).open()
 	if err != nil {
 		k.failed(dir, err)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -177,10 +178,14 @@ func (w *Watch) destinations() []string {
 	return out
 }
 
-func (w *Watch) equal(o *Watch) bool {
-	return w.Job == o.Job && w.Agent == o.Agent && w.Path == o.Path && w.ExactCase == o.ExactCase && w.TakeOpen == o.TakeOpen && w.Definition == o.Definition && w.OwnFolder == o.OwnFolder && w.Recursive == o.Recursive && w.FollowSymlinks == o.FollowSymlinks &&
-		w.Mode == o.Mode && w.Settle == o.Settle && w.MaxWait == o.MaxWait && w.MaxFiles == o.MaxFiles && w.Collect.When == o.Collect.When && w.Existing == o.Existing && w.OnSuccess == o.OnSuccess && w.OnFailure == o.OnFailure &&
-		slices.Equal(w.Include, o.Include) && slices.Equal(w.Exclude, o.Exclude) && w.Boundary.Equal(o.Boundary)
+// equal reports whether two watches are the same, apart from the function of Collect, which its description stands for.
+func (w Watch) equal(o Watch) bool {
+	if !w.Boundary.Equal(o.Boundary) {
+		return false
+	}
+	w.Boundary, o.Boundary = nofollow.Boundary{}, nofollow.Boundary{}
+	w.Collect.Next, o.Collect.Next = nil, nil
+	return reflect.DeepEqual(w, o)
 }
 
 // joinPath is the path of a file in a folder, given its name with slashes.

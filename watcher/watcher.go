@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,7 +118,7 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 
 	// Stopped before others start: two folders of one job must not write the same state.
 	for job, old := range w.folders {
-		if f := next[job]; f != nil && f.unchanged(old) {
+		if f := next[job]; f != nil && f.equal(old.Watch) && slices.Equal(f.nestedWatches, old.nestedWatches) {
 			next[job] = old
 			continue
 		}
