@@ -71,6 +71,13 @@ type WatchWait struct {
 	Run   string `json:"run,omitempty"`
 }
 
+// Definition is a job as it is in its file, without secrets.
+type Definition struct {
+	File string
+	Line int
+	Text string
+}
+
 // Occurrence is one coming instant of a job, or a wake that an agent planned.
 type Occurrence struct {
 	Job      string          `json:"job"`

@@ -19,7 +19,7 @@ import (
 // maxBackfill is how many instants a span may have: a slip of the pen must not queue a year of minutes.
 const maxBackfill = 1000
 
-// Backfill implements web.Jobs: the instants of a span that did not run are queued, unless it is a dry run.
+// Backfill implements web.Backend: the instants of a span that did not run are queued, unless it is a dry run.
 func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {

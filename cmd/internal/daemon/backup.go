@@ -27,7 +27,7 @@ import (
 // errNewcomer says that a database was made since those of the home were listed.
 var errNewcomer = errors.New("agents went on making databases while the backup began; say it again")
 
-// BackUp implements web.Host. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the instant.
+// BackUp implements web.Backend. Runs go on meanwhile: the ledger takes no writes for as long as it takes to fix the instant.
 func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
 	if d.shared() {
 		return api.HomeBackup{}, &api.Error{Status: http.StatusConflict, Message: (&SharedLedgerError{d.home.Dir, d.nodes.address}).Error()}
@@ -287,14 +287,14 @@ func (d *Daemon) checkBackup() api.Check {
 	c := api.Check{Name: "backup", OK: true, Detail: "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR"}
 	n, ok := backup.ReadNote(d.home.Dir, backup.LastFile)
 	if ok && n.Path != "" {
-		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", api.LocalTime(n.At, d.zone()), n.Path, text.Size(n.Bytes))
+		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", api.LocalTime(n.At, d.Zone()), n.Path, text.Size(n.Bytes))
 	}
 	if n.Error != "" {
-		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.zone()), n.Error, c.Detail)
+		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.Zone()), n.Error, c.Detail)
 		c.Remedy = "see the message, and say it again: rouse backup DIR"
 	}
 	if n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile); ok {
-		c.Detail += "; " + restoredNote(n, d.zone())
+		c.Detail += "; " + restoredNote(n, d.Zone())
 	}
 	return c
 }
@@ -305,7 +305,7 @@ func (d *Daemon) RestoredNote() string {
 	if !ok || time.Since(n.At) > 7*24*time.Hour {
 		return ""
 	}
-	return restoredNote(n, d.zone())
+	return restoredNote(n, d.Zone())
 }
 
 // restoredNote says from what a home was restored.

@@ -28,7 +28,7 @@ func (f *forecast) add(o forecast) {
 	f.runs, f.unknown, f.cost, f.tokens = f.runs+o.runs, f.unknown+o.unknown, f.cost+o.cost, f.tokens+o.tokens
 }
 
-// Budget implements web.Jobs.
+// Budget implements web.Backend.
 func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {

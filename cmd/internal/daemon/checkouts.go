@@ -20,7 +20,7 @@ import (
 // maxCheckoutDiff is how much of a diff is sent, in bytes.
 const maxCheckoutDiff = 256 << 10
 
-// Checkout implements web.Checkouts.
+// Checkout implements web.Backend.
 func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
 	s, err := d.runner.CheckoutOf(run)
 	if errors.Is(err, checkout.ErrNone) {
@@ -74,7 +74,7 @@ func newCheckout(run ledger.Run, s agent.CheckoutState) api.Checkout {
 	return c
 }
 
-// WaitingCheckouts implements web.Checkouts.
+// WaitingCheckouts implements web.Backend.
 func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 	all, err := d.runner.WaitingCheckouts()
 	out := []api.Checkout{}
@@ -87,7 +87,7 @@ func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 	return out, err
 }
 
-// Apply implements web.Checkouts.
+// Apply implements web.Backend.
 func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
 	how := checkout.Merge
 	switch ask.How {
@@ -111,7 +111,7 @@ func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest
 	return d.checkoutAfter(run)
 }
 
-// Discard implements web.Checkouts.
+// Discard implements web.Backend.
 func (d *Daemon) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
 	s, err := d.runner.CheckoutOf(run)
 	if err == nil {

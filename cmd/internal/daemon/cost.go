@@ -17,7 +17,7 @@ const (
 	high     = 90 // the percentile of what is high
 )
 
-// Cost implements web.Jobs. Of the coming week, of one job or of all ("").
+// Cost implements web.Backend. Of the coming week, of one job or of all ("").
 func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {

@@ -103,9 +103,6 @@ type Daemon struct {
 // reload in between cannot mix two configurations.
 func (d *Daemon) Current() *Setup { return d.setup.Load() }
 
-// zone returns the time zone in which the daemon shows times.
-func (d *Daemon) zone() *time.Location { return d.Current().Config.Zone() }
-
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
@@ -158,9 +155,8 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Host: d, Jobs: d, Runs: d, Checkouts: d, Databases: d, Pauses: d, Wakes: d, Explainer: d, Skills: d, SignIns: d, MCPServers: d, Webhooks: d, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
-		d.backend.Access = d
 		if d.metrics, err = d.newMetrics(); err != nil {
 			return nil, err
 		}

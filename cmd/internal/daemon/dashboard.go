@@ -193,7 +193,7 @@ func (d *Daemon) openedDashboard() (*dashboard, error) {
 	return nil, &api.Error{Status: http.StatusConflict, Message: why}
 }
 
-// Access implements web.Access.
+// Access implements web.Backend.
 func (d *Daemon) Access(context.Context) (api.Access, error) {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -207,7 +207,7 @@ func (d *Daemon) Access(context.Context) (api.Access, error) {
 	return out, nil
 }
 
-// Login implements web.Access.
+// Login implements web.Backend.
 func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -218,7 +218,7 @@ func (d *Daemon) Login(_ context.Context, path string) (api.Login, error) {
 	return api.Login{URL: url, ExpiresAt: api.At(expires)}, nil
 }
 
-// EndSession implements web.Access.
+// EndSession implements web.Backend.
 func (d *Daemon) EndSession(_ context.Context, id string) error {
 	on, err := d.openedDashboard()
 	if err != nil {
@@ -232,7 +232,7 @@ func (d *Daemon) EndSession(_ context.Context, id string) error {
 	return err
 }
 
-// RotateToken implements web.Access.
+// RotateToken implements web.Backend.
 func (d *Daemon) RotateToken(context.Context) error {
 	on, err := d.openedDashboard()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Databases implements web.Databases.
+// Databases implements web.Backend.
 func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {
@@ -21,13 +21,13 @@ func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
 	return d.databases, now.known("", agent)
 }
 
-// Kept implements web.Databases.
+// Kept implements web.Backend.
 func (d *Daemon) Kept(agent string) ([]ledger.Place, error) { return d.runner.Kept(agent) }
 
-// PlaceOf implements web.Databases.
+// PlaceOf implements web.Backend.
 func (d *Daemon) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
 
-// Idle implements web.Databases. Without a daemon nothing runs: a run that the ledger calls running
+// Idle implements web.Backend. Without a daemon nothing runs: a run that the ledger calls running
 // was left behind by a process that is gone, and will be resumed like one that waits.
 func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
@@ -51,7 +51,7 @@ func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 	return nil
 }
 
-// Reconsider implements web.Databases.
+// Reconsider implements web.Backend.
 func (d *Daemon) Reconsider() {
 	// A command has no dispatcher; the next daemon considers all queued runs anyway.
 	if dispatcher := d.dispatching.Load(); dispatcher != nil {
@@ -59,7 +59,7 @@ func (d *Daemon) Reconsider() {
 	}
 }
 
-// Database implements web.Databases.
+// Database implements web.Backend.
 func (d *Daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {

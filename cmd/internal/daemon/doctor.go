@@ -29,7 +29,7 @@ import (
 	"rouse/skills/install"
 )
 
-// Doctor implements web.Host.
+// Doctor implements web.Backend.
 func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	now := d.Current()
 	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
@@ -275,7 +275,7 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round, Waits: watchWaits(st.Waits)}.Text())
 		used += st.Subscriptions
 		if !st.LastScan.IsZero() {
-			text += ", scanned " + st.LastScan.In(d.zone()).Format("15:04:05 MST")
+			text += ", scanned " + st.LastScan.In(d.Zone()).Format("15:04:05 MST")
 		}
 
 		text += ")"

@@ -52,7 +52,7 @@ func (d *Daemon) ledgerProblem() string {
 		return err.Error()
 	}
 	if since, err := d.ledger.WritesFail(); err != nil {
-		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", api.LocalTime(since, d.zone()), err)
+		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", api.LocalTime(since, d.Zone()), err)
 	}
 	return d.ledger.NoRoom()
 }
@@ -85,7 +85,7 @@ func (d *Daemon) checkLedger(ctx context.Context) api.Check {
 		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+err.Error(), "see the message"
 		return c
 	}
-	c.Detail += "; " + lastBackup(all, d.zone())
+	c.Detail += "; " + lastBackup(all, d.Zone())
 
 	if failed := d.backupProblem.Load(); failed != nil && *failed != nil {
 		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("%s; the daily backup failed: %v", c.Detail, *failed), "see the message; it is tried again every six hours, and with: rouse ledger backup"

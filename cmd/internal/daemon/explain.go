@@ -58,7 +58,7 @@ const (
 	rankRetry
 )
 
-// Why implements web.Explainer.
+// Why implements web.Backend.
 func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
 	s := d.Current()
 	e := &explanation{d: d, setup: s, name: job, job: s.job(job), now: d.ledger.Now(), zone: s.Config.Zone()}

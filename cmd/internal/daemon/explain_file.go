@@ -9,7 +9,7 @@ import (
 	"rouse/watcher"
 )
 
-// WhyFile implements web.Explainer.
+// WhyFile implements web.Backend.
 func (d *Daemon) WhyFile(ctx context.Context, path string) ([]api.WhyFile, error) {
 	s := d.Current()
 	if err := s.usable(); err != nil {

@@ -21,7 +21,7 @@ import (
 	"rouse/watcher"
 )
 
-// Fire implements web.Runs.
+// Fire implements web.Backend.
 func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {

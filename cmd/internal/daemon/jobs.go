@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/web"
 )
 
-// Jobs implements web.Jobs.
+// Jobs implements web.Backend.
 func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	jobs, _, err := d.FirstJobs(ctx, math.MaxInt)
 	return jobs, err
@@ -99,7 +99,7 @@ func (d *Daemon) incidentsByJob(ctx context.Context) (map[string][]api.Incident,
 	return out, err
 }
 
-// Agents implements web.Jobs.
+// Agents implements web.Backend.
 func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {
@@ -155,5 +155,5 @@ func (s *Setup) triggers(j *config.Job) []string {
 	return out
 }
 
-// Known implements web.Jobs.
+// Known implements web.Backend.
 func (d *Daemon) Known(job, agent string) error { return d.Current().known(job, agent) }

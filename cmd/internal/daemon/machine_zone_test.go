@@ -83,7 +83,7 @@ jobs:
 	move("Europe/Berlin")
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { defer close(d.reloads.stopped); d.reloads.run(ctx) }()
-	cmdtest.Until(t, "the change of the zone", func() bool { return d.zone().String() == "Europe/Berlin" })
+	cmdtest.Until(t, "the change of the zone", func() bool { return d.Zone().String() == "Europe/Berlin" })
 	move("Asia/Kolkata")
 	d.reloads.loadNewer(t.Context()) // like a command that starts a run
 	d.reloads.loadNewer(t.Context())

@@ -18,7 +18,7 @@ import (
 	"rouse/internal/text"
 )
 
-// MCPServers implements web.MCPServers.
+// MCPServers implements web.Backend.
 func (d *Daemon) MCPServers(context.Context) ([]api.MCPServer, error) {
 	out := []api.MCPServer{}
 	for _, st := range d.runner.Servers() {
@@ -61,7 +61,7 @@ func mcpFailure(err error) error {
 	return &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
 }
 
-// LookAtMCPServer implements web.MCPServers.
+// LookAtMCPServer implements web.Backend.
 func (d *Daemon) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
 	if _, err := d.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
@@ -75,7 +75,7 @@ func (d *Daemon) LookAtMCPServer(ctx context.Context, name string, how api.MCPLo
 	return out, nil
 }
 
-// ApproveMCPTools implements web.MCPServers.
+// ApproveMCPTools implements web.Backend.
 func (d *Daemon) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
 	st, err := d.mcpNamed(name)
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *Daemon) ApproveMCPTools(ctx context.Context, name string, in api.MCPApp
 	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: d.runner.ServerTooWeak(ctx, st)}, mcpFailure(err)
 }
 
-// RevokeMCPTools implements web.MCPServers.
+// RevokeMCPTools implements web.Backend.
 func (d *Daemon) RevokeMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
 	if _, err := d.mcpNamed(name); err != nil {
 		return api.MCPApproved{}, err
@@ -94,7 +94,7 @@ func (d *Daemon) RevokeMCPTools(ctx context.Context, name string, in api.MCPAppr
 	return api.MCPApproved{Tools: append([]string{}, revoked...), Unusable: map[string]string{}}, mcpFailure(err)
 }
 
-// SignInAtMCPServer implements web.MCPServers.
+// SignInAtMCPServer implements web.Backend.
 func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error) {
 	if _, err := d.mcpNamed(name); err != nil {
 		return api.MCPSignIn{}, err
@@ -127,7 +127,7 @@ func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 		case offline:
 			c.NotTried = "whether it starts (--offline)"
 		case errors.Is(err, noexec.Err):
-			c.NotTried = "which tools it has now" + seenAt(st, d.zone()) + "; look: rouse doctor"
+			c.NotTried = "which tools it has now" + seenAt(st, d.Zone()) + "; look: rouse doctor"
 		case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
 			c.NotTried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
 		default:

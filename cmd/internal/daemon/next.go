@@ -18,7 +18,7 @@ const sourceRetry = "retry"
 // maxDelayed is the maximum number of delayed runs to read.
 const maxDelayed = 1000
 
-// Next implements web.Jobs.
+// Next implements web.Backend.
 func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
 	if err := d.Current().usable(); err != nil {
 		return nil, err

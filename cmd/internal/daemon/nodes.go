@@ -289,7 +289,7 @@ func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
 	}
 }
 
-// Engine implements web.Host.
+// Engine implements web.Backend.
 func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Agents: map[string]string{}, Stay: []string{}, Problems: []string{}}
 	if !d.shared() {

@@ -15,20 +15,17 @@ import (
 
 // newPages makes the pages of the home, which ask what the API asks.
 func (d *Daemon) newPages() (http.Handler, error) {
-	return pages.New(pages.Options{API: d.backend, Settings: pageSettings{d}, Version: Version()})
+	return pages.New(pages.Options{API: d.backend, Version: Version()})
 }
 
-// pageSettings is what pages show of the configuration.
-type pageSettings struct{ *Daemon }
+// Zone implements web.Backend.
+func (d *Daemon) Zone() *time.Location { return d.Current().Config.Zone() }
 
-// Zone implements dashboard.Settings.
-func (d pageSettings) Zone() *time.Location { return d.Current().Config.Zone() }
+// AgentNames implements web.Backend.
+func (d *Daemon) AgentNames() []string { return d.Current().agentNames() }
 
-// Agents implements dashboard.Settings.
-func (d pageSettings) Agents() []string { return d.Current().agentNames() }
-
-// Channels implements dashboard.Settings.
-func (d pageSettings) Channels() []string {
+// Channels implements web.Backend.
+func (d *Daemon) Channels() []string {
 	var out []string
 	for name := range d.Current().plan.channels {
 		out = append(out, name)
@@ -37,25 +34,25 @@ func (d pageSettings) Channels() []string {
 	return out
 }
 
-// Definition implements dashboard.Settings: the lines of a job as they are in its file now. Secrets that were
+// Definition implements web.Backend: the lines of a job as they are in its file now. Secrets that were
 // written there are blacked out.
-func (d pageSettings) Definition(job string) (pages.Definition, error) {
+func (d *Daemon) Definition(job string) (api.Definition, error) {
 	now := d.Current()
 	j := now.job(job)
 	if j == nil {
-		return pages.Definition{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("the job %s is not configured", job)}
+		return api.Definition{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("the job %s is not configured", job)}
 	}
 
 	content, err := os.ReadFile(j.At.File)
 	if err != nil {
-		return pages.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
+		return api.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
 	}
 	masked, kept := now.Config.Mask(j.At.File, content, now.plan.Plan.Secrets)
 	shown := itemAt(string(masked), j.At.Line)
 	if !kept {
 		shown = "# [secret]: the secrets of this file cannot be masked where they are; see the job with: rouse config show"
 	}
-	return pages.Definition{File: j.At.File, Line: j.At.Line, Text: shown}, nil
+	return api.Definition{File: j.At.File, Line: j.At.Line, Text: shown}, nil
 }
 
 // itemAt is the item of a YAML list that begins on a line: that line and those that are indented further.
@@ -73,7 +70,7 @@ func itemAt(content string, line int) string {
 	return strings.TrimRight(strings.Join(lines[from:end], "\n"), "\n ")
 }
 
-// OpenFile implements dashboard.Settings.
-func (d pageSettings) OpenFile(path string) (io.ReadCloser, error) {
+// OpenFile implements web.Backend.
+func (d *Daemon) OpenFile(path string) (io.ReadCloser, error) {
 	return d.Current().plan.Plan.Boundary.Open(path)
 }

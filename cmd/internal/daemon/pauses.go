@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Pause implements web.Pauses.
+// Pause implements web.Backend.
 func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
 	s, now := d.Current(), d.ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
@@ -94,7 +94,7 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 	return time.Time{}, nil
 }
 
-// Resume implements web.Pauses. It works for jobs and agents that are no longer configured, too.
+// Resume implements web.Backend. It works for jobs and agents that are no longer configured, too.
 func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
 	s := d.Current()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}

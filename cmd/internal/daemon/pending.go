@@ -12,7 +12,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Pending implements web.Runs.
+// Pending implements web.Backend.
 func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
 	now := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, now)

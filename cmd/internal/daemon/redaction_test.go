@@ -101,7 +101,7 @@ func TestSinksAreRedacted(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 
-	d, err := pageSettings{s.Daemon}.Definition("fails")
+	d, err := s.Definition("fails")
 	if err != nil || !strings.Contains(d.Text, "[secret]") || !strings.Contains(d.Text, "path: not-there") {
 		t.Errorf("%+v, %v", d, err)
 	}

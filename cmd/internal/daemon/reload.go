@@ -67,7 +67,7 @@ func newReloader(d *Daemon, o Options) *reloader {
 	return r
 }
 
-// Reload implements web.Host.
+// Reload implements web.Backend.
 func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	stopped := &api.Error{Status: 409, Message: "no daemon serves this home; the configuration is read when one starts"}
 	if d.reloads == nil {
@@ -95,7 +95,7 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 	}
 }
 
-// ConfigProblem implements web.Host.
+// ConfigProblem implements web.Backend.
 func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	r := d.reloads
 	if r == nil {
@@ -109,7 +109,7 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.zone()), text.OneLine(config.Problem(found[0]).String()))
+	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.Zone()), text.OneLine(config.Problem(found[0]).String()))
 }
 
 // loadNewer waits until the files on disk have been read if they have changed.
@@ -466,7 +466,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	r.mu.Unlock()
 
 	// The same problems come up at every check while they last.
-	text, held := formatProblems(found, len(found)), api.LocalTime(r.d.Current().at, r.d.zone())
+	text, held := formatProblems(found, len(found)), api.LocalTime(r.d.Current().at, r.d.Zone())
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)

@@ -15,7 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Replay implements web.Runs: nothing of it is seen by the home.
+// Replay implements web.Backend: nothing of it is seen by the home.
 func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {

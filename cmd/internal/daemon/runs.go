@@ -15,7 +15,7 @@ import (
 	"rouse/watcher"
 )
 
-// Undo implements web.Runs.
+// Undo implements web.Backend.
 func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
 	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
@@ -30,7 +30,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 	return out, nil
 }
 
-// Cancelled implements web.Runs: a run that ends while it waits has no attempt that would
+// Cancelled implements web.Backend: a run that ends while it waits has no attempt that would
 // undo what it wrote, where its job wants that.
 func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 	res := d.runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
@@ -39,7 +39,7 @@ func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 	}
 }
 
-// Recording implements web.Runs. History can be read whatever the configuration is.
+// Recording implements web.Backend. History can be read whatever the configuration is.
 func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
 	rec, err := d.runner.ExportRecording(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {

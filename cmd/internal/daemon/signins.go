@@ -76,7 +76,7 @@ func (s *signInStore) Names() (names []string, err error) {
 	})
 }
 
-// SignIns implements web.SignIns.
+// SignIns implements web.Backend.
 func (d *Daemon) SignIns(context.Context) ([]api.SignIn, error) {
 	kept, err := d.runner.SignIns()
 	out := []api.SignIn{}
@@ -87,7 +87,7 @@ func (d *Daemon) SignIns(context.Context) ([]api.SignIn, error) {
 	return out, err
 }
 
-// RemoveSignIn implements web.SignIns.
+// RemoveSignIn implements web.Backend.
 func (d *Daemon) RemoveSignIn(ctx context.Context, name string) error {
 	id, ok := signin.ParseID(name)
 	if !ok {
@@ -109,12 +109,12 @@ func (d *Daemon) RemoveSignIn(ctx context.Context, name string) error {
 	return &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("sign-in", name, names), Usage: true}
 }
 
-// SignInLink implements web.SignIns.
+// SignInLink implements web.Backend.
 func (d *Daemon) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
 	return d.runner.SignInLink(ctx, i)
 }
 
-// AnswerSignIn implements web.SignIns.
+// AnswerSignIn implements web.Backend.
 func (d *Daemon) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
 	return d.runner.AnswerSignIn(ctx, i, pasted)
 }

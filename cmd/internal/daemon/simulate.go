@@ -21,10 +21,10 @@ const simulatedRuntime = time.Minute
 // maxSimulated bounds the instants that a page shows: a job of every second has 604,800 in a week.
 const maxSimulated = 1000
 
-// Simulate implements dashboard.Settings: what becomes of a job's instants from now on, with what the home holds, and until
+// Simulate implements web.Backend: what becomes of a job's instants from now on, with what the home holds, and until
 // when it was simulated.
 // The other jobs are played as well, since they take the same lanes.
-func (d pageSettings) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
+func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {
 		return nil, until, err

@@ -9,12 +9,12 @@ import (
 	"rouse/skills/install"
 )
 
-// Skills implements web.Skills.
+// Skills implements web.Backend.
 func (d *Daemon) Skills(context.Context) (install.Inventory, error) {
 	return install.Inspect(d.Current().Config.SkillCatalog())
 }
 
-// Skill implements web.Skills.
+// Skill implements web.Backend.
 func (d *Daemon) Skill(_ context.Context, name string) (install.Detail, error) {
 	all := d.Current().Config.SkillCatalog()
 	s, ok := all.Get(name)

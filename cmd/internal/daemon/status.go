@@ -14,10 +14,10 @@ import (
 	"rouse/cmd/internal/notify"
 )
 
-// Status implements web.Host.
+// Status implements web.Backend.
 func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	c, err := d.ledger.Counts(ctx)
-	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
+	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
 	st.Problem = d.ledgerProblem()
@@ -69,7 +69,7 @@ func newModelPause(p ledger.ModelPause) api.ModelPause {
 	return api.ModelPause{Model: p.Model, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason}
 }
 
-// Notify implements web.Host.
+// Notify implements web.Backend.
 func (d *Daemon) Notify(ctx context.Context, channel, text string) (string, error) {
 	if channel == "" {
 		usual := d.usualChannels()

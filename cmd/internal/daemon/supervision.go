@@ -126,7 +126,7 @@ func (s *supervision) line(ctx context.Context) string {
 	}
 	said := "serves " + text.Plural(len(jobs), "job")
 	if name != "" {
-		said += fmt.Sprintf(", next %s at %s", name, next.In(s.d.zone()).Format("Mon 15:04 MST"))
+		said += fmt.Sprintf(", next %s at %s", name, next.In(s.d.Zone()).Format("Mon 15:04 MST"))
 	}
 	return said
 }

@@ -15,7 +15,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Wakes implements web.Slots.
+// Wakes implements web.Backend.
 func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := d.Current()
 	if err := s.usable(); err != nil {
@@ -111,7 +111,7 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 	return out
 }
 
-// SetWake implements web.Slots.
+// SetWake implements web.Backend.
 func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := d.Current()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
@@ -203,7 +203,7 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 	return nil
 }
 
-// CancelWake implements web.Slots.
+// CancelWake implements web.Backend.
 func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
 	s := d.Current()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}

@@ -160,7 +160,7 @@ func (d *Daemon) countRefused(job string, now time.Time) (more int, record bool)
 	return r.more, true
 }
 
-// Webhooks implements web.Webhooks.
+// Webhooks implements web.Backend.
 func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {

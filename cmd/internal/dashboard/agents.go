@@ -13,6 +13,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 )
 
@@ -50,7 +51,7 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 	mux.Handle("POST /agents/{name}/run", s.do(s.runAgent))
 	mux.Handle("POST /agents/{name}/wake", s.do(s.planWake))
 	mux.Handle("POST /agents/{name}/wake/cancel", s.do(func(r *http.Request) (string, error) {
-		_, err := s.backend.Wakes.CancelWake(r.Context(), r.PathValue("name"))
+		_, err := s.backend.CancelWake(r.Context(), r.PathValue("name"))
 		return back(r), err
 	}))
 	mux.Handle("POST /agents/{name}/pause", s.do(func(r *http.Request) (string, error) {
@@ -64,17 +65,17 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 
 func (s *site) agents(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
-	jobs, err := s.backend.Jobs.Jobs(ctx)
+	jobs, err := s.backend.Jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	wakes, err := s.backend.Wakes.Wakes(ctx, "")
+	wakes, err := s.backend.Wakes(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 
 	var all []agent
-	for _, name := range s.settings.Agents() {
+	for _, name := range s.backend.AgentNames() {
 		a := agent{page: p, Name: name, Jobs: jobsOf(jobs, name)}
 		for _, w := range wakes {
 			if w.Agent == name {
@@ -99,11 +100,11 @@ func jobsOf(jobs []api.Job, agent string) (out []api.Job) {
 func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 	ctx, name := r.Context(), r.PathValue("name")
 	a := agent{page: p.titled(name+" · "+tab, "Agents"), Name: name, Tab: tab}
-	if err := s.backend.Jobs.Known("", name); err != nil {
+	if err := s.backend.Known("", name); err != nil {
 		return a, err
 	}
 
-	wakes, err := s.backend.Wakes.Wakes(ctx, name)
+	wakes, err := s.backend.Wakes(ctx, name)
 	if err != nil {
 		return a, err
 	}
@@ -111,7 +112,7 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		a.Wake = w
 	}
 
-	jobs, err := s.backend.Jobs.Jobs(ctx)
+	jobs, err := s.backend.Jobs(ctx)
 	if err != nil {
 		return a, err
 	}
@@ -127,7 +128,7 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		}
 	}
 
-	pool, err := s.backend.Databases.Databases(name)
+	pool, err := s.backend.Databases(name)
 	if err == nil {
 		a.HasDB = pool.Has(name)
 	}
@@ -140,7 +141,7 @@ func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error)
 	if !a.HasDB {
 		return nil
 	}
-	db, release, err := s.backend.Databases.Database(ctx, a.Name)
+	db, release, err := s.backend.Database(ctx, a.Name)
 	if err != nil {
 		a.DBFail, err = err.Error(), nil
 		return err
@@ -231,7 +232,7 @@ func (s *site) agentViews(r *http.Request, p page) (templ.Component, error) {
 
 // pinView has a view stand on the first page of its agent, or no longer.
 func (s *site) pinView(r *http.Request) (string, error) {
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("name"))
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return "", err
 	}
@@ -266,7 +267,7 @@ func (s *site) agentActivity(r *http.Request, p page) (templ.Component, error) {
 
 	var changed []api.Change
 	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
-		changed, err = s.answers.Changes(r.Context(), db, f)
+		changed, err = web.Changes(r.Context(), db, f)
 		if q.Get("of") == "database" { // and of none of its tables
 			changed = slices.DeleteFunc(changed, func(c api.Change) bool { return c.Table != "" })
 		}
@@ -288,10 +289,10 @@ func (s *site) runAgent(r *http.Request) (string, error) {
 // planWake plans the next run of an agent, or changes what is planned.
 func (s *site) planWake(r *http.Request) (string, error) {
 	ask := api.WakeRequest{Agent: r.PathValue("name"), At: r.PostFormValue("at"), Instructions: r.PostFormValue("instructions")}
-	if at, err := time.ParseInLocation("2006-01-02T15:04", ask.At, s.settings.Zone()); err == nil {
+	if at, err := time.ParseInLocation("2006-01-02T15:04", ask.At, s.backend.Zone()); err == nil {
 		ask.At = at.Format("2006-01-02 15:04")
 	}
-	_, err := s.backend.Wakes.SetWake(r.Context(), ask)
+	_, err := s.backend.SetWake(r.Context(), ask)
 	return back(r), err
 }
 

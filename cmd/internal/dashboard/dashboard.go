@@ -5,14 +5,12 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/a-h/templ"
 
@@ -23,49 +21,23 @@ import (
 
 // Options are what pages are made of. All but the version are needed.
 type Options struct {
-	API      web.Options // the ledger, and what stands behind the API
-	Settings Settings
-	Version  string
-}
-
-// Settings is what pages show of the configuration, and of the files that it is about.
-type Settings interface {
-	Zone() *time.Location
-	Agents() []string
-	Channels() []string
-	// Definition is a job as it stands in its file, without secrets.
-	Definition(job string) (Definition, error)
-	// Simulate plays the schedules from now on, and says what would become of a job's instants, and until when: it ends early where there are
-	// very many.
-	Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error)
-	// OpenFile opens a regular file, and follows no link where somebody else makes names.
-	OpenFile(path string) (io.ReadCloser, error)
-}
-
-// Definition is a part of a configuration.
-type Definition struct {
-	File string
-	Line int
-	Text string
+	API     web.Options // the ledger, and what stands behind the API
+	Version string
 }
 
 // site answers for all pages.
 type site struct {
-	ledger   *ledger.Ledger
-	answers  *web.Answers
-	backend  web.Options
-	settings Settings
-	version  string
-	log      *slog.Logger
-	assets   *assets
+	ledger  *ledger.Ledger
+	answers *web.Server
+	backend web.Options
+	version string
+	log     *slog.Logger
+	assets  *assets
 }
 
 // New returns the pages, to be mounted at /. It checks no access.
 func New(o Options) (http.Handler, error) {
-	if o.Settings == nil {
-		return nil, errors.New("dashboard: the settings are needed")
-	}
-	answers, err := web.NewAnswers(o.API)
+	answers, err := web.NewServer(o.API)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +49,7 @@ func New(o Options) (http.Handler, error) {
 		o.API.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, settings: o.Settings, version: o.Version, log: o.API.Logger, assets: files}
+	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, version: o.Version, log: o.API.Logger, assets: files}
 	mux := http.NewServeMux()
 	for _, routes := range []func(*http.ServeMux){s.todayRoutes, s.inboxRoutes, s.runsRoutes, s.runRoutes, s.jobRoutes, s.agentRoutes, s.dataRoutes, s.workspaceRoutes, s.skillRoutes, s.healthRoutes, s.incidentRoutes} {
 		routes(mux)

@@ -316,7 +316,7 @@ func (s *site) cellText(w http.ResponseWriter, r *http.Request) {
 
 func (s *site) readCell(r *http.Request) (string, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
 	if err != nil {
 		return "", err
 	}
@@ -352,7 +352,7 @@ func (s *site) readCell(r *http.Request) (string, error) {
 // change does something to the row that a form names.
 func (s *site) change(r *http.Request, do func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error)) error {
 	ctx := r.Context()
-	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -464,7 +464,7 @@ func (s *site) export(w http.ResponseWriter, r *http.Request) {
 
 func (s *site) exported(r *http.Request, table, format string) (file *os.File, done agentdb.Exported, err error) {
 	ctx := r.Context()
-	db, release, err := s.backend.Databases.Database(ctx, r.PathValue("name"))
+	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
 	if err != nil {
 		return nil, done, err
 	}
@@ -524,7 +524,7 @@ func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 		return agentdb.Imported{}, err
 	}
 
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("name"))
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return agentdb.Imported{}, err
 	}

@@ -3,7 +3,7 @@
 //
 // # Design
 //
-// A page is made on the server from the same answers that /v1 gives (web.Answers), so the two never differ. Its
+// A page is made on the server from the same answers that /v1 gives (web.Server), so the two never differ. Its
 // templates are templ's, whose generated files are committed; .ci/run compares them. A form is a real form: it
 // posts, and is answered with 303 to the page that shows what came of it, or with a page that says what was
 // wrong. No token is in a form, because whoever mounts the pages lets only requests of their own origin in.

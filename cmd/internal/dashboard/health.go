@@ -39,11 +39,11 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
 	h := health{page: p.titled("Health", "Health")}
 	var err error
-	if h.Status, err = s.backend.Host.Status(ctx); err != nil {
+	if h.Status, err = s.backend.Status(ctx); err != nil {
 		return nil, err
 	}
 	// Servers of models are asked only where somebody says so: a page is looked at often.
-	if h.Checks, err = s.backend.Host.Doctor(ctx, r.URL.Query().Get("ask") == ""); err != nil {
+	if h.Checks, err = s.backend.Doctor(ctx, r.URL.Query().Get("ask") == ""); err != nil {
 		return nil, err
 	}
 	if h.Ledger, err = s.ledger.FileState(ctx); err != nil {
@@ -57,7 +57,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 		return nil, err
 	}
 
-	for _, name := range s.settings.Channels() {
+	for _, name := range s.backend.Channels() {
 		one := channel{Name: name}
 		last, ok, err := s.ledger.LastNotice(ctx, name)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	}
 
 	// What is wrong with the configuration stands above; without a usable one there are no jobs.
-	if jobs, err := s.backend.Jobs.Jobs(ctx); err == nil {
+	if jobs, err := s.backend.Jobs(ctx); err == nil {
 		for _, j := range jobs {
 			if j.Watch != nil {
 				h.Jobs = append(h.Jobs, j)
@@ -84,13 +84,13 @@ func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 
 // reload reads the configuration again. What is wrong with it is on the page of health.
 func (s *site) reload(r *http.Request) (string, error) {
-	_, err := s.backend.Host.Reload(r.Context())
+	_, err := s.backend.Reload(r.Context())
 	return "/health", err
 }
 
 // tryChannel sends a word to a channel.
 func (s *site) tryChannel(r *http.Request) (string, error) {
-	_, err := s.backend.Host.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
+	_, err := s.backend.Notify(r.Context(), r.PostFormValue("channel"), "This is a test from the rouse dashboard.")
 	return "/health", err
 }
 

@@ -36,7 +36,7 @@ func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	branches, err := s.answers.WaitingCheckouts(r.Context())
+	branches, err := s.backend.WaitingCheckouts(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type job struct {
 	Notes      []string
 	Durations  chart
 	Costs      chart
-	Definition Definition
+	Definition api.Definition
 	Simulated  []api.Occurrence
 	// SimulatedUntil is the end of the simulation if that is before the end of the week.
 	SimulatedUntil string
@@ -59,7 +59,7 @@ func (s *site) jobRoutes(mux *http.ServeMux) {
 }
 
 func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
-	all, err := s.backend.Jobs.Jobs(r.Context())
+	all, err := s.backend.Jobs(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -73,24 +73,24 @@ func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
 
 func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	ctx, name := r.Context(), r.PathValue("name")
-	if err := s.backend.Jobs.Known(name, ""); err != nil {
+	if err := s.backend.Known(name, ""); err != nil {
 		return nil, err
 	}
 
-	all, err := s.backend.Jobs.Jobs(ctx)
+	all, err := s.backend.Jobs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	v := job{page: p.titled(name, "Jobs"), Simulates: r.URL.Query().Get("simulate") == "week"}
 	v.Job = all[slices.IndexFunc(all, func(j api.Job) bool { return j.Name == name })]
-	if v.Next, err = s.backend.Jobs.Next(ctx, name, nextShown); err != nil {
+	if v.Next, err = s.backend.Next(ctx, name, nextShown); err != nil {
 		return nil, err
 	}
-	if v.Definition, err = s.settings.Definition(name); err != nil {
+	if v.Definition, err = s.backend.Definition(name); err != nil {
 		return nil, err
 	}
 
-	why, err := s.backend.Explainer.Why(ctx, name, "", stripLength)
+	why, err := s.backend.Why(ctx, name, "", stripLength)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 
 	if v.Simulates {
 		var until time.Time
-		if v.Simulated, until, err = s.settings.Simulate(ctx, name, week); err != nil {
+		if v.Simulated, until, err = s.backend.Simulate(ctx, name, week); err != nil {
 			return nil, err
 		}
 		if until.Before(p.Now.Add(week - time.Minute)) {
@@ -115,7 +115,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 
 	v.Asked = backfillForm{r.URL.Query().Get("from"), r.URL.Query().Get("to")}
 	if v.Asked.From != "" {
-		would, err := s.backend.Jobs.Backfill(ctx, name, api.BackfillRequest{From: v.Asked.From, To: v.Asked.To, DryRun: true})
+		would, err := s.backend.Backfill(ctx, name, api.BackfillRequest{From: v.Asked.From, To: v.Asked.To, DryRun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +127,7 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 // backfill queues what the page has shown before.
 func (s *site) backfill(r *http.Request) (string, error) {
 	job := r.PathValue("name")
-	_, err := s.backend.Jobs.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
+	_, err := s.backend.Backfill(r.Context(), job, api.BackfillRequest{From: r.PostFormValue("from"), To: r.PostFormValue("to")})
 	return runsPath("job", job, "trigger", string(domain.TriggerBackfill)), err
 }
 

@@ -27,7 +27,7 @@ type page struct {
 }
 
 func (s *site) newPage(r *http.Request) (page, error) {
-	p := page{Version: s.version, Now: time.Now(), Zone: s.settings.Zone(), Style: s.assets.path("style.css"), Script: s.assets.path("app.js"), Icon: s.assets.path("icon.svg"), Here: r.URL.RequestURI()}
+	p := page{Version: s.version, Now: time.Now(), Zone: s.backend.Zone(), Style: s.assets.path("style.css"), Script: s.assets.path("app.js"), Icon: s.assets.path("icon.svg"), Here: r.URL.RequestURI()}
 	if r.Method != http.MethodGet {
 		p.Here = back(r)
 	}

@@ -376,7 +376,7 @@ func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true})
+	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true}, func(int64, int64) {})
 	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
 }
 
@@ -386,7 +386,7 @@ func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
 	if err != nil {
 		return nil, err
 	}
-	played, err := s.answers.Replay(r.Context(), id)
+	played, err := s.backend.Replay(r.Context(), id)
 	var cannot *api.Error
 	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict { // which answers the question of the page
 		played, err = api.Replay{Run: strconv.FormatInt(id, 10), Unknown: cannot.Message}, nil
@@ -400,7 +400,7 @@ func (s *site) undo(r *http.Request) (string, error) {
 		return "", err
 	}
 
-	done, err := s.answers.Undo(r.Context(), id, api.UndoRequest{Force: r.PostFormValue("force") == "yes"})
+	done, err := s.answers.Undo(r.Context(), id, api.UndoRequest{Force: r.PostFormValue("force") == "yes"}, func(int64, int64) {})
 	if err == nil && !done.Done {
 		err = &api.Error{Status: http.StatusConflict, Message: "nothing was undone: something came later that stands in the way. What it is, the page of the undo says; there you can also have it undone all the same."}
 	}

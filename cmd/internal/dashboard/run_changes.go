@@ -18,6 +18,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/web"
 	"rouse/internal/text"
 )
 
@@ -174,7 +175,7 @@ func (s *site) contentAfter(ctx context.Context, op ledger.FileOp) (content []by
 }
 
 func (s *site) readFile(path string) ([]byte, error) {
-	f, err := s.settings.OpenFile(path)
+	f, err := s.backend.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -210,17 +211,17 @@ func difference(before, after string) []string {
 // tableChanges are the entries of a run in its agent's changelog, by table. An agent that never had a database is
 // not given one.
 func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tableChange, error) {
-	pool, err := s.backend.Databases.Databases(agent)
+	pool, err := s.backend.Databases(agent)
 	if err != nil || !pool.Has(agent) {
 		return nil, err
 	}
-	db, release, err := s.backend.Databases.Database(ctx, agent)
+	db, release, err := s.backend.Database(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 
-	entries, err := s.answers.Changes(ctx, db, agentdb.ChangeFilter{Run: run, Newest: true, MaxCount: maxRows})
+	entries, err := web.Changes(ctx, db, agentdb.ChangeFilter{Run: run, Newest: true, MaxCount: maxRows})
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (s *site) runs(r *http.Request, p page) (templ.Component, error) {
 	case of.After > 0:
 		older = strconv.FormatInt(of.After+1, 10)
 	}
-	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.settings.Agents()), nil
+	return runsPage(p.titled("Runs", "Runs"), f, found, older, s.backend.AgentNames()), nil
 }
 
 // parse reads the filter. Dates are those of the zone.

@@ -21,7 +21,7 @@ func (s *site) skillRoutes(mux *http.ServeMux) {
 
 // skills lists the skills of the configuration, or those that words are found in, the best first.
 func (s *site) skills(r *http.Request, p page) (templ.Component, error) {
-	all, err := s.backend.Skills.Skills(r.Context())
+	all, err := s.backend.Skills(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 }
 
 func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
-	d, err := s.backend.Skills.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 
 // skillText is all of a skill's docs, or of its instructions, as text.
 func (s *site) skillText(w http.ResponseWriter, r *http.Request) {
-	d, err := s.backend.Skills.Skill(r.Context(), r.PathValue("name"))
+	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
 	if err != nil {
 		s.failPosted(w, r, err)
 		return

@@ -92,7 +92,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 
 	var err error
 	// History is shown also while the configuration cannot be used.
-	if t.Jobs, err = s.backend.Jobs.Jobs(ctx); err != nil {
+	if t.Jobs, err = s.backend.Jobs(ctx); err != nil {
 		t.JobsFail = s.answers.Failure(r, err).Message
 	}
 
@@ -101,7 +101,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	var budgetFail error
 	var beside sync.WaitGroup
 	if t.JobsFail == "" {
-		beside.Go(func() { budget, budgetFail = s.backend.Jobs.Budget(ctx) })
+		beside.Go(func() { budget, budgetFail = s.backend.Budget(ctx) })
 	}
 	defer beside.Wait()
 
@@ -167,7 +167,7 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 // coming is what comes before a time and what is next, maxComing at most: few at first, for to look far ahead takes long.
 func (s *site) coming(ctx context.Context, until time.Time) ([]api.Occurrence, error) {
 	for n := 8; ; n *= 8 {
-		out, err := s.backend.Jobs.Next(ctx, "", min(n, maxComing))
+		out, err := s.backend.Next(ctx, "", min(n, maxComing))
 		if err != nil || n >= maxComing || len(out) < n || !out[len(out)-1].Actual.Before(until) && anyRuns(out) {
 			return out, err
 		}
@@ -353,15 +353,15 @@ func (s *site) pause(r *http.Request, scope, name string) error {
 	case "until":
 		// A browser's field of a time writes a T between the day and the time of day.
 		ask.Until = r.PostFormValue("until")
-		if at, err := time.ParseInLocation("2006-01-02T15:04", ask.Until, s.settings.Zone()); err == nil {
+		if at, err := time.ParseInLocation("2006-01-02T15:04", ask.Until, s.backend.Zone()); err == nil {
 			ask.Until = at.Format("2006-01-02 15:04")
 		}
 		if ask.Until == "" {
 			return &api.Error{Status: http.StatusBadRequest, Message: "say until when the pause is: a date and a time"}
 		}
 	case "tomorrow":
-		y, m, d := time.Now().In(s.settings.Zone()).Date()
-		ask.Until = time.Date(y, m, d+1, 0, 0, 0, 0, s.settings.Zone()).Format("2006-01-02 15:04")
+		y, m, d := time.Now().In(s.backend.Zone()).Date()
+		ask.Until = time.Date(y, m, d+1, 0, 0, 0, 0, s.backend.Zone()).Format("2006-01-02 15:04")
 	default:
 		ask.For = length
 	}

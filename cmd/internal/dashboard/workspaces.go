@@ -62,7 +62,8 @@ func (s *site) changeWorkspace(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return link([]string{"workspaces", r.PathValue("id")}), s.answers.ChangeWorkspace(r.Context(), id, r.PathValue("action"))
+	_, err = s.answers.ChangeWorkspace(r.Context(), id, r.PathValue("action"))
+	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 
 func (s *site) decideArtifact(r *http.Request) (string, error) {
@@ -74,7 +75,8 @@ func (s *site) decideArtifact(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return link([]string{"workspaces", r.PathValue("id")}), s.answers.DecideArtifact(r.Context(), id, artifact, r.PathValue("decision"))
+	_, err = s.answers.DecideArtifact(r.Context(), id, artifact, r.PathValue("decision"))
+	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 
 // workspaceAction is what an owner can do with a workspace.

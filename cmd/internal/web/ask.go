@@ -16,22 +16,18 @@ import (
 const maxWait = 24 * 60 * 60
 
 // askRoutes ask an agent for one thing; what they start are runs like any other (OSA-28).
-func (s *server) askRoutes() []Route {
+func (s *Server) askRoutes() []Route {
 	completions := post[api.ChatRequest, api.ChatCompletion]("/v1/chat/completions", "OpenAI's chat completions, with the name of an agent as model: its tools run here, the end of its run is the answer.", http.HandlerFunc(s.chat))
 	completions.Answer = append(completions.Answer, Content{mediaEvents, completions.Answer[0].Type})
 
 	return []Route{
-		post[api.AgentRunRequest, api.AgentRun]("/v1/agents/{agent}/run", "Has an agent do one thing, and answers with the summary of its run, or the question that it waits for.", s.answer(s.runAgent)).once(),
+		post[api.AgentRunRequest, api.AgentRun]("/v1/agents/{agent}/run", "Has an agent do one thing, and answers with the summary of its run, or the question that it waits for.", s.answer(withBody(s.runAgent))).once(),
 		completions.once(),
 		get[api.ChatModels]("/v1/models", "The agents, as OpenAI lists models.", s.answer(s.models)),
 	}
 }
 
-func (s *server) runAgent(r *http.Request) (any, error) {
-	var in api.AgentRunRequest
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
+func (s *Server) runAgent(r *http.Request, in api.AgentRunRequest) (any, error) {
 	if in.Wait < 0 || in.Wait > maxWait {
 		return nil, usage("wait must be a number of seconds up to %d, not %d", maxWait, in.Wait)
 	}
@@ -59,7 +55,7 @@ func (s *server) runAgent(r *http.Request) (any, error) {
 }
 
 // ask starts a run of an agent where somebody executes it.
-func (s *server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
+func (s *Server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if strings.TrimSpace(ask.Prompt) == "" {
 		return 0, usage("say what the agent %s shall do", ask.Agent)
 	}
@@ -67,7 +63,7 @@ func (s *server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	if err := readKey(r, &ask); err != nil {
 		return 0, err
 	}
-	st, err := s.backend.Host.Status(r.Context())
+	st, err := s.backend.Status(r.Context())
 	if err != nil {
 		return 0, err
 	}
@@ -76,11 +72,11 @@ func (s *server) ask(r *http.Request, ask api.RunRequest) (int64, error) {
 	}
 
 	ask.Trigger = domain.TriggerAPI
-	return s.backend.Runs.Fire(r.Context(), ask)
+	return s.backend.Fire(r.Context(), ask)
 }
 
 // awaitEnd waits until a run is over, or waits for a person. beat is called where nothing happens for a while; nil: never.
-func (s *server) awaitEnd(ctx context.Context, id int64, beat func() error) (ledger.Run, error) {
+func (s *Server) awaitEnd(ctx context.Context, id int64, beat func() error) (ledger.Run, error) {
 	alive := time.NewTicker(s.heartbeat)
 	defer alive.Stop()
 	for {
@@ -109,7 +105,7 @@ func (s *server) awaitEnd(ctx context.Context, id int64, beat func() error) (led
 func runNumber(run ledger.Run) string { return id(run.ID) }
 
 // agentRun says what became of a run.
-func (s *server) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, error) {
+func (s *Server) agentRun(ctx context.Context, run ledger.Run) (api.AgentRun, error) {
 	shown, err := s.oneWithArtifacts(ctx, run, nil)
 	if err != nil {
 		return api.AgentRun{}, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
-	"sync/atomic"
 
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
@@ -14,7 +13,7 @@ import (
 )
 
 // backup copies an agent's database, and answers with JSON lines that report its progress.
-func (s *server) backup(w http.ResponseWriter, r *http.Request) {
+func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
 	var ask api.BackupRequest
 	if err := read(r, &ask); err != nil {
 		s.fail(w, r, err)
@@ -26,7 +25,7 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -34,27 +33,20 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) {
 	defer release()
 
 	ctx := r.Context()
-	var progress atomic.Pointer[api.WorkLine[api.Backup]]
-	sendWork(s, w, r, &progress, func() (api.Backup, error) {
-		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: func(done, of int64) {
-			progress.Store(&api.WorkLine[api.Backup]{Done: done, Of: of})
-		}})
+	sendWork(s, w, r, func(progress func(done, of int64)) (api.Backup, error) {
+		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 	})
 }
 
-func (s *server) backups(r *http.Request) (any, error) {
-	pool, err := s.backend.Databases.Databases(r.PathValue("agent"))
+func (s *Server) backups(r *http.Request) (any, error) {
+	pool, err := s.backend.Databases(r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
 	return pool.Backups(r.PathValue("agent"))
 }
 
-func (s *server) restoreDatabase(r *http.Request) (any, error) {
-	var ask api.RestoreRequest
-	if err := read(r, &ask); err != nil {
-		return nil, err
-	}
+func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
 	from := string(ask.From) // "last" or the name of a backup, both of which are no path
 	if filepath.IsAbs(from) {
 		if _, err := LocalPath(r.Context(), ask.From); err != nil {
@@ -71,12 +63,7 @@ func (s *server) restoreDatabase(r *http.Request) (any, error) {
 	})
 }
 
-func (s *server) resetDatabase(r *http.Request) (any, error) {
-	var ask api.ResetRequest
-	if err := read(r, &ask); err != nil {
-		return nil, err
-	}
-
+func (s *Server) resetDatabase(r *http.Request, ask api.ResetRequest) (any, error) {
 	agent := r.PathValue("agent")
 	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
 		return pool.Reset(ctx, agent, idle)
@@ -85,14 +72,14 @@ func (s *server) resetDatabase(r *http.Request) (any, error) {
 
 // replaceDatabase replaces an agent's database while none of the agent's runs is half-way, and
 // records it.
-func (s *server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
+func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
-	pool, err := s.backend.Databases.Databases(agent)
+	pool, err := s.backend.Databases(agent)
 	if err != nil {
 		return out, err
 	}
 
-	idle := func(ctx context.Context) error { return s.backend.Databases.Idle(ctx, agent, force) }
+	idle := func(ctx context.Context) error { return s.backend.Idle(ctx, agent, force) }
 	// Asked here for a quick answer, and again by the pool once it holds the database, since a run
 	// can start in between.
 	if err := idle(r.Context()); err != nil {
@@ -114,13 +101,13 @@ func (s *server) replaceDatabase(r *http.Request, force bool, replace func(conte
 	return out, s.recordDatabase(r.Context(), kind, agent, text)
 }
 
-func (s *server) acceptDatabase(r *http.Request) (any, error) {
+func (s *Server) acceptDatabase(r *http.Request) (any, error) {
 	return api.Nothing{}, s.accept(r.Context(), r.PathValue("agent"))
 }
 
 // accept lets a database be used as it is, which another program changed or another ledger's runs wrote.
-func (s *server) accept(ctx context.Context, agent string) error {
-	pool, err := s.backend.Databases.Databases(agent)
+func (s *Server) accept(ctx context.Context, agent string) error {
+	pool, err := s.backend.Databases(agent)
 	if err != nil {
 		return err
 	}
@@ -138,7 +125,7 @@ func (s *server) accept(ctx context.Context, agent string) error {
 
 // recordDatabase records what was done with a database, and has the runs that it blocked considered
 // again.
-func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) error {
+func (s *Server) recordDatabase(ctx context.Context, kind, agent, text string) error {
 	data, err := json.Marshal(map[string]any{"agent": agent, "by": "user", "text": text})
 	if err != nil {
 		return err
@@ -150,13 +137,13 @@ func (s *server) recordDatabase(ctx context.Context, kind, agent, text string) e
 		return err
 	}
 
-	s.backend.Databases.Reconsider()
+	s.backend.Reconsider()
 	return errors.Join(s.closeDamageItems(ctx, agent), s.ledger.CloseDatabaseItems(ctx, agent, ""))
 }
 
 // closeDamageItems closes the inbox items about a database that can be used again. Following their
 // advice now, to restore a backup, would lose what was written since.
-func (s *server) closeDamageItems(ctx context.Context, agent string) error {
+func (s *Server) closeDamageItems(ctx context.Context, agent string) error {
 	items, err := s.ledger.Inbox(ctx)
 	if err != nil {
 		return err

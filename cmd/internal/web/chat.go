@@ -32,8 +32,8 @@ func newChatError(e *api.Error) chatError {
 }
 
 // models are the agents that can be asked.
-func (s *server) models(r *http.Request) (any, error) {
-	agents, err := s.backend.Jobs.Agents(r.Context())
+func (s *Server) models(r *http.Request) (any, error) {
+	agents, err := s.backend.Agents(r.Context())
 	out := api.ChatModels{Object: "list", Data: []api.ChatModel{}}
 	for _, a := range agents {
 		if a.Enabled && a.Model != "" { // nobody answers for any other
@@ -44,7 +44,7 @@ func (s *server) models(r *http.Request) (any, error) {
 }
 
 // chat answers as OpenAI's chat completions do.
-func (s *server) chat(w http.ResponseWriter, r *http.Request) {
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	ask, err := readChat(r)
 	if err != nil {
 		s.failChat(w, r, err)
@@ -116,7 +116,7 @@ func chatPrompt(messages []api.ChatMessage) string {
 }
 
 // chatAnswer is the end of a run as a text: its summary, or what it asks. A run that failed is an error.
-func (s *server) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
+func (s *Server) chatAnswer(ctx context.Context, run ledger.Run) (string, error) {
 	if run.State != domain.StateFinished {
 		asked, err := s.agentRun(ctx, run)
 		if err != nil || asked.Item == nil {
@@ -138,7 +138,7 @@ func (s *server) chatAnswer(ctx context.Context, run ledger.Run) (string, error)
 
 // streamChat answers by server-sent events, as OpenAI does: the answer of a run is there when it is over, and until
 // then comments keep the connection.
-func (s *server) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRequest, number int64) {
+func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, ask api.ChatRequest, number int64) {
 	w.Header().Set("Content-Type", mediaEvents)
 	w.Header().Set("Cache-Control", "no-store")
 	flush := http.NewResponseController(w)
@@ -160,7 +160,7 @@ func (s *server) streamChat(w http.ResponseWriter, r *http.Request, ask api.Chat
 		return flush.Flush()
 	})
 	if err != nil && r.Context().Err() == nil { // the status is out: what failed is said in the stream
-		err = send(newChatError(s.failure(r, err)))
+		err = send(newChatError(s.Failure(r, err)))
 	}
 	if err == nil {
 		_, err = w.Write([]byte("data: [DONE]\n\n"))
@@ -171,7 +171,7 @@ func (s *server) streamChat(w http.ResponseWriter, r *http.Request, ask api.Chat
 }
 
 // sendChat sends the chunks of an answer.
-func (s *server) sendChat(r *http.Request, ask api.ChatRequest, number int64, send func(any) error, beat func() error) error {
+func (s *Server) sendChat(r *http.Request, ask api.ChatRequest, number int64, send func(any) error, beat func() error) error {
 	first, err := s.ledger.Run(r.Context(), number)
 	if err != nil {
 		return err
@@ -214,8 +214,8 @@ func chatUsage(run ledger.Run) *api.ChatUsage {
 	return &api.ChatUsage{PromptTokens: u.TokensIn, CompletionTokens: u.TokensOut, TotalTokens: u.TokensIn + u.TokensOut}
 }
 
-func (s *server) failChat(w http.ResponseWriter, r *http.Request, err error) {
-	failure := s.failure(r, err)
+func (s *Server) failChat(w http.ResponseWriter, r *http.Request, err error) {
+	failure := s.Failure(r, err)
 	if failure.Kind != api.KindLimit {
 		w.Header().Set("X-Should-Retry", "false") // another try is another run
 	}

@@ -7,28 +7,10 @@ import (
 	"strconv"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
-// Databases gives access to the agents' databases.
-type Databases interface {
-	// Database lends an agent's database until release is called.
-	Database(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error)
-	// Databases is the pool, for what can be done with a database that cannot be opened. It refuses an
-	// unknown agent.
-	Databases(agent string) (*agentdb.Pool, error)
-	// Kept are the places of all that an agent keeps: its database, and where it may write.
-	Kept(agent string) ([]ledger.Place, error)
-	// PlaceOf is what is at a path, by its name and its identity: a file that was renamed keeps its labels.
-	PlaceOf(path string) ledger.Place
-	// Idle refuses while a run of an agent is unfinished; with force one that waits does not count.
-	Idle(ctx context.Context, agent string, force bool) error
-	// Reconsider has the queued runs checked again: what blocked them may be gone.
-	Reconsider()
-}
-
-func (s *server) databaseRoutes() []Route {
+func (s *Server) databaseRoutes() []Route {
 	file := Route{Method: http.MethodPost, Path: "/v1/agents/{agent}/import", Says: "Imports the file that is sent into a table.", Body: Content{Media: mediaBytes},
 		Query: []Param{
 			{Name: "table", Kind: ParamText, Says: "where its rows go"}, {Name: "name", Kind: ParamText, Says: "of the file, whose extension can say the format"},
@@ -40,17 +22,17 @@ func (s *server) databaseRoutes() []Route {
 
 	return []Route{
 		get[api.Schema]("/v1/agents/{agent}/schema", "The tables of an agent's database.", s.answer(s.schema)),
-		post[api.QueryRequest, api.Rows]("/v1/agents/{agent}/query", "What an agent's database answers to a query that reads.", s.answer(s.query)),
+		post[api.QueryRequest, api.Rows]("/v1/agents/{agent}/query", "What an agent's database answers to a query that reads.", s.answer(withBody(s.query))),
 		get[api.Stats]("/v1/agents/{agent}/stats", "How large an agent's database is.", s.answer(s.stats)),
 		get[[]api.Change]("/v1/agents/{agent}/changes", "Who changed what in an agent's database, the newest first.", s.answer(s.changes),
 			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those older than the change of this id"},
 			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
 		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
-		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(s.runView)),
+		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(withBody(s.runView))),
 		work[api.BackupRequest, api.Backup]("/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
 		get[[]api.Backup]("/v1/agents/{agent}/backups", "The copies of an agent's database.", s.answer(s.backups)),
-		post[api.RestoreRequest, api.Replaced]("/v1/agents/{agent}/restore", "Puts a copy in the place of an agent's database, which is kept.", s.answer(s.restoreDatabase)),
-		post[api.ResetRequest, api.Replaced]("/v1/agents/{agent}/reset", "Puts an empty database in the place of an agent's, which is kept.", s.answer(s.resetDatabase)),
+		post[api.RestoreRequest, api.Replaced]("/v1/agents/{agent}/restore", "Puts a copy in the place of an agent's database, which is kept.", s.answer(withBody(s.restoreDatabase))),
+		post[api.ResetRequest, api.Replaced]("/v1/agents/{agent}/reset", "Puts an empty database in the place of an agent's, which is kept.", s.answer(withBody(s.resetDatabase))),
 		post[api.Nothing, api.Nothing]("/v1/agents/{agent}/accept", "Has a database used as it is, which another program changed.", s.answer(s.acceptDatabase)),
 		file, export,
 	}
@@ -59,8 +41,8 @@ func (s *server) databaseRoutes() []Route {
 // byUser marks changes that a person makes, in the changelog.
 var byUser = agentdb.By{Actor: "user"}
 
-func (s *server) schema(r *http.Request) (any, error) {
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+func (s *Server) schema(r *http.Request) (any, error) {
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +50,8 @@ func (s *server) schema(r *http.Request) (any, error) {
 	return db.Schema(r.Context())
 }
 
-func (s *server) query(r *http.Request) (any, error) {
-	var in api.QueryRequest
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+func (s *Server) query(r *http.Request, in api.QueryRequest) (any, error) {
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
@@ -83,26 +60,22 @@ func (s *server) query(r *http.Request) (any, error) {
 	return db.Query(r.Context(), agentdb.QuerySpec{SQL: in.SQL, Params: in.Params, Limit: in.Limit, Offset: in.Offset, IncludeDeleted: in.IncludeDeleted})
 }
 
-func (s *server) stats(r *http.Request) (any, error) {
+func (s *Server) stats(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Stats, error) { return db.Stats(ctx) })
 }
 
-func (s *server) views(r *http.Request) (any, error) {
+func (s *Server) views(r *http.Request) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.View, error) { return db.Views(ctx) })
 }
 
-func (s *server) runView(r *http.Request) (any, error) {
-	var ask api.ViewRequest
-	if err := read(r, &ask); err != nil {
-		return nil, err
-	}
+func (s *Server) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.ViewResult, error) {
 		return db.RunView(ctx, r.PathValue("view"), ask.Params)
 	})
 }
 
 // changes are the newest entries of the changelog, the newest first.
-func (s *server) changes(r *http.Request) (any, error) {
+func (s *Server) changes(r *http.Request) (any, error) {
 	n, err := count(r, "n", defaultRuns, maxRuns)
 	if err != nil {
 		return nil, err
@@ -120,10 +93,11 @@ func (s *server) changes(r *http.Request) (any, error) {
 		}
 	}
 
-	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return changesOf(ctx, db, f) })
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return Changes(ctx, db, f) })
 }
 
-func changesOf(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
+// Changes returns entries of the changelog of an agent's database.
+func Changes(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
 	found, err := db.Changes(ctx, f)
 	out := make([]api.Change, len(found))
 	for i, c := range found {
@@ -142,8 +116,8 @@ func rawJSON(text string) json.RawMessage {
 }
 
 // withDatabase calls do with the agent's database, and releases it afterwards.
-func withDatabase[T any](s *server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+func withDatabase[T any](s *Server, r *http.Request, do func(context.Context, *agentdb.DB) (T, error)) (out T, err error) {
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return out, err
 	}

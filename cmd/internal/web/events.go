@@ -44,7 +44,7 @@ type eventStream struct {
 // until the client disconnects or the one run that was asked for has finished or waits for a person. A
 // stream that ends because the server stops breaks off, so that nobody takes its end for that of a run.
 // Who accepts server-sent events gets those, from now on or from where Last-Event-ID says (OSA-26).
-func (s *server) events(w http.ResponseWriter, r *http.Request) {
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	es, err := s.newStream(w, r)
 	if err != nil {
 		s.fail(w, r, err)
@@ -65,7 +65,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // newStream reads what is asked for, and sends the header.
-func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
+func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream, error) {
 	q := r.URL.Query()
 	es := &eventStream{w: w, filter: ledger.EventFilter{Job: q.Get("job"), Limit: eventPage}, kinds: q["kind"], follow: flag(r, "follow")}
 	es.sent = strings.Contains(r.Header.Get("Accept"), mediaEvents)
@@ -114,7 +114,7 @@ func (s *server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 	return es, err
 }
 
-func (s *server) stream(r *http.Request, es *eventStream) error {
+func (s *Server) stream(r *http.Request, es *eventStream) error {
 	flush := http.NewResponseController(es.w)
 	alive := time.NewTicker(s.heartbeat)
 	defer alive.Stop()
@@ -238,7 +238,7 @@ func (es *eventStream) wants(kind string) bool {
 
 // finished says whether a run is over for now; its record may hold the finish of an
 // earlier attempt.
-func (s *server) finished(r *http.Request, id int64) bool {
+func (s *Server) finished(r *http.Request, id int64) bool {
 	run, err := s.ledger.Run(r.Context(), id)
 	return err == nil && (run.State == domain.StateFinished || run.WaitsForPerson())
 }

@@ -23,7 +23,7 @@ func TestStreamsAreAlive(t *testing.T) {
 	defer l.Close()
 
 	stopping := make(chan struct{})
-	s := &server{ledger: l, log: slog.New(slog.DiscardHandler), backend: Options{Stopping: stopping}, heartbeat: 10 * time.Millisecond}
+	s := &Server{ledger: l, log: slog.New(slog.DiscardHandler), backend: Options{Stopping: stopping}, heartbeat: 10 * time.Millisecond}
 	web := httptest.NewServer(http.HandlerFunc(s.events))
 	defer web.Close()
 

@@ -15,7 +15,7 @@ func newGrant(g ledger.StandingApproval) api.Grant {
 	return api.Grant{ID: id(g.ID), Agent: g.Agent, Tool: g.Action.Tool, Action: g.Action.Description, Item: id(g.Item), CreatedAt: api.At(g.CreatedAt)}
 }
 
-func (s *server) grants(r *http.Request) (any, error) {
+func (s *Server) grants(r *http.Request) (any, error) {
 	given, err := s.ledger.StandingApprovals(r.Context())
 	out := []api.Grant{}
 	for _, g := range given {
@@ -24,7 +24,7 @@ func (s *server) grants(r *http.Request) (any, error) {
 	return out, err
 }
 
-func (s *server) revoke(r *http.Request) (any, error) {
+func (s *Server) revoke(r *http.Request) (any, error) {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, usage("%q is not a grant; grants have numbers, see: rouse grants", r.PathValue("id"))
@@ -41,7 +41,7 @@ func newLabel(l ledger.Label) api.Label {
 	return out
 }
 
-func (s *server) labels(r *http.Request) (any, error) {
+func (s *Server) labels(r *http.Request) (any, error) {
 	found, err := s.ledger.Labels(r.Context())
 	out := []api.Label{}
 	for _, l := range found {
@@ -51,21 +51,17 @@ func (s *server) labels(r *http.Request) (any, error) {
 }
 
 // clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
-func (s *server) clearLabel(r *http.Request) (any, error) {
-	var ask api.ClearLabel
-	if err := read(r, &ask); err != nil {
-		return nil, err
-	}
+func (s *Server) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	if ask.Label != ledger.TaintUntrusted && ask.Label != ledger.TaintPrivate || (ask.Agent != "") == filepath.IsAbs(ask.Path) {
 		return nil, usage("a label A or B, and an agent or an absolute path are needed")
 	}
 
 	var places []ledger.Place
 	if ask.Agent == "" {
-		places = append(places, s.backend.Databases.PlaceOf(filepath.Clean(ask.Path)))
+		places = append(places, s.backend.PlaceOf(filepath.Clean(ask.Path)))
 	} else {
 		var err error
-		if places, err = s.backend.Databases.Kept(ask.Agent); err != nil {
+		if places, err = s.backend.Kept(ask.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +79,7 @@ func (s *server) clearLabel(r *http.Request) (any, error) {
 }
 
 // notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.
-func (s *server) notLabelled(r *http.Request, ask api.ClearLabel) error {
+func (s *Server) notLabelled(r *http.Request, ask api.ClearLabel) error {
 	word := map[string]string{ledger.TaintUntrusted: "untrusted", ledger.TaintPrivate: "labelled private"}[ask.Label]
 	if ask.Agent != "" {
 		return usage("nothing that agent %s keeps is %s; see: rouse grants", ask.Agent, word)

@@ -18,9 +18,9 @@ import (
 	"rouse/internal/text"
 )
 
-func (s *server) inboxRoutes() []Route {
+func (s *Server) inboxRoutes() []Route {
 	return []Route{
-		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(s.inbox)),
+		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(asked(s.Inbox))),
 		get[[]api.Item]("/v1/inbox/closed", "What waited for a person and does no more, the newest first.", s.answer(s.closed),
 			Param{Name: "n", Kind: ParamCount, Says: "how many at most"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those before the item of this id"}),
@@ -28,7 +28,7 @@ func (s *server) inboxRoutes() []Route {
 		get[[]api.Grant]("/v1/grants", "Standing approvals.", s.answer(s.grants)),
 		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(s.revoke)),
 		get[[]api.Label]("/v1/labels", "Labels on data: what strangers may have written, and what is private.", s.answer(s.labels)),
-		post[api.ClearLabel, []api.Label]("/v1/labels/clear", "Takes a label off data that its owner has looked at.", s.answer(s.clearLabel)),
+		post[api.ClearLabel, []api.Label]("/v1/labels/clear", "Takes a label off data that its owner has looked at.", s.answer(withBody(s.clearLabel))),
 	}
 }
 
@@ -67,9 +67,8 @@ func answers(i ledger.Item) string {
 	return strings.Join(i.Options, "|")
 }
 
-func (s *server) inbox(r *http.Request) (any, error) { return s.openItems(r.Context()) }
-
-func (s *server) openItems(ctx context.Context) ([]api.Item, error) {
+// Inbox is what waits for a person; the same question of several runs is one item.
+func (s *Server) Inbox(ctx context.Context) ([]api.Item, error) {
 	items, err := s.ledger.Inbox(ctx)
 	out := []api.Item{}
 	type action struct{ agent, hash string }
@@ -88,7 +87,24 @@ func (s *server) openItems(ctx context.Context) ([]api.Item, error) {
 	return out, err
 }
 
-func (s *server) closed(r *http.Request) (any, error) {
+// Item is one item of the inbox, also one that is closed.
+func (s *Server) Item(ctx context.Context, id int64) (api.Item, error) {
+	i, err := s.ledger.Item(ctx, id)
+	out := newItem(i)
+	if err != nil || i.State != ledger.ItemOpen || i.Action.Hash == "" {
+		return out, err
+	}
+
+	open, err := s.ledger.Inbox(ctx)
+	for _, o := range open {
+		if o.ID != i.ID && o.Agent == i.Agent && o.Action.Hash == i.Action.Hash {
+			out.Runs = append(out.Runs, newItem(o).Run)
+		}
+	}
+	return out, err
+}
+
+func (s *Server) closed(r *http.Request) (any, error) {
 	n, err := count(r, "n", defaultClosed, maxRuns)
 	if err != nil {
 		return nil, err
@@ -97,11 +113,11 @@ func (s *server) closed(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.closedItems(r.Context(), before, n)
+	return s.Closed(r.Context(), before, n)
 }
 
-// closedItems are the newest of those whose numbers are below before, or of all (0).
-func (s *server) closedItems(ctx context.Context, before int64, n int) ([]api.Item, error) {
+// Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
+func (s *Server) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
 	items, err := s.ledger.ClosedItems(ctx, before, n)
 	out := []api.Item{}
 	for _, i := range items {
@@ -110,7 +126,7 @@ func (s *server) closedItems(ctx context.Context, before int64, n int) ([]api.It
 	return out, err
 }
 
-func (s *server) answerItem(r *http.Request) (any, error) {
+func (s *Server) answerItem(r *http.Request) (any, error) {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, usage("%q is not an item; items have numbers, see: rouse inbox", r.PathValue("id"))
@@ -121,11 +137,11 @@ func (s *server) answerItem(r *http.Request) (any, error) {
 		return nil, err
 	}
 
-	return s.answerOne(r.Context(), n, in)
+	return s.Answer(r.Context(), n, in)
 }
 
-// answerOne answers an item; the run is what became of the one that asked.
-func (s *server) answerOne(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
+// Answer answers an item. The run is what became of the one that asked.
+func (s *Server) Answer(ctx context.Context, n int64, in api.Answer) (api.Run, error) {
 	item, err := s.ledger.Item(ctx, n)
 	if err != nil {
 		return api.Run{}, err

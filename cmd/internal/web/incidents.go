@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-func (s *server) incidentRoutes() []Route {
+func (s *Server) incidentRoutes() []Route {
 	return []Route{
 		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.incidents),
 			Param{Name: "job", Kind: ParamText, Says: "those of this job"},
@@ -27,15 +27,16 @@ const (
 	maxNote          = 500 // characters of an acknowledgement
 )
 
-func (s *server) incidents(r *http.Request) (any, error) {
+func (s *Server) incidents(r *http.Request) (any, error) {
 	n, err := count(r, "n", defaultIncidents, maxRuns)
 	if err != nil {
 		return nil, err
 	}
-	return s.listIncidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: n})
+	return s.Incidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: n})
 }
 
-func (s *server) listIncidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
+// Incidents lists jobs that fail, by the kind of error.
+func (s *Server) Incidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
 	all, err := s.ledger.Incidents(ctx, f)
 	out := []api.Incident{}
 	for _, i := range all {
@@ -44,7 +45,7 @@ func (s *server) listIncidents(ctx context.Context, f ledger.IncidentFilter) ([]
 	return out, err
 }
 
-func (s *server) acknowledge(r *http.Request) (any, error) {
+func (s *Server) acknowledge(r *http.Request) (any, error) {
 	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil || n < 1 {
 		return nil, usage("%q is not an incident; incidents have numbers, see: rouse incidents", r.PathValue("id"))
@@ -54,10 +55,11 @@ func (s *server) acknowledge(r *http.Request) (any, error) {
 	if err := read(r, &in); err != nil {
 		return nil, err
 	}
-	return s.acknowledgeOne(r.Context(), n, in.Note)
+	return s.Acknowledge(r.Context(), n, in.Note)
 }
 
-func (s *server) acknowledgeOne(ctx context.Context, n int64, note string) (api.Incident, error) {
+// Acknowledge says that somebody knows of an incident.
+func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Incident, error) {
 	note = strings.TrimSpace(note)
 	if utf8.RuneCountInString(note) > maxNote {
 		return api.Incident{}, usage("the note has more than %d characters", maxNote)

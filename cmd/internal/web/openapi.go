@@ -20,7 +20,7 @@ const refPrefix = "#/components/schemas/"
 // document is a JSON object of the description.
 type document = map[string]any
 
-func (s *server) schemaRoutes() []Route {
+func (s *Server) schemaRoutes() []Route {
 	// Made once: the routes do not change, and the schemas of their types take a while.
 	described := sync.OnceValues(func() (json.RawMessage, error) {
 		all, err := openAPI(s.routes)

@@ -9,26 +9,16 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// Pauses starts and ends pauses. Times are texts as a person writes them, read in the configuration's
-// time zone.
-type Pauses interface {
-	Pause(ctx context.Context, request api.PauseRequest) (api.Paused, error)
-	Resume(ctx context.Context, scope, name string) (api.Resumed, error)
-}
-
-func (s *server) pauseRoutes() []Route {
+func (s *Server) pauseRoutes() []Route {
 	return []Route{
-		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(s.pauses)),
-		post[api.PauseRequest, api.Paused]("/v1/pauses", "Has nothing started until then: of a job, an agent, or of all.", s.answer(s.pause)),
-		post[api.PauseEnd, api.Resumed]("/v1/pauses/end", "Ends a pause.", s.answer(s.resume)),
+		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(asked(s.Pauses))),
+		post[api.PauseRequest, api.Paused]("/v1/pauses", "Has nothing started until then: of a job, an agent, or of all.", s.answer(withBody(s.pause))),
+		post[api.PauseEnd, api.Resumed]("/v1/pauses/end", "Ends a pause.", s.answer(withBody(s.resume))),
 	}
 }
 
-func (s *server) pauses(r *http.Request) (any, error) {
-	return s.listPauses(r.Context())
-}
-
-func (s *server) listPauses(ctx context.Context) ([]api.Pause, error) {
+// Pauses lists the pauses that are on, or will be.
+func (s *Server) Pauses(ctx context.Context) ([]api.Pause, error) {
 	all, err := s.ledger.Pauses(ctx, time.Now())
 	out := []api.Pause{}
 	for _, p := range all {
@@ -37,27 +27,28 @@ func (s *server) listPauses(ctx context.Context) ([]api.Pause, error) {
 	return out, err
 }
 
-func (s *server) pause(r *http.Request) (any, error) {
-	var in api.PauseRequest
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-	if err := pauseScope(in.Scope, in.Name); err != nil {
-		return nil, err
-	}
-	return s.backend.Pauses.Pause(r.Context(), in)
+func (s *Server) pause(r *http.Request, in api.PauseRequest) (any, error) {
+	return s.Pause(r.Context(), in)
 }
 
-func (s *server) resume(r *http.Request) (any, error) {
-	var in api.PauseEnd
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-	if err := pauseScope(in.Scope, in.Name); err != nil {
-		return nil, err
-	}
+func (s *Server) resume(r *http.Request, in api.PauseEnd) (any, error) {
+	return s.Resume(r.Context(), in.Scope, in.Name)
+}
 
-	return s.backend.Pauses.Resume(r.Context(), in.Scope, in.Name)
+// Pause begins a pause.
+func (s *Server) Pause(ctx context.Context, in api.PauseRequest) (api.Paused, error) {
+	if err := pauseScope(in.Scope, in.Name); err != nil {
+		return api.Paused{}, err
+	}
+	return s.backend.Pause(ctx, in)
+}
+
+// Resume ends a pause.
+func (s *Server) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
+	if err := pauseScope(scope, name); err != nil {
+		return api.Resumed{}, err
+	}
+	return s.backend.Resume(ctx, scope, name)
 }
 
 // pauseScope refuses a scope and a name that do not go together.

@@ -126,7 +126,7 @@ func LocalPath(ctx context.Context, path api.Path) (string, error) {
 }
 
 // admit has a route's handler hear only of requests that are as the route says.
-func (s *server) admit(route Route) http.Handler {
+func (s *Server) admit(route Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := route.refusal(r); err != nil {
 			s.fail(w, r, err)
@@ -248,7 +248,7 @@ func tooLarge(limit int64) error {
 }
 
 // otherMethod answers a request of a path by a method that it does not have.
-func (s *server) otherMethod(methods []string) http.Handler {
+func (s *Server) otherMethod(methods []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		allow := strings.Join(methods, ", ")
 		w.Header().Set("Allow", allow)

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,16 +16,8 @@ import (
 // maxShownBody is how much is shown of what the request of a webhook brought, in characters.
 const maxShownBody = 4000
 
-// run answers with everything the ledger holds of one run.
-func (s *server) run(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	return s.detail(r.Context(), id)
-}
-
-func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
+// Run is a run with all that happened in it.
+func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.RunDetail{}, err
@@ -77,7 +68,7 @@ func (s *server) detail(ctx context.Context, id int64) (api.RunDetail, error) {
 		d.Attempts = append(d.Attempts, api.Attempt{Node: nodes[a.Number], Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
 	}
 
-	if d.Checkout, err = s.backend.Checkouts.Checkout(ctx, run, false); err != nil {
+	if d.Checkout, err = s.backend.Checkout(ctx, run, false); err != nil {
 		return api.RunDetail{}, err
 	}
 
@@ -217,13 +208,4 @@ func optionalID(n int64) string {
 		return ""
 	}
 	return id(n)
-}
-
-// replay plays a run again.
-func (s *server) replay(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	return s.backend.Runs.Replay(r.Context(), id)
 }

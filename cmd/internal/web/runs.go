@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -18,24 +17,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Runs starts, undoes and exports runs; everything else about a run is read from the ledger.
-type Runs interface {
-	// Fire queues a run and returns its id.
-	Fire(ctx context.Context, request api.RunRequest) (int64, error)
-	// Undo undoes what a finished run did to files and to its agent's database. It calls progress
-	// with the number of changelog entries that are done.
-	Undo(ctx context.Context, run ledger.Run, request api.UndoRequest, progress func(done, of int64)) (api.Undo, error)
-	// Cancelled is called after a run was cancelled while it waited.
-	Cancelled(ctx context.Context, run ledger.Run)
-	// Pending says what a run waits for.
-	Pending(ctx context.Context, run ledger.Run) (api.Pending, error)
-	// Recording exports everything that is kept of a finished run, as a file.
-	Recording(ctx context.Context, run int64) ([]byte, error)
-	// Replay plays a finished run again without any effect, as its job is configured now.
-	Replay(ctx context.Context, run int64) (api.Replay, error)
-}
-
-func (s *server) runRoutes() []Route {
+func (s *Server) runRoutes() []Route {
 	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Says: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
 	return []Route{
 		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.runs),
@@ -46,11 +28,11 @@ func (s *server) runRoutes() []Route {
 			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
 			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
-		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(s.fire)).once(),
-		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(s.run)),
-		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(s.pending)),
+		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(withBody(s.fire))).once(),
+		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRunID(s.Run))),
+		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRunID(s.Pending))),
 		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
-		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(s.replay)),
+		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRunID(s.backend.Replay))),
 		artifact,
 		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
@@ -78,7 +60,7 @@ func sinceParam(q url.Values) (time.Time, error) {
 	return t, nil
 }
 
-func (s *server) runs(r *http.Request) (any, error) {
+func (s *Server) runs(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	n, err := count(r, "n", defaultRuns, maxRuns)
 	if err != nil {
@@ -96,10 +78,11 @@ func (s *server) runs(r *http.Request) (any, error) {
 		}
 	}
 
-	return s.listRuns(r.Context(), f)
+	return s.Runs(r.Context(), f)
 }
 
-func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
+// Runs lists runs, the newest first.
+func (s *Server) Runs(ctx context.Context, f ledger.RunFilter) ([]api.Run, error) {
 	found, err := s.ledger.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -119,7 +102,7 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 	// Only an empty list may be due to a typing error, and history outlives the configuration: runs of
 	// a job that is gone can still be listed, and end with a page.
 	if len(found) == 0 && f.Before == 0 {
-		if err := s.backend.Jobs.Known(f.Job, f.Agent); err != nil {
+		if err := s.backend.Known(f.Job, f.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -134,33 +117,26 @@ func (s *server) listRuns(ctx context.Context, f ledger.RunFilter) ([]api.Run, e
 	return s.withArtifacts(ctx, found...)
 }
 
-func (s *server) pending(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
+// Pending returns what a run waits for.
+func (s *Server) Pending(ctx context.Context, id int64) (api.Pending, error) {
+	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
-		return nil, err
+		return api.Pending{}, err
 	}
-
-	run, err := s.ledger.Run(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	return s.backend.Runs.Pending(r.Context(), run)
+	return s.backend.Pending(ctx, run)
 }
 
-func (s *server) fire(r *http.Request) (any, error) {
-	var in api.RunRequest
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
+func (s *Server) fire(r *http.Request, in api.RunRequest) (any, error) {
 	if err := readKey(r, &in); err != nil {
 		return nil, err
 	}
 
-	return s.fireRun(r.Context(), in)
+	return s.Fire(r.Context(), in)
 }
 
-func (s *server) fireRun(ctx context.Context, in api.RunRequest) (api.Run, error) {
-	id, err := s.backend.Runs.Fire(ctx, in)
+// Fire starts a run.
+func (s *Server) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
+	id, err := s.backend.Fire(ctx, in)
 	if err != nil {
 		return api.Run{}, err
 	}
@@ -169,16 +145,17 @@ func (s *server) fireRun(ctx context.Context, in api.RunRequest) (api.Run, error
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-func (s *server) cancel(r *http.Request) (any, error) {
+func (s *Server) cancel(r *http.Request) (any, error) {
 	id, err := runID(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
 
-	return s.cancelRun(r.Context(), id)
+	return s.Cancel(r.Context(), id)
 }
 
-func (s *server) cancelRun(ctx context.Context, id int64) (api.Run, error) {
+// Cancel cancels a run that is not over.
+func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Run{}, err
@@ -190,22 +167,23 @@ func (s *server) cancelRun(ctx context.Context, id int64) (api.Run, error) {
 	run, err = s.ledger.RequestCancel(ctx, id, "cancelled by its owner")
 	// A running attempt finalizes itself; here the ledger ended the run at once, so nobody else does.
 	if err == nil && run.State == domain.StateFinished && run.Outcome == domain.OutcomeCancelled {
-		s.backend.Runs.Cancelled(ctx, run)
+		s.backend.Cancelled(ctx, run)
 	}
 
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-func (s *server) retry(r *http.Request) (any, error) {
+func (s *Server) retry(r *http.Request) (any, error) {
 	id, err := runID(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
 
-	return s.retryRun(r.Context(), id)
+	return s.Retry(r.Context(), id)
 }
 
-func (s *server) retryRun(ctx context.Context, id int64) (api.Run, error) {
+// Retry has a run tried again.
+func (s *Server) Retry(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return api.Run{}, err
@@ -223,6 +201,17 @@ func (s *server) retryRun(ctx context.Context, id int64) (api.Run, error) {
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
+// withRunID passes the run that a request names.
+func withRunID[T any](answer func(ctx context.Context, run int64) (T, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		id, err := runID(r.PathValue("id"))
+		if err != nil {
+			return nil, err
+		}
+		return answer(r.Context(), id)
+	}
+}
+
 func runID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 {
@@ -231,39 +220,34 @@ func runID(text string) (int64, error) {
 	return id, nil
 }
 
-func (s *server) recording(r *http.Request) (any, error) {
+func (s *Server) recording(r *http.Request) (any, error) {
 	id, err := runID(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.backend.Runs.Recording(r.Context(), id)
+	text, err := s.backend.Recording(r.Context(), id)
 	return api.Recording{File: string(text)}, err
 }
 
 // undoRun undoes what a finished run wrote, and reports its progress in changelog entries.
-func (s *server) undoRun(w http.ResponseWriter, r *http.Request) {
+func (s *Server) undoRun(w http.ResponseWriter, r *http.Request) {
 	var ask api.UndoRequest
 	if err := read(r, &ask); err != nil {
 		s.fail(w, r, err)
 		return
 	}
 
-	var progress atomic.Pointer[api.WorkLine[api.Undo]]
-	sendWork(s, w, r, &progress, func() (api.Undo, error) {
-		return s.undo(r, ask, func(done, of int64) { progress.Store(&api.WorkLine[api.Undo]{Done: done, Of: of}) })
+	sendWork(s, w, r, func(progress func(done, of int64)) (api.Undo, error) {
+		id, err := runID(r.PathValue("id"))
+		if err != nil {
+			return api.Undo{}, err
+		}
+		return s.Undo(r.Context(), id, ask, progress)
 	})
 }
 
-func (s *server) undo(r *http.Request, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return out, err
-	}
-
-	return s.undoOf(r.Context(), id, ask, progress)
-}
-
-func (s *server) undoOf(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
+// Undo undoes a run, or returns what that would do.
+func (s *Server) Undo(ctx context.Context, id int64, ask api.UndoRequest, progress func(done, of int64)) (out api.Undo, err error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err != nil {
 		return out, err
@@ -280,9 +264,9 @@ func (s *server) undoOf(ctx context.Context, id int64, ask api.UndoRequest, prog
 		return out, usage("%q is none of files and database", ask.Only)
 	}
 	// The database of an agent that is gone cannot be opened; its files can be undone all the same.
-	if err := s.backend.Jobs.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
+	if err := s.backend.Known("", run.Agent); err != nil && ask.Only != api.UndoFiles {
 		return out, err
 	}
 
-	return s.backend.Runs.Undo(ctx, run, ask, progress)
+	return s.backend.Undo(ctx, run, ask, progress)
 }

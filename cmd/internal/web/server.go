@@ -17,27 +17,15 @@ import (
 	"rouse/internal/live"
 )
 
-// Options are the ledger that the API reads, and the backend of each of its areas. All but the last four
-// are needed.
+// Options are the ledger that the API reads, and the backend. The others are optional.
 type Options struct {
-	Ledger     *ledger.Ledger
-	Host       Host
-	Jobs       Jobs
-	Runs       Runs
-	Checkouts  Checkouts
-	Databases  Databases
-	Pauses     Pauses
-	Wakes      Wakes
-	Explainer  Explainer
-	Skills     Skills
-	SignIns    SignIns
-	MCPServers MCPServers
-	Webhooks   Webhooks
-	Live       *live.Board     // what the runs of this process are doing; nil: nobody is told
-	Access     Access          // nil: nobody is let in but by the socket
-	Stopping   <-chan struct{} // closed when the server stops: nobody may follow events any longer
-	Logger     *slog.Logger
-	Redact     func(json.RawMessage) json.RawMessage // removes secrets from answers; nil: there are none
+	Ledger *ledger.Ledger
+	Backend
+	Live     *live.Board     // what the runs of this process are doing; nil: nobody is told
+	Network  bool            // the backend lets in browsers and programs that do not come through the socket
+	Stopping <-chan struct{} // closed when the server stops: nobody may follow events any longer
+	Logger   *slog.Logger
+	Redact   func(json.RawMessage) json.RawMessage // removes secrets from answers; nil: there are none
 }
 
 // Handler answers /v1.
@@ -49,28 +37,31 @@ type Handler struct {
 // Routes are all that can be asked.
 func (h *Handler) Routes() []Route { return slices.Clone(h.routes) }
 
-type server struct {
+// Server answers /v1. Its methods give the same answers to a caller in this process, without HTTP between them: a page shows nothing,
+// and changes nothing, that the API would not. Their errors are for Failure.
+type Server struct {
 	ledger    *ledger.Ledger
 	log       *slog.Logger
-	backend   Options // asked by the handlers of each room
+	backend   Options
 	routes    []Route
 	heartbeat time.Duration // of streams
 }
 
-func newServer(o Options) (*server, error) {
-	if o.Ledger == nil || o.Host == nil || o.Jobs == nil || o.Runs == nil || o.Checkouts == nil || o.Databases == nil || o.Pauses == nil || o.Wakes == nil || o.Explainer == nil || o.Skills == nil || o.SignIns == nil || o.MCPServers == nil || o.Webhooks == nil {
-		return nil, errors.New("web: a ledger and what stands behind each room of the API are needed")
+// NewServer returns a Server. It returns an error if a required option is missing.
+func NewServer(o Options) (*Server, error) {
+	if o.Ledger == nil || o.Backend == nil {
+		return nil, errors.New("web: a ledger and a backend are needed")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	return &server{ledger: o.Ledger, log: o.Logger, backend: o, heartbeat: heartbeat}, nil
+	return &Server{ledger: o.Ledger, log: o.Logger, backend: o, heartbeat: heartbeat}, nil
 }
 
 // NewHandler returns the whole of /v1.
 func NewHandler(o Options) (*Handler, error) {
-	s, err := newServer(o)
+	s, err := NewServer(o)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +83,10 @@ func NewHandler(o Options) (*Handler, error) {
 
 // fresh loads a newer configuration before a request that may start a run. It adds a header with the first mistake of the
 // configuration on disk to the response if that configuration is not in use.
-func (s *server) fresh(next http.Handler) http.Handler {
+func (s *Server) fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		load := r.Method != http.MethodGet && r.Method != http.MethodHead && r.URL.Path != "/v1/reload"
-		if problem := s.backend.Host.ConfigProblem(r.Context(), load); problem != "" {
+		if problem := s.backend.ConfigProblem(r.Context(), load); problem != "" {
 			w.Header().Set(api.ConfigProblemHeader, url.PathEscape(problem))
 		}
 		next.ServeHTTP(w, r)
@@ -103,7 +94,7 @@ func (s *server) fresh(next http.Handler) http.Handler {
 }
 
 // answer turns a function's value or error into a JSON response.
-func (s *server) answer(f func(*http.Request) (any, error)) http.Handler {
+func (s *Server) answer(f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := f(r)
 		if err != nil {
@@ -114,7 +105,7 @@ func (s *server) answer(f func(*http.Request) (any, error)) http.Handler {
 	})
 }
 
-func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, v any) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		s.log.Error("an answer could not be written as JSON", "path", r.URL.Path, "error", err)
@@ -130,8 +121,8 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, status int, v any
 	}
 }
 
-func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	failure := s.failure(r, err)
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	failure := s.Failure(r, err)
 	setRetryAfter(w, failure)
 	s.write(w, r, failure.Status, failure)
 }
@@ -143,8 +134,8 @@ func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
 	}
 }
 
-// failure turns an error into one for the client, with its HTTP status.
-func (s *server) failure(r *http.Request, err error) *api.Error {
+// Failure words an error for whoever asked, with the HTTP status that it has in the API.
+func (s *Server) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
 	var target *ledger.TargetError
@@ -183,7 +174,7 @@ func (s *server) failure(r *http.Request, err error) *api.Error {
 }
 
 // redacted returns a text without secrets, for a page.
-func (s *server) redacted(text string) string {
+func (s *Server) redacted(text string) string {
 	raw, err := json.Marshal(text)
 	if err != nil || s.backend.Redact == nil {
 		return text

@@ -2,16 +2,13 @@ package web
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
-func (s *server) state(r *http.Request) (any, error) { return s.readState(r.Context()) }
-
-func (s *server) readState(ctx context.Context) (api.State, error) {
+func (s *Server) state(ctx context.Context) (api.State, error) {
 	out := api.State{Now: api.At(time.Now()), Jobs: []api.JobState{}, Runs: []api.OpenRun{}}
 	jobs, err := s.ledger.Jobs(ctx)
 	if err != nil {

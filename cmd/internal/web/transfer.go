@@ -24,8 +24,8 @@ const maxImport = 256 << 20
 const progressEvery = 200 * time.Millisecond
 
 // importFile imports the body of a request and answers with JSON lines.
-func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -38,25 +38,24 @@ func (s *server) importFile(w http.ResponseWriter, r *http.Request) {
 		size = 0 // it only serves to show progress
 	}
 
-	var progress atomic.Pointer[api.WorkLine[api.Imported]]
-	spec := agentdb.ImportSpec{
-		Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
-		Source: r.Body, Size: size, Limit: maxImport,
-		Progress: func(done, of int64) { progress.Store(&api.WorkLine[api.Imported]{Done: done, Of: of}) },
-	}
-
 	ctx := r.Context()
-	sendWork(s, w, r, &progress, func() (api.Imported, error) { return db.Import(ctx, byUser, spec) })
+	sendWork(s, w, r, func(progress func(done, of int64)) (api.Imported, error) {
+		return db.Import(ctx, byUser, agentdb.ImportSpec{
+			Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
+			Source: r.Body, Size: size, Limit: maxImport, Progress: progress,
+		})
+	})
 }
 
 // sendWork does work, and sends its progress until it is done. A slow client does not slow it down:
 // it gets the latest progress only.
-func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress *atomic.Pointer[api.WorkLine[T]], work func() (T, error)) {
+func sendWork[T any](s *Server, w http.ResponseWriter, r *http.Request, work func(progress func(done, of int64)) (T, error)) {
+	var progress atomic.Pointer[api.WorkLine[T]]
 	over := make(chan api.WorkLine[T], 1)
 	go func() {
-		result, err := work()
+		result, err := work(func(done, of int64) { progress.Store(&api.WorkLine[T]{Done: done, Of: of}) })
 		if err != nil {
-			over <- api.WorkLine[T]{Error: s.failure(r, err)}
+			over <- api.WorkLine[T]{Error: s.Failure(r, err)}
 			return
 		}
 		over <- api.WorkLine[T]{Result: &result}
@@ -98,7 +97,7 @@ func sendWork[T any](s *server, w http.ResponseWriter, r *http.Request, progress
 
 // exportFile sends the result of a query as a file. It is completed first, because its size, and
 // whether it could be made at all, have to be known before the first byte is sent.
-func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
+func (s *Server) exportFile(w http.ResponseWriter, r *http.Request) {
 	var in api.ExportRequest
 	if err := read(r, &in); err != nil {
 		s.fail(w, r, err)
@@ -132,8 +131,8 @@ func (s *server) exportFile(w http.ResponseWriter, r *http.Request) {
 }
 
 // exported writes the file; the caller removes it.
-func (s *server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
-	db, release, err := s.backend.Databases.Database(r.Context(), r.PathValue("agent"))
+func (s *Server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
+	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
 		return done, nil, err
 	}

@@ -1,27 +1,17 @@
 package web
 
 import (
-	"context"
 	"net/http"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
-// Wakes lists, plans and cancels the wakes of agents.
-type Wakes interface {
-	// Wakes lists the agents that plan, or one of them, with their wakes and limits.
-	Wakes(ctx context.Context, agent string) ([]api.AgentWake, error)
-	// SetWake plans an agent's next wake for its owner. What is left out stays as it was planned.
-	SetWake(ctx context.Context, request api.WakeRequest) (api.PlannedWake, error)
-	CancelWake(ctx context.Context, agent string) (api.CancelledWake, error)
-}
-
-func (s *server) wakeRoutes() []Route {
+func (s *Server) wakeRoutes() []Route {
 	return []Route{
 		get[[]api.AgentWake]("/v1/slots", "The wakes that agents have planned, and may plan.", s.answer(s.wakes), Param{Name: "agent", Kind: ParamText, Says: "of one agent"}),
-		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(s.setWake)),
-		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(s.cancelWake)),
+		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(withBody(s.setWake))),
+		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(withBody(s.cancelWake))),
 	}
 }
 
@@ -39,33 +29,24 @@ func NewWake(s ledger.Wake) *api.Wake {
 	return out
 }
 
-func (s *server) wakes(r *http.Request) (any, error) {
-	return s.backend.Wakes.Wakes(r.Context(), r.URL.Query().Get("agent"))
+func (s *Server) wakes(r *http.Request) (any, error) {
+	return s.backend.Wakes(r.Context(), r.URL.Query().Get("agent"))
 }
 
-func (s *server) setWake(r *http.Request) (any, error) {
-	var in api.WakeRequest
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-
+func (s *Server) setWake(r *http.Request, in api.WakeRequest) (any, error) {
 	switch {
 	case in.Agent == "":
 		return nil, usage("name the agent")
 	case in.At != "" && in.In != "":
 		return nil, usage("give a time or a length of time, not both")
 	}
-	return s.backend.Wakes.SetWake(r.Context(), in)
+	return s.backend.SetWake(r.Context(), in)
 }
 
-func (s *server) cancelWake(r *http.Request) (any, error) {
-	var in api.AgentName
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
+func (s *Server) cancelWake(r *http.Request, in api.AgentName) (any, error) {
 	if in.Agent == "" {
 		return nil, usage("name the agent")
 	}
 
-	return s.backend.Wakes.CancelWake(r.Context(), in.Agent)
+	return s.backend.CancelWake(r.Context(), in.Agent)
 }

@@ -19,20 +19,29 @@ const (
 	shownEvents        = 20
 )
 
-func (s *server) workspaceRoutes() []Route {
+func (s *Server) workspaceRoutes() []Route {
+	act := func(action string) http.Handler {
+		return s.answer(func(r *http.Request) (any, error) {
+			n, err := workspaceID(r.PathValue("id"))
+			if err != nil {
+				return nil, err
+			}
+			return s.ChangeWorkspace(r.Context(), n, action)
+		})
+	}
 	return []Route{
 		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.workspaces),
 			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"},
 			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
 		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(s.workspace)),
-		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", s.setWorkspace(ledger.WorkspacePaused)),
-		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", s.setWorkspace(ledger.WorkspaceActive)),
-		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/archive", "Puts a workspace away.", s.setWorkspace(ledger.WorkspaceArchived)),
-		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/acknowledge", "Takes a workspace as a run left it.", s.changeWorkspace(s.ledger.AcknowledgeReview)),
-		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/discard", "Puts a workspace back to the last checkpoint of the run that left it half changed.", s.changeWorkspace(s.ledger.DiscardReview)),
-		post[api.Nothing, api.RetriedWorkspace]("/v1/workspaces/{id}/retry", "Puts a workspace back to before the run that left it half changed, and tries that again.", s.answer(s.retryWorkspace)),
-		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/approve", "Approves an artifact of a workspace.", s.decideArtifact(ledger.ArtifactApproved)),
-		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/reject", "Rejects an artifact of a workspace.", s.decideArtifact(ledger.ArtifactRejected)),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", act("pause")),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", act("resume")),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/archive", "Puts a workspace away.", act("archive")),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/acknowledge", "Takes a workspace as a run left it.", act("acknowledge")),
+		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/discard", "Puts a workspace back to the last checkpoint of the run that left it half changed.", act("discard")),
+		post[api.Nothing, api.RetriedWorkspace]("/v1/workspaces/{id}/retry", "Puts a workspace back to before the run that left it half changed, and tries that again.", act("retry")),
+		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/approve", "Approves an artifact of a workspace.", s.decideArtifact("approve")),
+		post[api.Nothing, api.WorkspaceArtifact]("/v1/workspaces/{id}/artifacts/{artifact}/reject", "Rejects an artifact of a workspace.", s.decideArtifact("reject")),
 	}
 }
 
@@ -42,7 +51,7 @@ func newWorkspace(w ledger.Workspace) api.Workspace {
 }
 
 // withRun adds the run that works in a workspace, the newest of those that are not over.
-func (s *server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
+func (s *Server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace, error) {
 	out := newWorkspace(w)
 	runs, err := s.ledger.WorkspaceRuns(ctx, w.ID, shownWorkspaceRuns)
 	for _, r := range runs {
@@ -54,7 +63,7 @@ func (s *server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace
 	return out, err
 }
 
-func (s *server) workspaces(r *http.Request) (any, error) {
+func (s *Server) workspaces(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status"))}
 	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
@@ -68,10 +77,11 @@ func (s *server) workspaces(r *http.Request) (any, error) {
 	if f.Before, err = cursor(r, "before"); err != nil {
 		return nil, err
 	}
-	return s.listWorkspaces(r.Context(), f)
+	return s.Workspaces(r.Context(), f)
 }
 
-func (s *server) listWorkspaces(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
+// Workspaces lists workspaces.
+func (s *Server) Workspaces(ctx context.Context, f ledger.WorkspaceFilter) ([]api.Workspace, error) {
 	found, err := s.ledger.Workspaces(ctx, f)
 	if err != nil {
 		return nil, err
@@ -94,16 +104,17 @@ func workspaceID(text string) (int64, error) {
 	return n, nil
 }
 
-func (s *server) workspace(r *http.Request) (any, error) {
+func (s *Server) workspace(r *http.Request) (any, error) {
 	n, err := workspaceID(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
 
-	return s.workspaceDetail(r.Context(), n)
+	return s.Workspace(r.Context(), n)
 }
 
-func (s *server) workspaceDetail(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
+// Workspace is a workspace with what it holds, and who works in it.
+func (s *Server) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, error) {
 	w, err := s.ledger.Workspace(ctx, n)
 	if err != nil {
 		return api.WorkspaceDetail{}, err
@@ -137,7 +148,7 @@ func (s *server) workspaceDetail(ctx context.Context, n int64) (api.WorkspaceDet
 }
 
 // addRuns adds the runs that work in a workspace, and those that are over.
-func (s *server) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
+func (s *Server) addRuns(ctx context.Context, workspace int64, out *api.WorkspaceDetail) error {
 	runs, err := s.ledger.WorkspaceRuns(ctx, workspace, shownWorkspaceRuns)
 	if err != nil {
 		return err
@@ -163,7 +174,7 @@ func (s *server) addRuns(ctx context.Context, workspace int64, out *api.Workspac
 }
 
 // workspaceRun is how far a run has got in its workspace, and what it waits for.
-func (s *server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
+func (s *Server) workspaceRun(ctx context.Context, run ledger.Run, shown api.Run) (api.WorkspaceRun, error) {
 	out := api.WorkspaceRun{Run: shown, Progress: json.RawMessage("null"), Inbox: []api.Item{}}
 	last, err := s.ledger.LastCheckpoint(ctx, run.ID)
 	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
@@ -191,39 +202,8 @@ func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
 		Approval: a.Approval, ApprovalRef: a.ApprovalRef, Role: a.Role, Run: id(a.Run)}
 }
 
-// changeWorkspace is what an owner does with a workspace.
-func (s *server) changeWorkspace(change func(context.Context, int64) (ledger.Workspace, error)) http.Handler {
-	return s.answer(func(r *http.Request) (any, error) {
-		n, err := workspaceID(r.PathValue("id"))
-		if err != nil {
-			return nil, err
-		}
-
-		w, err := change(r.Context(), n)
-		if err != nil {
-			return nil, err
-		}
-		return s.withRun(r.Context(), w)
-	})
-}
-
-func (s *server) setWorkspace(status ledger.WorkspaceStatus) http.Handler {
-	return s.changeWorkspace(func(ctx context.Context, n int64) (ledger.Workspace, error) {
-		return s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: status})
-	})
-}
-
-func (s *server) retryWorkspace(r *http.Request) (any, error) {
-	n, err := workspaceID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-
-	return s.retryReview(r.Context(), n)
-}
-
-// actOnWorkspace is what an owner does with a workspace, by its word.
-func (s *server) actOnWorkspace(ctx context.Context, n int64, action string) (_ any, err error) {
+// ChangeWorkspace does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
+func (s *Server) ChangeWorkspace(ctx context.Context, n int64, action string) (_ any, err error) {
 	var w ledger.Workspace
 	switch action {
 	case "pause":
@@ -248,7 +228,7 @@ func (s *server) actOnWorkspace(ctx context.Context, n int64, action string) (_ 
 }
 
 // retryReview puts a workspace back, and has a new run begin from there.
-func (s *server) retryReview(ctx context.Context, n int64) (any, error) {
+func (s *Server) retryReview(ctx context.Context, n int64) (any, error) {
 	run, err := s.ledger.RetryReview(ctx, n)
 	if err != nil {
 		return nil, err
@@ -266,7 +246,7 @@ func (s *server) retryReview(ctx context.Context, n int64) (any, error) {
 	return out, err
 }
 
-func (s *server) decideArtifact(decision string) http.Handler {
+func (s *Server) decideArtifact(decision string) http.Handler {
 	return s.answer(func(r *http.Request) (any, error) {
 		n, err := workspaceID(r.PathValue("id"))
 		if err != nil {
@@ -278,13 +258,12 @@ func (s *server) decideArtifact(decision string) http.Handler {
 			return nil, usage("%q is not an artifact; artifacts have numbers, see: rouse workspaces show %d", r.PathValue("artifact"), n)
 		}
 
-		a, err := s.ledger.DecideArtifact(r.Context(), n, artifact, decision)
-		return newWorkspaceArtifact(a), err
+		return s.DecideArtifact(r.Context(), n, artifact, decision)
 	})
 }
 
-// decideOne is what an owner decides on an artifact of a workspace, by its word.
-func (s *server) decideOne(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
+// DecideArtifact approves or rejects an artifact of a workspace.
+func (s *Server) DecideArtifact(ctx context.Context, n, artifact int64, word string) (api.WorkspaceArtifact, error) {
 	decisions := map[string]string{"approve": ledger.ArtifactApproved, "reject": ledger.ArtifactRejected}
 	decision, ok := decisions[word]
 	if !ok {
