@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rouse/agent/sandbox"
+	"rouse/internal/gitview"
 	"rouse/internal/text"
 )
 
@@ -114,8 +115,8 @@ func (s *Store) collect(ctx context.Context, rec *record) (Result, error) {
 func (s *Store) confined(ctx context.Context, c sandbox.Command, args ...string) error {
 	said := &bounded{most: 4 << 10}
 	c.Argv, c.Stderr, c.MinTier = append([]string{"git"}, args...), said, s.MinTier
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0",
-		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C.UTF-8", "GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false"}
+	c.Env = append(gitview.Env(), "PATH="+os.Getenv("PATH"), "HOME="+os.DevNull, "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
+		"GIT_CONFIG_COUNT=2", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_CONFIG_KEY_1=core.fsmonitor", "GIT_CONFIG_VALUE_1=false")
 	c.Limits.FileSize = s.maxPack()
 	c.Wall = cmp.Or(s.MaxTime, defaultMaxTime)
 

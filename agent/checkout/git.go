@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/internal/gitview"
 	"rouse/internal/text"
 )
 
@@ -41,10 +42,7 @@ type git struct {
 
 // environment returns the environment of the host's git: no configuration of the machine or the user.
 func environment() []string {
-	env := []string{
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_PAGER=cat", "GIT_EDITOR=false", "LC_ALL=C.UTF-8",
-	}
+	env := append(gitview.Env(), "GIT_ATTR_NOSYSTEM=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_LITERAL_PATHSPECS=1", "GIT_PAGER=cat", "GIT_EDITOR=false")
 	for _, name := range []string{"PATH", "SystemRoot", "TMPDIR", "TEMP", "TMP"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)

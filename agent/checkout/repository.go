@@ -10,11 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// storageSettings say how a repository stores its objects and files. None of them names a program or a file.
-var storageSettings = []string{"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
-	"extensions.objectformat", "extensions.refstorage"}
+	"rouse/internal/gitview"
+)
 
 // sharedParts are the parts of a repository that its linked worktrees share.
 var sharedParts = []string{"objects", "refs", "packed-refs", "reftable", "logs", "shallow", "worktrees"}
@@ -126,7 +124,7 @@ func (r *repository) fill(ctx context.Context) error {
 func storage(list string) map[string]string {
 	settings := map[string]string{}
 	for _, entry := range split(list) {
-		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(storageSettings, key) {
+		if key, value, ok := strings.Cut(entry, "\n"); ok && slices.Contains(gitview.Storage, key) {
 			settings[key] = value
 		}
 	}
@@ -135,7 +133,7 @@ func storage(list string) map[string]string {
 
 func configText(settings map[string]string) string {
 	var out strings.Builder
-	for _, key := range storageSettings {
+	for _, key := range gitview.Storage {
 		if value, ok := settings[key]; ok {
 			section, name, _ := strings.Cut(key, ".")
 			fmt.Fprintf(&out, "[%s]\n\t%s = \"%s\"\n", section, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value))

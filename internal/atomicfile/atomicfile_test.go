@@ -280,32 +280,6 @@ func TestCreateIn(t *testing.T) {
 	}
 }
 
-func TestRenameViaPlaceholder(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-
-	for _, name := range []string{"a", "b"} {
-		if err := root.WriteFile(name, []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	if err := atomicfile.RenameViaPlaceholder(root, "a", "b"); !errors.Is(err, fs.ErrExist) || read(t, filepath.Join(dir, "b")) != "b" {
-		t.Errorf("%v", err)
-	}
-	if err := atomicfile.RenameViaPlaceholder(root, "a", "c"); err != nil || names(t, dir) != "b c" {
-		t.Errorf("%v, %s", err, names(t, dir))
-	}
-	if err := atomicfile.RenameViaPlaceholder(root, "none", "d"); !errors.Is(err, fs.ErrNotExist) || names(t, dir) != "b c" {
-		t.Errorf("%v, %s", err, names(t, dir))
-	}
-}
-
 func TestRename(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

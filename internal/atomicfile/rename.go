@@ -48,21 +48,7 @@ func renameNew(root *os.Root, from, to string) error {
 		return err
 	}
 
-	return renameViaPlaceholder(root, from, to)
-}
-
-// renameViaPlaceholder is renameNew on a file system without links.
-func renameViaPlaceholder(root *os.Root, from, to string) error {
-	place, err := root.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	// Windows cannot replace a file that is open.
-	if err := errors.Join(place.Close(), root.Rename(from, to)); err != nil {
-		return errors.Join(err, root.Remove(to))
-	}
-
-	return nil
+	return reserveAndRename(Name{root, from}, Name{root, to})
 }
 
 func syncFolders(from, to string) error {

@@ -10,12 +10,21 @@ import (
 	"strings"
 )
 
-// safe lists the settings that say how a repository stores its files and objects, who commits, and what its branches
-// follow. None of them names a program or another file. A name with * has a subsection.
-var safe = []string{
+// Storage lists the settings that say how a repository stores its files and objects. None of them names a program or another file.
+var Storage = []string{
 	"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
-	"core.bare", "core.logallrefupdates", "extensions.objectformat", "extensions.refstorage", "user.name", "user.email",
-	"branch.*.remote", "branch.*.merge", "branch.*.rebase", "remote.*.fetch", "remote.*.url", "submodule.*.active", "submodule.*.url",
+	"extensions.objectformat", "extensions.refstorage",
+}
+
+// Env returns variables that keep git from the configuration of the machine and its user, and from asking at a terminal.
+func Env() []string {
+	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C.UTF-8"}
+}
+
+// safe lists the other settings of a view: who commits, and what branches follow. None of them names a program or another file. A name
+// with * has a subsection.
+var safe = []string{
+	"core.bare", "core.logallrefupdates", "user.name", "user.email", "branch.*.remote", "branch.*.merge", "branch.*.rebase", "remote.*.fetch", "remote.*.url", "submodule.*.active", "submodule.*.url",
 	"lfs.repositoryformatversion", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote",
 }
 
@@ -59,7 +68,7 @@ func (s setting) safe() bool {
 	if s.named {
 		name = s.section + ".*." + s.key
 	}
-	return slices.Contains(safe, name) && (s.key != "url" || isSafeURL(s.value))
+	return (slices.Contains(Storage, name) || slices.Contains(safe, name)) && (s.key != "url" || isSafeURL(s.value))
 }
 
 // isSafeURL reports whether an address of a repository has no credential in it, and names no program.

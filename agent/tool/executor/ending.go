@@ -121,7 +121,7 @@ func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 
 // said is a failure, with the program's reason for it.
 func (e ending) said(r Reading, what string) string {
-	why := cmp.Or(r.Why, oneLine(r.Text))
+	why := cmp.Or(r.Why, text.Collapse(clean(r.Text)))
 	if why == "" {
 		return fmt.Sprintf("%s: %s%s", e.argv0, what, e.lastWords())
 	}
@@ -163,5 +163,3 @@ func flagsOf(name string) string {
 	}
 	return "as its manual says"
 }
-
-func oneLine(s string) string { return text.Collapse(clean(s)) }

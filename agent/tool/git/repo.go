@@ -121,8 +121,7 @@ func (r *repo) prepare(agent string) error {
 	}
 	common := filepath.Join(r.scratch, "common")
 	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700), gitview.MakeCommon(common, filepath.Join(r.dir, ".git"), view.Config(more)))
-	r.env = []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C.UTF-8",
-		"GIT_DIR=" + filepath.Join(r.dir, ".git"), "GIT_COMMON_DIR=" + common, "GIT_WORK_TREE=" + r.dir}
+	r.env = append(gitview.Env(), "GIT_OPTIONAL_LOCKS=0", "GIT_DIR="+filepath.Join(r.dir, ".git"), "GIT_COMMON_DIR="+common, "GIT_WORK_TREE="+r.dir)
 	return err
 }
 
