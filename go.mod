@@ -16,6 +16,7 @@ require (
 	github.com/charmbracelet/x/ansi v0.11.8 // 0.11.9 brings a go-runewidth that makes a table of 2 MB whenever a program starts
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dustin/go-humanize v1.1.0
 	github.com/evanw/esbuild v0.28.2
 	github.com/expr-lang/expr v1.17.8

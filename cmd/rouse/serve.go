@@ -16,7 +16,6 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/service"
-	"rouse/cmd/internal/systemd"
 	"rouse/internal/text"
 )
 
@@ -58,13 +57,6 @@ name of its own (docs/cluster.md).`,
 }
 
 func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
-	// Before anything else could start a process: it would find what is meant for this one.
-	link, err := systemd.Take()
-	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err)
-	}
-	defer func() { err = errors.Join(err, link.Close()) }()
-
 	if o.logFile != "" {
 		log, err := service.OpenLog(o.logFile)
 		if err != nil {
@@ -87,12 +79,12 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 	cmd.SetOut(shown)
 	cmd.SetErr(said)
 
-	d, cfg, err := openDaemon(cmd, at, o, link, said)
+	d, cfg, err := openDaemon(cmd, at, o, said)
 	if err != nil {
 		if o.logFile != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), "rouse:", err) // else it is said where nobody reads
 		}
-		return errors.Join(err, link.ForgetAll())
+		return err
 	}
 	defer d.Close()
 
@@ -147,7 +139,7 @@ func exitWhenLost(ctx context.Context, d *daemon.Daemon, said *daemon.LogWriter)
 }
 
 // openDaemon reads the configuration and opens the home.
-func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Link, said *daemon.LogWriter) (*daemon.Daemon, *config.Config, error) {
+func openDaemon(cmd *cobra.Command, at *place, o serveOptions, said *daemon.LogWriter) (*daemon.Daemon, *config.Config, error) {
 	cfg, err := at.load()
 	if err != nil {
 		return nil, nil, err
@@ -158,7 +150,7 @@ func openDaemon(cmd *cobra.Command, at *place, o serveOptions, link *systemd.Lin
 
 	v := &daemon.LogVar{} // lets a reload change the logger's settings
 	d, err := daemon.OpenWaiting(cmd.Context(), daemon.Options{
-		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v, Link: link,
+		Home: string(cfg.Home), FlagHome: at.home, Config: cfg, Adopt: o.adopt, Serves: true, Node: o.node, NoTriggers: !o.triggers, NoWork: !o.work, Logger: daemon.NewLogger(cfg, v, said), LogVar: v,
 	}, at.sayWaiting)
 	return d, cfg, err
 }

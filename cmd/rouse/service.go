@@ -170,7 +170,7 @@ func newServiceRestart(at *place) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "restart",
-		Short: "Stops the service and starts it again, as after an upgrade; with systemd, who asks meanwhile waits",
+		Short: "Stops the service and starts it again, as after an upgrade",
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			t, err := at.installed()

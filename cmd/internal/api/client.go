@@ -71,7 +71,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	case errors.As(err, &foreign):
 		return nil, foreign
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", ErrNoDaemon, socket)
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 
 	conn.Close()

@@ -21,7 +21,6 @@ import (
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/replicate"
-	"rouse/cmd/internal/systemd"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
 	"rouse/internal/live"
@@ -46,8 +45,7 @@ type Options struct {
 
 	Now    func() time.Time // the wall clock by which the ledger records; nil: the system's
 	Logger *slog.Logger
-	LogVar *LogVar       // settings of Logger; nil if they cannot be changed
-	Link   *systemd.Link // connection to systemd; nil if systemd did not start this process
+	LogVar *LogVar // settings of Logger; nil if they cannot be changed
 }
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
@@ -56,7 +54,6 @@ type Daemon struct {
 	log       *slog.Logger
 	startedAt time.Time
 	ready     atomic.Bool
-	served    atomic.Bool // it has been ready
 	setup     atomic.Pointer[Setup]
 	reloads   *reloader // nil in a command
 
@@ -106,7 +103,7 @@ func (d *Daemon) Current() *Setup { return d.setup.Load() }
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
-	d.supervision = &supervision{d: d, link: o.Link}
+	d.supervision = newSupervision(d, o.Serves)
 	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
 	if len(o.Config.Files) > 0 {

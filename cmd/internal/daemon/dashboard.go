@@ -72,7 +72,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 		}
 	}
 
-	listener, err := d.supervision.listenTCP(ctx, set.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", set.Listen)
 	if err != nil {
 		return nil, err
 	}

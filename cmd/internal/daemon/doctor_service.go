@@ -19,7 +19,7 @@ func (d *Daemon) checkService() api.Check {
 	case installed.Name == "":
 		c.Detail = "not installed: a daemon runs when you start one, and not again after a failure; see rouse service install"
 	case d.Supervised():
-		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s; who asks while it is started again waits", installed.Name, api.LocalTime(d.startedAt, d.Current().Config.Zone()))
+		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s", installed.Name, api.LocalTime(d.startedAt, d.Current().Config.Zone()))
 	case d.reloads != nil && runtime.GOOS == "linux":
 		c.OK, c.Detail = false, fmt.Sprintf("%s is installed, and this daemon was started by somebody else: the service cannot start while it runs", installed.Name)
 		c.Remedy = "end this daemon, and use: rouse service start"

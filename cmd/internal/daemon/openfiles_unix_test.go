@@ -38,7 +38,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	l, err := listen(path, filepath.Dir(path), nil, slog.New(slog.DiscardHandler))
+	l, err := listen(path, filepath.Dir(path), false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,6 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if !d.served.Load() {
-			d.supervision.abandon() // whoever asks is refused at once, rather than kept waiting for nobody
-		}
-	}()
 
 	if why := tooFewFiles(); why != "" {
 		d.log.Warn(why)
@@ -77,7 +72,6 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("files", func() error { return d.watchFiles(triggers) })
 	group.run("calendars", func() error { return d.followCalendars(triggers) })
 	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
-	d.supervision.dropOthers()
 	group.run("room", func() error { return d.keepRoom(triggers, dispatcher.Reconsider) })
 	group.run("obstacles", func() error { return d.watchObstacles(triggers, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
@@ -176,7 +170,6 @@ func (d *Daemon) serveUntil(ctx context.Context, group *group, ready <-chan stru
 	select {
 	case <-ready:
 		d.ready.Store(true)
-		d.served.Store(true)
 		d.supervision.ready(ctx)
 		if err := onReady(ctx); err != nil && ctx.Err() == nil {
 			return err // unless it only says that the daemon was stopped while it printed

@@ -23,7 +23,6 @@ const (
 type server struct {
 	http          *http.Server
 	listener      net.Listener
-	kept          bool               // who comes after the listener was closed is answered by the next daemon
 	stopFollowing context.CancelFunc // ends the event streams that are followed
 	most          int                // connections that its listener lets in; 0: any number
 	spare         *spareFiles        // files in reserve; nil for a listener on the network
@@ -36,7 +35,7 @@ type server struct {
 
 // openServer opens the socket; from then on requests are accepted, and answered once run is called.
 func (d *Daemon) openServer(ctx context.Context) (*server, error) {
-	listener, err := listen(SocketPath(d.home.Dir), d.home.Dir, d.supervision, d.log)
+	listener, err := listen(SocketPath(d.home.Dir), d.home.Dir, d.Supervised(), d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +47,7 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 
 // newServer answers what comes through a listener.
 func (d *Daemon) newServer(ctx context.Context, listener net.Listener, handler http.Handler) *server {
-	s := &server{listener: listener, kept: d.supervision.keeps(), stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
+	s := &server{listener: listener, stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
 	s.http = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnState: s.noteState,
 		// A request outlives ctx, so that what is under way gets its answer while the parts drain.
@@ -98,9 +97,6 @@ func (s *server) open() int {
 // stop lets requests that are under way get their answers, and ends those who only wait: who follows
 // events would do so for ever. An error says that an answer was cut off.
 func (s *server) stop(ctx context.Context) error {
-	if s.kept {
-		s.letAsk()
-	}
 	s.stopFollowing()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
 	defer cancel()
@@ -109,37 +105,6 @@ func (s *server) stop(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("what was asked took longer than %s: %w", answerFor, err), s.http.Close())
 	}
 	return nil
-}
-
-// letAsk lets nobody new in, and gives those who have just come in the time to ask: where the next daemon answers whoever
-// comes later, they must not be the only ones that are turned away.
-func (s *server) letAsk() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	_ = s.listener.Close() // it is closed again by Shutdown
-
-	enough := time.After(lingerFor)
-	for s.silent() > 0 {
-		select {
-		case <-s.left:
-		case <-time.After(10 * time.Millisecond): // one that has asked does not leave
-		case <-enough:
-			return
-		}
-	}
-}
-
-// silent is how many have come in and not asked anything yet.
-func (s *server) silent() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, state := range s.conns {
-		if state == http.StateNew {
-			n++
-		}
-	}
-	return n
 }
 
 // noteState keeps track of the connections.

@@ -38,17 +38,14 @@ func SocketPath(dir string) string {
 	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
 }
 
-// listen opens the socket for its owner alone, or takes the one that was kept over a restart. One that a dead process left
-// behind is replaced: we hold the home's lock, so nobody else serves it.
-func listen(path, home string, kept *supervision, log *slog.Logger) (net.Listener, error) {
+// listen opens the socket for its owner alone. It replaces the socket of an ended process: this process holds the lock of the home, so
+// no other process serves it. The socket file outlives this process if stays is set, see Connect.
+func listen(path, home string, stays bool, log *slog.Logger) (net.Listener, error) {
 	// The home was checked when it was opened; beside it is a place where others can make names.
 	if folder := filepath.Dir(path); folder != home {
 		if err := owner.Private(folder); err != nil {
 			return nil, fmt.Errorf("the folder of the socket cannot be used: %w; mend its mode with rouse doctor --fix, or set XDG_RUNTIME_DIR to a folder of yours, or take a shorter path for --home", err)
 		}
-	}
-	if l := kept.socket(path); l != nil {
-		return guarded(l, path, log), nil
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot replace the old socket: %w", err)
@@ -62,11 +59,8 @@ func listen(path, home string, kept *supervision, log *slog.Logger) (net.Listene
 		return nil, errors.Join(err, l.Close())
 	}
 
-	kept.keepSocket(path, l)
-	return guarded(l, path, log), nil
-}
-
-// guarded hangs up on other users.
-func guarded(l net.Listener, path string, log *slog.Logger) net.Listener {
-	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}
+	if unix, ok := l.(*net.UnixListener); ok && stays {
+		unix.SetUnlinkOnClose(false)
+	}
+	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}, nil
 }

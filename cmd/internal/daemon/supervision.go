@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
-	"rouse/cmd/internal/systemd"
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"rouse/internal/text"
 )
 
@@ -18,54 +21,62 @@ const (
 	moreTime = 20 * time.Second
 	// drainSlack is how much longer than limits.drain a stop may take: what was cut off is written down, notices go out.
 	drainSlack = time.Minute
+	// maxStatus is the longest status line, in bytes. systemd ignores messages of more than 4 KiB.
+	maxStatus = 2 << 10
 )
 
-// supervision tells the systemd that started the daemon what it does, and has it keep the sockets over a restart. Where nobody
-// supervises, it does nothing.
+// supervision reports the state of the daemon to the systemd that started it. If another process started the daemon, it does nothing.
 type supervision struct {
-	d    *Daemon
-	link *systemd.Link
-
-	mu     sync.Mutex
-	stored []string // names of what systemd keeps
+	d  *Daemon
+	on bool // systemd waits for notifications
 }
 
-// Supervised says whether systemd started this process and waits for word of it.
-func (d *Daemon) Supervised() bool { return d.supervision.keeps() }
+func newSupervision(d *Daemon, serves bool) *supervision {
+	return &supervision{d: d, on: serves && os.Getenv("NOTIFY_SOCKET") != ""}
+}
 
-// tell logs what could not be said; the daemon goes on without.
-func (s *supervision) tell(err error) {
-	if err != nil {
-		s.d.log.Warn("systemd was not told how the daemon is", "error", err)
+// Supervised reports whether systemd started the daemon and waits for its notifications.
+func (d *Daemon) Supervised() bool { return d.supervision.on }
+
+// notify sends assignments of sd_notify(3). It logs an error: the daemon works without systemd too.
+func (s *supervision) notify(assignments ...string) {
+	if _, err := daemon.SdNotify(false, strings.Join(assignments, "\n")); err != nil {
+		s.d.log.Warn("cannot notify systemd", "error", err)
 	}
 }
 
-// ready says that every trigger is armed.
+func statusLine(said string) string { return "STATUS=" + text.HeadBytes(text.OneLine(said), maxStatus) }
+
+// ready reports that every trigger is armed.
 func (s *supervision) ready(ctx context.Context) {
-	if s.link != nil {
-		s.tell(s.link.Ready(s.line(ctx)))
+	if s.on {
+		s.notify(daemon.SdNotifyReady, statusLine(s.line(ctx)))
 	}
 }
 
-// reload says that a reload is on while it is.
+// reload reports a reload to systemd while do runs.
 func (s *supervision) reload(ctx context.Context, do func()) {
-	if s.link == nil {
+	if !s.on {
 		do()
 		return
 	}
-	s.tell(s.link.Reloading())
+	s.notify(daemon.SdNotifyReloading, statusLine("reads the configuration again"))
 	do()
 	s.ready(ctx)
 }
 
-// run says again and again that the daemon does its work, for as long as it does.
+// run pings the watchdog of systemd while the daemon does its work.
 func (s *supervision) run(ctx context.Context, well *liveness) error {
-	if s.link == nil {
+	if !s.on {
 		return nil
 	}
 
 	every := checkWellEvery
-	if w := s.link.Watchdog(); w > 0 {
+	w, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		s.d.log.Warn("the watchdog interval of systemd cannot be read", "error", err)
+	}
+	if w > 0 {
 		every = min(every, w/3) // one that comes late, or is lost, must not end the daemon
 	}
 	tick := time.NewTicker(every)
@@ -92,21 +103,21 @@ func (s *supervision) run(ctx context.Context, well *liveness) error {
 			s.d.log.Info("the daemon does its work again")
 		}
 		ill = err != nil
-		s.tell(s.report(ctx, err))
+		s.report(ctx, err)
 	}
 }
 
 // report tells systemd the result of a check. A part that hangs is what a restart cures, so that the watchdog hears nothing then.
 // A ledger that refuses what is written is not cured by it, as when the disk is full: the daemon stays, and its pages and
 // commands say what is wrong.
-func (s *supervision) report(ctx context.Context, err error) error {
+func (s *supervision) report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
-		return s.link.Well(s.line(ctx))
+		s.notify(daemon.SdNotifyWatchdog, statusLine(s.line(ctx)))
 	case errors.Is(err, context.DeadlineExceeded):
-		return s.link.Status("hangs: " + text.OneLine(err.Error()))
+		s.notify(statusLine("hangs: " + err.Error()))
 	default:
-		return s.link.Well("cannot work: " + text.OneLine(err.Error()))
+		s.notify(daemon.SdNotifyWatchdog, statusLine("cannot work: "+err.Error()))
 	}
 }
 
@@ -133,12 +144,12 @@ func (s *supervision) line(ctx context.Context) string {
 
 // stopping says that the daemon ends, and asks for the time that it takes to let runs finish until drained is called.
 func (s *supervision) stopping() (drained func()) {
-	if s.link == nil {
+	if !s.on {
 		return func() {}
 	}
 
 	drain := time.Duration(s.d.Current().Config.Limits.Drain)
-	s.tell(s.link.Stopping("lets running jobs finish, for up to " + drain.String()))
+	s.notify(daemon.SdNotifyStopping, statusLine("lets running jobs finish, for up to "+drain.String()))
 	over := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -149,7 +160,7 @@ func (s *supervision) stopping() (drained func()) {
 		defer tick.Stop()
 
 		for {
-			s.tell(s.link.MoreTime(moreTime))
+			s.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", moreTime.Microseconds()))
 			select {
 			case <-over:
 				return

@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/systemd"
 )
 
 // The watchdog hears that all is well while each part goes round, nothing while one hangs, and again when it goes on. A ledger
@@ -27,14 +27,7 @@ func TestWatchdog(t *testing.T) {
 	defer conn.Close()
 	t.Setenv("NOTIFY_SOCKET", address)
 	t.Setenv("WATCHDOG_USEC", "300000")
-	link, err := systemd.Take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.Close()
-	if _, set := os.LookupEnv("NOTIFY_SOCKET"); set {
-		t.Error("children would find the socket")
-	}
+	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 
 	// Of the daemon that is at work, with one part that hangs or refuses when the test says so.
 	var hangs, refuses atomic.Bool
@@ -56,7 +49,7 @@ func TestWatchdog(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	sup, over := &supervision{d: s.Daemon, link: link}, make(chan error, 1)
+	sup, over := newSupervision(s.Daemon, true), make(chan error, 1)
 	go func() { over <- sup.run(ctx, well) }()
 
 	next := func() string {
@@ -111,33 +104,49 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// Of a socket that was kept for another file, or for another address, nothing is used.
-func TestSocketName(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "s")
-	bind := func() string {
-		l, err := net.Listen("unix", path)
+// A reload and an orderly stop are reported in the format of sd_notify(3). A long status is cut to the size that systemd accepts.
+func TestNotifications(t *testing.T) {
+	s := serveHere(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: a}]\njobs: [{name: j, agent: a, schedule: \"0 8 * * *\", playbook: [{call: db_schema}]}]\n"})
+	address := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", address)
+	next := func() string {
+		text := make([]byte, 8192)
+		n, err := conn.Read(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := socketName(path)
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if again := socketName(path); name == "" || again != name {
-			t.Errorf("%q, and then %q", name, again)
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return name
+		return string(text[:n])
 	}
 
-	first := bind()
-	if second := bind(); second == first {
-		t.Error("two sockets at the same path have one name")
+	sup := newSupervision(s.Daemon, true)
+	if newSupervision(s.Daemon, false).on {
+		t.Error("a command that does not serve notifies systemd")
 	}
-	if name := socketName(path); name != "" {
-		t.Errorf("nobody is there, and it is called %s", name)
+	sup.reload(t.Context(), func() {
+		if said := next(); !strings.HasPrefix(said, "RELOADING=1\nSTATUS=") {
+			t.Error(said)
+		}
+	})
+	if said := next(); !strings.HasPrefix(said, "READY=1\nSTATUS=serves 1 job, next j at ") {
+		t.Error(said)
+	}
+
+	drained := sup.stopping()
+	if said := next(); !strings.HasPrefix(said, "STOPPING=1\nSTATUS=lets running jobs finish") {
+		t.Error(said)
+	}
+	if said := next(); said != "EXTEND_TIMEOUT_USEC=20000000" {
+		t.Error(said)
+	}
+	drained()
+
+	sup.report(t.Context(), errors.New(strings.Repeat("long\n", 4096)))
+	if said := next(); len(said) > 4096 || strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "WATCHDOG=1\nSTATUS=cannot work: long") {
+		t.Errorf("%d bytes: %.100s", len(said), said)
 	}
 }

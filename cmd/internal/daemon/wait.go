@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"rouse/cmd/internal/api"
 )
@@ -12,9 +17,10 @@ import (
 const (
 	// homeWait is how long a process waits for a command that holds the home, which is short.
 	homeWait = 10 * time.Second
-	// connectWait is how long a command waits for an answer of who listens on the socket. It is longer than a daemon takes to be
-	// started again whose socket the service manager has kept meanwhile.
+	// connectWait is how long a command waits for the first answer of a daemon, which may be starting.
 	connectWait = 10 * time.Second
+	// retryWait is how long a command tries to reach a daemon that left its socket file, because systemd may be restarting the daemon.
+	retryWait = 2 * time.Second
 	// sayWaitAfter is after how long it says that it waits.
 	sayWaitAfter = time.Second
 )
@@ -73,9 +79,40 @@ func answers(ctx context.Context, home string) bool {
 	return true
 }
 
-// Connect returns a client of the process that answers on the socket of a home, and says which that is: a
-// daemon, or (Foreground) a command that executes a run. The error is api.ErrNoDaemon when nobody does.
+// Connect returns a client of the process that serves a home, and its status. The process is a daemon, or a command that executes a
+// run (Foreground). If no process serves the home, Connect returns api.ErrNoDaemon. A socket file without a process means that the daemon
+// was killed or that systemd is restarting it: Connect then retries for retryWait, and removes the file if it was in vain.
 func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
+	for began := time.Now(); ; {
+		client, st, err := connect(ctx, home)
+		if !errors.Is(err, api.ErrNoDaemon) || errors.Is(err, fs.ErrNotExist) {
+			return client, st, err
+		}
+		if time.Since(began) > retryWait {
+			removeStaleSocket(home)
+			return nil, st, err
+		}
+
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, st, context.Cause(ctx)
+		}
+	}
+}
+
+// removeStaleSocket removes the socket file of a home unless a process holds the home. It ignores errors: the removal only saves the next
+// command the wait.
+func removeStaleSocket(home string) {
+	lock := flock.New(filepath.Join(home, "lock"), flock.SetPermissions(0o600))
+	if locked, err := lock.TryLock(); locked && err == nil {
+		_ = os.Remove(SocketPath(home))
+		_ = lock.Close()
+	}
+}
+
+// connect tries Connect once.
+func connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
 	var st api.Status
 	client, err := api.Dial(ctx, SocketPath(home))
 	if err != nil {

@@ -58,7 +58,7 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Type=notify", "WatchdogSec=", "Restart=on-failure", "StartLimitIntervalSec=0", "FileDescriptorStoreMax=", "KillMode=mixed", "TimeoutStopSec=90",
+		"Type=notify", "WatchdogSec=", "Restart=on-failure", "StartLimitIntervalSec=0", "KillMode=mixed", "TimeoutStopSec=90",
 		"Environment=DBUS_SESSION_BUS_ADDRESS=unix:path=%t/bus", "WantedBy=default.target", "After=dbus.socket graphical-session.target",
 		`ExecStart="/opt/r o/rouse%%n" "serve" "--config" "/home/me/a \"b\"/$$HOME\\rouse.yaml" "--home" "/home/me/<&>--'x'/.rouse"`,
 	} {

@@ -37,11 +37,10 @@ Environment=DBUS_SESSION_BUS_ADDRESS=unix:path=%t/bus
 Environment={{quote .PathVariable}}
 {{- end}}
 Restart=on-failure
-RestartSec=2
+RestartSec=1
 TimeoutStartSec=infinity
 TimeoutStopSec={{seconds .Stop}}
 WatchdogSec=300
-FileDescriptorStoreMax=4
 KillMode=mixed
 OOMPolicy=continue
 

@@ -193,5 +193,5 @@ func (taskScheduler) Environment(context.Context) (map[string]string, error) { r
 
 // Hints implements Manager.
 func (taskScheduler) Hints(Spec) []string {
-	return []string{"it begins when you log in and ends when you log out", "Windows ends it at once when it is stopped: runs that are on go on at the next start, as after a power cut", "no socket is kept while the daemon is started again: who asks meanwhile is refused"}
+	return []string{"it begins when you log in and ends when you log out", "Windows ends it at once when it is stopped: runs that are on go on at the next start, as after a power cut"}
 }

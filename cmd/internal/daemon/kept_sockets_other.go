@@ -1,6 +1,0 @@
-//go:build !linux
-
-package daemon
-
-// socketName is "": sockets are not kept here.
-func socketName(string) string { return "" }
