@@ -26,7 +26,7 @@ func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
 	if err != nil {
-		cuts = 6
+		t.Skip("ROUSE_TEST_POWERCUTS is not set; .ci/run sets it")
 	}
 
 	home := t.TempDir()
@@ -77,7 +77,7 @@ func TestPowerCutsOfAMigration(t *testing.T) {
 	t.Parallel()
 	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
 	if err != nil {
-		cuts = 4
+		t.Skip("ROUSE_TEST_POWERCUTS is not set; .ci/run sets it")
 	}
 
 	for _, fresh := range []bool{true, false} {
@@ -117,7 +117,7 @@ func TestFailingSyncs(t *testing.T) {
 	t.Parallel()
 	each, err := strconv.Atoi(os.Getenv("ROUSE_TEST_FAILING_SYNCS"))
 	if err != nil {
-		each = 6
+		t.Skip("ROUSE_TEST_FAILING_SYNCS is not set; .ci/run sets it")
 	}
 
 	home := t.TempDir()
