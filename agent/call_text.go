@@ -18,6 +18,9 @@ func CallText(s tool.Spec, args json.RawMessage) string {
 	return PlainJSON(args)
 }
 
+// unescapeHTML undoes what encoding/json escapes for HTML. A quoted backslash is passed over with what it quotes.
+var unescapeHTML = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
+
 // PlainJSON is a document on one line, with <, > and & as themselves: encoding/json escapes them,
 // and so do some servers of models.
 func PlainJSON(raw json.RawMessage) string {
@@ -25,35 +28,7 @@ func PlainJSON(raw json.RawMessage) string {
 	if json.Compact(&line, raw) != nil {
 		return string(raw)
 	}
-
-	text := line.String()
-	var out strings.Builder
-	for {
-		at := strings.IndexByte(text, '\\')
-		if at < 0 || at+1 == len(text) {
-			out.WriteString(text)
-			return out.String()
-		}
-
-		out.WriteString(text[:at])
-		escape := text[at : at+2] // a quoted backslash is passed over with what it quotes
-		if text[at+1] == 'u' && at+6 <= len(text) {
-			escape = text[at : at+6]
-		}
-
-		switch strings.ToLower(escape) {
-		case `\u003c`:
-			out.WriteByte('<')
-		case `\u003e`:
-			out.WriteByte('>')
-		case `\u0026`:
-			out.WriteByte('&')
-		default:
-			out.WriteString(escape)
-		}
-
-		text = text[at+len(escape):]
-	}
+	return unescapeHTML.Replace(line.String())
 }
 
 // oneLine is a text on one line, without anything that is not shown as itself.

@@ -148,7 +148,7 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 // ProgramFlaws returns what programs of a job will be refused: all of them because the sandbox of this machine is too weak, or
 // changes of a git repository. Runs that wait for a stronger sandbox have an obstacle instead.
 func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
-	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+	t, err := r.task(ledger.Run{Job: job})
 	if err != nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func RefusedPrograms(ctx context.Context, p Plan) (map[string][]string, error) {
 
 	out := map[string][]string{}
 	for job := range maps.Keys(p.Jobs) {
-		t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+		t, err := r.task(ledger.Run{Job: job})
 		if err != nil {
 			continue // the configuration check reports it
 		}

@@ -45,7 +45,6 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	if err != nil {
 		return nil, err
 	}
-	p = *r.plan.Load()
 	// An agent that never ran has no workdir yet.
 	folder, err := os.MkdirTemp("", "rouse-context-")
 	if err != nil {
@@ -66,7 +65,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	var out []ContextNeed
 	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
 		for _, run := range runs[name] {
-			t, err := p.resolve(run)
+			t, err := r.task(run)
 			if err != nil || !t.needsModel() || t.model == nil || t.model.ContextSize() <= 0 {
 				continue //nolint:nilerr // what is not configured is no question of its context
 			}

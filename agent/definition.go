@@ -213,9 +213,8 @@ func (r *Runner) findUnapproved(ctx context.Context, t *task) (*unapprovedDefini
 // else can change those, and how.
 func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
-	p := r.plan.Load()
-	for name := range p.Jobs {
-		t, err := p.resolve(ledger.Run{Job: name})
+	for name := range r.plan.Load().Jobs {
+		t, err := r.task(ledger.Run{Job: name})
 		if err != nil {
 			continue // without its agent it does not run at all
 		}

@@ -33,7 +33,7 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	}
 	r.servers = mcp.NewBook(servers)
 	run := ledger.Run{Job: job, Agent: p.Jobs[job].Agent, Trigger: domain.TriggerSchedule, StartedAt: time.Now(), ScheduledAt: time.Now()}
-	planned, err := r.plan.Load().resolve(run)
+	planned, err := r.task(run)
 	if err != nil {
 		return out, err
 	}

@@ -244,7 +244,7 @@ func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.heal
 
 // PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
 func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
-	t, err := r.plan.Load().resolve(ledger.Run{Job: job})
+	t, err := r.task(ledger.Run{Job: job})
 	if err != nil || len(t.models) == 0 || !t.asksModel() {
 		return ledger.ModelPause{}, false
 	}

@@ -76,7 +76,7 @@ func (n Notify) wants(end string) bool {
 
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.
 func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
-	t, _ := r.plan.Load().resolve(run)
+	t, _ := r.task(run)
 	return r.notices(t, res)
 }
 
@@ -212,7 +212,7 @@ func (r *Runner) sharedFiles(run ledger.Run) string {
 // PauseNotices tell the owner that a job is paused because so many of its runs in a row
 // have failed; they are sent whichever outcomes the job tells about.
 func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
-	t, _ := r.plan.Load().resolve(run) // without its job nobody is told
+	t, _ := r.task(run) // without its job nobody is told
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
 		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),

@@ -36,7 +36,7 @@ func (g Group) tells(n int) bool { return n == 1 || g.Every > 0 && n%g.Every == 
 func (r *Runner) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
 	p := r.plan.Load()
-	t, _ := p.resolve(run)
+	t, _ := r.task(run)
 	if run.Job == "" && len(t.notify.Channels) == 0 {
 		return nil // somebody waits for it
 	}

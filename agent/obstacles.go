@@ -56,11 +56,10 @@ var checks = []func(*Runner, context.Context, *task) []ledger.Obstacle{
 // Obstacles are what keeps a run from starting, none when it may. A manual call needs the database alone: it is how its owner finds out
 // what is wrong.
 func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
-	p := r.plan.Load()
-	t, err := p.resolve(run)
+	t, err := r.task(run)
 	if err != nil {
 		// A job that is not configured starts, and its end says so. One whose agent is only disabled waits.
-		if why, ok := p.Disabled[run.Job]; ok && run.Job != "" {
+		if why, ok := r.plan.Load().Disabled[run.Job]; ok && run.Job != "" {
 			return []ledger.Obstacle{why}
 		}
 		return nil
@@ -81,16 +80,6 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 		out = append(out, check(r, ctx, t)...)
 	}
 	return out
-}
-
-// JobObstacles are what would keep a run of a job from starting now.
-func (r *Runner) JobObstacles(ctx context.Context, job string) []ledger.Obstacle {
-	return r.Obstacles(ctx, ledger.Run{Job: job})
-}
-
-// Blocked says why a run stays queued, "" when it may start.
-func (r *Runner) Blocked(ctx context.Context, run ledger.Run) string {
-	return ledger.ObstaclesText(r.Obstacles(ctx, run))
 }
 
 // LookAgain looks once more at what was in the way of runs, and asks the servers of models for which it is time. cleared says that some
@@ -326,7 +315,7 @@ func (r *Runner) moduleObstacle(s *skills.Skill) string {
 
 // ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
 func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
-	t, _ := r.plan.Load().resolve(run)
+	t, _ := r.task(run)
 	if !t.notify.wants(string(domain.StateWaiting)) {
 		return nil
 	}

@@ -39,14 +39,14 @@ func TestRefusedModel(t *testing.T) {
 				}
 				b.newPool()
 				b.runner.RestoreRefusals(map[string]string{"scripted": all[0].Text})
-				if again := b.runner.JobObstacles(t.Context(), "mail"); len(again) != 1 || again[0].Text != all[0].Text {
+				if again := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(again) != 1 || again[0].Text != all[0].Text {
 					t.Errorf("after a restart: %+v", again)
 				}
 
 				if res, _ := b.conclude(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeSuccess {
 					t.Fatalf("%+v", res)
 				}
-				if why := b.runner.JobObstacles(t.Context(), "mail"); len(why) != 0 || len(b.server.Requests()) != 2 {
+				if why := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(why) != 0 || len(b.server.Requests()) != 2 {
 					t.Errorf("then: %+v, %d requests", why, len(b.server.Requests()))
 				}
 			})
@@ -90,7 +90,7 @@ func TestChecks(t *testing.T) {
 			}
 			b.plan.Agents["plain"], b.plan.Jobs["j"] = a, j
 			b.runner.Set(b.plan)
-			all := b.runner.JobObstacles(t.Context(), "j")
+			all := b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})
 			if len(all) != 1 || all[0].Kind != c.kind || all[0].Source != c.source {
 				t.Errorf("%+v", all)
 			}
@@ -104,13 +104,13 @@ func TestChecks(t *testing.T) {
 	// A folder that comes is seen with the next look, and nothing was made by looking.
 	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: agent.Watched{Folder: filepath.Join(dir, "drops")}}
 	b.runner.Set(b.plan)
-	if len(b.runner.JobObstacles(t.Context(), "j")) != 1 {
+	if len(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 1 {
 		t.Fatal("it is not blocked")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "drops"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if cleared, rest := b.runner.LookAgain(t.Context()); !cleared || rest < time.Second || len(b.runner.JobObstacles(t.Context(), "j")) != 0 {
+	if cleared, rest := b.runner.LookAgain(t.Context()); !cleared || rest < time.Second || len(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 0 {
 		t.Errorf("cleared: %v, rests %s", cleared, rest)
 	}
 }

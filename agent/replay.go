@@ -115,7 +115,7 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, er
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
 		return run, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
 	}
-	if t, err = r.plan.Load().resolve(run); err != nil {
+	if t, err = r.task(run); err != nil {
 		return run, t, err
 	}
 

@@ -185,6 +185,9 @@ func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }
 
+// task returns the task of a run that is not being executed, by the current plan. An attempt has the task that Freeze resolved.
+func (r *Runner) task(run ledger.Run) (*task, error) { return r.plan.Load().resolve(run) }
+
 // Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	return r.Freeze()(ctx, run, a)

@@ -32,7 +32,7 @@ func TestListedCalls(t *testing.T) {
 	})
 
 	for job, all := range map[string]bool{"reads": false, "denied": true, "asks": true} {
-		task, err := r.plan.Load().resolve(ledger.Run{Job: job, Agent: "a"})
+		task, err := r.task(ledger.Run{Job: job, Agent: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}

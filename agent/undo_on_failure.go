@@ -29,7 +29,7 @@ func (r *Runner) undoOnFailure(ctx context.Context, t *attempt, res ledger.Resul
 // OnFinalize undoes what a run of such a job wrote that no attempt ends any more: it was cut
 // off for the last time, nobody answered it, or the host broke.
 func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
-	t, err := r.plan.Load().resolve(run)
+	t, err := r.task(run)
 	if err != nil {
 		return res // the job is gone, and with it what it wanted
 	}

@@ -140,7 +140,7 @@ func (d *Daemon) checkQueue(ctx context.Context) (string, error) {
 	}
 
 	for _, r := range queued {
-		if why := d.runner.Blocked(ctx, r); why != "" {
+		if why := ledger.ObstaclesText(d.runner.Obstacles(ctx, r)); why != "" {
 			return fmt.Sprintf("run %d of %s stays queued: %s", r.ID, r.Job, why), nil
 		}
 	}

@@ -97,7 +97,7 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
 		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
 	}
-	if why := d.runner.Blocked(ctx, r); why != "" {
+	if why := ledger.ObstaclesText(d.runner.Obstacles(ctx, r)); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
 	}
 	// Obstacles of other kinds are asked for now; what is on record of them may be out of date while no daemon runs.

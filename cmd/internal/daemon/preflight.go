@@ -56,7 +56,7 @@ func (d *Daemon) obstaclesOf(ctx context.Context, s *Setup, i int) []ledger.Obst
 	if !config.On(j.Enabled) {
 		return nil
 	}
-	return append(d.runner.JobObstacles(ctx, string(j.Name)), secretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
+	return append(d.runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), secretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
 }
 
 // newObstacles are obstacles as the API has them: never null.
