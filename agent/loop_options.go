@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -207,33 +208,8 @@ func bounds(t *task) loop.Bounds {
 
 // overrideBounds is b with what j gives.
 func overrideBounds(b, j loop.Bounds) loop.Bounds {
-	if j.Steps != 0 {
-		b.Steps = j.Steps
+	return loop.Bounds{
+		Steps: cmp.Or(j.Steps, b.Steps), Calls: cmp.Or(j.Calls, b.Calls), Wall: cmp.Or(j.Wall, b.Wall), Idle: cmp.Or(j.Idle, b.Idle),
+		Tokens: cmp.Or(j.Tokens, b.Tokens), CostMicroUSD: cmp.Or(j.CostMicroUSD, b.CostMicroUSD), Output: cmp.Or(j.Output, b.Output),
 	}
-
-	if j.Calls != 0 {
-		b.Calls = j.Calls
-	}
-
-	if j.Wall != 0 {
-		b.Wall = j.Wall
-	}
-
-	if j.Idle != 0 {
-		b.Idle = j.Idle
-	}
-
-	if j.Tokens != 0 {
-		b.Tokens = j.Tokens
-	}
-
-	if j.CostMicroUSD != 0 {
-		b.CostMicroUSD = j.CostMicroUSD
-	}
-
-	if j.Output != 0 {
-		b.Output = j.Output
-	}
-
-	return b
 }

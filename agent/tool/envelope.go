@@ -2,7 +2,6 @@ package tool
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,8 +49,6 @@ type Envelope struct {
 	// NotStarted marks a failure of a call that was cancelled before it began. It is on record as the state of the call,
 	// and not in the envelope.
 	NotStarted bool
-
-	encoded json.RawMessage // Result as Success has encoded it, so that it need not be looked at again
 }
 
 // Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as JSON
@@ -65,7 +62,7 @@ func Success(result any, warnings ...string) Envelope {
 	if err != nil {
 		return Failure(KindExecutionError, "the result cannot be written as JSON: %v", err)
 	}
-	return Envelope{OK: true, Result: raw, Warnings: warnings, encoded: raw}
+	return Envelope{OK: true, Result: raw, Warnings: warnings}
 }
 
 // textResult is the result of a tool that gives a text.
@@ -145,124 +142,47 @@ func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error
 	return m, err
 }
 
-// MarshalJSON writes the envelope as it is recorded: keys sorted, and only those that apply. Call it
-// directly: json.Marshal would escape <, > and & in its output.
+// recorded is an envelope as it is recorded: the keys are sorted.
+type recorded struct {
+	Expected  string          `json:"expected,omitempty"`
+	Field     string          `json:"field,omitempty"`
+	Images    []model.Image   `json:"images,omitempty"`
+	Kind      *Kind           `json:"kind,omitempty"`
+	Message   *string         `json:"message,omitempty"`
+	Now       string          `json:"now,omitempty"`
+	OK        bool            `json:"ok"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Retryable *bool           `json:"retryable,omitempty"`
+	Tool      string          `json:"tool,omitempty"`
+	Warnings  []string        `json:"warnings,omitempty"`
+}
+
+// MarshalJSON writes the envelope as it is recorded. Call it directly: json.Marshal would escape <, > and & in its output.
 func (e Envelope) MarshalJSON() ([]byte, error) {
-	var w objectWriter
-	w.text.Grow(len(e.Result) + len(e.Message) + 128)
-	w.begin()
-
-	if e.OK {
-		w.addUnless(len(e.Images) == 0, "images", e.Images)
-		w.addUnless(e.Now == "", "now", e.Now)
-		w.add("ok", true)
-		w.addRaw("result", e.Result, e.isEncoded())
-		w.addUnless(e.Tool == "", "tool", e.Tool)
-		w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
-		return w.end()
-	}
-
-	w.addUnless(e.Expected == "", "expected", e.Expected)
-	w.addUnless(e.Field == "", "field", e.Field)
-	w.addUnless(len(e.Images) == 0, "images", e.Images)
-	w.add("kind", e.Kind)
-	w.add("message", e.Message)
-	w.addUnless(e.Now == "", "now", e.Now)
-	w.add("ok", false)
-	if len(e.Result) > 0 {
-		w.addRaw("result", e.Result, e.isEncoded())
-	}
-
-	w.add("retryable", e.Retryable)
-	w.addUnless(e.Tool == "", "tool", e.Tool)
-	w.addUnless(len(e.Warnings) == 0, "warnings", e.Warnings)
-
-	return w.end()
-}
-
-// isEncoded reports whether the result is still what Success has encoded.
-func (e Envelope) isEncoded() bool {
-	n := len(e.Result)
-	return n > 0 && n == len(e.encoded) && &e.Result[0] == &e.encoded[0]
-}
-
-// objectWriter writes an object key by key, in the order of the calls. A map, which encoding/json would
-// sort, costs as much as all the rest.
-type objectWriter struct {
-	text bytes.Buffer
-	json *json.Encoder
-	err  error
-}
-
-func (w *objectWriter) begin() {
-	w.json = json.NewEncoder(&w.text)
-	w.json.SetEscapeHTML(false)
-}
-
-func (w *objectWriter) key(key string) {
-	if w.text.Len() == 0 {
-		w.text.WriteByte('{')
-	} else {
-		w.text.WriteByte(',')
-	}
-
-	w.text.WriteByte('"')
-	w.text.WriteString(key)
-	w.text.WriteString(`":`)
-}
-
-func (w *objectWriter) add(key string, v any) {
-	w.key(key)
-	if err := w.json.Encode(v); err != nil {
-		w.err = err
-		return
-	}
-	w.text.Truncate(w.text.Len() - len("\n")) // which Encode adds
-}
-
-func (w *objectWriter) addUnless(empty bool, key string, v any) {
-	if !empty {
-		w.add(key, v)
-	}
-}
-
-// addRaw adds what is JSON already, {} when there is none; compact says that it is so for certain, and without blanks.
-func (w *objectWriter) addRaw(key string, v json.RawMessage, compact bool) {
-	w.key(key)
+	out := recorded{OK: e.OK, Images: e.Images, Now: e.Now, Result: e.Result, Tool: e.Tool, Warnings: e.Warnings}
 	switch {
-	case len(v) == 0:
-		w.text.WriteString("{}")
-	case compact:
-		w.text.Write(v)
-	default:
-		w.err = cmp.Or(json.Compact(&w.text, v), w.err)
+	case !e.OK:
+		out.Expected, out.Field, out.Kind, out.Message, out.Retryable = e.Expected, e.Field, &e.Kind, &e.Message, &e.Retryable
+	case len(e.Result) == 0:
+		out.Result = json.RawMessage("{}")
 	}
-}
-
-func (w *objectWriter) end() ([]byte, error) {
-	w.text.WriteByte('}')
-	return w.text.Bytes(), w.err
+	return encode(out)
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *Envelope) UnmarshalJSON(text []byte) error {
-	var m struct {
-		OK        bool            `json:"ok"`
-		Tool      string          `json:"tool"`
-		Result    json.RawMessage `json:"result"`
-		Warnings  []string        `json:"warnings"`
-		Kind      Kind            `json:"kind"`
-		Message   string          `json:"message"`
-		Field     string          `json:"field"`
-		Expected  string          `json:"expected"`
-		Retryable bool            `json:"retryable"`
-		Images    []model.Image   `json:"images"`
-		Now       string          `json:"now"`
-	}
+	var m recorded
 	if err := json.Unmarshal(text, &m); err != nil {
 		return err
 	}
 
-	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Kind: m.Kind, Message: m.Message, Field: m.Field, Expected: m.Expected, Retryable: m.Retryable, Images: m.Images, Now: m.Now}
+	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Field: m.Field, Expected: m.Expected, Images: m.Images, Now: m.Now}
+	if m.Kind != nil {
+		e.Kind = *m.Kind
+	}
+	if m.Message != nil {
+		e.Message = *m.Message
+	}
+	e.Retryable = m.Retryable != nil && *m.Retryable
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode"
@@ -83,7 +82,6 @@ type Client struct {
 	host       string
 	httpClient *retryablehttp.Client
 	headers    http.Header // of each request
-	readers    sync.Pool   // of *bufio.Reader: answers are small, and a new reader is not
 	redactor   *redact.Redactor
 	noImages   atomic.Pointer[string] // the server's message that the model supports no images; nil while nobody said so
 	most       atomic.Int64           // tokens of an answer that the server takes as a limit; 0 while unknown, below 0 it takes none

@@ -24,17 +24,7 @@ type Frame struct {
 // readAnswer splits an answer into frames and decodes them.
 func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error {
 	limited := &io.LimitedReader{R: resp.Body, N: maxAnswer}
-	r, ok := c.readers.Get().(*bufio.Reader)
-	if !ok {
-		r = &bufio.Reader{}
-	}
-
-	r.Reset(limited)
-	defer func() {
-		r.Reset(nil) // the pool must not hold on to the response
-		c.readers.Put(r)
-	}()
-
+	r := bufio.NewReader(limited)
 	first, err := firstRune(r)
 	if err != nil {
 		return c.brokenError(err, limited)

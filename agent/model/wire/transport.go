@@ -60,7 +60,6 @@ func newTransport() http.RoundTripper {
 
 	pool = pool.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = idleConnections, idleConnections
-	pool.DialContext = pooledDialer(pool.DialContext)
 	return pool
 }
 

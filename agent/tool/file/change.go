@@ -218,8 +218,8 @@ func (b fileState) unchanged(p *tool.FileHandle) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// readCurrent reads the text file that is there now, and refuses what may not be replaced.
-func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
+// readState opens what is there now and reads it. If nothing is there, it returns the zero state.
+func readState(p *tool.FileHandle, read func(*os.File, fs.FileInfo) (fileState, error)) (fileState, error) {
 	file, err := p.OpenChecked()
 	var bad *tool.PathError
 	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
@@ -231,63 +231,50 @@ func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	defer file.Close()
 
 	info, err := file.Stat()
-	switch {
-	case err != nil:
+	if err != nil {
 		return fileState{}, err
-	case info.IsDir():
-		return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
-	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
-	case info.Mode().Perm()&0o200 == 0:
-		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
 	}
+	return read(file, info)
+}
 
-	text, err := decodeText(file, shown)
-	return fileState{info: info, text: text}, err
+// readCurrent reads the text file that is there now, and refuses what may not be replaced.
+func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
+	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
+		switch {
+		case info.IsDir():
+			return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
+		// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
+		case info.Mode().Perm()&0o200 == 0:
+			return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
+		}
+		text, err := decodeText(file, shown)
+		return fileState{info: info, text: text}, err
+	})
 }
 
 // readAny reads what is there now, text or not: a file with its bytes, or a folder.
 func readAny(p *tool.FileHandle, shown string) (fileState, error) {
-	file, err := p.OpenChecked()
-	var bad *tool.PathError
-	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return fileState{}, nil
-	}
-	if err != nil {
-		return fileState{}, err
-	}
-	defer file.Close()
-
-	info, err := file.Stat()
-	if err != nil || info.IsDir() {
-		return fileState{info: info}, err
-	}
-
-	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
-	if err == nil && len(all) > maxRaw {
-		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
-	}
-
-	return fileState{info: info, text: string(all)}, err
+	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
+		if info.IsDir() {
+			return fileState{info: info}, nil
+		}
+		all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+		if err == nil && len(all) > maxRaw {
+			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
+		}
+		return fileState{info: info, text: string(all)}, err
+	})
 }
 
 // hashAny hashes the current content, of any size, without keeping it.
 func hashAny(ctx context.Context, p *tool.FileHandle) (fileState, error) {
-	file, err := p.OpenChecked()
-	var bad *tool.PathError
-	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		return fileState{}, nil
-	}
-	if err != nil {
-		return fileState{}, err
-	}
-	defer file.Close()
-
-	info, err := file.Stat()
-	if err != nil || info.IsDir() {
-		return fileState{info: info, sum: folderHash}, err
-	}
-	sum, err := copyHashed(ctx, io.Discard, file)
-	return fileState{info: info, sum: sum}, err
+	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
+		if info.IsDir() {
+			return fileState{info: info, sum: folderHash}, nil
+		}
+		sum, err := copyHashed(ctx, io.Discard, file)
+		return fileState{info: info, sum: sum}, err
+	})
 }
 
 // copyHashed copies the content and returns its hash. It stops when ctx ends.
