@@ -38,7 +38,6 @@ type attempt struct {
 	loadedTools []string         // that earlier attempts loaded for the model
 	authorizer  *authorizer
 	recorder    *Recorder
-	only        []string     // names of the tools that are made; nil: all of them
 	offers      []offer      // the tools that skills offer
 	calls       *moduleCalls // who answers their calls; nil without offers
 	module      *moduleRun   // of a job that runs a skill

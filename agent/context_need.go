@@ -89,7 +89,7 @@ func forPlan(p Plan) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, families: families(), specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
 	r.Set(p)
 	return r, nil
 }

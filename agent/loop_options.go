@@ -80,7 +80,7 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 	return o, nil
 }
 
-// listedOptions returns what a typed call and a playbook share. It makes only the tools that their calls name.
+// listedOptions returns what the options of a typed call and of a playbook share.
 func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	r.openRecorder(t)
 	o, err := r.toolOptions(ctx, t)
@@ -100,7 +100,7 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 	past := &t.past
 	t.reducer = newReducer(t)
 	t.loaded, t.loadedTools = loadedSkills(t), skill.ToolsLoadedIn(past.messages)
-	t.project, t.clock = t.found.project(t), t.found.Clock
+	t.project, t.clock = t.found.Folder, t.found.Clock
 	r.openRecorder(t)
 	o, err := r.toolOptions(ctx, t)
 	if err != nil {

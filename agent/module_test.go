@@ -481,7 +481,7 @@ func TestModuleIsHeld(t *testing.T) {
 		}
 		b.plan.Jobs[usage] = agent.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
 		b.runner.Set(b.plan)
-		if held := b.runner.Blocked(t.Context(), ledger.Run{Job: usage, Agent: "plain"}); strings.HasPrefix(held, "no_model") != want {
+		if held := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
 			t.Errorf("%s: %q", usage, held)
 		}
 	}

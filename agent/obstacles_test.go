@@ -34,7 +34,7 @@ func TestRefusedModel(t *testing.T) {
 				if len(all) != 1 || all[0].Kind != "model" || all[0].Source != "model/scripted" || !strings.Contains(all[0].Text, "its server refused it") || strings.Contains(all[0].Text, "sk-canary") {
 					t.Fatalf("%+v", all)
 				}
-				if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual}); why != "" {
+				if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})); why != "" {
 					t.Errorf("a person's run: %s", why)
 				}
 				b.newPool()
@@ -95,7 +95,7 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%+v", all)
 			}
 			call := ledger.Run{Agent: "plain", Detail: []byte(`{"tool":"todo"}`)}
-			if why := b.runner.Blocked(t.Context(), call); why != "" {
+			if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), call)); why != "" {
 				t.Errorf("a manual call is blocked: %s", why)
 			}
 		})

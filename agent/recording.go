@@ -372,7 +372,7 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 	known := map[int64]bool{}
 	gone := func(name string) (bool, error) {
 		id, epoch := recordedRun(name)
-		if id == 0 || known[id] || id > newest || epoch != "" && epoch != r.ledger.EpochOf(id).ID {
+		if id == 0 || known[id] || id > newest || epoch != r.ledger.EpochOf(id).ID {
 			return false, nil
 		}
 
@@ -391,17 +391,17 @@ func (r *Runner) sweepRecordings(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// recordedRun is the run of a recording by the name of its file, 0 where it is of none; with the id of the ledger, where the name has one.
+// recordedRun returns the run and the ledger of a recording by the name of its file, or 0 if the file is no recording.
 func recordedRun(name string) (id int64, epoch string) {
 	parts := strings.Split(name, ".")
+	if len(parts) != 4 {
+		return 0, ""
+	}
 	id, err := strconv.ParseInt(parts[0], 10, 64)
 	if err != nil {
 		return 0, ""
 	}
-	if len(parts) == 4 {
-		epoch = parts[2]
-	}
-	return id, epoch
+	return id, parts[2]
 }
 
 func (r *Runner) sweepRecordingFiles(gone func(name string) (bool, error)) error {

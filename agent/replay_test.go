@@ -199,7 +199,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	}
 
 	for _, err := range []error{
-		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1.jsonl"), append(line, `{"exchange":{"att`...), 0o600), // the rest was cut off
+		os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "1.1."+b.ledger.EpochOf(1).ID+".jsonl"), append(line, `{"exchange":{"att`...), 0o600), // the rest was cut off
 		b.ledger.StartStep(t.Context(), a, ledger.Step{Number: 1, StartedAt: now}),
 		b.ledger.FinishStep(t.Context(), a, ledger.Step{Number: 1, Message: message, Usage: ledger.Usage{TokensIn: 10, TokensOut: 1}, FinishedAt: now}),
 		b.ledger.Interrupt(t.Context(), a, "killed", nil),

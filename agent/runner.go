@@ -90,7 +90,6 @@ type Runner struct {
 	before        string
 	modules       moduleMachines
 	extraTools    []tool.Tool
-	families      []family
 	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
 	programs      *programHosts
@@ -124,7 +123,7 @@ func New(o Options) (*Runner, error) {
 
 	r := &Runner{
 		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools,
-		families: families(), servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
+		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	r.plan.Store(&Plan{redactor: redactor(nil), answers: redactor(nil)})

@@ -417,10 +417,10 @@ func TestBlocked(t *testing.T) {
 	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "j"}); !strings.HasPrefix(why, "no_model") {
+	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := b.runner.Blocked(t.Context(), ledger.Run{Job: "p"}); why != "" {
+	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "p"})); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }

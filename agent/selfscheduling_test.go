@@ -334,7 +334,7 @@ func TestWhoIsWoken(t *testing.T) {
 		}
 
 		b.runner.Set(b.plan)
-		if why := b.runner.Blocked(t.Context(), run); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
+		if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), run)); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
 			t.Errorf("%+v is held: %q", c, why)
 		}
 		if res := b.execute(id); !strings.Contains(res.Summary+res.Error, c.say) {

@@ -24,9 +24,9 @@ type snapshot struct {
 	Workspaces  string    `json:"workspaces,omitempty"` // of the agent's skills, those that are active
 	Mode        string    `json:"mode,omitempty"`       // in which the agent worked
 	Soul        *soul     `json:"soul,omitempty"`       // who the agent is, as its model is told; nil: its owner says nothing
-	Folder      *string   `json:"folder,omitempty"`     // the working folder, as its model is told of it; nil: an old recording, which did not say
+	Folder      string    `json:"folder,omitempty"`     // the working folder, as its model is told of it
 	Session     string    `json:"session,omitempty"`    // what was said in the earlier runs of the job
-	Clock       string    `json:"clock,omitempty"`      // when the run started, and its trigger; "" in old recordings
+	Clock       string    `json:"clock,omitempty"`      // when the run started, and its trigger
 	// What is told of skills, and those that the task asked for.
 	Skills    string           `json:"skills,omitempty"`
 	Activated []activatedSkill `json:"activated,omitempty"`
@@ -92,8 +92,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	}
 
 	if err == nil && t.needsModel() {
-		s.Folder = new(string)
-		*s.Folder = r.describeFolder(ctx, t)
+		s.Folder = r.describeFolder(ctx, t)
 	}
 
 	if err == nil && (t.needsModel() || t.executes()) {
@@ -110,14 +109,6 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	}
 
 	return s, err
-}
-
-// project is what a model is told of its working folder.
-func (s snapshot) project(t *attempt) string {
-	if s.Folder != nil {
-		return *s.Folder
-	}
-	return projectFolder(t.boundary, t.projectDir(), false, t.redactor().Replace, t.promptPart, nil)
 }
 
 // apply gives a task what a recorded attempt began with.

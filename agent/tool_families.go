@@ -39,11 +39,9 @@ type family struct {
 	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
 	// them; nil: there are none.
 	tools func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
-	// over adds to the tools that were granted those that are made of them; all were there before
+	// extend adds to the tools that were granted those that are made of them; all were there before
 	// the agent's lists. nil: there are none.
 	extend func(t *attempt, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
-
-	names []string // of specs
 }
 
 // known are the families, once somebody has asked: what is known of their tools is the same in each run.
@@ -73,9 +71,6 @@ func families() []family {
 			{specs: host.Specs(), extend: withHost},
 			{specs: executor.Specs()}, // its run has no other, see executorRegistry
 		}
-		for i, f := range known.families {
-			known.families[i].names = f.specs.Names()
-		}
 	})
 	return known.families
 }
@@ -96,7 +91,7 @@ func Specs(beside ...tool.Tool) tool.Specs {
 
 // IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
 func IsHostTool(name string) bool {
-	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && slices.Contains(f.names, name) })
+	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && f.specs.Find(name).Name != "" })
 }
 
 // Specs is what is known of every tool that the runner's agents could have.
@@ -105,7 +100,7 @@ func (r *Runner) Specs() tool.Specs { return r.plan.Load().specs }
 // specsOf is what is known of every tool of a plan, with those of its skills.
 func (r *Runner) specsOf(p Plan) tool.Specs {
 	out := slices.Clone(r.specs)
-	for _, f := range r.families {
+	for _, f := range families() {
 		if f.planned != nil {
 			out = append(out, f.planned(p)...)
 		}
@@ -140,30 +135,6 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 		return r.executorRegistry(t, roots)
 	}
 
-	// To make a tool takes as long as many a call of it.
-	if called := t.calledTools(); len(called) > 0 && t.makesListedCalls() {
-		few := *t
-		few.only = called
-		registry, err := r.registry(&few, roots)
-		if err != nil || len(registry.Names()) == len(called) {
-			return registry, err
-		}
-		// The call of one that is not there tells of all that are.
-	}
-	return r.registry(t, roots)
-}
-
-// makesListedCalls says whether a run makes the calls that its task names, and no others: what modules and servers call and offer, only
-// they know.
-func (t *attempt) makesListedCalls() bool {
-	return !t.needsModel() && t.module == nil && t.calls == nil && t.sessions == nil
-}
-
-// wants says whether a tool has to be made for the run of a task.
-func (t *attempt) wants(name string) bool { return t.only == nil || slices.Contains(t.only, name) }
-
-// registry is the tools of a task that it wants, within the agent's grants.
-func (r *Runner) registry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	all, err := r.allTools(t, roots)
 	if err != nil {
 		return nil, err
@@ -191,7 +162,7 @@ func (r *Runner) registry(t *attempt, roots *tool.Roots) (*tool.Registry, error)
 
 	// Made of the tools that were granted, so only after the agent's lists.
 	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
-	for _, f := range r.families {
+	for _, f := range families() {
 		if f.extend == nil {
 			continue
 		}
@@ -203,11 +174,11 @@ func (r *Runner) registry(t *attempt, roots *tool.Roots) (*tool.Registry, error)
 	return registry, t.checkKnown(registry.Names()...)
 }
 
-// allTools is each tool that a task wants, before its agent's lists of tools.
+// allTools is each tool of a task, before its agent's lists of tools.
 func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
-	for _, f := range r.families {
-		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone || f.specs != nil && !slices.ContainsFunc(f.names, t.wants) {
+	for _, f := range families() {
+		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone {
 			continue
 		}
 
@@ -215,15 +186,11 @@ func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range tools {
-			if t.wants(one.Name()) {
-				all = append(all, one)
-			}
-		}
+		all = append(all, tools...)
 	}
 
 	for _, one := range r.extraTools {
-		if t.wants(one.Name()) && t.given(one.Spec()) {
+		if t.given(one.Spec()) {
 			all = append(all, one)
 		}
 	}
@@ -336,7 +303,7 @@ func shareTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 
 // toolsOfFiles makes those tools of the file family that are chosen.
 func (r *Runner) toolsOfFiles(t *attempt, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
-	wanted := func(name string) bool { return t.wants(name) && chosen(file.Specs().Find(name)) }
+	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
 	since := func(written string) (time.Time, error) {
 		at, err := schedule.ParseTime(written, time.Now(), cmp.Or(t.zone, time.UTC), false)
 		return at.At, err
