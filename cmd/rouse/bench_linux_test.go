@@ -60,7 +60,8 @@ func BenchmarkServe(b *testing.B) {
 			before := threadTime(b, p.Process.Pid)
 			time.Sleep(idle * time.Second)
 			b.ReportMetric((threadTime(b, p.Process.Pid)-before).Seconds()*1000/idle, "idle-cpu-ms/s")
-			b.ReportMetric(residentMiB(b, p.Process.Pid), "idle-MiB")
+			b.ReportMetric(memory(b, p.Process.Pid, "VmRSS:"), "idle-MiB")
+			b.ReportMetric(memory(b, p.Process.Pid, "RssAnon:"), "idle-anon-MiB") // without pages of files, such as the program
 		})
 	}
 }
@@ -85,15 +86,15 @@ func threadTime(b *testing.B, pid int) (sum time.Duration) {
 	return sum
 }
 
-// residentMiB returns the resident memory of a process.
-func residentMiB(b *testing.B, pid int) float64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	var size, resident int
-	if err == nil {
-		_, err = fmt.Sscan(string(text), &size, &resident)
-	}
+// memory returns a line of /proc/PID/status in MiB.
+func memory(b *testing.B, pid int, line string) (kib float64) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		b.Fatal(err)
 	}
-	return float64(resident*os.Getpagesize()) / (1 << 20)
+	_, rest, _ := strings.Cut(string(text), line)
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		b.Fatal(line, err)
+	}
+	return kib / 1024
 }
