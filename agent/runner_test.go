@@ -103,7 +103,7 @@ func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	if tell == nil {
 		return nil
 	}
-	return tell(ledger.IncidentChange{})
+	return tell.For(ledger.IncidentChange{})
 }
 
 // run executes the next attempt of a run as the dispatcher would. What is left of its record, which would be committed with its end,

@@ -89,9 +89,7 @@ func failAndBlock(t *testing.T, l *ledger.Ledger) {
 		must0(t, err)
 		return a
 	}
-	tell := func(ledger.IncidentChange) []ledger.Notice {
-		return []ledger.Notice{{Job: "j", Channel: "c", Title: "told"}}
-	}
+	tell := &ledger.EndNotices{Notices: []ledger.EndNotice{{Notice: ledger.Notice{Job: "j", Channel: "c", Title: "told"}, Every: 1}}}
 	for _, outcome := range []domain.Outcome{domain.OutcomeError, domain.OutcomeError, domain.OutcomeSuccess, domain.OutcomeTimeout} {
 		must0(t, l.Finish(ctx, begin(), ledger.Result{Outcome: outcome, Tell: tell}))
 	}

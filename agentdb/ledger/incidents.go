@@ -77,7 +77,7 @@ func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		return err
 	}
 
-	notices := res.Tell(change)
+	notices := res.Tell.For(change)
 	for _, n := range notices {
 		n.Incident = change.about()
 		if err := addNotice(tx, n, now); err != nil {

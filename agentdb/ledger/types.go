@@ -400,9 +400,8 @@ type Result struct {
 	// Kind is the kind of error that a failed run ended with, in a few words that stay the same when the details do not;
 	// "": as much as outcome and exit tell.
 	Kind string
-	// Tell says what people are told of the end of the run, by what it means to the incidents of its job. It is called within
-	// the transaction, maybe more than once, and asks nobody. nil: nobody is told, and no incident changes.
-	Tell  func(IncidentChange) []Notice
+	// Tell has the notices of the end. If nil, the end causes no notices and changes no incidents.
+	Tell  *EndNotices
 	Pause PauseRule
 	// Wait, when set, lets the run wait for an answer; Outcome is "" then.
 	Wait *Question

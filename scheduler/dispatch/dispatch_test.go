@@ -52,8 +52,12 @@ func (e *executor) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	return e.notices(run, res)
 }
 
-func (e *executor) Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice {
-	return func(ledger.IncidentChange) []ledger.Notice { return e.Asks(run, res) }
+func (e *executor) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
+	out := &ledger.EndNotices{}
+	for _, n := range e.Asks(run, res) {
+		out.Notices = append(out.Notices, ledger.EndNotice{Notice: n, Every: 1})
+	}
+	return out
 }
 
 var success = ledger.Result{Outcome: domain.OutcomeSuccess, Exit: "final_response"}

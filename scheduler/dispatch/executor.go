@@ -25,9 +25,8 @@ type Executor interface {
 	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
 	// Asks tells people that a run waits for one of them.
 	Asks(run ledger.Run, res ledger.Result) []ledger.Notice
-	// Tells says what people are told of the end of a run, by what it means to the incidents of its job: see
-	// ledger.Result.Tell. nil: nobody is told, and no incident changes.
-	Tells(run ledger.Run, res ledger.Result) func(ledger.IncidentChange) []ledger.Notice
+	// Tells returns the notices of the end of a run, or nil if it causes no notices and changes no incidents.
+	Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices
 	// PauseNotices tell them that this end is one failure too many, and pauses the job.
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
@@ -87,9 +86,7 @@ func (ExecutorFunc) OnFinalize(_ context.Context, _ ledger.Run, res ledger.Resul
 func (ExecutorFunc) Asks(ledger.Run, ledger.Result) []ledger.Notice { return nil }
 
 // Tells implements Executor.
-func (ExecutorFunc) Tells(ledger.Run, ledger.Result) func(ledger.IncidentChange) []ledger.Notice {
-	return nil
-}
+func (ExecutorFunc) Tells(ledger.Run, ledger.Result) *ledger.EndNotices { return nil }
 
 // PauseNotices implements Executor.
 func (ExecutorFunc) PauseNotices(ledger.Run, ledger.Result, int) []ledger.Notice { return nil }

@@ -84,7 +84,8 @@ func TestWaiting(t *testing.T) {
 		}
 
 		for _, n := range notices {
-			told[n.Title]++
+			title, _, _ := strings.Cut(n.Title, " (") // which counts the failures of the incident
+			told[title]++
 		}
 
 		if told["asks"] != asking || told["timeout"] != asking-10 {

@@ -13,22 +13,29 @@ import (
 	"rouse/internal/domain"
 )
 
-// ending is the end of a run that one person is told of, and notes what the end meant to incidents.
-func ending(outcome domain.Outcome, kind string, meant *ledger.IncidentChange) ledger.Result {
-	return ledger.Result{Outcome: outcome, Kind: kind, Error: "why " + kind, Tell: func(c ledger.IncidentChange) []ledger.Notice {
-		*meant = c
-		if c.Failed == nil && len(c.Recovered) == 0 {
-			return nil
-		}
-		return []ledger.Notice{{Channel: "desktop", Title: "told"}}
-	}}
+// ending is the end of a run with one notice, also for each failure.
+func ending(outcome domain.Outcome, kind string) ledger.Result {
+	told := ledger.Notice{Channel: "desktop", Title: "told"}
+	tell := &ledger.EndNotices{Recovery: []ledger.Notice{told}}
+	if outcome.OpensIncident() {
+		tell.Notices = []ledger.EndNotice{{Notice: told, Every: 1}}
+	}
+	return ledger.Result{Outcome: outcome, Kind: kind, Error: "why " + kind, Tell: tell}
 }
 
-// ends runs a job once, to an end.
-func ends(t *testing.T, l *ledger.Ledger, job string, outcome domain.Outcome, kind string) (meant ledger.IncidentChange) {
+// ends runs a job once, to an end, and returns the effect on its incidents.
+func ends(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) (meant ledger.IncidentChange) {
 	t.Helper()
 	a := start(t, l, enqueue(t, l, manual(job))[0].Run)
-	ok(t, l.Finish(t.Context(), a, ending(outcome, kind, &meant)))
+	ok(t, l.Finish(t.Context(), a, res))
+	for _, i := range must[[]ledger.Incident](t)(l.Incidents(t.Context(), ledger.IncidentFilter{Job: job, Closed: true})) {
+		if i.LastRun == a.Run {
+			meant.Failed = &i
+		}
+		if i.ClosedBy == a.Run {
+			meant.Recovered = append(meant.Recovered, i)
+		}
+	}
 	return meant
 }
 
@@ -69,7 +76,7 @@ func incidents(t *testing.T, open Open) {
 		{"j", domain.OutcomeSuccess, "", ""},
 		{"j", domain.OutcomeError, "shell", "j shell 1"},
 	} {
-		meant := ends(t, l, step.job, step.outcome, step.kind)
+		meant := ends(t, l, step.job, ending(step.outcome, step.kind))
 		if got := openIncidents(t, l); got != step.open {
 			t.Errorf("after end %d: %q, want %q", n, got, step.open)
 		}
@@ -127,11 +134,9 @@ func incidentKinds(t *testing.T, open Open) {
 		{domain.OutcomeBudget, domain.ExitIterationCap, "budget_exceeded"},
 		{domain.OutcomeTimeout, domain.ExitCancelled, "timeout"},
 	} {
-		var meant ledger.IncidentChange
-		a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
-		res := ending(c.outcome, "", &meant)
+		res := ending(c.outcome, "")
 		res.Exit = c.exit
-		if ok(t, l.Finish(t.Context(), a, res)); meant.Failed == nil || meant.Failed.Kind != c.kind {
+		if meant := ends(t, l, "j", res); meant.Failed == nil || meant.Failed.Kind != c.kind {
 			t.Errorf("%+v: %+v", c, meant.Failed)
 		}
 	}
@@ -140,7 +145,7 @@ func incidentKinds(t *testing.T, open Open) {
 // acknowledge is kept once, over a restart too, and comes too late when the incident is over.
 func acknowledge(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	id := ends(t, l, "j", domain.OutcomeError, "shell").Failed.ID
+	id := ends(t, l, "j", ending(domain.OutcomeError, "shell")).Failed.ID
 	i := must[ledger.Incident](t)(l.Acknowledge(ctx, id, "I know"))
 	again := must[ledger.Incident](t)(l.Acknowledge(ctx, id, "others do"))
 	if i.AckedAt.IsZero() || again.Note != "I know" || !again.AckedAt.Equal(i.AckedAt) {
@@ -150,13 +155,13 @@ func acknowledge(t *testing.T, open Open) {
 		t.Errorf("one that is not there: %v", err)
 	}
 
-	if meant := ends(t, l, "j", domain.OutcomeError, "shell"); meant.Failed.AckedAt.IsZero() || meant.Failed.Failures != 2 {
+	if meant := ends(t, l, "j", ending(domain.OutcomeError, "shell")); meant.Failed.AckedAt.IsZero() || meant.Failed.Failures != 2 {
 		t.Errorf("the next failure: %+v", meant.Failed)
 	}
-	if meant := ends(t, l, "j", domain.OutcomeError, "disk"); !meant.Failed.AckedAt.IsZero() {
+	if meant := ends(t, l, "j", ending(domain.OutcomeError, "disk")); !meant.Failed.AckedAt.IsZero() {
 		t.Errorf("a failure of another kind: %+v", meant.Failed)
 	}
-	ends(t, l, "j", domain.OutcomeSuccess, "")
+	ends(t, l, "j", ending(domain.OutcomeSuccess, ""))
 	var over *ledger.IncidentOverError
 	if _, err := l.Acknowledge(ctx, id, ""); !errors.As(err, &over) || over.Incident.ClosedBy == 0 {
 		t.Errorf("one that is over: %v", err)
@@ -167,9 +172,8 @@ func acknowledge(t *testing.T, open Open) {
 // waits for opens none.
 func incidentFenced(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
-	var meant ledger.IncidentChange
 	a := start(t, l, enqueue(t, l, manual("j"))[0].Run)
-	retried := ending(domain.OutcomeError, "x", &meant)
+	retried := ending(domain.OutcomeError, "x")
 	retried.RetryAt, retried.Tell = time.Now(), nil
 	ok(t, l.Finish(ctx, a, retried))
 	if got := openIncidents(t, l); got != "" {
@@ -177,10 +181,10 @@ func incidentFenced(t *testing.T, open Open) {
 	}
 
 	second := start(t, l, a.Run)
-	if err := l.Finish(ctx, a, ending(domain.OutcomeError, "x", &meant)); !errors.Is(err, ledger.ErrFenced) || openIncidents(t, l) != "" {
+	if err := l.Finish(ctx, a, ending(domain.OutcomeError, "x")); !errors.Is(err, ledger.ErrFenced) || openIncidents(t, l) != "" {
 		t.Errorf("the end of an attempt that is over: %v, %s", err, openIncidents(t, l))
 	}
-	ok(t, l.Interrupt(ctx, second, "gone", &ledger.Result{Outcome: domain.OutcomeInterrupted, Tell: ending(domain.OutcomeInterrupted, "", &meant).Tell}))
+	ok(t, l.Interrupt(ctx, second, "gone", &ledger.Result{Outcome: domain.OutcomeInterrupted, Tell: ending(domain.OutcomeInterrupted, "").Tell}))
 	if got := openIncidents(t, l); got != "j interrupted 1" {
 		t.Errorf("a run that was cut off for good: %q", got)
 	}
@@ -204,8 +208,7 @@ func incidentRace(t *testing.T, open Open) {
 	var all sync.WaitGroup
 	for _, a := range attempts {
 		all.Go(func() {
-			var meant ledger.IncidentChange
-			if err := l.Finish(ctx, a, ending(domain.OutcomeError, "x", &meant)); err != nil {
+			if err := l.Finish(ctx, a, ending(domain.OutcomeError, "x")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -223,7 +226,7 @@ func incidentRace(t *testing.T, open Open) {
 func incidentsKept(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	keep := func(string) time.Duration { return 24 * time.Hour }
-	ends(t, l, "old", domain.OutcomeError, "x")
+	ends(t, l, "old", ending(domain.OutcomeError, "x"))
 	ok(t, l.AppendNotices(ctx, ledger.Notice{Channel: "c", Title: "of no run"}))
 	for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10)) {
 		n.State = ledger.NoticeDelivered
@@ -231,7 +234,7 @@ func incidentsKept(t *testing.T, open Open) {
 	}
 
 	time.Sleep(23 * time.Hour)
-	ends(t, l, "new", domain.OutcomeError, "x")
+	ends(t, l, "new", ending(domain.OutcomeError, "x"))
 	time.Sleep(2 * time.Hour)
 	must[int](t)(l.Prune(ctx, time.Now(), keep))
 	if got := openIncidents(t, l); got != "new x 1" {

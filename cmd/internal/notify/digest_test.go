@@ -40,7 +40,7 @@ func end(t *testing.T, l *ledger.Ledger, job string, res ledger.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Tell = func(ledger.IncidentChange) []ledger.Notice { return nil }
+	res.Tell = &ledger.EndNotices{}
 	if err := l.Finish(t.Context(), a, res); err != nil {
 		t.Fatal(err)
 	}
