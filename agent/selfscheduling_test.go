@@ -221,9 +221,7 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 // wish plans a run as an earlier one would have.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
-	err := b.ledger.SetWake(b.t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-		return &ledger.Wake{At: now, AskedAt: now, Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}
-	})
+	_, err := b.ledger.SetWake(b.t.Context(), ledger.Wake{Agent: agent, At: time.Now(), AskedAt: time.Now(), Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}, ledger.WakeUsage{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

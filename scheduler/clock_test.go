@@ -217,9 +217,7 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 				j := job(t, "j", schedule.Options{Cron: "* * * * *"})
 				j.Policy = schedule.Policy{OnMiss: domain.MissCatchup}
 				slot := func() {
-					if err := d.l.SetWake(t.Context(), "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-						return &ledger.Wake{At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
-					}); err != nil {
+					if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: "a", At: start.Add(5*time.Minute + 30*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -322,9 +320,7 @@ func TestPause(t *testing.T) {
 		inBubble(t, func(t *testing.T, d *daemon) {
 			d.startAgents([]string{"once", "never"})
 			for agent, miss := range map[string]domain.OnMiss{"once": "run_once", "never": "skip"} {
-				if err := d.l.SetWake(t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-					return &ledger.Wake{At: now.Add(time.Hour), OnMiss: miss, ScheduledBy: ledger.ByAgent}
-				}); err != nil {
+				if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: agent, At: d.l.Now().Add(time.Hour), OnMiss: miss, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -352,9 +348,7 @@ func TestPause(t *testing.T) {
 func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
-			if err := d.l.SetWake(t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-				return &ledger.Wake{At: now.Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}
-			}); err != nil {
+			if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: agent, At: d.l.Now().Add(at), Instructions: "go", OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -99,9 +99,7 @@ func TestJobStatus(t *testing.T) {
 // A wake is listed until it fires: one that came due in a pause waits for its end.
 func TestNextOfAPausedWake(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
-		if err := d.l.SetWake(t.Context(), "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-			return &ledger.Wake{At: now.Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}
-		}); err != nil {
+		if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: "a", At: d.l.Now().Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
 			t.Fatal(err)
 		}
 

@@ -71,9 +71,8 @@ func auditedLedger(t *testing.T, dir string) {
 	must0(t, err)
 	must0(t, l.Finish(ctx, a, ledger.Result{Wait: &ledger.Question{Title: "Go on?", Expires: time.Hour}}))
 	failAndBlock(t, l)
-	must0(t, l.SetWake(ctx, "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-		return &ledger.Wake{Agent: "a", At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Priority: "normal", ScheduledBy: ledger.ByUser, CreatedAt: now}
-	}))
+	_, err = l.SetWake(ctx, ledger.Wake{Agent: "a", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Priority: "normal", ScheduledBy: ledger.ByUser}, ledger.WakeUsage{})
+	must0(t, err)
 	must0(t, l.Close())
 }
 

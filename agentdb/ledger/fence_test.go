@@ -169,7 +169,8 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 	check(err)
 	check(l.RecordTaint(ctx, over, ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{ledger.TablePlace("a", "")}}))
 	check(l.Finish(ctx, over, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	check(l.SetWake(ctx, "a", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake { return &ledger.Wake{At: now.Add(time.Hour)} }))
+	_, err = l.SetWake(ctx, ledger.Wake{Agent: "a", At: time.Now().Add(time.Hour)}, ledger.WakeUsage{})
+	check(err)
 	_, err = l.DigestThrough(ctx, "known", time.Now())
 	check(err)
 
@@ -186,7 +187,7 @@ func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
 		"KeepDigests":          {map[string]bool{}},
 		"Prune":                {now.Add(1000 * time.Hour), func(string) time.Duration { return time.Hour }},
 		"SetPause":             {ledger.Pause{Scope: ledger.PauseAll}},
-		"SetWake":              {"a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return nil }},
+		"SetWake":              {ledger.Wake{Agent: "a"}, ledger.WakeUsage{}},
 		"Start":                {ledger.Start{Run: f.queued}},
 		"StartAttempt":         {f.queued},
 		"StartAttempts":        {f.queued},

@@ -120,13 +120,17 @@ func (l *Ledger) WakeUsage(ctx context.Context, agent string) (WakeUsage, error)
 // countWakes leaves out what started later than now: the clock ran ahead then.
 const countWakes = `select count(*) from runs where agent = $1 and triggered_by = 'self' and started_at > $2 and started_at <= $3`
 
-// SetWake decides about an agent's next run and writes it, in one transaction. decide may
-// be asked more than once; nil leaves the wake as it is. The last write wins.
-func (l *Ledger) SetWake(ctx context.Context, agent string, decide func(now time.Time, u WakeUsage) *Wake) error {
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+// ErrWakeUsageChanged reports that the usage that a wake was decided on has changed.
+var ErrWakeUsageChanged = errors.New("the usage of wakes has changed")
+
+// SetWake writes an agent's next run, which was decided on a usage. If that has changed, it returns ErrWakeUsageChanged
+// and the wake must be decided on again. The last write wins.
+func (l *Ledger) SetWake(ctx context.Context, s Wake, on WakeUsage) (Wake, error) {
+	var out Wake
+	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		now := l.now()
 		var u WakeUsage
-		if err := tx.QueryRow(countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
+		if err := tx.QueryRow(countWakes, s.Agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
 			return false, err
 		}
 
@@ -135,16 +139,17 @@ func (l *Ledger) SetWake(ctx context.Context, agent string, decide func(now time
 			return false, err
 		}
 
-		_, u.Paused = Paused(pauses, "", agent, now)
-		s := decide(now, u)
-		if s == nil {
-			return false, nil
+		_, u.Paused = Paused(pauses, "", s.Agent, now)
+		if u != on {
+			return false, ErrWakeUsageChanged
 		}
 
 		// A new plan may be deferred again, whatever happened to the one it replaces.
-		s.Agent, s.CreatedAt, s.Deferred = agent, instant(ms(now)), false
-		return true, insertWake(tx, s)
+		out = s
+		out.CreatedAt, out.Deferred = instant(ms(now)), false
+		return true, insertWake(tx, &out)
 	})
+	return out, err
 }
 
 func insertWake(tx *sqlite.Tx, s *Wake) error {

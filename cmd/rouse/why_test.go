@@ -328,9 +328,7 @@ func TestShowWake(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
 	at := time.Now().Add(-time.Minute)
-	if err := p.l.SetWake(t.Context(), "clerk", func(time.Time, ledger.WakeUsage) *ledger.Wake {
-		return &ledger.Wake{At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}
-	}); err != nil {
+	if _, err := p.l.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "Look\nagain.\x1b[2J", ScheduledBy: ledger.ByAgent, Run: 3, Job: "hourly", Depth: 2, Priority: "normal", OnMiss: "run_once"}, ledger.WakeUsage{}); err != nil {
 		t.Fatal(err)
 	}
 

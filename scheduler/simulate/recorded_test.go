@@ -196,8 +196,8 @@ func record(t *testing.T, path string, random *rand.Rand, stepped bool) {
 	r.l = l
 	o := simulate.Options{Jobs: r.jobs, From: r.now(), Policy: policyOf, Runtime: runtimeOf, Runs: 3, RunsPerAgent: 2}
 	stop := r.daemon()
-	slot := ledger.Wake{At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
-	if err := l.SetWake(t.Context(), "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return &slot }); err != nil {
+	slot := ledger.Wake{Agent: "a", At: r.now().Add(5*time.Hour + 7*time.Second), OnMiss: domain.MissRunOnce, ScheduledBy: ledger.ByAgent, Priority: "normal"}
+	if slot, err = l.SetWake(t.Context(), slot, ledger.WakeUsage{}); err != nil {
 		t.Fatal(err)
 	}
 

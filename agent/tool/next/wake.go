@@ -2,6 +2,7 @@ package next
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func (r Request) check() error {
 // plausible excludes times that RFC 3339 cannot express in UTC.
 func plausible(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 }
 
-// PlanWake clamps a request and stores the result, in one transaction. An error is an *Invalid, or means
+// PlanWake clamps a request and stores the result. An error is an *Invalid, or means
 // that the host is broken.
 func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r Request) (Result, error) {
 	if err := r.check(); err != nil {
@@ -122,19 +123,25 @@ func PlanWake(ctx context.Context, l *ledger.Ledger, limits schedule.Limits, r R
 	var clamped schedule.ClampResult
 	var usage schedule.Usage
 	var slot *ledger.Wake
-	err = l.SetWake(ctx, r.Agent, func(now time.Time, u ledger.WakeUsage) *ledger.Wake {
+	for err = ledger.ErrWakeUsageChanged; errors.Is(err, ledger.ErrWakeUsageChanged); {
+		var u ledger.WakeUsage
+		if u, err = l.WakeUsage(ctx, r.Agent); err != nil {
+			break
+		}
+		now := l.Now()
 		ask := schedule.WakeRequest{At: r.At, ByUser: r.ByUser, Depth: r.depth()}
 		if ask.At.IsZero() {
 			ask.At = now.Add(r.In)
 		}
 
 		usage = schedule.Usage{Started: u.Started, Paused: u.Paused}
-		clamped, slot = limits.Clamp(now, ask, usage), nil
-		if !clamped.Rejected {
-			slot = r.slot(ask.At, clamped.At)
+		if clamped = limits.Clamp(now, ask, usage); clamped.Rejected {
+			break
 		}
-		return slot
-	})
+		var stored ledger.Wake
+		stored, err = l.SetWake(ctx, r.slot(ask.At, clamped.At), u)
+		slot = &stored
+	}
 	if err != nil {
 		return Result{}, fmt.Errorf("the next run of %s cannot be planned: %w", r.Agent, err)
 	}
@@ -161,9 +168,9 @@ func (r Request) depth() int {
 }
 
 // slot is the wake as it is stored. One that the owner plans begins a new chain.
-func (r Request) slot(asked, at time.Time) *ledger.Wake {
-	s := &ledger.Wake{
-		At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
+func (r Request) slot(asked, at time.Time) ledger.Wake {
+	s := ledger.Wake{
+		Agent: r.Agent, At: at, AskedAt: asked, Instructions: r.Instructions, ContextViews: r.ContextViews, Priority: r.Priority, OnMiss: r.OnMiss,
 		ScheduledBy: ledger.ByAgent, Run: r.Run, Key: r.Key, Job: r.Job, Depth: r.depth() + 1,
 	}
 	if r.ByUser {

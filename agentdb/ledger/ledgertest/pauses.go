@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -226,7 +227,9 @@ func planChanges(t *testing.T, open Open) {
 	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
 	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
 	closes(t, l, "a refused wake", false, func() {
-		ok(t, l.SetWake(ctx, "a", func(time.Time, ledger.WakeUsage) *ledger.Wake { return nil }))
+		if _, err := l.SetWake(ctx, ledger.Wake{Agent: "a"}, ledger.WakeUsage{Started: 1000}); !errors.Is(err, ledger.ErrWakeUsageChanged) {
+			t.Error(err)
+		}
 	})
 	closes(t, l, "wakes that are retained", false, func() { ok(t, l.CancelWakesExcept(ctx, []string{"a"})) })
 	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })

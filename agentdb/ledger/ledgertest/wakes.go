@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,12 +16,16 @@ import (
 // setWake plans the next wake of an agent.
 func setWake(t *testing.T, l *ledger.Ledger, agent string, at time.Time, change ...func(*ledger.Wake)) ledger.Wake {
 	t.Helper()
-	s := ledger.Wake{At: at, AskedAt: at, Instructions: "look again", Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent}
+	s := ledger.Wake{Agent: agent, At: at, AskedAt: at, Instructions: "look again", Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent}
 	for _, c := range change {
 		c(&s)
 	}
-	ok(t, l.SetWake(t.Context(), agent, func(time.Time, ledger.WakeUsage) *ledger.Wake { return &s }))
-	return s
+	planned, err := l.SetWake(t.Context(), s, ledger.WakeUsage{})
+	if errors.Is(err, ledger.ErrWakeUsageChanged) {
+		planned, err = l.SetWake(t.Context(), s, must[ledger.WakeUsage](t)(l.WakeUsage(t.Context(), agent)))
+	}
+	ok(t, err)
+	return planned
 }
 
 func low(s *ledger.Wake)      { s.Priority = ledger.PriorityLow }
@@ -127,19 +132,18 @@ func wakePlannedOnce(t *testing.T, open Open) {
 	}
 }
 
-// wakeRefused: a plan that is not wanted leaves everything as it is.
+// wakeRefused: a plan that was decided on another usage leaves everything as it is.
 func wakeRefused(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	s := setWake(t, l, "a", time.Now().Add(time.Hour))
 	events := kinds(t, l, ledger.EventFilter{})
 
 	for _, agent := range []string{"a", "b"} {
-		ok(t, l.SetWake(ctx, agent, func(now time.Time, u ledger.WakeUsage) *ledger.Wake {
-			if !now.Equal(time.Now()) || u != (ledger.WakeUsage{}) {
-				t.Errorf("asked at %s with %+v", now, u)
+		for _, on := range []ledger.WakeUsage{{Started: 1}, {Paused: true}} {
+			if _, err := l.SetWake(ctx, ledger.Wake{Agent: agent, At: time.Now()}, on); !errors.Is(err, ledger.ErrWakeUsageChanged) {
+				t.Errorf("decided on %+v: %v", on, err)
 			}
-			return nil
-		}))
+		}
 	}
 
 	if all := pendingWakes(t, l); len(all) != 1 || fmt.Sprintf("%+v", all[0]) != fmt.Sprintf("%+v", s) {
@@ -164,10 +168,10 @@ func wakeUsage(t *testing.T, open Open) {
 
 	check := func(what, agent string, want ledger.WakeUsage) {
 		t.Helper()
-		var asked ledger.WakeUsage
-		ok(t, l.SetWake(ctx, agent, func(_ time.Time, u ledger.WakeUsage) *ledger.Wake { asked = u; return nil }))
-		if read := must[ledger.WakeUsage](t)(l.WakeUsage(ctx, agent)); asked != want || read != want {
-			t.Errorf("%s: decided on %+v, read %+v, want %+v", what, asked, read, want)
+		read := must[ledger.WakeUsage](t)(l.WakeUsage(ctx, agent))
+		_, err := l.SetWake(ctx, ledger.Wake{Agent: agent, At: time.Now()}, want)
+		if read != want || err != nil {
+			t.Errorf("%s: read %+v, want %+v, and decided on it: %v", what, read, want, err)
 		}
 	}
 
@@ -518,9 +522,8 @@ func wakeRace(t *testing.T, open Open) {
 	for i := range 20 {
 		agent := fmt.Sprint("agent ", i)
 		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
-			return l.SetWake(t.Context(), agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-				return &ledger.Wake{At: now.Add(-time.Hour), Instructions: fmt.Sprint(n), OnMiss: "run_once"}
-			})
+			_, err := l.SetWake(t.Context(), ledger.Wake{Agent: agent, At: time.Now().Add(-time.Hour), Instructions: fmt.Sprint(n), OnMiss: "run_once"}, ledger.WakeUsage{})
+			return err
 		}) {
 			ok(t, err)
 		}

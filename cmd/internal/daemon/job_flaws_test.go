@@ -71,10 +71,8 @@ jobs:
 		t.Fatal(err)
 	}
 	release()
-	if err := d.ledger.SetWake(t.Context(), "clerk", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-		return &ledger.Wake{At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent",
-			ContextViews: []string{"gone"}}
-	}); err != nil {
+	if _, err := d.ledger.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent",
+		ContextViews: []string{"gone"}}, ledger.WakeUsage{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -126,9 +124,7 @@ jobs: [{name: look, agent: clerk, playbook: [{call: file_read, with: {path: .}}]
 		err = d.ledger.Finish(ctx, a, ledger.Result{Outcome: "error", RetryAt: at.Add(-time.Minute)})
 	}
 	if err == nil {
-		err = d.ledger.SetWake(ctx, "clerk", func(time.Time, ledger.WakeUsage) *ledger.Wake {
-			return &ledger.Wake{At: at, AskedAt: at, Instructions: "look once more", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent", Run: 1, Job: "look"}
-		})
+		_, err = d.ledger.SetWake(ctx, ledger.Wake{Agent: "clerk", At: at, AskedAt: at, Instructions: "look once more", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent", Run: 1, Job: "look"}, ledger.WakeUsage{})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -494,9 +494,7 @@ func TestReloadClearsWakes(t *testing.T) {
 	plans := strings.Replace(ReloadHead, "workdir: ./work", "workdir: ./work, self_scheduling: {enabled: true}", 1)
 	s := serveHere(t, map[string]string{"rouse.yaml": plans + Note("one")})
 	plan := func() {
-		if err := s.ledger.SetWake(t.Context(), "clerk", func(now time.Time, _ ledger.WakeUsage) *ledger.Wake {
-			return &ledger.Wake{At: now.Add(time.Hour), AskedAt: now.Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}
-		}); err != nil {
+		if _, err := s.ledger.SetWake(t.Context(), ledger.Wake{Agent: "clerk", At: time.Now().Add(time.Hour), AskedAt: time.Now().Add(time.Hour), Instructions: "go on", Priority: "normal", OnMiss: "run_once", ScheduledBy: "agent"}, ledger.WakeUsage{}); err != nil {
 			t.Fatal(err)
 		}
 	}

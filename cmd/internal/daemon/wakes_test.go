@@ -45,7 +45,12 @@ jobs:
 		{Agent: "clerk", ScheduledBy: ledger.ByUser, Instructions: "three"}, {Agent: "maid", Job: "tidy", ScheduledBy: ledger.ByAgent, Instructions: "four"},
 		{Agent: "clerk", Job: "a_b", Run: 1, ScheduledBy: ledger.ByAgent, Instructions: "five", Depth: 2},
 	} {
-		if err := d.ledger.SetWake(t.Context(), w.Agent, func(now time.Time, _ ledger.WakeUsage) *ledger.Wake { w.At = now; return &w }); err != nil {
+		w.At = time.Now()
+		on, err := d.ledger.WakeUsage(t.Context(), w.Agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.ledger.SetWake(t.Context(), w, on); err != nil {
 			t.Fatal(err)
 		}
 		planned, err := d.ledger.Wakes(t.Context())
