@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -255,7 +256,7 @@ func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
 		return nil, errors.New("it is no file any more")
 	}
 
-	f, err := in.OpenFile(name, os.O_RDONLY|nonBlocking, 0) // a pipe may be in its place by now
+	f, err := in.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe may be in its place by now
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"rouse/agent/tool"
@@ -208,13 +207,10 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
-	var mu sync.Mutex
 	var names []string
 	wanted := globMatcher(glob)
 	w, err := f.walkPath(ctx, at, depth, func(it walkedFile) {
 		if wanted(it.rel) {
-			mu.Lock()
-			defer mu.Unlock()
 			names = append(names, it.rel)
 		}
 	})
@@ -224,7 +220,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 
 	slices.Sort(names)
 	total := len(names)
-	res := listing{Kind: "listing", Path: at, Entries: []entry{}, Truncated: total > maxListed || w.incomplete.Load()}
+	res := listing{Kind: "listing", Path: at, Entries: []entry{}, Truncated: total > maxListed || w.incomplete}
 	var text strings.Builder
 	for _, rel := range names[:min(total, maxListed)] {
 		shown := path.Join(filepath.ToSlash(at), rel)
@@ -234,7 +230,7 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 
 	res.EntryCount = len(res.Entries)
 	warnings := w.unreadWarning()
-	if w.incomplete.Load() {
+	if w.incomplete {
 		warnings = append(warnings, "the list was ended early: the folder has too many entries, or is too slow to read; list a smaller one")
 	}
 

@@ -14,8 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -143,9 +141,8 @@ type search struct {
 	since      time.Time             // older files are left out
 	facts      func(fs.FileInfo) fileFacts
 
-	mu       sync.Mutex
-	res      searchResult
-	searched atomic.Int64
+	res    searchResult
+	buffer bytes.Buffer // of the file that is being searched
 }
 
 // search searches a folder or one file (UNI-03). It returns the first matches by path and line, and
@@ -167,19 +164,18 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 		return nil, nil, err
 	}
 
-	// The files come in no order, so the first matches are known only now.
+	// The files of a folder come before those of its folders, so the first matches are known only now.
 	s.trim()
 	res := &s.res
-	res.Searched = int(s.searched.Load())
-	res.Cut = res.Total > len(res.Matches) || w.incomplete.Load()
+	res.Cut = res.Total > len(res.Matches) || w.incomplete
 	slices.Sort(res.Skipped.Some)
 	if sk := res.Skipped; sk.Binary+sk.Large+sk.Secret+sk.Unreadable == 0 {
 		res.Skipped = nil
 	}
 
 	warnings := w.unreadWarning()
-	if w.incomplete.Load() {
-		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked.Load(), searchTimeout))
+	if w.incomplete {
+		warnings = append(warnings, fmt.Sprintf("the search was ended after %d entries or %s, so there may be more; search a smaller folder", w.walked, searchTimeout))
 	}
 
 	return res, warnings, nil
@@ -202,7 +198,7 @@ func (s *search) visit(at walkedFile, shown string) {
 		}
 	}
 	if s.names {
-		s.searched.Add(1)
+		s.res.Searched++
 		if info != nil {
 			s.add([]match{{Path: path.Join(shown, rel), fileFacts: s.facts(info)}}, 1)
 		}
@@ -215,10 +211,7 @@ func (s *search) visit(at walkedFile, shown string) {
 		return
 	}
 
-	buf := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(buf)
-
-	text, err := at.read(buf)
+	text, err := at.read(&s.buffer)
 	switch {
 	case errors.Is(err, errLarge):
 		s.skip(where, func(sk *skipped) { sk.Large++ })
@@ -230,13 +223,11 @@ func (s *search) visit(at walkedFile, shown string) {
 
 	text, is := searchable(text)
 	if !is { // counted without their names: there may be very many
-		s.mu.Lock()
 		s.res.Skipped.Binary++
-		s.mu.Unlock()
 		return
 	}
 
-	s.searched.Add(1)
+	s.res.Searched++
 	var some []match
 	total := 0
 	s.find.each(text, func(number int, line []byte) {
@@ -269,20 +260,12 @@ func searchable(content []byte) ([]byte, bool) {
 }
 
 var (
-	buffers          = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 	errLarge         = errors.New("too large")
 	errNotSearchable = errors.New("not a regular file any more, or one with a second hard link")
 )
 
 // read returns the content of a file, in a buffer that will be used again.
 func (at walkedFile) read(buf *bytes.Buffer) ([]byte, error) {
-	if at.folder != nil {
-		return at.readListed(buf)
-	}
-	return at.readOpened(buf)
-}
-
-func (at walkedFile) readOpened(buf *bytes.Buffer) ([]byte, error) {
 	f, err := openToRead(at.dir, at.name)
 	if err != nil {
 		return nil, err
@@ -301,26 +284,12 @@ func (at walkedFile) readOpened(buf *bytes.Buffer) ([]byte, error) {
 		return nil, errLarge
 	}
 
-	text := room(buf, info.Size())
-	n, err := io.ReadFull(f, text)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-
-	return text[:n], nil
-}
-
-// room is where a file of a size is read to: one byte more than it has, so that the read ends with EOF, and not with a
-// full buffer while the file has grown.
-func room(buf *bytes.Buffer, size int64) []byte {
 	buf.Reset()
-	buf.Grow(int(size) + 1)
-	return buf.AvailableBuffer()[:size+1]
+	_, err = io.Copy(buf, io.LimitReader(f, maxRaw))
+	return buf.Bytes(), err
 }
 
 func (s *search) skip(where string, count func(*skipped)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	count(s.res.Skipped)
 	if len(s.res.Skipped.Some) < maxSkipped {
 		s.res.Skipped.Some = append(s.res.Skipped.Some, where)
@@ -328,8 +297,6 @@ func (s *search) skip(where string, count func(*skipped)) {
 }
 
 func (s *search) add(some []match, total int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.res.Total += total
 	// Trimmed now and then, so that a search with a million matches needs little memory.
 	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {

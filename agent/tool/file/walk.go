@@ -7,33 +7,26 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"syscall"
 
 	"rouse/agent/tool"
 	"rouse/internal/text"
 )
 
-// Limits of a walk.
-const (
-	maxWalked  = 250_000 // entries
-	maxWalkers = 8
-	perBatch   = 64 // files of one folder that one walker handles at once
-)
+// maxWalked is how many entries a walk reads at most.
+const maxWalked = 250_000
 
 // walkedFile is a file in an open folder.
 type walkedFile struct {
-	dir    *os.Root
-	folder *os.File // the same one, of a file that was listed; nil for one that a call names itself
-	name   string
-	rel    string // from where the walk began, with slashes
-	walk   *walk
+	dir  *os.Root
+	name string
+	rel  string // from where the walk began, with slashes
+	walk *walk
 }
 
-// walk calls visit with each file below a folder, from several goroutines at once and in no order.
+// walk calls visit with each file below a folder.
 // Links, pipes and devices are left out, as are hidden files, what .gitignore names and what programs
 // generate. Every folder is opened as an os.Root of its own: a swapped link leads nowhere else.
 type walk struct {
@@ -46,168 +39,71 @@ type walk struct {
 	outside  bool
 	isHidden func(rel string) bool // masked paths in the root
 
-	mu         sync.Mutex
-	more       sync.Cond
-	waiting    []walkItem
-	busy       int
-	walked     atomic.Int64
+	walked     int
 	unread     []string // folders that could not be read
-	incomplete atomic.Bool
+	incomplete bool     // the context has ended, or there are too many entries
 }
 
-// walkItem is a unit of work: a folder to read, or some files of one.
-type walkItem struct {
-	rel   string
-	depth int
-	rules *ignoreRules
-	files []string
-	dir   *sharedDir
-}
-
-// sharedDir is a folder that several items use; the last one closes it.
-type sharedDir struct {
-	root   *os.Root
-	folder *os.File
-	uses   atomic.Int64
-}
-
-func (s *sharedDir) release() {
-	if s.uses.Add(-1) == 0 {
-		s.folder.Close()
-		s.root.Close()
+// folder visits the files of a folder and of those below it.
+func (w *walk) folder(ctx context.Context, at string, depth int, rules *ignoreRules) {
+	folders, rules := w.files(ctx, at, rules)
+	if w.depth > 0 && depth >= w.depth {
+		return
 	}
-}
-
-// run ends when everything was visited, when the context ends, or with too many entries; in the last
-// two cases incomplete is set.
-func (w *walk) run(ctx context.Context, rules *ignoreRules) {
-	w.more.L = &w.mu
-	w.waiting = []walkItem{{rel: ".", depth: 1, rules: rules}}
-	var all sync.WaitGroup
-	// Two at least: one can wait for the disk while the other searches.
-	for range min(max(runtime.GOMAXPROCS(0), 2), maxWalkers) {
-		all.Go(func() { w.work(ctx) })
-	}
-
-	all.Wait()
-	slices.Sort(w.unread)
-}
-
-func (w *walk) work(ctx context.Context) {
-	for {
-		p, ok := w.dequeue()
-		if !ok {
+	for _, name := range folders {
+		if w.over(ctx) {
 			return
 		}
-
-		over := func() bool { return ctx.Err() != nil || w.walked.Load() > maxWalked }
-		switch {
-		case p.dir != nil:
-			for _, name := range p.files {
-				if over() { // asked for each file: to search one takes a while
-					w.incomplete.Store(true)
-					break
-				}
-				w.visit(walkedFile{p.dir.root, p.dir.folder, name, joinRel(p.rel, name), w})
-			}
-			p.dir.release()
-		case over():
-			w.incomplete.Store(true)
-		default:
-			w.readFolder(p)
-		}
-
-		// The last worker wakes the others: nothing will be enqueued any more, and they end.
-		w.mu.Lock()
-		if w.busy--; w.busy == 0 && len(w.waiting) == 0 {
-			w.more.Broadcast()
-		}
-		w.mu.Unlock()
+		w.folder(ctx, joinRel(at, name), depth+1, rules)
 	}
 }
 
-// dequeue waits for an item; false when there will be none.
-func (w *walk) dequeue() (walkItem, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
-	for len(w.waiting) == 0 {
-		if w.busy == 0 {
-			return walkItem{}, false
-		}
-		w.more.Wait()
-	}
-
-	last := len(w.waiting) - 1 // depth first, so that few folders wait, and few are open
-	p := w.waiting[last]
-	w.waiting = w.waiting[:last]
-	w.busy++
-
-	return p, true
+// over reports whether the walk has to end before everything was visited.
+func (w *walk) over(ctx context.Context) bool {
+	w.incomplete = w.incomplete || ctx.Err() != nil || w.walked > maxWalked
+	return w.incomplete
 }
 
-func (w *walk) enqueue(parts []walkItem) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting = append(w.waiting, parts...)
-	w.more.Broadcast()
-}
-
-// readFolder reads a folder, and enqueues its files and folders.
-func (w *walk) readFolder(p walkItem) {
-	dir, err := w.start.OpenRoot(p.rel)
+// files visits the files of a folder, and returns the names of its folders with the rules that hold in them.
+func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]string, *ignoreRules) {
+	dir, err := w.start.OpenRoot(at)
 	if err != nil {
-		w.markUnread(p.rel)
-		return
+		w.unread = append(w.unread, at)
+		return nil, nil
 	}
-
-	folder, err := plainFolder(dir)
-	if err != nil {
-		dir.Close()
-		w.markUnread(p.rel)
-		return
-	}
-
-	in := &sharedDir{root: dir, folder: folder}
-	in.uses.Add(1)
-	defer in.release()
+	defer dir.Close()
 
 	// What was read before an error is visited all the same.
-	entries, err := folder.ReadDir(-1)
+	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
-		w.markUnread(p.rel)
+		w.unread = append(w.unread, at)
 	}
 
-	w.walked.Add(int64(len(entries)))
+	w.walked += len(entries)
 	here := func(name string) bool {
 		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
-	rules := p.rules
 	if here(".gitignore") {
-		rules = readIgnores(dir, p.rel, rules)
+		rules = readIgnores(dir, at, rules)
 	}
 
-	var parts []walkItem
-	var files []string
+	var folders []string
 	for _, e := range entries {
-		rel := joinRel(p.rel, e.Name())
+		rel := joinRel(at, e.Name())
 		switch {
 		case alwaysIgnored(e.Name()) || rules.ignored(rel, e.IsDir()):
 		case e.IsDir():
-			if !generated(e.Name(), here) && (w.depth == 0 || p.depth < w.depth) {
-				parts = append(parts, walkItem{rel: rel, depth: p.depth + 1, rules: rules})
+			if !generated(e.Name(), here) {
+				folders = append(folders, e.Name())
 			}
 		case e.Type().IsRegular():
-			files = append(files, e.Name())
+			if w.over(ctx) { // asked for each file: to search one takes a while
+				return nil, nil
+			}
+			w.visit(walkedFile{dir, e.Name(), rel, w})
 		}
 	}
-
-	for some := range slices.Chunk(files, perBatch) {
-		in.uses.Add(1)
-		parts = append(parts, walkItem{rel: p.rel, files: some, dir: in})
-	}
-
-	w.enqueue(parts)
+	return folders, rules
 }
 
 // joinRel is the path of an entry of a folder.
@@ -218,16 +114,10 @@ func joinRel(folder, name string) string {
 	return folder + "/" + name
 }
 
-func (w *walk) markUnread(rel string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unread = append(w.unread, rel)
-}
-
 // openToRead opens a file that somebody named or listed as regular. Should it have been swapped for a pipe since,
 // opening does not block.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
-	return dir.OpenFile(name, os.O_RDONLY|nonBlocking, 0)
+	return dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // unreadWarning names folders that could not be read.
@@ -269,11 +159,12 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	defer w.start.Close()
 
 	if !info.IsDir() {
-		visit(walkedFile{w.start, nil, filepath.Base(p.Rel), ".", w})
+		visit(walkedFile{w.start, filepath.Base(p.Rel), ".", w})
 		return w, nil
 	}
 
-	w.run(ctx, f.parentRules(p))
+	w.folder(ctx, ".", 1, f.parentRules(p))
+	slices.Sort(w.unread)
 	return w, nil
 }
 
