@@ -61,21 +61,46 @@ func (f *folder) publishPhase() {
 	f.mu.Unlock()
 }
 
-// converge advances the state machine as far as it can go now.
-func (f *folder) converge(ctx context.Context) {
-	l := &f.conv
+// follows reports whether the folder waits for the end of its run or, if that has failed, for a retry.
+func (l *convergence) follows() bool {
+	return l.loaded && l.state.Run != 0 && (l.phase == StateProcessing || l.phase == StateSettling || l.failed())
+}
 
-	// A status may still be about the run before the current one, and is ignored then.
-	if st, news := f.nextRunStatus(); news && l.loaded && st.run == l.state.Run {
-		switch {
-		case st.outcome == "" && l.phase != StateProcessing: // somebody retried it
-			f.setPhase(StateProcessing, time.Time{})
-		case st.outcome != "" && l.phase == StateProcessing:
-			l.outcome = st.outcome
-			f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
+// checkRun reads what has become of the run that the folder follows, if the ledger has changed since it was read.
+func (f *folder) checkRun(ctx context.Context) {
+	l := &f.conv
+	if !l.follows() {
+		f.runChanged = nil
+		return
+	}
+	if f.runChanged != nil {
+		select {
+		case <-f.runChanged:
+		default:
+			return
 		}
 	}
 
+	f.runChanged = f.w.ledger.Changed() // asked for before reading, so that no change falls between
+	outcome, err := f.w.outcomeOf(ctx, l.state.Run)
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			f.w.log.Error("the run of a folder could not be read; it is tried again", "job", f.Job, "run", l.state.Run, "error", err)
+		}
+		again := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(again) })
+		f.runChanged = again
+	case outcome == "" && l.phase != StateProcessing: // somebody retried it
+		f.setPhase(StateProcessing, time.Time{})
+	case outcome != "" && l.phase == StateProcessing:
+		l.outcome = outcome
+		f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
+	}
+}
+
+// converge advances the state machine as far as it can go now.
+func (f *folder) converge(ctx context.Context) {
 	for _, request := range f.drainTriggers() {
 		accepted, err := f.trigger(ctx)
 		request <- triggerResult{accepted, err} // its capacity is 1, so nobody has to be listening
@@ -223,7 +248,6 @@ func (f *folder) retried(ctx context.Context) (bool, error) {
 	}
 
 	f.setPhase(StateProcessing, time.Time{})
-	f.followRun()
 	return true, nil
 }
 
@@ -315,7 +339,6 @@ func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error
 
 	l.state, l.idlePrint, l.runPredates = st, print, false
 	f.setPhase(StateIdle, time.Time{})
-	f.followRun()
 	return nil
 }
 
@@ -446,7 +469,5 @@ func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.C
 	st.Run, st.Tree = accepted[0].Run, ""
 	f.conv = convergence{loaded: true, root: f.root, state: st, idlePrint: st.Fingerprint}
 	f.setPhase(StateProcessing, time.Time{})
-	f.followRun()
-
 	return accepted[0], nil
 }

@@ -50,7 +50,6 @@ func (f *folder) loadState(ctx context.Context) error {
 		f.setPhase(StateSettling, time.Now().Add(f.w.runSettle))
 	}
 
-	f.followRun()
 	f.publishPhase()
 	return nil
 }

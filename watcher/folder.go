@@ -53,6 +53,7 @@ type folder struct {
 	background  sync.WaitGroup
 	scanAt      time.Time
 	lastPass    time.Time
+	runChanged  <-chan struct{} // closed when the ledger has changed since the run of conv was read; nil if it was not read
 
 	mu              sync.Mutex
 	eventIndex      map[string]int    // where a path is in events
@@ -65,10 +66,8 @@ type folder struct {
 	scanReason      string            // why a scan was requested, "" when none was
 	status          Status
 	missing         bool
-	inTheWay        string    // a link that is not followed, while the folder is missing for it
-	phase           State     // of conv
-	runStatus       runStatus // of conv's run
-	runStatusNew    bool      // since nextRunStatus was last called
+	inTheWay        string // a link that is not followed, while the folder is missing for it
+	phase           State  // of conv
 	triggerRequests []chan triggerResult
 	ended           bool
 	scanning        time.Time // since when; zero when it is not
@@ -105,8 +104,6 @@ func (f *folder) run(ctx context.Context) {
 	defer f.background.Wait()
 	defer func() { f.w.subs.unsubscribe(f, f.w.subs.dirs(f)...) }()
 
-	defer f.w.unfollow(f)
-
 	defer f.refuseTriggers()
 
 	f.scan(ctx, "start")
@@ -130,7 +127,9 @@ func (f *folder) run(ctx context.Context) {
 		if why := f.nextScanReason(); why != "" {
 			f.scan(ctx, why)
 		}
-
+		if f.Mode == ModeConverge {
+			f.checkRun(ctx)
+		}
 		f.sleep(ctx)
 	}
 }
@@ -152,16 +151,19 @@ func (f *folder) sleep(ctx context.Context) {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
 
+	pause := minPause
 	select {
 	case <-ctx.Done():
 		return
 	case <-timer.C:
 		return
 	case <-f.notified:
+	case <-f.runChanged:
+		pause = followPause
 	}
 
 	// Let more events gather, so that one pass handles all of them.
-	timer.Reset(time.Until(f.lastPass.Add(minPause)))
+	timer.Reset(time.Until(f.lastPass.Add(pause)))
 	select {
 	case <-ctx.Done():
 	case <-timer.C:

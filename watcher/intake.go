@@ -159,7 +159,9 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 		}
 
 		// The ledger keeps paths as text.
-		f.clearUnreadable(c.path)
+		f.mu.Lock()
+		delete(f.unreadable, c.path)
+		f.mu.Unlock()
 		if !utf8.ValidString(c.path) {
 			f.reportUnreadable(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
 			continue
@@ -300,12 +302,6 @@ func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
 
 	f.w.log.Warn("a file cannot be read; it is tried again", "job", f.Job, "path", path, "error", err)
 	f.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
-}
-
-func (f *folder) clearUnreadable(path string) {
-	f.mu.Lock()
-	delete(f.unreadable, path)
-	f.mu.Unlock()
 }
 
 func request(w Watch, path string, now stamp, hash string) ledger.Request {

@@ -245,7 +245,7 @@ func TestHashFailed(t *testing.T) {
 	for _, path := range []string{"b.csv", "b.csv"} {
 		f.reportUnreadable(t.Context(), path, errors.New("denied"))
 	}
-	f.clearUnreadable("b.csv")
+	delete(f.unreadable, "b.csv")
 	f.reportUnreadable(t.Context(), "b.csv", errors.New("denied"))
 	if got := d.kinds(); got != "watch.unreadable watch.unreadable watch.unreadable" {
 		t.Errorf("told %q", got)

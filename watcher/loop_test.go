@@ -221,7 +221,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
 	}
 	f.setPhase(StateIdle, time.Time{})
-	if again, err := f.retried(t.Context()); !again || err != nil || f.conv.phase != StateProcessing || d.w.following[f] != a.Run {
+	if again, err := f.retried(t.Context()); !again || err != nil || f.conv.phase != StateProcessing {
 		t.Errorf("tried again: %t, %v, %s", again, err, f.conv.phase)
 	}
 
@@ -302,45 +302,65 @@ func TestLastRound(t *testing.T) {
 	}
 }
 
-// A loop goes on with the end of its run, and with a retry of it; what is said of another run, or comes late, is no news.
-func TestLoopHearsOfItsRun(t *testing.T) {
+// A loop goes on with the end of its run, and with a retry of it.
+func TestLoopFollowsItsRun(t *testing.T) {
 	t.Parallel()
-	const done = domain.OutcomeSuccess
+	const done, failed = domain.OutcomeSuccess, domain.OutcomeError
 	for name, c := range map[string]struct {
-		phase State
-		is    func(f *folder)
-		said  runStatus
-		want  State
+		phase   State
+		known   domain.Outcome // of its last run
+		end     domain.Outcome
+		retried bool
+		is      func(f *folder)
+		want    State
 	}{
-		"it is over":                 {StateProcessing, func(*folder) {}, runStatus{7, done}, StateSettling},
-		"it failed":                  {StateProcessing, func(*folder) {}, runStatus{7, domain.OutcomeError}, StateSettling},
-		"it is on":                   {StateProcessing, func(*folder) {}, runStatus{7, ""}, StateProcessing},
-		"it is tried again":          {StateIdle, func(*folder) {}, runStatus{7, ""}, StateProcessing},
-		"tried again while it waits": {StateSettling, func(*folder) {}, runStatus{7, ""}, StateProcessing},
-		"over while it settles":      {StateSettling, func(*folder) {}, runStatus{7, done}, StateSettling},
-		"over while it is idle":      {StateIdle, func(*folder) {}, runStatus{7, done}, StateIdle},
-		"another is over":            {StateProcessing, func(*folder) {}, runStatus{6, done}, StateProcessing},
-		"another is tried again":     {StateIdle, func(*folder) {}, runStatus{6, ""}, StateIdle},
-		"before it knows its state":  {StateProcessing, func(f *folder) { f.conv.loaded = false }, runStatus{7, done}, StateProcessing},
-		"it was told before":         {StateProcessing, func(f *folder) { f.setRunStatus(runStatus{7, done}); f.nextRunStatus() }, runStatus{7, done}, StateProcessing},
+		"it is over":                        {phase: StateProcessing, end: done, want: StateSettling},
+		"it failed":                         {phase: StateProcessing, end: failed, want: StateSettling},
+		"it is on":                          {phase: StateProcessing, want: StateProcessing},
+		"it is tried again":                 {phase: StateIdle, known: failed, end: failed, retried: true, want: StateProcessing},
+		"tried again while it settles":      {phase: StateSettling, known: failed, end: failed, retried: true, want: StateProcessing},
+		"over while it settles":             {phase: StateSettling, known: done, end: done, want: StateSettling},
+		"failed while it is idle":           {phase: StateIdle, known: failed, end: failed, want: StateIdle},
+		"before it knows its state":         {phase: StateProcessing, end: done, is: func(f *folder) { f.conv.loaded = false }, want: StateProcessing},
+		"the ledger has not changed since":  {phase: StateProcessing, end: done, is: func(f *folder) { f.runChanged = make(chan struct{}) }, want: StateProcessing},
+		"the ledger cannot be read":         {phase: StateProcessing, end: done, is: func(f *folder) { f.w.ledger.Close() }, want: StateProcessing},
+		"it changed after it was read last": {phase: StateProcessing, end: done, is: func(f *folder) { f.runChanged = closed }, want: StateSettling},
 	} {
-		f := newFolder(&Watcher{runSettle: time.Hour}, Watch{Mode: ModeConverge})
-		f.conv = convergence{loaded: true, phase: c.phase, state: ledger.WatchState{Run: 7}, since: noon}
-		c.is(f)
-		f.setRunStatus(c.said)
+		d := newHarness(t)
+		f := d.looped()
+		d.w.runSettle = time.Hour
+		run := d.dispatched(f)
+		if c.end != "" {
+			d.end(run, c.end)
+		}
+		if c.retried {
+			_, err := d.w.ledger.Retry(t.Context(), run)
+			d.must(err)
+		}
+		f.conv.phase, f.conv.outcome, f.conv.since, f.conv.checkAt = c.phase, c.known, noon, time.Time{}
+		if c.is != nil {
+			c.is(f)
+		}
+
 		before := time.Now()
-		f.converge(t.Context())
+		f.checkRun(t.Context())
 		if f.conv.phase != c.want {
 			t.Errorf("%s: %s, want %s", name, f.conv.phase, c.want)
 		}
 		if again := !f.conv.since.Equal(noon); again != (c.phase != c.want) {
 			t.Errorf("%s: the phase begins again: %t", name, again)
 		}
-		if c.phase != c.want && c.want == StateSettling && (f.conv.outcome != c.said.outcome || f.conv.checkAt.Before(before.Add(time.Hour))) {
+		if c.phase != c.want && c.want == StateSettling && (f.conv.outcome != c.end || f.conv.checkAt.Before(before.Add(time.Hour))) {
 			t.Errorf("%s: %+v", name, f.conv)
 		}
 	}
 }
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // A folder that converges is looked at when it is time: not before, and not while it waits for an event, or is missing.
 func TestLoopLooksWhenItIsTime(t *testing.T) {
@@ -429,7 +449,7 @@ func TestLoadedState(t *testing.T) {
 		if f.phase != c.want || f.status.Round != c.round {
 			t.Errorf("%s: it is told to be %s, in round %d", name, f.phase, f.status.Round)
 		}
-		if follows := d.w.following[f] != 0; follows != (c.want != StateIdle) {
+		if follows := f.conv.follows(); follows != (c.want != StateIdle) {
 			t.Errorf("%s: its run is followed: %t", name, follows)
 		}
 	}
@@ -814,13 +834,10 @@ func TestFollowsItsRun(t *testing.T) {
 		{StateProcessing, 7, "", true}, {StateSettling, 7, domain.OutcomeSuccess, true}, {StateIdle, 7, domain.OutcomeError, true}, {StateDebouncing, 7, domain.OutcomeError, true},
 		{StateIdle, 7, domain.OutcomeSuccess, false}, {StateDebouncing, 7, domain.OutcomeSuccess, false}, {StateIdle, 0, "", false}, {StateProcessing, 0, "", false},
 	} {
-		w := &Watcher{following: map[*folder]int64{}, followNow: make(chan struct{}, 1)}
-		f := newFolder(w, Watch{})
-		w.following[f] = 3
-		f.conv = convergence{phase: c.phase, outcome: c.outcome}
-		f.conv.state.Run = c.run
-		if f.followRun(); (w.following[f] == c.run && c.run != 0) != c.want || !c.want && len(w.following) != 0 || len(w.followNow) != 1 {
-			t.Errorf("%+v: %v", c, w.following)
+		l := convergence{loaded: true, phase: c.phase, outcome: c.outcome}
+		l.state.Run = c.run
+		if l.follows() != c.want {
+			t.Errorf("%+v: %t", c, !c.want)
 		}
 	}
 }

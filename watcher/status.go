@@ -69,7 +69,7 @@ func (f *folder) currentStatus(running bool) Status {
 	defer f.mu.Unlock()
 
 	st := f.status
-	st.Subscriptions = f.w.subs.count(f)
+	st.Subscriptions = len(f.w.subs.dirs(f))
 	st.Job, st.Path, st.Mode, st.State = f.Job, f.Path, f.Mode, StateIdle
 	switch {
 	case f.missing:

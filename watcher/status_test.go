@@ -62,7 +62,7 @@ func TestCurrentProblem(t *testing.T) {
 			f.moveErrors["b"] = "full"
 			f.status.Waits = []Wait{{Path: "a", Since: now.Add(-time.Hour)}}
 		}, "b could not be dealt with"},
-		"what cannot be read ends": {func(f *folder) { f.unreadable["b"] = "denied"; f.clearUnreadable("b") }, ""},
+		"what cannot be read ends": {func(f *folder) { f.unreadable["b"] = "denied"; delete(f.unreadable, "b") }, ""},
 	} {
 		f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
 		c.is(f)

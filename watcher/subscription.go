@@ -107,20 +107,6 @@ func (a *subscriptions) dirs(f *folder) []string {
 	return out
 }
 
-// count is how many they are.
-func (a *subscriptions) count(f *folder) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-
-	n := 0
-	for _, who := range a.byDir {
-		if slices.Contains(who, f) {
-			n++
-		}
-	}
-	return n
-}
-
 // unsubscribe ends subscriptions of f; the system is told once nobody else has them.
 func (a *subscriptions) unsubscribe(f *folder, dirs ...string) {
 	for _, dir := range dirs {

@@ -52,12 +52,11 @@ type Watcher struct {
 	hashes         *hashes
 	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
 	ready          chan struct{}
-	followNow      chan struct{} // capacity 1: there are other watches, or other runs to follow
+	followNow      chan struct{} // capacity 1: there are other watches
 
-	mu        sync.Mutex
-	folders   map[string]*folder // by job; nil before the first Set
-	start     func(f *folder)    // nil while Run is not on
-	following map[*folder]int64  // the runs whose end, or retry, folders wait for
+	mu      sync.Mutex
+	folders map[string]*folder // by job; nil before the first Set
+	start   func(f *folder)    // nil while Run is not on
 }
 
 // New opens the one file-system watcher. While the system gives none, every folder is polled, its status says so, and each scan
@@ -96,7 +95,7 @@ func newWatcher(o Options) *Watcher {
 
 	return &Watcher{
 		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
-		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1), following: map[*folder]int64{},
+		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1),
 	}
 }
 
@@ -133,17 +132,12 @@ func (w *Watcher) Set(ctx context.Context, watches []Watch) error {
 		}
 	}
 
-	w.notifyFollow()
-	w.forget(ctx, next)
-	return nil
-}
-
-// notifyFollow makes follow read the ledger, which did not change.
-func (w *Watcher) notifyFollow() {
-	select {
+	select { // the actions on files may be others now
 	case w.followNow <- struct{}{}:
 	default:
 	}
+	w.forget(ctx, next)
+	return nil
 }
 
 // forget deletes the recorded trees of folders that no job in mode converge watches any more:

@@ -17,7 +17,7 @@ const FileBack = "file.back"
 // MarkBack records that a content whose run failed is there again, and says since when: what puts files back, as a sync
 // does, must not have each of them tried again and again. False: the job has another definition by now, or the run is not
 // kept any more, so that the content gets a run of its own. The notices are sent for the first content that is back of a job.
-func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, now Claim, definition string, notices []Notice) (since time.Time, back bool, err error) {
+func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time, definition string, notices []Notice) (since time.Time, back bool, err error) {
 	told, err := json.Marshal(map[string]any{"path": c.Path, "hash": c.Hash, "run": c.Run})
 	if err != nil {
 		return time.Time{}, false, err
@@ -46,7 +46,7 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, now Claim, definit
 
 		// Only what was read: the owner may have had the run tried again meanwhile.
 		done, err := tx.Exec(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
-			AfterBack, ms(now.ModTime), c.ID, c.Run, string(c.Outcome), c.After)
+			AfterBack, ms(modified), c.ID, c.Run, string(c.Outcome), c.After)
 		if err != nil {
 			return err
 		}

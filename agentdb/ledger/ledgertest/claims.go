@@ -194,7 +194,7 @@ func claimsBack(t *testing.T, open Open) {
 	}
 	mark := func(c ledger.ClaimStatus, definition string, want bool) time.Time {
 		t.Helper()
-		since, back, err := l.MarkBack(ctx, c, ledger.Claim{ModTime: time.UnixMilli(7)}, definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
+		since, back, err := l.MarkBack(ctx, c, time.UnixMilli(7), definition, []ledger.Notice{{Job: "in", Channel: "desktop", Title: "back"}})
 		if err != nil || back != want {
 			t.Errorf("%s is back: %v (%v)", c.Path, back, err)
 		}
