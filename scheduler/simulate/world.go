@@ -37,6 +37,7 @@ type world struct {
 	ready   map[int64]*run    // that wait for a lane
 	delayed []*run            // whose time to start has not come, or whose time for an answer is not over
 	behind  []*run            // queued ones that start after a run of their job that waits for a person
+	asking  []*run            // that wait for a person when the simulation begins
 	stale   bool              // the fair queue does not hold what ready does
 	byJob   map[string][]*run // every run that is not finished
 	out     []*Occurrence     // that are kept: see keep
@@ -81,6 +82,9 @@ func newWorld(o Options) *world {
 // add adds a run that is not finished.
 func (w *world) add(r *run) {
 	w.byJob[r.Job] = append(w.byJob[r.Job], r)
+	if r.WaitsForPerson() {
+		w.asking = append(w.asking, r)
+	}
 	switch {
 	case r.State == domain.StateRunning:
 		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
@@ -116,8 +120,8 @@ func (w *world) waiting(r *run) *run {
 	if !r.Behind() || w.o.Policy(r.Job).Concurrency < 0 {
 		return nil
 	}
-	for _, other := range w.byJob[r.Job] {
-		if other.WaitsForPerson() {
+	for _, other := range w.asking {
+		if other.Job == r.Job && other.WaitsForPerson() {
 			return other
 		}
 	}
