@@ -53,8 +53,7 @@ branch of the run stays in your repository until rouse discard RUN.`,
 				_, err = io.WriteString(cmd.OutOrStdout(), text.Lines(c.Diff))
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), appliedText(c))
-			return err
+			return sayf(cmd.OutOrStdout(), "%s\n", appliedText(c))
 		}),
 	}
 
@@ -79,8 +78,7 @@ A branch that you have changed since, or that is checked out, stays as well and 
 			if done, err := s.send(cmd, asJSON, "/v1/runs/"+url.PathEscape(args[0])+"/discard", nil, &c); done || err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
-			return err
+			return sayf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
 		}),
 	}
 

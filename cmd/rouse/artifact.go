@@ -91,8 +91,7 @@ func fetchArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, t
 		return err
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), run, to)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), run, to)
 }
 
 // artifactOf is a version of a name that a run shared, 0 for the last.

@@ -111,8 +111,7 @@ func printViolation(out io.Writer, v ledger.Violation) error {
 	if v.Clock {
 		word = "warning"
 	}
-	_, err := fmt.Fprintf(out, "%s  %s: %s\n", word, v.Check, text.OneLine(v.Text))
-	return err
+	return sayf(out, "%s  %s: %s\n", word, v.Check, text.OneLine(v.Text))
 }
 
 func printVerdict(out io.Writer, r audit.Result) error {
@@ -123,8 +122,7 @@ func printVerdict(out io.Writer, r audit.Result) error {
 	if r.Warnings > 0 {
 		verdict += ", " + text.Plural(r.Warnings, "warning") + " that a clock which was set back explains as well"
 	}
-	_, err := fmt.Fprintf(out, "%s; %s were made of the ledger %s, up to run %d\n", verdict, text.Plural(len(r.Checks), "check"), text.OneLine(r.Ledger), r.Runs)
-	return err
+	return sayf(out, "%s; %s were made of the ledger %s, up to run %d\n", verdict, text.Plural(len(r.Checks), "check"), text.OneLine(r.Ledger), r.Runs)
 }
 
 // violations prints what is found as it is found: there may be more of it than memory holds.

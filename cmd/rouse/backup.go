@@ -131,8 +131,7 @@ func printChecked(out io.Writer, c backup.Checked) error {
 	fmt.Fprintf(out, "%s: the home %s as it was at %s, of rouse %s\n", text.OneLine(c.Path), text.OneLine(c.Home), api.LocalTime(c.At, time.Local), text.OneLine(c.Rouse))
 	fmt.Fprintf(out, "%s (%s) are what was backed up, and the databases are sound\n", text.Plural(c.Files, "file"), text.Size(c.Bytes))
 	if c.NotTried != "" {
-		_, err := fmt.Fprintln(out, "not audited:", c.NotTried)
-		return err
+		return sayf(out, "not audited: %s\n", c.NotTried)
 	}
 	return printVerdict(out, c.Audit)
 }

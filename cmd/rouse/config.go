@@ -197,8 +197,7 @@ func newConfigSchema() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
-			return err
+			return sayf(cmd.OutOrStdout(), "%s\n", text)
 		}),
 	}
 }

@@ -110,8 +110,7 @@ func openPage(cmd *cobra.Command, at *place, path string, print bool) error {
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "rouse: no browser could be opened (%v); open this link in one:\n", err)
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), login.URL)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s\n", login.URL)
 }
 
 // openBrowser hands an address to the desktop. The link is seen by whoever may list the processes of this machine, who finds it used up.
@@ -143,8 +142,7 @@ func changeAccess(cmd *cobra.Command, at *place, path, done string) error {
 	if err := s.Post(cmd.Context(), path, api.Nothing{}, &a); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s\n", done)
 }
 
 func listSessions(cmd *cobra.Command, at *place) error {
@@ -169,6 +167,5 @@ func printAccess(out io.Writer, a api.Access, now time.Time) error {
 	if len(a.Sessions) == 0 {
 		fmt.Fprintln(out, "nobody is logged in")
 	}
-	_, err := fmt.Fprintln(out, "log one out with: rouse dashboard --end ID")
-	return err
+	return sayf(out, "log one out with: rouse dashboard --end ID\n")
 }

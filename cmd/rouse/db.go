@@ -139,8 +139,7 @@ func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 
 	if len(schema.Tables) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no tables yet\n", o.agent)
-		return err
+		return sayf(cmd.OutOrStdout(), "%s has no tables yet\n", o.agent)
 	}
 
 	var rows [][]string

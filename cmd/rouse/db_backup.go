@@ -17,7 +17,7 @@ import (
 func dbBackupVerb(cmd *cobra.Command, at *place, o dbOptions, verb string, args []string) (known bool, err error) {
 	switch {
 	case verb == "backup" && len(args) <= 1:
-		return true, dbBackup(cmd, at, o, strings.Join(args, ""))
+		return true, backUpDatabase(cmd, at, o.path("backups"), strings.Join(args, ""), o.force, o.json)
 	case verb == "backups" && len(args) == 0:
 		return true, dbBackups(cmd, at, o)
 	case verb == "restore" && len(args) == 1:
@@ -30,8 +30,8 @@ func dbBackupVerb(cmd *cobra.Command, at *place, o dbOptions, verb string, args 
 	return false, nil
 }
 
-// dbBackup copies the database. On a terminal a long copy says how far it is.
-func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
+// backUpDatabase copies an agent's database or the ledger. On a terminal it shows the progress of a long copy.
+func backUpDatabase(cmd *cobra.Command, at *place, path, file string, force, asJSON bool) error {
 	if file != "" {
 		var err error
 		// The daemon writes the file, and its working folder is another one.
@@ -47,17 +47,25 @@ func dbBackup(cmd *cobra.Command, at *place, o dbOptions, file string) error {
 	defer s.close()
 
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return text.Size(done) + " of " + text.Size(of) })
-	b, err := s.Backup(cmd.Context(), o.path("backups"), api.BackupRequest{File: api.Path(file), Force: o.force}, show)
+	b, err := s.Backup(cmd.Context(), path, api.BackupRequest{File: api.Path(file), Force: force}, show)
 	clear()
 	if err != nil {
 		return err
 	}
-	if o.json {
+	if asJSON {
 		return printJSON(cmd.OutOrStdout(), b)
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", text.OneLine(b.Path), text.Size(b.Bytes))
-	return err
+	return sayf(cmd.OutOrStdout(), "%s (%s)\n", text.OneLine(b.Path), text.Size(b.Bytes))
+}
+
+func printBackups(cmd *cobra.Command, all []api.Backup) error {
+	var rows [][]string
+	now := time.Now()
+	for _, b := range all {
+		rows = append(rows, []string{b.Name, when(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
+	}
+	return table(cmd.OutOrStdout(), "NAME AT WHY SIZE PATH", rows)
 }
 
 func dbBackups(cmd *cobra.Command, at *place, o dbOptions) error {
@@ -67,17 +75,10 @@ func dbBackups(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is no backup of %s in its folder; make one: rouse db %[1]s backup\n", o.agent)
-		return err
+		return sayf(cmd.OutOrStdout(), "there is no backup of %s in its folder; make one: rouse db %[1]s backup\n", o.agent)
 	}
 
-	var rows [][]string
-	now := time.Now()
-	for _, b := range all {
-		rows = append(rows, []string{b.Name, when(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
-	}
-
-	return table(cmd.OutOrStdout(), "NAME AT WHY SIZE PATH", rows)
+	return printBackups(cmd, all)
 }
 
 // dbRestore takes the name of a backup, or else a file.
@@ -139,6 +140,5 @@ func dbAccept(cmd *cobra.Command, at *place, o dbOptions) error {
 		}{o.agent, true})
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the database of %s is accepted as it is; the changelog does not hold what another program changed\n", o.agent)
-	return err
+	return sayf(cmd.OutOrStdout(), "the database of %s is accepted as it is; the changelog does not hold what another program changed\n", o.agent)
 }

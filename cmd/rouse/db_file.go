@@ -159,6 +159,5 @@ func dbExport(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
 		}{o.to, done})
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s into %s\n", text.Plural(int(done.RowsExported), "row"), o.to)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s into %s\n", text.Plural(int(done.RowsExported), "row"), o.to)
 }

@@ -59,8 +59,7 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 
 	if len(s.Tables) == 0 {
-		_, err := fmt.Fprintln(w, "no tables yet")
-		return err
+		return sayf(w, "no tables yet\n")
 	}
 
 	var rows [][]string
@@ -105,8 +104,7 @@ func dbLog(cmd *cobra.Command, at *place, o dbOptions) error {
 			none += " by run " + text.OneLine(o.run)
 		}
 
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
-		return err
+		return sayf(cmd.OutOrStdout(), "%s\n", none)
 	}
 
 	var rows [][]string
@@ -151,8 +149,7 @@ func dbViews(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 
 	if len(views) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s has no saved views\n", o.agent)
-		return err
+		return sayf(cmd.OutOrStdout(), "%s has no saved views\n", o.agent)
 	}
 
 	var rows [][]string

@@ -52,8 +52,7 @@ func newEngine(at *place) *cobra.Command {
 
 func printEngine(out io.Writer, home string, e api.Engine) error {
 	if e.Address == "" {
-		_, err := fmt.Fprintf(out, "the ledger is a file of the home %s, which one daemon has to itself; several share one with engine.postgres\n", home)
-		return err
+		return sayf(out, "the ledger is a file of the home %s, which one daemon has to itself; several share one with engine.postgres\n", home)
 	}
 
 	fmt.Fprintf(out, "the ledger is in PostgreSQL, %s; this home is of the node %s\n", text.OneLine(e.Address), e.Node)

@@ -231,8 +231,7 @@ func sayMigrated(cmd *cobra.Command, o engineMigrateOptions, done engineMigrated
 		for _, agent := range slices.Sorted(maps.Keys(done.Left)) {
 			fmt.Fprintf(out, "the files of %s are at the node %s: copy HOME/agents/%[1]s and HOME/storage/%[1]s from there, whichever there is (db.sqlite only where there is none here)\n", text.OneLine(agent), text.OneLine(done.Left[agent]))
 		}
-		_, err := fmt.Fprintln(out, "the ledger is in the home again: take engine: out of the configuration before you start rouse; the database was left as it is")
-		return err
+		return sayf(out, "the ledger is in the home again: take engine: out of the configuration before you start rouse; the database was left as it is\n")
 	}
 
 	if done.Kept != "" {
@@ -245,8 +244,7 @@ func sayMigrated(cmd *cobra.Command, o engineMigrateOptions, done engineMigrated
 	if o.blobs != "" {
 		blobs = ", blobs: " + strconv.Quote(o.blobs)
 	}
-	_, err := fmt.Fprintf(out, "now put this into the configuration, and start rouse:\n  engine: {postgres: URL%s}\n  node: %s\n", blobs, done.Node)
-	return err
+	return sayf(out, "now put this into the configuration, and start rouse:\n  engine: {postgres: URL%s}\n  node: %s\n", blobs, done.Node)
 }
 
 func newEngineTake() *cobra.Command {
@@ -282,8 +280,7 @@ while the node before is at work.`,
 		if err := l.TakeAgents(cmd.Context(), node, local, agents...); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "the runs of %s are done at %s\n", text.List(agents, 20), node)
-		return err
+		return sayf(cmd.OutOrStdout(), "the runs of %s are done at %s\n", text.List(agents, 20), node)
 	})
 
 	return cmd

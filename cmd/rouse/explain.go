@@ -99,8 +99,7 @@ func explainKey(w io.Writer, k config.Key) error {
 		return err
 	}
 
-	_, err := fmt.Fprintf(w, "  for example\n    %s\n", strings.ReplaceAll(strings.TrimSuffix(text.Lines(k.Example), "\n"), "\n", "\n    "))
-	return err
+	return sayf(w, "  for example\n    %s\n", strings.ReplaceAll(strings.TrimSuffix(text.Lines(k.Example), "\n"), "\n", "\n    "))
 }
 
 // keyType is the type of a key, or what it can be.

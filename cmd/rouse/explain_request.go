@@ -59,8 +59,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string, asJSON bool) erro
 	if err := json.Indent(&body, first.Body, "", "  "); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "\n%s\n", &body)
-	return err
+	return sayf(w, "\n%s\n", &body)
 }
 
 // tablesOf returns the tables of the database that the agent of a job has. A home that does not exist is not created.

@@ -80,8 +80,7 @@ func newRevoke(at *place) *cobra.Command {
 				return err
 			}
 
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
-			return err
+			return sayf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
 		}),
 	}
 }

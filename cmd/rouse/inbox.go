@@ -49,8 +49,7 @@ func newInbox(at *place) *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			if len(items)+len(branches) == 0 {
-				_, err := fmt.Fprintln(out, "nothing waits for you")
-				return err
+				return sayf(out, "nothing waits for you\n")
 			}
 
 			for _, i := range items {
@@ -74,8 +73,7 @@ func newInbox(at *place) *cobra.Command {
 // printClosed lists items with what became of them.
 func printClosed(w io.Writer, items []api.Item, now time.Time) error {
 	if len(items) == 0 {
-		_, err := fmt.Fprintln(w, "nothing that waited for you has been closed")
-		return err
+		return sayf(w, "nothing that waited for you has been closed\n")
 	}
 
 	var rows [][]string
@@ -263,8 +261,7 @@ func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, a
 		text += " when a daemon starts: rouse serve"
 	}
 
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), text+note)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s\n", text+note)
 }
 
 // joined counts the other runs that asked the same, by what an answer made of them.

@@ -45,8 +45,7 @@ channel says, and of the recovery; of no further failure once you acknowledge it
 
 func printIncidents(cmd *cobra.Command, incidents []api.Incident) error {
 	if len(incidents) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no incident is open")
-		return err
+		return sayf(cmd.OutOrStdout(), "no incident is open\n")
 	}
 
 	now := time.Now()
@@ -85,8 +84,7 @@ a failure of another kind meanwhile.`,
 			if done, err := s.send(cmd, asJSON, "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i); done || err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
-			return err
+			return sayf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
 		}),
 	}
 

@@ -107,8 +107,7 @@ func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 	}
 
 	warnNotTaken(cmd.ErrOrStderr(), file)
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: "+t.next+"\n", dir, file)
-	return err
+	return sayf(cmd.OutOrStdout(), "next: "+t.next+"\n", dir, file)
 }
 
 // writeProgram writes a program of a template unless the file exists.

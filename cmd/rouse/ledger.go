@@ -8,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
@@ -57,7 +55,7 @@ func runLedger(cmd *cobra.Command, at *place, o ledgerOptions, args []string) er
 	case word == "":
 		return ledgerState(cmd, at, o)
 	case word == "backup" && len(rest) <= 1:
-		return ledgerBackup(cmd, at, o, strings.Join(rest, ""))
+		return backUpDatabase(cmd, at, "/v1/ledger/backups", strings.Join(rest, ""), o.force, o.json)
 	case word == "backups" && len(rest) == 0:
 		return ledgerBackups(cmd, at, o)
 	case word == "restore" && len(rest) == 1:
@@ -95,41 +93,10 @@ func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
 		return printJSON(cmd.OutOrStdout(), state)
 	}
 	if s.missing() {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is no ledger %s yet; the first run makes it\n", text.OneLine(state.Path))
-		return err
+		return sayf(cmd.OutOrStdout(), "there is no ledger %s yet; the first run makes it\n", text.OneLine(state.Path))
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
-	return err
-}
-
-func ledgerBackup(cmd *cobra.Command, at *place, o ledgerOptions, file string) error {
-	if file != "" {
-		var err error
-		// The daemon writes the file, and its working folder is another one.
-		if file, err = filepath.Abs(file); err != nil {
-			return err
-		}
-	}
-
-	s, err := at.open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
-	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return text.Size(done) + " of " + text.Size(of) })
-	b, err := s.Backup(cmd.Context(), "/v1/ledger/backups", api.BackupRequest{File: api.Path(file), Force: o.force}, show)
-	clear()
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), b)
-	}
-
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", text.OneLine(b.Path), text.Size(b.Bytes))
-	return err
+	return sayf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
 }
 
 func ledgerBackups(cmd *cobra.Command, at *place, o ledgerOptions) error {
@@ -151,17 +118,10 @@ func ledgerBackups(cmd *cobra.Command, at *place, o ledgerOptions) error {
 	}
 
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "there is no backup of the ledger in %s; make one: rouse ledger backup\n", home)
-		return err
+		return sayf(cmd.OutOrStdout(), "there is no backup of the ledger in %s; make one: rouse ledger backup\n", home)
 	}
 
-	var rows [][]string
-	now := time.Now()
-	for _, b := range all {
-		rows = append(rows, []string{b.Name, when(api.At(b.At), now), b.Why, text.Size(b.Bytes), b.Path})
-	}
-
-	return table(cmd.OutOrStdout(), "NAME AT WHY SIZE PATH", rows)
+	return printBackups(cmd, all)
 }
 
 // backupSource takes the name of a backup, or else a file.
@@ -214,8 +174,7 @@ func ledgerReplace(cmd *cobra.Command, at *place, o ledgerOptions, replace func(
 	}
 	done += "\nan agent whose database holds runs that this ledger does not know is held when rouse next starts: rouse inbox asks, and rouse db AGENT accept answers"
 
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
-	return err
+	return sayf(cmd.OutOrStdout(), "%s\n", done)
 }
 
 func ledgerAccept(cmd *cobra.Command, at *place) error {
@@ -228,6 +187,5 @@ func ledgerAccept(cmd *cobra.Command, at *place) error {
 	if err := ledger.Accept(cmd.Context(), daemon.LedgerOptions(home)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), "the ledger is accepted as it is")
-	return err
+	return sayf(cmd.OutOrStdout(), "the ledger is accepted as it is\n")
 }

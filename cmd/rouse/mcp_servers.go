@@ -64,8 +64,7 @@ func listMCPServers(cmd *cobra.Command, at *place, asJSON bool) error {
 		return printJSON(cmd.OutOrStdout(), servers)
 	}
 	if len(servers) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no MCP server is configured; to give one to an agent: mcp: [{name: NAME, argv: [PROGRAM]}], and mcp: [NAME] of the agent")
-		return err
+		return sayf(cmd.OutOrStdout(), "no MCP server is configured; to give one to an agent: mcp: [{name: NAME, argv: [PROGRAM]}], and mcp: [NAME] of the agent\n")
 	}
 
 	var rows [][]string
@@ -253,8 +252,7 @@ func approveMCP(cmd *cobra.Command, at *place, name string, tools []string, as s
 	for _, t := range slices.Sorted(maps.Keys(out.Unusable)) {
 		fmt.Fprintf(cmd.OutOrStdout(), "not approved, for it cannot be used: %s: %s\n", text.OneLine(t), text.OneLine(out.Unusable[t]))
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s approved: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
-	return err
+	return sayf(cmd.OutOrStdout(), "%s approved: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
 }
 
 func newMCPRevoke(at *place, asJSON *bool) *cobra.Command {
@@ -274,8 +272,7 @@ func newMCPRevoke(at *place, asJSON *bool) *cobra.Command {
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), out)
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s not approved any more: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
-			return err
+			return sayf(cmd.OutOrStdout(), "%s not approved any more: %s\n", text.Plural(len(out.Tools), "tool"), cmp.Or(text.OneLine(strings.Join(out.Tools, ", ")), "–"))
 		}),
 	}
 }
@@ -299,8 +296,7 @@ lists them and forgets them.`,
 			case *asJSON:
 				return printJSON(cmd.OutOrStdout(), out)
 			case out.SignedIn:
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "signed in at %s; look at its tools: rouse mcp-servers approve %[1]s\n", args[0])
-				return err
+				return sayf(cmd.OutOrStdout(), "signed in at %s; look at its tools: rouse mcp-servers approve %[1]s\n", args[0])
 			case out.Link == "":
 				return errors.New("there is no link")
 			}

@@ -135,8 +135,7 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 	if n := slices.Index(agents, j.agent); len(e.cfg.Models) == 0 && n >= 0 && e.cfg.Agents[n].Executor == nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning: no model is configured for the prompt; see: rouse explain models")
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), "next:", next)
-	return err
+	return sayf(cmd.OutOrStdout(), "next: %s\n", next)
 }
 
 // ask asks for the settings of a job and for confirmation.
@@ -266,8 +265,7 @@ func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 	if err := e.write(cmd); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "next: rouse new job NAME --agent %s --prompt TEXT%s\n", a.name, e.here())
-	return err
+	return sayf(cmd.OutOrStdout(), "next: rouse new job NAME --agent %s --prompt TEXT%s\n", a.name, e.here())
 }
 
 // ask asks for the settings of an agent and for confirmation.

@@ -52,8 +52,7 @@ the median, and at the price that nine of ten cost no more than. What a job has 
 				rows = append(rows, []string{local(o.Actual, now), inText(o.Actual, now), comingJob(o), o.Source, comingNote(o, s.zone)})
 			}
 			if len(rows) == 0 {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is to come by the clock")
-				return err
+				return sayf(cmd.OutOrStdout(), "nothing is to come by the clock\n")
 			}
 
 			return table(cmd.OutOrStdout(), "AT IN JOB SOURCE NOTE", rows)
@@ -76,8 +75,7 @@ func printCost(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error 
 
 	out, now := cmd.OutOrStdout(), s.now()
 	if len(c.Jobs) == 0 {
-		_, err := fmt.Fprintf(out, "nothing is to come by the clock until %s\n", local(c.To, now))
-		return err
+		return sayf(out, "nothing is to come by the clock until %s\n", local(c.To, now))
 	}
 
 	var rows [][]string
@@ -101,8 +99,7 @@ func printCost(cmd *cobra.Command, s *session, q url.Values, asJSON bool) error 
 	if c.Unforeseen > 0 {
 		said += fmt.Sprintf("; beside %s of which there is no history", text.Plural(c.Unforeseen, "run"))
 	}
-	_, err := fmt.Fprintln(out, said)
-	return err
+	return sayf(out, "%s\n", said)
 }
 
 // comingJob is what a listing calls the job of a coming occurrence: a wake is its agent's.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,8 +20,7 @@ func newNotify(at *place) *cobra.Command {
 				return err
 			}
 
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sent to %s\n", sent.Channel)
-			return err
+			return sayf(cmd.OutOrStdout(), "sent to %s\n", sent.Channel)
 		}),
 	}
 

@@ -25,6 +25,12 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// sayf prints to w.
+func sayf(w io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintf(w, format, args...)
+	return err
+}
+
 // table aligns rows under a heading, whose words are the columns; the last column takes what is left.
 func table(w io.Writer, heading string, rows [][]string) error {
 	head := strings.Fields(heading)

@@ -204,8 +204,7 @@ func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
 	}
 
 	if len(pauses) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is paused")
-		return err
+		return sayf(cmd.OutOrStdout(), "nothing is paused\n")
 	}
 
 	now := s.now()

@@ -101,8 +101,7 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 		return fmt.Errorf("the recording cannot be saved: %w", err)
 	}
 
-	_, err = fmt.Fprintf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, text.Plural(len(rec.Exchanges), "exchange"), o.save)
-	return err
+	return sayf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, text.Plural(len(rec.Exchanges), "exchange"), o.save)
 }
 
 func indentedJob(job string) string {
@@ -148,8 +147,7 @@ func printReplay(w io.Writer, r api.Replay) error {
 	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(r.Job, "no job"), r.Agent,
 		text.Plural(r.Exchanges, "recorded answer"), text.Plural(r.Calls, "recorded call"))
 	if r.Same {
-		_, err := fmt.Fprintf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
-		return err
+		return sayf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
 	}
 
 	// A value that no difference has, so that the first heading is printed, also "the end".

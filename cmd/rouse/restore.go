@@ -203,8 +203,7 @@ func printRestored(out io.Writer, r backup.Restored) error {
 	case r.Paused:
 		next = "everything is paused; when it is to go on: rouse resume --all"
 	}
-	_, err := fmt.Fprintln(out, next)
-	return err
+	return sayf(out, "%s\n", next)
 }
 
 func unfinished(n int) string {

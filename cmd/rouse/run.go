@@ -210,8 +210,7 @@ func sayQueued(cmd *cobra.Command, s *session, id string) error {
 	for range firstLooks {
 		var p api.Pending
 		if err := s.Get(ctx, "/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
-			return err
+			return sayf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
 		}
 		var r api.Run
 		if err := s.Get(ctx, "/v1/runs/"+id, nil, &r); err != nil || r.State == domain.StateFinished {
@@ -230,8 +229,7 @@ func sayQueued(cmd *cobra.Command, s *session, id string) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
 	}
 
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", id, id)
-	return err
+	return sayf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", id, id)
 }
 
 // follow waits until a run has finished, executing it here when there is no daemon. Meanwhile it says

@@ -105,8 +105,7 @@ func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "planned by run %s: a wake of %s at %s: %s\n", cmp.Or(w.Wake.Run, "–"), w.Agent, local(w.Wake.At, now), shorten(w.Wake.Instructions, 80))
 	}
 	if len(runs) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no runs")
-		return err
+		return sayf(cmd.OutOrStdout(), "no runs\n")
 	}
 
 	var rows [][]string

@@ -106,8 +106,7 @@ func serve(cmd *cobra.Command, at *place, o serveOptions) (err error) {
 		return err
 	}
 
-	_, err = fmt.Fprintln(out, "stopped")
-	return err
+	return sayf(out, "stopped\n")
 }
 
 // lostFor is how long a daemon may take to end whose lease is lost.

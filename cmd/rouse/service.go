@@ -94,10 +94,19 @@ func (at *place) installed() (target, error) {
 }
 
 func newServiceStart(at *place) *cobra.Command {
+	return startingCommand(at, "start", "Starts the service, and waits until every trigger is armed", target.Start)
+}
+
+func newServiceRestart(at *place) *cobra.Command {
+	return startingCommand(at, "restart", "Stops the service and starts it again, as after an upgrade", target.Restart)
+}
+
+// startingCommand returns a command that has the manager start the service and waits until it is ready.
+func startingCommand(at *place, name, short string, start func(target, service.Spec) error) *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
-		Use:   "start",
-		Short: "Starts the service, and waits until every trigger is armed",
+		Use:   name,
+		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: verb(func(cmd *cobra.Command, _ []string) error {
 			t, err := at.installed()
@@ -107,8 +116,8 @@ func newServiceStart(at *place) *cobra.Command {
 			if err := t.refuseOther(cmd.Context()); err != nil {
 				return err
 			}
-			if err := t.Start(t.spec); err != nil {
-				return fmt.Errorf("%s did not start %s: %w; see: rouse service logs", t.Title(), t.spec.Name, err)
+			if err := start(t, t.spec); err != nil {
+				return fmt.Errorf("%s did not %s %s: %w; see: rouse service logs", t.Title(), name, t.spec.Name, err)
 			}
 			return t.untilReady(cmd, at, wait)
 		}),
@@ -136,8 +145,7 @@ func (t target) untilReady(cmd *cobra.Command, at *place, wait time.Duration) er
 	if err != nil || !st.Ready {
 		return fmt.Errorf("the service %s was started, and is not ready after %s; see what it says: rouse service logs", t.spec.Name, wait)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "ready: the service %s serves %s (process %d)\n", t.spec.Name, st.Home, st.PID)
-	return err
+	return sayf(cmd.OutOrStdout(), "ready: the service %s serves %s (process %d)\n", t.spec.Name, st.Home, st.PID)
 }
 
 func newServiceStop(at *place) *cobra.Command {
@@ -151,44 +159,18 @@ func newServiceStop(at *place) *cobra.Command {
 				return err
 			}
 			if is, err := t.State(cmd.Context(), t.spec); err == nil && is.Known && !is.Running && t.tells() {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "the service %s does not run\n", t.spec.Name)
-				return err
+				return sayf(cmd.OutOrStdout(), "the service %s does not run\n", t.spec.Name)
 			}
 			if err := t.Stop(t.spec); err != nil {
 				return fmt.Errorf("%s did not stop %s: %w", t.Title(), t.spec.Name, err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "stopped the service %s; it starts again when you log in, or with: rouse service start\n", t.spec.Name)
-			return err
+			return sayf(cmd.OutOrStdout(), "stopped the service %s; it starts again when you log in, or with: rouse service start\n", t.spec.Name)
 		}),
 	}
 }
 
 // tells says whether the manager knows which process is the service's.
 func (t target) tells() bool { return runtime.GOOS != "windows" }
-
-func newServiceRestart(at *place) *cobra.Command {
-	var wait time.Duration
-	cmd := &cobra.Command{
-		Use:   "restart",
-		Short: "Stops the service and starts it again, as after an upgrade",
-		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			t, err := at.installed()
-			if err != nil {
-				return err
-			}
-			if err := t.refuseOther(cmd.Context()); err != nil {
-				return err
-			}
-			if err := t.Restart(t.spec); err != nil {
-				return fmt.Errorf("%s did not restart %s: %w; see: rouse service logs", t.Title(), t.spec.Name, err)
-			}
-			return t.untilReady(cmd, at, wait)
-		}),
-	}
-	cmd.Flags().DurationVar(&wait, "wait", 30*time.Second, "wait this long for it to be ready")
-	return cmd
-}
 
 // serviceStatus is what rouse service status --json prints.
 type serviceStatus struct {
@@ -306,8 +288,7 @@ func (st serviceStatus) print(w io.Writer, t target, now time.Time) error {
 			ready, st.Daemon.PID, st.Daemon.Version, local(st.Daemon.StartedAt, now), st.Daemon.Queued, st.Daemon.Running, st.Daemon.Waiting)
 	}
 	if st.Problem != "" {
-		_, err := fmt.Fprintf(w, "▲ %s\n", text.OneLine(st.Problem))
-		return err
+		return sayf(w, "▲ %s\n", text.OneLine(st.Problem))
 	}
 	return nil
 }
@@ -346,14 +327,12 @@ func newServiceUninstall(at *place) *cobra.Command {
 				return err
 			}
 			if t.recorded.Name == "" {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no service is installed for %s\n", t.spec.Home)
-				return err
+				return sayf(cmd.OutOrStdout(), "no service is installed for %s\n", t.spec.Home)
 			}
 			if err := service.Uninstall(cmd.Context(), t, t.spec); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "uninstalled the service %s; the home %s stays as it is\n", t.spec.Name, t.spec.Home)
-			return err
+			return sayf(cmd.OutOrStdout(), "uninstalled the service %s; the home %s stays as it is\n", t.spec.Name, t.spec.Home)
 		}),
 	}
 }

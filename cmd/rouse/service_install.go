@@ -80,8 +80,7 @@ func installService(cmd *cobra.Command, at *place, o serviceInstallOptions) erro
 	}
 
 	if plan.Installed && t.recorded.Name != "" {
-		_, err := fmt.Fprintf(out, "the service %s is installed already, just so (%s)\n", t.spec.Name, plan.File)
-		return err
+		return sayf(out, "the service %s is installed already, just so (%s)\n", t.spec.Name, plan.File)
 	}
 	if o.dryRun {
 		if plan.Unasked != nil {
@@ -108,8 +107,7 @@ func showPlan(w io.Writer, p service.Plan, what string) error {
 	if p.Old == "" || p.Old == p.Text {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nwhat is installed differs:\n%s\n", p.Diff())
-	return err
+	return sayf(w, "\nwhat is installed differs:\n%s\n", p.Diff())
 }
 
 // sayInstalled shows what was written and what comes next.
@@ -126,8 +124,7 @@ func (t target) sayInstalled(ctx context.Context, w io.Writer, p service.Plan) e
 	if is, err := t.State(ctx, t.spec); err == nil && is.Running {
 		next = "rouse service restart (it runs as it was)"
 	}
-	_, err := fmt.Fprintf(w, "  next     %s\n", next)
-	return err
+	return sayf(w, "  next     %s\n", next)
 }
 
 // serviceSpec fills in what is to run.

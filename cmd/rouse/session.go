@@ -115,8 +115,7 @@ func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
 	if !slices.ContainsFunc(runs, func(r api.Run) bool { return r.State != domain.StateFinished && !s.executes(r) }) {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
-	return err
+	return sayf(w, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
 }
 
 // open connects to the daemon, or to a command that executes a run, or opens the home when there is none.

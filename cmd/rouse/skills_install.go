@@ -122,8 +122,7 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 		return printJSON(cmd.OutOrStdout(), said)
 	}
 
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
-	return err
+	return sayf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
 }
 
 // checkGitSettings fails if git would read settings that an agent can write: they name programs that git runs.
@@ -227,8 +226,7 @@ func newSkillsPin(at *place) *cobra.Command {
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pinned %s at sha256 %s\n", p.Name, p.Hash)
-			return err
+			return sayf(cmd.OutOrStdout(), "pinned %s at sha256 %s\n", p.Name, p.Hash)
 		}),
 	}
 }

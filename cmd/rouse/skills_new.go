@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os/user"
 
 	"github.com/spf13/cobra"
@@ -40,8 +39,7 @@ through phases in a workspace, with a budget of steps.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s && rouse skills test %[2]s\n", mode, text.OneLine(folder))
-			return err
+			return sayf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s && rouse skills test %[2]s\n", mode, text.OneLine(folder))
 		}),
 	}
 

@@ -46,8 +46,7 @@ has stored stays in HOME/storage.`,
 				return err
 			}
 
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", text.OneLine(args[0]))
-			return err
+			return sayf(cmd.OutOrStdout(), "removed %s\n", text.OneLine(args[0]))
 		}),
 	}
 	cmd.Flags().BoolVar(&without, "without-hooks", false, "call none of its hooks")
@@ -66,8 +65,7 @@ func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error 
 		return err
 	}
 	if without {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s of %s not called for %s\n", strings.Join(last, " and "), s.Name, strings.Join(agents, ", "))
-		return err
+		return sayf(cmd.OutOrStdout(), "%s of %s not called for %s\n", strings.Join(last, " and "), s.Name, strings.Join(agents, ", "))
 	}
 
 	session, err := at.openToRun(cmd.Context())
@@ -119,6 +117,5 @@ func tellAgent(cmd *cobra.Command, s *session, agent, skill string) error {
 	if !endedWell(r) {
 		return fmt.Errorf("run %s: %s", r.ID, text.OneLine(runSummary(r)))
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s has called its hooks for %s\n", r.ID, agent)
-	return err
+	return sayf(cmd.OutOrStdout(), "run %s has called its hooks for %s\n", r.ID, agent)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -31,8 +30,7 @@ What is removed is forgotten here; the service itself lists and ends what it gav
 				if err := s.Post(cmd.Context(), "/v1/sign-ins/remove", api.SignInName{Name: remove}, &api.SignInName{}); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "the sign-in %s is forgotten\n", text.OneLine(remove))
-				return err
+				return sayf(cmd.OutOrStdout(), "the sign-in %s is forgotten\n", text.OneLine(remove))
 			}
 
 			var kept []api.SignIn
@@ -50,8 +48,7 @@ What is removed is forgotten here; the service itself lists and ends what it gav
 
 func printSignIns(w io.Writer, kept []api.SignIn, now time.Time) error {
 	if len(kept) == 0 {
-		_, err := fmt.Fprintln(w, "no skill is signed in anywhere")
-		return err
+		return sayf(w, "no skill is signed in anywhere\n")
 	}
 
 	var rows [][]string

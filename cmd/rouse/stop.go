@@ -75,8 +75,7 @@ func newRunAction(at *place, name, action, short string, said func(api.Run) stri
 				text += " when a daemon starts: rouse serve"
 			}
 
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), text)
-			return err
+			return sayf(cmd.OutOrStdout(), "%s\n", text)
 		}),
 	}
 

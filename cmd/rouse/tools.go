@@ -102,8 +102,7 @@ func listTools(w io.Writer, all, asJSON bool) error {
 	if hidden := len(specs) - len(listed); hidden > 0 {
 		said += fmt.Sprintf("; %d more that modules and agent programs have: --all", hidden)
 	}
-	_, err := fmt.Fprintln(w, said)
-	return err
+	return sayf(w, "%s\n", said)
 }
 
 // toolNeeds says in a word or two what an agent must have for a tool.
@@ -175,8 +174,7 @@ func showTool(w io.Writer, name string, asJSON bool) error {
 
 func printArguments(w io.Writer, arguments []tool.Argument) error {
 	if len(arguments) == 0 {
-		_, err := fmt.Fprintln(w, "It takes no arguments.")
-		return err
+		return sayf(w, "It takes no arguments.\n")
 	}
 
 	var rows [][]string
@@ -197,9 +195,7 @@ func printArguments(w io.Writer, arguments []tool.Argument) error {
 // printToolExample shows a call as a command and in a playbook; of what only models can call, the arguments.
 func printToolExample(w io.Writer, r toolReport) error {
 	if r.Command == "" {
-		_, err := fmt.Fprintf(w, "\nan example of its arguments; it cannot be called with rouse call:\n  %s\n", r.Example)
-		return err
+		return sayf(w, "\nan example of its arguments; it cannot be called with rouse call:\n  %s\n", r.Example)
 	}
-	_, err := fmt.Fprintf(w, "\nan example, as a command and in a playbook:\n  %s\n  - {call: %s, with: %s}\n", r.Command, r.Name, r.Example)
-	return err
+	return sayf(w, "\nan example, as a command and in a playbook:\n  %s\n  - {call: %s, with: %s}\n", r.Command, r.Name, r.Example)
 }

@@ -128,8 +128,7 @@ func listWakes(cmd *cobra.Command, s *session, asJSON bool) error {
 	}
 
 	if len(slots) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no agent plans wakes; to let one, give it in the configuration: self_scheduling: {mode: ambient}")
-		return err
+		return sayf(cmd.OutOrStdout(), "no agent plans wakes; to let one, give it in the configuration: self_scheduling: {mode: ambient}\n")
 	}
 
 	now := s.now()
@@ -281,6 +280,5 @@ func clearWake(cmd *cobra.Command, s *session, agent string, asJSON bool) error 
 		return err
 	}
 
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, loadZone(a.Zone)), shorten(a.Wake.Instructions, 200))
-	return err
+	return sayf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, loadZone(a.Zone)), shorten(a.Wake.Instructions, 200))
 }

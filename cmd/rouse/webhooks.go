@@ -52,8 +52,7 @@ func listWebhooks(cmd *cobra.Command, at *place, asJSON bool) error {
 		return err
 	}
 	if len(hooks) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no job has a webhook; to give one to a job: webhook: {path: /hooks/NAME, secret: secret:NAME}")
-		return err
+		return sayf(cmd.OutOrStdout(), "no job has a webhook; to give one to a job: webhook: {path: /hooks/NAME, secret: secret:NAME}\n")
 	}
 
 	now := s.now()

@@ -77,8 +77,7 @@ func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, wanted pages, a
 		return printJSON(cmd.OutOrStdout(), all)
 	}
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "there are no workspaces")
-		return err
+		return sayf(cmd.OutOrStdout(), "there are no workspaces\n")
 	}
 
 	now := s.now()
@@ -269,8 +268,7 @@ func newWorkspaceAction(at *place, name, short string) *cobra.Command {
 					said += " when a daemon starts: rouse serve"
 				}
 			}
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
-			return err
+			return sayf(cmd.OutOrStdout(), "%s\n", said)
 		}),
 	}
 
@@ -290,8 +288,7 @@ func newArtifactDecision(at *place, name string) *cobra.Command {
 			if done, err := s.send(cmd, asJSON, "/v1/workspaces/"+url.PathEscape(args[0])+"/artifacts/"+url.PathEscape(args[1])+"/"+name, struct{}{}, &a); done || err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
-			return err
+			return sayf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
 		}),
 	}
 
