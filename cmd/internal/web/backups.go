@@ -12,30 +12,18 @@ import (
 	"rouse/cmd/internal/api"
 )
 
-// backup copies an agent's database, and answers with JSON lines that report its progress.
-func (s *Server) backup(w http.ResponseWriter, r *http.Request) {
-	var ask api.BackupRequest
-	if err := read(r, &ask); err != nil {
-		s.fail(w, r, err)
-		return
-	}
+func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
 	file, err := LocalPath(r.Context(), ask.File)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return out, err
 	}
 
 	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return out, err
 	}
 	defer release()
-
-	ctx := r.Context()
-	sendWork(s, w, r, func(progress func(done, of int64)) (api.Backup, error) {
-		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
-	})
+	return db.Backup(r.Context(), agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 }
 
 func (s *Server) backups(r *http.Request) (any, error) {

@@ -29,7 +29,7 @@ func (s *Server) databaseRoutes() []Route {
 			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
 		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
 		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(withBody(s.runView))),
-		work[api.BackupRequest, api.Backup]("/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
+		work(s, "/v1/agents/{agent}/backups", "Copies an agent's database.", s.backup),
 		get[[]api.Backup]("/v1/agents/{agent}/backups", "The copies of an agent's database.", s.answer(s.backups)),
 		post[api.RestoreRequest, api.Replaced]("/v1/agents/{agent}/restore", "Puts a copy in the place of an agent's database, which is kept.", s.answer(withBody(s.restoreDatabase))),
 		post[api.ResetRequest, api.Replaced]("/v1/agents/{agent}/reset", "Puts an empty database in the place of an agent's, which is kept.", s.answer(withBody(s.resetDatabase))),

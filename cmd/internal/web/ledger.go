@@ -8,13 +8,13 @@ import (
 )
 
 func (s *Server) ledgerRoutes() []Route {
-	home := work[api.HomeBackupRequest, api.HomeBackup]("/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
+	home := work(s, "/v1/backups", "Copies the whole home, while it is used.", s.backUpHome)
 	home.Local = true // it names a place on the machine
 	return []Route{
 		home,
 		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ledgerFile)),
 		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(s.ledgerBackups)),
-		work[api.BackupRequest, api.Backup]("/v1/ledger/backups", "Copies the history.", s.backUpLedger),
+		work(s, "/v1/ledger/backups", "Copies the history.", s.backUpLedger),
 	}
 }
 
@@ -41,39 +41,17 @@ func (s *Server) ledgerBackups(r *http.Request) (any, error) {
 	return s.ledger.Backups()
 }
 
-// backUpLedger copies the ledger, and answers with JSON lines that report its progress.
-func (s *Server) backUpLedger(w http.ResponseWriter, r *http.Request) {
-	var ask api.BackupRequest
-	if err := read(r, &ask); err != nil {
-		s.fail(w, r, err)
-		return
-	}
+func (s *Server) backUpLedger(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
 	file, err := LocalPath(r.Context(), ask.File)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return out, err
 	}
 	if err := s.needsFile(r); err != nil {
-		s.fail(w, r, err)
-		return
+		return out, err
 	}
-
-	ctx := r.Context()
-	sendWork(s, w, r, func(progress func(done, of int64)) (api.Backup, error) {
-		return s.ledger.Backup(ctx, ledger.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
-	})
+	return s.ledger.Backup(r.Context(), ledger.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 }
 
-// backUpHome copies the home, and answers with JSON lines that report its progress.
-func (s *Server) backUpHome(w http.ResponseWriter, r *http.Request) {
-	var ask api.HomeBackupRequest
-	if err := read(r, &ask); err != nil {
-		s.fail(w, r, err)
-		return
-	}
-
-	ctx := r.Context()
-	sendWork(s, w, r, func(progress func(done, of int64)) (api.HomeBackup, error) {
-		return s.backend.BackUp(ctx, ask, progress)
-	})
+func (s *Server) backUpHome(r *http.Request, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {
+	return s.backend.BackUp(r.Context(), ask, progress)
 }

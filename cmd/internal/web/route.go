@@ -88,8 +88,15 @@ func post[In, Out any](path, says string, handler http.Handler) Route {
 }
 
 // work is a route that takes an In as JSON, and answers with lines that end in an Out.
-func work[In, Out any](path, says string, handler http.HandlerFunc) Route {
-	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: handler}
+func work[In, Out any](s *Server, path, says string, do func(r *http.Request, in In, progress func(done, of int64)) (Out, error)) Route {
+	return Route{Method: http.MethodPost, Path: path, Says: says, Body: jsonOf[In](), Answer: []Content{linesOf[Out]()}, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := read(r, &in); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		sendWork(s, w, r, func(progress func(done, of int64)) (Out, error) { return do(r, in, progress) })
+	})}
 }
 
 func jsonOf[T any]() Content { return Content{mediaJSON, reflect.TypeFor[T]()} }

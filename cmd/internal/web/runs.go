@@ -37,7 +37,7 @@ func (s *Server) runRoutes() []Route {
 		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
 		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
-		work[api.UndoRequest, api.Undo]("/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
+		work(s, "/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
 	}
 }
 
@@ -229,21 +229,12 @@ func (s *Server) recording(r *http.Request) (any, error) {
 	return api.Recording{File: string(text)}, err
 }
 
-// undoRun undoes what a finished run wrote, and reports its progress in changelog entries.
-func (s *Server) undoRun(w http.ResponseWriter, r *http.Request) {
-	var ask api.UndoRequest
-	if err := read(r, &ask); err != nil {
-		s.fail(w, r, err)
-		return
+func (s *Server) undoRun(r *http.Request, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
+	id, err := runID(r.PathValue("id"))
+	if err != nil {
+		return api.Undo{}, err
 	}
-
-	sendWork(s, w, r, func(progress func(done, of int64)) (api.Undo, error) {
-		id, err := runID(r.PathValue("id"))
-		if err != nil {
-			return api.Undo{}, err
-		}
-		return s.Undo(r.Context(), id, ask, progress)
-	})
+	return s.Undo(r.Context(), id, ask, progress)
 }
 
 // Undo undoes a run, or returns what that would do.

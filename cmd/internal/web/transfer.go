@@ -72,7 +72,9 @@ func sendWork[T any](s *Server, w http.ResponseWriter, r *http.Request, work fun
 		case last := <-over:
 			if last.Error != nil && !sent {
 				// Nothing is out yet, so the status can still say that it failed.
-				w.WriteHeader(last.Status)
+				setRetryAfter(w, last.Error)
+				s.write(w, r, last.Status, last.Error)
+				return
 			}
 			if err := out.Encode(last); err != nil {
 				s.log.Warn("what became of a request could not be sent", "path", r.URL.Path, "error", err)
