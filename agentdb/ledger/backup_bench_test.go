@@ -34,7 +34,7 @@ func manyRuns(b *testing.B, dir string, runs int) {
 		"pragma synchronous = off",
 		numbers(runs) + `insert into runs (key, job, agent, triggered_by, detail, state, outcome, exit, attempt, queued_at, started_at, finished_at, steps, calls, tokens_in, cost_micro_usd)
 			select 'manual/' || i, 'job' || i % 50, 'a', 'manual', '{}', 'finished', 'success', 'ended_by_surface', 1, i * 1000, i * 1000, i * 1000 + 500, 1, 3, 10, 5 from c`,
-		`insert into attempts select id, 1, 'done', started_at, finished_at, '' from runs`,
+		`insert into attempts (run, number, state, started_at, finished_at) select id, 1, 'done', started_at, finished_at from runs`,
 		`insert into steps (run, attempt, number, message, started_at, finished_at, tokens_in, cost_micro_usd) select id, 1, 1, '{"text":"` + "a sentence of a usual length, as models write them, and a second one behind it" + `"}', started_at, finished_at, 10, 5 from runs`,
 		numbers(3) + `insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at)
 			select id, 1, 1, i, 'call_' || i, 'k' || i, 'db_query', '{"sql":"select 1"}', 'read', 'done', '{"ok":true,"result":{"columns":["n"],"rows":[{"n":1}]}}', started_at, finished_at from runs, c`,
