@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,7 +35,7 @@ type budget struct {
 }
 
 func (r *Runner) newBudget(t *attempt, left loop.Bounds) *budget {
-	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: cmp.Or(t.zone, time.UTC), reserved: map[int64]model.Usage{},
+	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: t.zone, reserved: map[int64]model.Usage{},
 		skips: !t.past.began && (t.run.Trigger == domain.TriggerSchedule || t.run.Trigger == domain.TriggerSelf)}
 	if t.origin != nil {
 		b.job = t.origin.Name // a wake spends what its job may spend

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +25,7 @@ func (r *Runner) manifestPath(run int64) string {
 // writeManifest lists the files of a batch where the run's tools can read it. It holds no
 // more than the run's record does, so that each attempt writes the same.
 func (r *Runner) writeManifest(t *attempt) (path string, err error) {
-	text, err := manifest(t.run, present(t.files), t.detail.More, cmp.Or(t.zone, time.UTC))
+	text, err := manifest(t.run, present(t.files), t.detail.More, t.zone)
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.run.ID, err)
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -318,7 +317,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
-		again = "at " + until.In(cmp.Or(t.zone, time.UTC)).Format("2006-01-02 15:04 MST")
+		again = "at " + until.In(t.zone).Format("2006-01-02 15:04 MST")
 	}
 	return address(ledger.Notice{
 		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
@@ -330,12 +329,7 @@ func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until
 // quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
 // rouse spent.
 func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
-	zone := t.zone
-	if zone == nil {
-		zone = time.UTC
-	}
-
-	now := p.Since.In(zone)
+	now := p.Since.In(t.zone)
 	spent := func(since time.Time) string {
 		tokens, cost, err := r.ledger.SpentSince(ctx, since.Format(time.DateOnly))
 		if err != nil {
@@ -348,6 +342,6 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
-			p.Reason, p.Until.In(zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
+			p.Reason, p.Until.In(t.zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
 	}, t.ownerChannels())
 }

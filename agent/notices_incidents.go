@@ -59,8 +59,5 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 
 // noticeTime is an instant as notices show it.
 func noticeTime(at time.Time, zone *time.Location) string {
-	if zone == nil {
-		zone = time.UTC
-	}
 	return at.In(zone).Format("2006-01-02 15:04 MST")
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,7 +88,7 @@ func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, 
 			head += "…"
 		}
 
-		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(cmp.Or(t.zone, time.UTC)).Format(time.DateOnly), head)
+		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(t.zone).Format(time.DateOnly), head)
 		if most -= len(line); most < 0 {
 			continue
 		}
@@ -144,10 +143,6 @@ func (r *Runner) earlierRuns(ctx context.Context, f ledger.RunFilter, began time
 
 // turnText is what one run of a session was told and said.
 func turnText(run ledger.Run, items []ledger.Item, zone *time.Location, most int) string {
-	if zone == nil {
-		zone = time.UTC
-	}
-
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nRun %d, ended on %s: %s.\n", run.ID, run.FinishedAt.In(zone).Format("Mon 2006-01-02 15:04:05 MST"), strings.ReplaceAll(string(run.Outcome), "_", " "))
 	say := func(what, words string) {

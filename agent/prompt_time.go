@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -13,15 +14,7 @@ const promptTime = "Monday 2006-01-02 15:04:05 MST"
 
 // clockZone returns the time zone of the job, or that of the configuration.
 func (t *task) clockZone() *time.Location {
-	switch {
-	case t.job.Zone != nil:
-		return t.job.Zone
-	case t.origin != nil && t.origin.Zone != nil:
-		return t.origin.Zone
-	case t.zone != nil:
-		return t.zone
-	}
-	return time.UTC
+	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.zone)
 }
 
 // clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the

@@ -48,10 +48,6 @@ func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, err
 // wakeText words the prompt. The instructions come last and as they are: nothing that
 // follows can be taken for a part of them.
 func wakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.Location) string {
-	if zone == nil {
-		zone = time.UTC
-	}
-
 	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
 	var s strings.Builder
 	fmt.Fprintf(&s, "This run is a wake that %s planned on %s%s.\n", wakeSetBy(w), say(w.Asked), wakeOrigin(w))

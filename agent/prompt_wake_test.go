@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"strings"
@@ -69,7 +70,7 @@ The instructions for this run, word for word:
 x`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := wakeText(ledger.Run{StartedAt: c.started}, c.wake, c.last, c.zone); got != c.want {
+			if got := wakeText(ledger.Run{StartedAt: c.started}, c.wake, c.last, cmp.Or(c.zone, time.UTC)); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			} else if name == "all" {
 				for _, part := range parts {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"rouse/agent/checkout"
 	"rouse/agent/preflight"
@@ -126,7 +127,7 @@ func New(o Options) (*Runner, error) {
 		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
-	r.plan.Store(&Plan{redactor: redactor(nil), answers: redactor(nil)})
+	r.plan.Store(&Plan{Zone: time.UTC, redactor: redactor(nil), answers: redactor(nil)})
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -169,6 +170,7 @@ func (r *Runner) Set(p Plan) {
 	defer r.planMu.Unlock()
 	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
 	p.writers = writersOf(p)
+	p.Zone = cmp.Or(p.Zone, time.UTC)
 	p.writableFolders = p.writers.boundary(p)
 	p.hide(r.secrets.add(p.Secrets))
 	p.specs = r.specsOf(p)

@@ -54,61 +54,56 @@ type snapshotFile struct {
 // takeSnapshot reads what an attempt begins with.
 func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
 	s = snapshot{run: t.run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
-	if t.needsModel() || t.executes() {
-		s.Soul, s.Clock = t.soul(), clockPrompt(t)
-	}
 	last, err := r.times(ctx, t.run)
 	if err != nil {
 		return s, err
 	}
 	s.LastSuccess, s.LastRun = last.SuccessStart, last.End
-
 	if t.detail.Webhook != nil {
 		if s.Body, err = r.ledger.DeliveryBody(ctx, t.run.ID); err != nil {
 			return s, err
 		}
 	}
-
-	// What the agent did last has changed by the time of a replay, so its wording is kept.
-	if t.detail.Wake != nil {
-		s.Prompt = t.job.Prompt
-	}
-
 	for _, f := range t.files {
 		s.Files = append(s.Files, snapshotFile{f.File, f.gone})
 	}
 
-	if t.agent.Database && (t.needsModel() || t.executes()) {
-		if t.needsModel() {
-			s.Tables, err = r.tables(ctx, t)
-		}
-		if err == nil {
-			s.Views, err = r.contextViews(ctx, t)
+	if t.needsModel() || t.executes() {
+		if err := r.snapshotPrompt(ctx, t, &s); err != nil {
+			return s, err
 		}
 	}
-
-	if err == nil && t.needsModel() {
-		s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, t)
-	}
-
-	if err == nil && t.needsModel() {
-		s.Folder = r.describeFolder(ctx, t)
-	}
-
-	if err == nil && (t.needsModel() || t.executes()) {
-		var told session
-		told, err = r.readSession(ctx, t)
-		s.Session, s.met = told.text, told.taint
-	}
-
 	s.Servers = r.givenServers(t)
 	s.Registered = r.registeredOffers(ctx, t)
 	s.registered = r.registeredPlaces(t, s.Registered)
-	if err == nil {
-		err = s.readSkills(t)
+	return s, s.readSkills(t)
+}
+
+// snapshotPrompt reads what a model or an agent program is told beside its task.
+func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (err error) {
+	s.Soul, s.Clock = t.soul(), clockPrompt(t)
+	// What the agent did last has changed by the time of a replay, so its wording is kept.
+	if t.detail.Wake != nil {
+		s.Prompt = t.job.Prompt
+	}
+	if t.agent.Database {
+		if s.Views, err = r.contextViews(ctx, t); err != nil {
+			return err
+		}
+	}
+	told, err := r.readSession(ctx, t)
+	if s.Session, s.met = told.text, told.taint; err != nil || !t.needsModel() {
+		return err
 	}
 
-	return s, err
+	if t.agent.Database {
+		if s.Tables, err = r.tables(ctx, t); err != nil {
+			return err
+		}
+	}
+	s.Folder = r.describeFolder(ctx, t)
+	s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, t)
+	return err
 }
 
 // apply gives a task what a recorded attempt began with.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -305,7 +304,7 @@ func shareTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 func (r *Runner) toolsOfFiles(t *attempt, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
 	since := func(written string) (time.Time, error) {
-		at, err := schedule.ParseTime(written, time.Now(), cmp.Or(t.zone, time.UTC), false)
+		at, err := schedule.ParseTime(written, time.Now(), t.zone, false)
 		return at.At, err
 	}
 	return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.agent.Mode == ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer,
