@@ -359,7 +359,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	c.Pauses, c.UnwritableFrom, c.UnwritableTo = s.pauses, s.unwritableFrom, s.unwritableTo
 	batch := table.PopDue(now, c)
 	s.mu.Unlock()
-	if batch.Empty() {
+	if len(batch.entries) == 0 {
 		return
 	}
 
@@ -381,8 +381,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	}
 
 	if ctx.Err() == nil {
-		s.trackUnwritable(c.LastCheck, err)
-		s.logTransition(err, len(batch.Marks)+len(batch.Wakes))
+		s.noteRecorded(c.LastCheck, err, len(batch.Marks)+len(batch.Wakes))
 	}
 
 	s.mu.Lock()
@@ -402,29 +401,23 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	}
 }
 
-// trackUnwritable remembers since when, and until when, what is due could not be recorded: that
-// includes all that has come since the check before.
-func (s *Scheduler) trackUnwritable(before time.Time, err error) {
+// noteRecorded remembers since when, and until when, what is due could not be recorded: that
+// includes all that has come since the check before. It logs the first failure and its end,
+// because recording is tried each second and a full disk stays full for long.
+func (s *Scheduler) noteRecorded(before time.Time, err error, due int) {
 	now := s.now()
-	if err == nil && now.Sub(s.lastReading.wall) < slowRecord {
-		return
+	if err != nil || now.Sub(s.lastReading.wall) >= slowRecord {
+		if !s.failing {
+			s.unwritableFrom = before
+		}
+		s.unwritableTo = now
 	}
 
-	if !s.failing {
-		s.unwritableFrom = before
-	}
-
-	s.unwritableTo = now
-}
-
-// logTransition logs once that what is due cannot be recorded, and once that it can again: it is
-// tried each second, and a full disk stays full for long.
-func (s *Scheduler) logTransition(err error, n int) {
 	switch {
 	case err != nil && !s.failing:
-		s.log.Error("what is due could not be recorded; it is tried again each second", "due", n, "error", err)
+		s.log.Error("what is due could not be recorded; it is tried again each second", "due", due, "error", err)
 	case err == nil && s.failing:
-		s.log.Info("what is due is recorded again", "due", n)
+		s.log.Info("what is due is recorded again", "due", due)
 	}
 	s.failing = err != nil
 }

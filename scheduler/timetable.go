@@ -172,9 +172,6 @@ func (t *Timetable) Head() time.Time {
 	return t.heap[0].at
 }
 
-// Len is how many jobs there are.
-func (t *Timetable) Len() int { return len(t.jobs) }
-
 // PopDue removes everything that has come by now from the heap, and decides about it. The caller
 // records the batch, and then calls Advance, or Postpone if that failed.
 func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
@@ -203,9 +200,6 @@ func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 	slices.SortStableFunc(b.Due, func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) })
 	return b
 }
-
-// Empty says whether nothing has come.
-func (b Batch) Empty() bool { return len(b.entries) == 0 }
 
 // Advance arms the jobs of a recorded batch for their next instants.
 func (t *Timetable) Advance(b Batch) {

@@ -16,12 +16,14 @@ type Executor interface {
 	// Obstacles are what keeps a queued run from starting, none when it may. They are asked for at each look at the queue, so that
 	// the answer must be cheap.
 	Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle
-	// Execute does the work of one attempt. An error means that the host could not, and
-	// counts as outcome error.
-	Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
-	// OnFinalize does what remains to be done for a run that Execute did not bring to its end:
-	// it was cut off for the last time, nobody answered it, or Execute failed. It may add to
-	// what the record says of the end.
+	// Freeze returns a function that does the work of one attempt by the current configuration.
+	// The dispatcher calls Freeze before it records attempts as running, so that a later
+	// configuration does not change or end a started run. An error of the function means that
+	// the host could not do the work, and counts as outcome error.
+	Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
+	// OnFinalize does what remains to be done for a run that was not brought to its end: it was
+	// cut off for the last time, nobody answered it, or its function failed. It may add to what
+	// the record says of the end.
 	OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result
 	// Asks tells people that a run waits for one of them.
 	Asks(run ledger.Run, res ledger.Result) []ledger.Notice
@@ -31,21 +33,6 @@ type Executor interface {
 	PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice
 	// ObstacleNotices tell them what keeps a run from starting; of each obstacle the first such notices are sent.
 	ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice
-}
-
-// Freezer is an Executor that depends on a configuration. Freeze returns an Execute that uses the current configuration. The
-// dispatcher calls it before it records an attempt as running, so that a later configuration does not change or end a
-// started run.
-type Freezer interface {
-	Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error)
-}
-
-// frozen returns the function that executes the attempts about to start.
-func (d *Dispatcher) frozen() ExecutorFunc {
-	if f, ok := d.o.Executor.(Freezer); ok {
-		return f.Freeze()
-	}
-	return d.o.Executor.Execute
 }
 
 // Policy is what a job wants of its runs.
@@ -72,9 +59,9 @@ func (ExecutorFunc) Policy(string) Policy { return Policy{Resume: true} }
 // Obstacles implements Executor.
 func (ExecutorFunc) Obstacles(context.Context, ledger.Run) []ledger.Obstacle { return nil }
 
-// Execute implements Executor.
-func (f ExecutorFunc) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	return f(ctx, run, a)
+// Freeze implements Executor.
+func (f ExecutorFunc) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+	return f
 }
 
 // OnFinalize implements Executor.

@@ -20,7 +20,7 @@ type freezer struct {
 	did    chan int64
 }
 
-// Freeze implements dispatch.Freezer.
+// Freeze implements dispatch.Executor.
 func (f *freezer) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 	config := f.config.Add(1)
 	if running, err := f.l.Running(f.t.Context()); err != nil || len(running) > 0 {

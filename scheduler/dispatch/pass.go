@@ -352,7 +352,7 @@ func (d *Dispatcher) start(writing context.Context, ids []int64) error {
 	}
 	d.mu.Unlock()
 
-	do := d.frozen()
+	do := d.o.Executor.Freeze()
 	started, err := d.o.Ledger.Start(writing, starts...)
 	if err != nil {
 		d.unsure = append(d.unsure, ids...)

@@ -100,8 +100,12 @@ func (r *recording) step(by time.Duration) {
 
 func (*recording) Policy(job string) dispatch.Policy { return policyOf(job) }
 
-// Execute takes as long as a run of its job takes.
-func (r *recording) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+func (r *recording) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+	return r.execute
+}
+
+// execute takes as long as a run of its job takes.
+func (r *recording) execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 	r.mu.Lock()
 	left, ok := r.left[run.ID]
 	if !ok {

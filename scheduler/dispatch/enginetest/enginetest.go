@@ -200,9 +200,11 @@ func (e *executor) Policy(job string) dispatch.Policy {
 	return e.c.policy(job)
 }
 
-// Execute implements dispatch.Executor.
-func (e *executor) Execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
-	return e.c.execute(ctx, e.node, run), nil
+// Freeze implements dispatch.Executor.
+func (e *executor) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+	return func(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
+		return e.c.execute(ctx, e.node, run), nil
+	}
 }
 
 func succeed(context.Context, string, ledger.Run) ledger.Result {

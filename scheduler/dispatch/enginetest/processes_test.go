@@ -75,8 +75,12 @@ func (w *worker) Policy(job string) dispatch.Policy {
 	return p
 }
 
-// Execute implements dispatch.Executor.
-func (w *worker) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
+// Freeze implements dispatch.Executor.
+func (w *worker) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
+	return w.execute
+}
+
+func (w *worker) execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	// On a connection that the fence does not watch over, as the effects of tools are. The server may be away for a moment.
 	for tries := 0; ; tries++ {
 		_, err := w.direct.ExecContext(ctx, `insert into work (run, attempt, worker) values ($1, $2, $3) on conflict (run, attempt) do update set worker = excluded.worker
