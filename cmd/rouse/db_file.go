@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
@@ -56,7 +55,7 @@ func dbImport(cmd *cobra.Command, at *place, o dbOptions, path string) error {
 	}
 
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
-		return fmt.Sprintf("%s of %s rows", humanize.Comma(done), humanize.Comma(of))
+		return fmt.Sprintf("%s of %s rows", text.Comma(done), text.Comma(of))
 	})
 	out, err := s.Import(cmd.Context(), o.path("import"), q, f, show)
 	clear()

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
@@ -48,7 +47,7 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 	}
 
 	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s %s, %s; call journal %s\n",
-		text.OneLine(s.Path), text.Size(s.Bytes), quota, text.Size(s.LogBytes), text.Size(s.FreeBytes), humanize.Comma(s.Changes), text.Noun(s.Changes, "entry"), text.Size(s.ChangelogBytes), text.Size(s.JournalBytes))
+		text.OneLine(s.Path), text.Size(s.Bytes), quota, text.Size(s.LogBytes), text.Size(s.FreeBytes), text.Comma(s.Changes), text.Noun(s.Changes, "entry"), text.Size(s.ChangelogBytes), text.Size(s.JournalBytes))
 
 	switch {
 	case s.Quota > 0 && s.Bytes >= s.Quota:
@@ -64,7 +63,7 @@ func dbStats(cmd *cobra.Command, at *place, o dbOptions) error {
 
 	var rows [][]string
 	for _, t := range s.Tables {
-		rows = append(rows, []string{t.Name, humanize.Comma(t.Rows), humanize.Comma(t.Deleted), text.Size(t.Bytes)})
+		rows = append(rows, []string{t.Name, text.Comma(t.Rows), text.Comma(t.Deleted), text.Size(t.Bytes)})
 	}
 
 	return table(w, "TABLE ROWS DELETED SIZE", rows)
@@ -132,7 +131,7 @@ func changeText(c api.Change) string {
 		return c.SQL
 	// Bulk changes are one entry for a range of rows; its key is an object with their count.
 	case json.Unmarshal(c.Key, &chunk) == nil && chunk.Count > 1:
-		return fmt.Sprintf("%s rows %s", humanize.Comma(chunk.Count), c.Key)
+		return fmt.Sprintf("%s rows %s", text.Comma(chunk.Count), c.Key)
 	case null(c.Before):
 		return fmt.Sprintf("+ %s", c.After)
 	case null(c.After):

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb"
@@ -60,7 +59,7 @@ func undoRun(cmd *cobra.Command, at *place, run string, ask api.UndoRequest, asJ
 	defer s.close()
 
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
-		return fmt.Sprintf("%s of %s entries of the changelog", humanize.Comma(done), humanize.Comma(of))
+		return fmt.Sprintf("%s of %s entries of the changelog", text.Comma(done), text.Comma(of))
 	})
 	out, err := s.Undo(cmd.Context(), run, ask, show)
 	clear()
@@ -120,7 +119,7 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 
 	// The daemon names the first conflicts only.
 	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
-		fmt.Fprintf(&b, "%s%s more\n", later, humanize.Comma(more))
+		fmt.Fprintf(&b, "%s%s more\n", later, text.Comma(more))
 	}
 
 	for _, left := range out.Left { // sentences that say what stays
@@ -194,7 +193,7 @@ func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
 		what string
 	}{{t.Removed, "removed"}, {t.Changed, "changed back"}, {t.Restored, "brought back"}} {
 		if c.n > 0 {
-			out = append(out, humanize.Comma(c.n)+" "+text.Noun(c.n, "row")+" "+would+c.what)
+			out = append(out, text.Comma(c.n)+" "+text.Noun(c.n, "row")+" "+would+c.what)
 		}
 	}
 	if len(out) == 0 {

@@ -2,14 +2,33 @@ package text
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
-
-	"github.com/dustin/go-humanize"
 )
 
 // Size is a number of bytes: "21 B", "1.5 MiB".
 func Size(bytes int64) string {
-	return humanize.IBytes(uint64(max(bytes, 0))) //nolint:gosec // it is not below 0
+	n, unit := float64(max(bytes, 0)), -1
+	for ; n >= 1024; unit++ {
+		n /= 1024
+	}
+	switch {
+	case unit < 0:
+		return fmt.Sprintf("%.0f B", n)
+	case n < 9.95:
+		return fmt.Sprintf("%.1f %ciB", math.Round(n*10)/10, "KMGTPE"[unit])
+	}
+	return fmt.Sprintf("%.0f %ciB", math.Round(n), "KMGTPE"[unit])
+}
+
+// Comma writes a number with a comma between each three digits: "1,234,567".
+func Comma(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 // Plural is a number of things: "1 row", "2 rows", "0 entries".

@@ -20,8 +20,8 @@ const maxDays = 106_751
 // ParseSpan reads a length of time as the configuration and commands have it: a Go duration (90s, 1h30m), or a number of days (7d), of 24
 // hours each.
 //
-// time.ParseDuration does all but the days, which it leaves out because their length depends on the calendar; go-humanize reads sizes and no
-// durations, and the libraries that read days take weeks, months and years of a fixed length with them, which nobody here should write.
+// time.ParseDuration reads no days, because their length depends on the calendar. Libraries that read days also read weeks, months and years
+// of a fixed length, which a configuration must not contain.
 func ParseSpan(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {
@@ -38,9 +38,6 @@ func ParseSpan(s string) (time.Duration, error) {
 }
 
 // Span is a length of time as a person says it, in two units at most: "340 ms", "12.3 s", "3 min", "2 h 5 min", "4 d 16 h".
-//
-// go-humanize, which has the other words for figures here, knows one unit alone: it makes "in 4 days" of four days and 16 hours, which
-// is no answer to when something runs.
 func Span(d time.Duration) string {
 	switch d = max(d, -d); {
 	case d < time.Second:

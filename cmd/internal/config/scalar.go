@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"rouse/internal/text"
 )
 
@@ -71,12 +69,22 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d%s", s, units[i])
 }
 
+// sizePattern matches a size: a number, and a unit with or without its B. The units with an i are powers of 1024.
+var sizePattern = regexp.MustCompile(`(?i)^([0-9.,]+)\s*(?:([kmgtpe])(i?))?b?\s*$`)
+
 func parseSize(text string) (Size, error) {
-	n, err := humanize.ParseBytes(text)
-	if err != nil || n > math.MaxInt64 {
-		return 0, fmt.Errorf("%q is not a size like 500KiB or 10MiB", short(text))
+	if m := sizePattern.FindStringSubmatch(text); m != nil {
+		n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], ",", ""), 64)
+		base := 1000.0
+		if m[3] != "" {
+			base = 1024
+		}
+		n *= math.Pow(base, float64(strings.Index(" kmgtpe", strings.ToLower(m[2]))))
+		if err == nil && n < math.MaxInt64 {
+			return Size(n), nil
+		}
 	}
-	return Size(n), nil
+	return 0, fmt.Errorf("%q is not a size like 500KiB or 10MiB", short(text))
 }
 
 func (d *decoder) scalar(n *node, path string, v reflect.Value, f field) {
