@@ -53,11 +53,16 @@ func (b *bench) triggered(by domain.Trigger) int64 {
 
 func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
 	b.t.Helper()
-	s, err := l.SpendingOf(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name, scope, name)
+	sums, err := l.SpendingOn(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return s
+	for _, s := range sums {
+		if s.Scope == scope && s.Name == name {
+			return s
+		}
+	}
+	return ledger.Spending{}
 }
 
 // What a run costs is what its turns cost, also those that failed, and stands in its steps,

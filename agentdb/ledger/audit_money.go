@@ -18,17 +18,17 @@ var auditMoney = []AuditCheck{
 	{
 		Name: "spent-day", Promise: "what all agents took in a day is the sum of theirs, and of it the jobs took no more",
 		query: `select d.day, d.tokens, d.cost_micro_usd, coalesce(a.tokens, 0), coalesce(a.cost, 0), coalesce(j.tokens, 0), coalesce(j.cost, 0)
-			from (select day, cast(sum(case when scope = 'daemon' then tokens else 0 end) as bigint) as tokens, cast(sum(case when scope = 'daemon' then cost_micro_usd else 0 end) as bigint) as cost_micro_usd from spending group by day) d
-			left join (select day, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending where scope = 'agent' group by day) a on a.day = d.day
-			left join (select day, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending where scope = 'job' group by day) j on j.day = d.day
+			from (select period as day, cast(sum(case when scope = 'daemon' then tokens else 0 end) as bigint) as tokens, cast(sum(case when scope = 'daemon' then cost_micro_usd else 0 end) as bigint) as cost_micro_usd from spending where length(period) = 10 group by period) d
+			left join (select period as day, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending where scope = 'agent' group by period) a on a.day = d.day
+			left join (select period as day, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending where scope = 'job' group by period) j on j.day = d.day
 			where d.tokens <> coalesce(a.tokens, 0) or d.cost_micro_usd <> coalesce(a.cost, 0) or d.tokens < coalesce(j.tokens, 0) or d.cost_micro_usd < coalesce(j.cost, 0) order by d.day`,
 		say: "on %s all took %d tokens and %d millionths of a dollar, the agents %d and %d, the jobs %d and %d",
 	},
 	{
 		Name: "spent-month", Promise: "a month holds at least what its days do",
-		query: `select m.month, m.scope, m.name, m.tokens, m.cost_micro_usd, d.tokens, d.cost from month_spending m
-			join (select substr(day, 1, 7) as month, scope, name, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending group by substr(day, 1, 7), scope, name) d
-			on d.month = m.month and d.scope = m.scope and d.name = m.name where m.tokens < d.tokens or m.cost_micro_usd < d.cost order by m.month`,
+		query: `select m.period, m.scope, m.name, m.tokens, m.cost_micro_usd, d.tokens, d.cost from spending m
+			join (select substr(period, 1, 7) as month, scope, name, cast(sum(tokens) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from spending where length(period) = 10 group by substr(period, 1, 7), scope, name) d
+			on d.month = m.period and d.scope = m.scope and d.name = m.name where m.tokens < d.tokens or m.cost_micro_usd < d.cost order by m.period`,
 		say: "in %s the %s %q took %d tokens and %d millionths of a dollar, and its days hold %d and %d",
 	},
 	{
@@ -43,9 +43,9 @@ var auditMoney = []AuditCheck{
 	},
 	{
 		Name: "reserved-day", Promise: "what is reserved of a day is the sum of its reservations",
-		query: `select s.day, s.reserved_tokens, s.reserved_micro_usd, coalesce(h.tokens, 0), coalesce(h.cost, 0) from spending s
-			left join (select day, cast(sum(tokens_in + tokens_out) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from reservations group by day) h on h.day = s.day
-			where s.scope = 'daemon' and (s.reserved_tokens <> coalesce(h.tokens, 0) or s.reserved_micro_usd <> coalesce(h.cost, 0)) order by s.day`,
+		query: `select s.period, s.reserved_tokens, s.reserved_micro_usd, coalesce(h.tokens, 0), coalesce(h.cost, 0) from spending s
+			left join (select day, cast(sum(tokens_in + tokens_out) as bigint) as tokens, cast(sum(cost_micro_usd) as bigint) as cost from reservations group by day) h on h.day = s.period
+			where s.scope = 'daemon' and length(s.period) = 10 and (s.reserved_tokens <> coalesce(h.tokens, 0) or s.reserved_micro_usd <> coalesce(h.cost, 0)) order by s.period`,
 		say: "of %s there are %d tokens and %d millionths of a dollar reserved, and the reservations are of %d and %d",
 	},
 }
@@ -55,7 +55,7 @@ var auditMoney = []AuditCheck{
 func auditSteps(ctx context.Context, a *auditor) error {
 	var first sql.NullString
 	var spent, stepped int64
-	err := a.tx.QueryRowContext(ctx, `select min(day), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = 'daemon'`).Scan(&first, &spent)
+	err := a.tx.QueryRowContext(ctx, `select min(period), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = 'daemon' and length(period) = 10`).Scan(&first, &spent)
 	if err != nil || !first.Valid {
 		return err
 	}

@@ -99,23 +99,13 @@ type BudgetExceeded struct {
 	Money bool // the limit in money is exceeded; false: the one in tokens
 }
 
-// account is a row of a reservation, with its limit.
+// account is a row of spending, with its limit.
 type account struct {
-	table       period
-	at          string // the day or the month
-	scope, name string
-	limit       Limit
+	period, scope, name string
+	limit               Limit
 }
 
-// period is the table of the sums of days or months, with the name of the column that says which.
-type period struct{ table, column string }
-
-var days, months = period{"spending", "day"}, period{"month_spending", "month"}
-
-// columns are those of scanSpending.
-func (p period) columns() string {
-	return p.column + `, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
-}
+const spendingColumns = `period, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
 
 // accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other.
 func (r Reservation) accounts() []account {
@@ -126,9 +116,9 @@ func (r Reservation) accounts() []account {
 
 	var out []account
 	for _, acc := range whose {
-		acc.table, acc.at = months, monthOf(r.Day)
+		acc.period = monthOf(r.Day)
 		out = append(out, acc)
-		acc.table, acc.at = days, r.Day
+		acc.period = r.Day
 		out = append(out, acc)
 	}
 	return out
@@ -136,15 +126,15 @@ func (r Reservation) accounts() []account {
 
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
 func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
-	query := `select ` + acc.table.columns() + ` from ` + acc.table.table + ` where ` + acc.table.column + ` = $1 and scope = $2 and name = $3` + l.forUpdate
-	s, err := scanSpending(tx.QueryRow(query, acc.at, acc.scope, acc.name))
+	query := `select ` + spendingColumns + ` from spending where period = $1 and scope = $2 and name = $3` + l.forUpdate
+	s, err := scanSpending(tx.QueryRow(query, acc.period, acc.scope, acc.name))
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
-	if _, err := tx.Exec(`insert into `+acc.table.table+` (`+acc.table.column+`, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.at, acc.scope, acc.name); err != nil {
+	if _, err := tx.Exec(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name); err != nil {
 		return s, err
 	}
-	return scanSpending(tx.QueryRow(query, acc.at, acc.scope, acc.name))
+	return scanSpending(tx.QueryRow(query, acc.period, acc.scope, acc.name))
 }
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
@@ -176,8 +166,8 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		}
 
 		for _, acc := range r.accounts() {
-			if _, err := tx.Exec(`update `+acc.table.table+` set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
-				where `+acc.table.column+` = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.at, acc.scope, acc.name); err != nil {
+			if _, err := tx.Exec(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
+				where period = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name); err != nil {
 				return err
 			}
 		}
@@ -268,11 +258,11 @@ func scanReservation(rows scanner) (openReservation, error) {
 func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
-		s, err := scanSpending(tx.QueryRow(`update `+acc.table.table+` set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
 			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
-			where `+acc.table.column+` = $8 and scope = $9 and name = $10 returning `+acc.table.columns(),
-			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.at, acc.scope, acc.name))
+			where period = $8 and scope = $9 and name = $10 returning `+spendingColumns,
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name))
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -304,30 +294,15 @@ func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
 	return nil
 }
 
-// SpendingOn lists what was taken in a day, and what is reserved.
-func (l *Ledger) SpendingOn(ctx context.Context, day string) ([]Spending, error) {
-	rows, err := l.statements.query(ctx, `select `+days.columns()+` from spending where day = $1 order by scope, name`, day)
-	return collect(rows, err, scanSpending)
-}
-
-// SpendingIn lists what was taken in a month, and what is reserved.
-func (l *Ledger) SpendingIn(ctx context.Context, month string) ([]Spending, error) {
-	rows, err := l.statements.query(ctx, `select `+months.columns()+` from month_spending where month = $1 order by scope, name`, month)
+// SpendingOn lists what was taken in a day or a month, and what is reserved.
+func (l *Ledger) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
+	rows, err := l.statements.query(ctx, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
 	return collect(rows, err, scanSpending)
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
 func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
-	err = l.statements.row(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and day >= $2`,
+	err = l.statements.row(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and period >= $2 and length(period) = 10`,
 		ScopeDaemon, day).Scan(&tokens, &costMicroUSD)
 	return tokens, costMicroUSD, err
-}
-
-// SpendingOf is what one of them has taken in a day; nothing before its first call.
-func (l *Ledger) SpendingOf(ctx context.Context, day, scope, name string) (Spending, error) {
-	s, err := scanSpending(l.statements.row(ctx, `select `+days.columns()+` from spending where day = $1 and scope = $2 and name = $3`, day, scope, name))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Spending{Day: day, Scope: scope, Name: name}, nil
-	}
-	return s, err
 }

@@ -91,19 +91,18 @@ func (l *Ledger) pruneRecord(ctx context.Context, job string, before time.Time) 
 	return total, nil
 }
 
+// oldSpending compares periods as texts, whatever zone their days are of.
+const oldSpending = `period < case length(period) when 10 then $1 else $2 end`
+
 // pruneSpending removes the sums of old days and months.
 func (l *Ledger) pruneSpending(ctx context.Context, now time.Time) error {
-	// Days sort as texts, in whatever zone they were.
 	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
 	var old int
-	if err := l.statements.row(ctx, `select count(*) from (select 1 from spending where day < $1 limit 1) s`, day).Scan(&old); err != nil || old == 0 {
+	if err := l.statements.row(ctx, `select count(*) from (select 1 from spending where `+oldSpending+` limit 1) s`, day, monthOf(day)).Scan(&old); err != nil || old == 0 {
 		return err
 	}
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`delete from spending where day < $1`, day); err != nil {
-			return err
-		}
-		_, err := tx.Exec(`delete from month_spending where month < $1`, monthOf(day))
+		_, err := tx.Exec(`delete from spending where `+oldSpending, day, monthOf(day))
 		return err
 	})
 }

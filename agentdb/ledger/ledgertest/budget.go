@@ -16,9 +16,15 @@ import (
 
 const today = "2026-11-21"
 
-func spent(t *testing.T, l *ledger.Ledger, day, scope, name string) ledger.Spending {
+// spent returns the usage in a day or a month.
+func spent(t *testing.T, l *ledger.Ledger, period, scope, name string) ledger.Spending {
 	t.Helper()
-	return must[ledger.Spending](t)(l.SpendingOf(t.Context(), day, scope, name))
+	for _, s := range must[[]ledger.Spending](t)(l.SpendingOn(t.Context(), period)) {
+		if s.Scope == scope && s.Name == name {
+			return s
+		}
+	}
+	return ledger.Spending{Day: period, Scope: scope, Name: name}
 }
 
 // begin starts a run of a job with its first step.

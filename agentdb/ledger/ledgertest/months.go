@@ -3,23 +3,12 @@ package ledgertest
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"rouse/agentdb/ledger"
 )
-
-func inMonth(t *testing.T, l *ledger.Ledger, month, scope, name string) ledger.Spending {
-	t.Helper()
-	all := must[[]ledger.Spending](t)(l.SpendingIn(t.Context(), month))
-	i := slices.IndexFunc(all, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name })
-	if i < 0 {
-		return ledger.Spending{}
-	}
-	return all[i]
-}
 
 // months: the sums of a month are those of its days, whatever is reserved, settled or left behind by a process; each limit of a month refuses
 // what is one too many, beside those of the day.
@@ -46,7 +35,7 @@ func months(t *testing.T, open Open) {
 	take("2026-10-31", 7)
 	for _, whose := range [][2]string{{ledger.ScopeDaemon, ""}, {ledger.ScopeAgent, "a"}, {ledger.ScopeJob, "j"}} {
 		for month, want := range map[string]int64{"2026-10": 7, "2026-11": 30, "2026-12": 5, "2027-01": 0} {
-			if s := inMonth(t, l, month, whose[0], whose[1]); s.CostMicroUSD != want || s.Tokens != 10*want || s.ReservedMicroUSD != 0 {
+			if s := spent(t, l, month, whose[0], whose[1]); s.CostMicroUSD != want || s.Tokens != 10*want || s.ReservedMicroUSD != 0 {
 				t.Errorf("%s of %s: %+v, want %d", month, whose, s, want)
 			}
 		}
@@ -80,7 +69,7 @@ func months(t *testing.T, open Open) {
 		t.Errorf("what is reserved does not count: %+v (%v)", full, err)
 	}
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
-	if s := inMonth(t, open(t), "2026-11", ledger.ScopeJob, "j"); s.CostMicroUSD != 90 || s.ReservedMicroUSD != 0 || s.EstimatedMicroUSD != 60 || s.EstimatedWhy == "" {
+	if s := spent(t, open(t), "2026-11", ledger.ScopeJob, "j"); s.CostMicroUSD != 90 || s.ReservedMicroUSD != 0 || s.EstimatedMicroUSD != 60 || s.EstimatedWhy == "" {
 		t.Errorf("after the rescue: %+v", s)
 	}
 }
@@ -123,7 +112,7 @@ func monthRace(t *testing.T, open Open) {
 	}
 	all.Wait()
 
-	s := inMonth(t, two[0], "2026-11", ledger.ScopeDaemon, "")
+	s := spent(t, two[0], "2026-11", ledger.ScopeDaemon, "")
 	var ofDays int64
 	for _, day := range []string{"2026-11-20", "2026-11-21"} {
 		ofDays += spent(t, two[0], day, ledger.ScopeDaemon, "").CostMicroUSD

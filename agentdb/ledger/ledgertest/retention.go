@@ -226,7 +226,7 @@ func pruneSpending(t *testing.T, open Open) {
 	}{{402, 5, 5}, {435, 0, 5}} {
 		must[int](t)(l.Prune(ctx, day.AddDate(0, 0, c.after), keep))
 		for month, want := range map[string]int64{"2026-11": c.november, "2026-12": c.december} {
-			if s := inMonth(t, l, month, ledger.ScopeJob, "j"); s.CostMicroUSD != want {
+			if s := spent(t, l, month, ledger.ScopeJob, "j"); s.CostMicroUSD != want {
 				t.Errorf("%s after %d days: %+v, want %d", month, c.after, s, want)
 			}
 		}

@@ -292,10 +292,10 @@ create table standing (
 );
 create unique index standing_by_hash on standing (agent, hash);
 
--- Model usage by day, for the daemon, each agent and each job. Reserved usage is of calls that have not ended.
+-- Model usage by day and by month, for the daemon, each agent and each job. Reserved usage is of calls that have not ended.
 -- Estimated usage is the part that no server has reported.
 create table spending (
-    day                 text    not null,
+    period              text    not null, -- 2026-11-21 or 2026-11
     scope               text    not null,
     name                text    not null,
     tokens              integer not null default 0,
@@ -305,22 +305,7 @@ create table spending (
     estimated_tokens    integer not null default 0,
     estimated_micro_usd integer not null default 0,
     estimated_why       text    not null default '', -- of the last estimate
-    primary key (day, scope, name)
-) without rowid;
-
--- Model usage by calendar month (2026-11), with the columns of spending.
-create table month_spending (
-    month               text    not null,
-    scope               text    not null,
-    name                text    not null,
-    tokens              integer not null default 0,
-    cost_micro_usd      integer not null default 0,
-    reserved_tokens     integer not null default 0,
-    reserved_micro_usd  integer not null default 0,
-    estimated_tokens    integer not null default 0,
-    estimated_micro_usd integer not null default 0,
-    estimated_why       text    not null default '',
-    primary key (month, scope, name)
+    primary key (period, scope, name)
 ) without rowid;
 
 -- Usage reserved for model calls that have not ended, or whose process was killed.

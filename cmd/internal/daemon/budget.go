@@ -42,7 +42,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	if err != nil {
 		return out, err
 	}
-	ofMonth, err := d.ledger.SpendingIn(ctx, month.Name)
+	ofMonth, err := d.ledger.SpendingOn(ctx, month.Name)
 	if err != nil {
 		return out, err
 	}
