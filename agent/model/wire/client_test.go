@@ -73,10 +73,10 @@ func TestContentBlocks(t *testing.T) {
 		"nothing":       func(m *model.Message) { m.Raw = nil },
 		"not its shape": func(m *model.Message) { m.Raw = json.RawMessage(`[]`) },
 		"below zero": func(m *model.Message) {
-			m.Raw = json.RawMessage(`{"by":"plain","model":"m","parts":[{"text":-1},{"call":1},{"call":2}]}`)
+			m.Raw = json.RawMessage(`{"by":"plain","at":"` + s.host + `","model":"m","parts":[{"text":-1},{"call":1},{"call":2}]}`)
 		},
 		"twice": func(m *model.Message) {
-			m.Raw = json.RawMessage(`{"by":"plain","model":"m","parts":[{"text":6},{"call":1},{"call":1},{"call":2}]}`)
+			m.Raw = json.RawMessage(`{"by":"plain","at":"` + s.host + `","model":"m","parts":[{"text":6},{"call":1},{"call":1},{"call":2}]}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ type Part struct {
 // providerState is what model.Message.Raw holds.
 type providerState struct {
 	Provider string `json:"by"`
-	Host     string `json:"at,omitempty"` // of the server; "" if an older version stored it
+	Host     string `json:"at,omitempty"` // of the server
 	Model    string `json:"model"`
 	Parts    []Part `json:"parts"`
 }
@@ -59,7 +59,7 @@ type ContentBlock struct {
 // opaque data, and its place is not known any more.
 func (c *Client) ContentBlocks(m model.Message) []ContentBlock {
 	var k providerState
-	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == c.dialect.Name && k.Model == c.endpoint.Model && (k.Host == "" || k.Host == c.host) {
+	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == c.dialect.Name && k.Model == c.endpoint.Model && k.Host == c.host {
 		if pieces, ok := resolveParts(m, k.Parts); ok {
 			return pieces
 		}
