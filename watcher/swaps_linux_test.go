@@ -27,7 +27,7 @@ const outsideHash = "31207a2065f46a5b948fce6fe5c13e85abaf5631e2f894b47dcd4fce14f
 // or made, and once they stop every file ends where it belongs.
 func TestSwaps(t *testing.T) {
 	t.Parallel()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUSE_TEST_SWAPS"), "200"))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("ROUSE_TEST_SWAPS"), "40"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -631,7 +631,7 @@ func TestReloadSurvivesMutations(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	mutations, err := strconv.Atoi(os.Getenv("ROUSE_TEST_MUTATIONS"))
 	if err != nil {
-		mutations = 200
+		mutations = 40
 	}
 
 	good := 0
