@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/service"
 )
 
 const (
@@ -80,12 +81,15 @@ func answers(ctx context.Context, home string) bool {
 }
 
 // Connect returns a client of the process that serves a home, and its status. The process is a daemon, or a command that executes a
-// run (Foreground). If no process serves the home, Connect returns api.ErrNoDaemon. A socket file without a process means that the daemon
-// was killed or that systemd is restarting it: Connect then retries for retryWait, and removes the file if it was in vain.
+// run (Foreground). If no process serves the home, Connect returns api.ErrNoDaemon. If the home has a service, a socket file without a
+// process means that the daemon was killed or is being restarted: Connect then retries for retryWait, and removes the file if no daemon came.
 func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) {
 	for began := time.Now(); ; {
 		client, st, err := connect(ctx, home)
 		if !errors.Is(err, api.ErrNoDaemon) || errors.Is(err, fs.ErrNotExist) {
+			return client, st, err
+		}
+		if installed, _ := service.Recorded(home); installed.Name == "" {
 			return client, st, err
 		}
 		if time.Since(began) > retryWait {

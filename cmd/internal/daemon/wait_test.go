@@ -12,7 +12,7 @@ import (
 	"rouse/cmd/internal/daemon"
 )
 
-// staleSocket leaves the socket file of a killed daemon in a home.
+// staleSocket leaves the socket file of a killed daemon in a home that has a service.
 func staleSocket(t *testing.T) (home string) {
 	t.Helper()
 	home = t.TempDir()
@@ -21,7 +21,8 @@ func staleSocket(t *testing.T) (home string) {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := errors.Join(l.Close(), os.Chmod(daemon.SocketPath(home), 0o600)); err != nil {
+	err = os.WriteFile(filepath.Join(home, "service.json"), []byte(`{"name":"rouse"}`), 0o600)
+	if err := errors.Join(err, l.Close(), os.Chmod(daemon.SocketPath(home), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return home
