@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -304,10 +305,7 @@ func (w *liveScreen) note(e api.Event) {
 
 // passed says whether an instant that is shown as coming is over, so that there are others. An event of it is usually there first.
 func (w *liveScreen) passed(now time.Time) bool {
-	for _, o := range w.shown.coming {
-		if now.Sub(o.Actual.Time) > time.Second && now.Sub(o.Actual.Time) < 10*time.Second {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.shown.coming, func(o api.Occurrence) bool {
+		return now.Sub(o.Actual.Time) > time.Second && now.Sub(o.Actual.Time) < 10*time.Second
+	})
 }

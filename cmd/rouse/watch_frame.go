@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,12 +101,7 @@ func nextOfEach(coming []api.Occurrence) (out []api.Occurrence) {
 
 // asksOwner says whether a run waits for one of the items that are listed anyway.
 func asksOwner(inbox []api.Item, r api.Run) bool {
-	for _, i := range inbox {
-		if i.Run == r.ID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(inbox, func(i api.Item) bool { return i.Run == r.ID })
 }
 
 func askedRows(inbox []api.Item, now time.Time) (rows [][]string) {

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"mvdan.cc/sh/v3/syntax"
-
 	"rouse/agent/redact"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
@@ -348,10 +346,4 @@ func (o resolvedCommand) display(a action) string {
 	return fmt.Sprintf("%s\n(%s; in %s; network: %s; tier %s)", shown, what, text.Visible(a.Dir), a.Network, a.Tier)
 }
 
-func quoted(w string) string {
-	q, err := syntax.Quote(w, syntax.LangBash)
-	if err != nil {
-		return text.Visible(fmt.Sprintf("%q", w))
-	}
-	return text.Visible(q)
-}
+func quoted(w string) string { return text.Visible(text.ShellWord(w)) }

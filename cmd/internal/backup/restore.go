@@ -167,12 +167,7 @@ func isAgents(rel string) bool {
 }
 
 func hasEntry(m Manifest, path string) bool {
-	for _, e := range m.Entries {
-		if e.Path == path {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.Entries, func(e Entry) bool { return e.Path == path })
 }
 
 // unpack writes what a backup holds into a folder that nobody else writes, and compares it with the manifest.

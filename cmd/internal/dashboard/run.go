@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,10 +70,10 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
 	mux.Handle("GET /runs/{id}/replay", s.show(s.replayPage))
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
-	mux.Handle("POST /runs/{id}/cancel", s.do(s.cancel))
-	mux.Handle("POST /runs/{id}/retry", s.do(s.retry))
+	mux.Handle("POST /runs/{id}/cancel", doRun(s, s.answers.Cancel))
+	mux.Handle("POST /runs/{id}/retry", doRun(s, s.answers.Retry))
 	mux.Handle("POST /runs/{id}/apply", s.do(s.apply))
-	mux.Handle("POST /runs/{id}/discard", s.do(s.discard))
+	mux.Handle("POST /runs/{id}/discard", doRun(s, s.answers.Discard))
 }
 
 func (s *site) run(r *http.Request, p page) (templ.Component, error) {
@@ -352,22 +353,16 @@ func (s *site) download(w http.ResponseWriter, r *http.Request, name string, siz
 	}
 }
 
-func (s *site) cancel(r *http.Request) (string, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.Cancel(r.Context(), id)
-	return back(r), err
-}
-
-func (s *site) retry(r *http.Request) (string, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.Retry(r.Context(), id)
-	return back(r), err
+// doRun does what a form asks for of a run, and goes back to the page of the form.
+func doRun[T any](s *site, do func(ctx context.Context, run int64) (T, error)) http.Handler {
+	return s.do(func(r *http.Request) (string, error) {
+		id, err := number(r, "id", "run")
+		if err != nil {
+			return "", err
+		}
+		_, err = do(r.Context(), id)
+		return back(r), err
+	})
 }
 
 // undoPage shows what an undo would do, before anybody does it.
@@ -419,14 +414,5 @@ func (s *site) apply(r *http.Request) (string, error) {
 		return "", err
 	}
 	_, err = s.answers.Apply(r.Context(), id, api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
-	return back(r), err
-}
-
-func (s *site) discard(r *http.Request) (string, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.Discard(r.Context(), id)
 	return back(r), err
 }

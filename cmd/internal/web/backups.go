@@ -18,12 +18,9 @@ func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(do
 		return out, err
 	}
 
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
-	if err != nil {
-		return out, err
-	}
-	defer release()
-	return db.Backup(r.Context(), agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Backup, error) {
+		return db.Backup(ctx, agentdb.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
+	})
 }
 
 func (s *Server) backups(r *http.Request) (any, error) {

@@ -42,22 +42,13 @@ func (s *Server) databaseRoutes() []Route {
 var byUser = agentdb.By{Actor: "user"}
 
 func (s *Server) schema(r *http.Request) (any, error) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return db.Schema(r.Context())
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Schema, error) { return db.Schema(ctx) })
 }
 
 func (s *Server) query(r *http.Request, in api.QueryRequest) (any, error) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-
-	return db.Query(r.Context(), agentdb.QuerySpec{SQL: in.SQL, Params: in.Params, Limit: in.Limit, Offset: in.Offset, IncludeDeleted: in.IncludeDeleted})
+	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (api.Rows, error) {
+		return db.Query(ctx, agentdb.QuerySpec{SQL: in.SQL, Params: in.Params, Limit: in.Limit, Offset: in.Offset, IncludeDeleted: in.IncludeDeleted})
+	})
 }
 
 func (s *Server) stats(r *http.Request) (any, error) {

@@ -20,7 +20,6 @@ const (
 	mediaLines  = "application/x-ndjson"
 	mediaEvents = "text/event-stream"
 	mediaBytes  = "application/octet-stream"
-	mediaText   = "text/plain"
 )
 
 // Route is one thing that can be asked of the API. What it says of itself is checked before its handler

@@ -35,8 +35,8 @@ func (s *Server) runRoutes() []Route {
 		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRunID(s.backend.Replay))),
 		artifact,
 		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
-		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(s.cancel)),
-		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(s.retry)),
+		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(withRunID(s.Cancel))),
+		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(withRunID(s.Retry))),
 		work(s, "/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
 	}
 }
@@ -145,15 +145,6 @@ func (s *Server) Fire(ctx context.Context, in api.RunRequest) (api.Run, error) {
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-func (s *Server) cancel(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-
-	return s.Cancel(r.Context(), id)
-}
-
 // Cancel cancels a run that is not over.
 func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
@@ -171,15 +162,6 @@ func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
 	}
 
 	return s.oneWithArtifacts(ctx, run, err)
-}
-
-func (s *Server) retry(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-
-	return s.Retry(r.Context(), id)
 }
 
 // Retry has a run tried again.
