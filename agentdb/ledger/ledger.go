@@ -21,13 +21,7 @@ import (
 var embedded embed.FS
 
 // migrations are the files of the folder migrations.
-var migrations = func() fs.FS {
-	dir, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		panic(err) // the name is valid
-	}
-	return dir
-}()
+var migrations, _ = fs.Sub(embedded, "migrations") // it fails only for an invalid name
 
 // applicationID marks a file as a ledger: "rous".
 const applicationID = 0x726f7573

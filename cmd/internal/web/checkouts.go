@@ -19,23 +19,6 @@ func (s *Server) checkoutRoutes() []Route {
 	}
 }
 
-// runOf is the run that a request names.
-func (s *Server) runOf(r *http.Request) (ledger.Run, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return ledger.Run{}, err
-	}
-	return s.ledger.Run(r.Context(), id)
-}
-
-func (s *Server) checkout(r *http.Request) (any, error) {
-	run, err := s.runOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return s.Checkout(r.Context(), run.ID)
-}
-
 // Checkout is the private clone of a run, with its changes.
 func (s *Server) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 	run, err := s.ledger.Run(ctx, id)
