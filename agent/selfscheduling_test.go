@@ -221,7 +221,11 @@ func TestWakeTellsOfTheLastRun(t *testing.T) {
 // wish plans a run as an earlier one would have.
 func (b *bench) wish(agent, instructions, job string) {
 	b.t.Helper()
-	_, err := b.ledger.SetWake(b.t.Context(), ledger.Wake{Agent: agent, At: time.Now(), AskedAt: time.Now(), Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}, ledger.WakeUsage{})
+	usage, err := b.ledger.WakeUsage(b.t.Context(), agent)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, err = b.ledger.SetWake(b.t.Context(), ledger.Wake{Agent: agent, At: time.Now(), AskedAt: time.Now(), Instructions: instructions, Priority: "normal", OnMiss: "run_once", ScheduledBy: ledger.ByAgent, Job: job, Depth: 1}, usage)
 	if err != nil {
 		b.t.Fatal(err)
 	}
