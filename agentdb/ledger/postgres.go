@@ -52,7 +52,7 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 		return err
 	}
 	if at > len(steps) {
-		return sqlite.NewerSchema("the ledger's database", at, len(steps))
+		return sqlite.NewerSchema("the ledger's database", at, len(steps), "name an empty database in `engine.postgres`")
 	}
 
 	for _, m := range steps[at:] {

@@ -98,7 +98,7 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 		return nil, errors.Join(why, err, db.Close())
 	}
 	if known := Schema(); version > known {
-		return nil, errors.Join(why, sqlite.NewerSchema("the ledger "+o.Path, version, known), db.Close())
+		return nil, errors.Join(why, sqlite.NewerSchema("the ledger "+o.Path, version, known, sqlite.NewHome), db.Close())
 	} else if version < known {
 		return nil, errors.Join(why, fmt.Errorf("it cannot be read either: it is of schema %d and this rouse reads schema %d", version, known), db.Close())
 	}

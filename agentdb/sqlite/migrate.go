@@ -49,10 +49,15 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// NewerSchema is the error for a database whose schema this program does not know.
-func NewerSchema(database string, at, known int) error {
-	return fmt.Errorf("%s has schema %d, but this rouse supports only schemas up to %d: it was made by a newer rouse, or by an unreleased version before 0.1.0; install the newer rouse, or move the database away to begin with an empty one", database, at, known)
+// NewerSchema returns the error for a database whose schema this program does not know. The remedy completes
+// "install the newer rouse, or".
+func NewerSchema(database string, at, known int, remedy string) error {
+	return fmt.Errorf("%s has schema %d, but this rouse supports only schemas up to %d: it was made by a newer rouse, or by an unreleased version before 0.1.0; install the newer rouse, or %s",
+		database, at, known, remedy)
 }
+
+// NewHome is the remedy for a file of a home that a newer version made.
+const NewHome = "start with an empty home: set `home:` to a new folder"
 
 // migrate applies the steps that the file has not seen, each in its own transaction, those of a
 // new file in one. A file with content is backed up first; one from a newer program is refused.
@@ -71,7 +76,7 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		return openError(o.Path, err)
 	}
 	if at > len(steps) {
-		return NewerSchema("the database "+o.Path, at, len(steps))
+		return NewerSchema("the database "+o.Path, at, len(steps), NewHome)
 	}
 
 	if at > 0 && at < len(steps) {
