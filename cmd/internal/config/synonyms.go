@@ -389,12 +389,12 @@ func fillIn(lines string, e entry) string {
 		case "KEY":
 			return e.key
 		case "COMMAND":
-			if line, _ := commandLine(e.value); line != "" {
+			if line := commandLine(e.value); line != "" {
 				return flow(word(line, e.value.at))
 			}
 			return mark
 		case "PROGRAM":
-			if _, words := commandLine(e.value); len(words) > 0 && words[0] != "" {
+			if words := strings.Fields(commandLine(e.value)); len(words) > 0 {
 				return flow(word(words[0], e.value.at))
 			}
 			return mark
@@ -412,15 +412,16 @@ func oneMore(n *node) string {
 	return strconv.Itoa(retries + 1)
 }
 
-// commandLine returns a command as one line and as words, from a text or a list.
-func commandLine(n *node) (line string, words []string) {
-	if n.kind == list {
-		for _, item := range n.items {
-			words = append(words, item.text)
-		}
-		return strings.Join(words, " "), words
+// commandLine returns a command, which is a text or a list, as one line.
+func commandLine(n *node) string {
+	if n.kind != list {
+		return n.text
 	}
-	return n.text, strings.Fields(n.text)
+	var words []string
+	for _, item := range n.items {
+		words = append(words, item.text)
+	}
+	return strings.Join(words, " ")
 }
 
 // plainFlow matches a text that needs no quotes in flow form.
