@@ -18,36 +18,36 @@ import (
 	"rouse/internal/domain"
 )
 
-// attempt is one attempt at a task, with what it found when it began and what is open until it ends.
+// attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.
 type attempt struct {
 	task
 	a ledger.Attempt
 
 	found       snapshot
 	past        history
-	data        map[string]any   // of templates
-	project     string           // the working folder as the model is told of it
-	clock       string           // start of the run, as in the prompt
-	files       []batchFile      // of a batch
-	manifest    string           // where they are listed
-	clone       *checkout.Clone  // in which the run works; nil: in the agent's workdir
-	relay       *relay           // to the model and its fallbacks; nil without one
+	data        map[string]any   // data of templates
+	project     string           // working folder in the prompt
+	clock       string           // start of the run, as the prompt states it
+	files       []batchFile      // files of a batch
+	manifest    string           // file that lists them
+	clone       *checkout.Clone  // nil if the run works in the agent's workdir
+	relay       *relay           // the model and its fallbacks; nil without a model
 	board       *memory.Board    // the todo list, and the plan
-	reducer     *loop.Reducer    // of a model
-	loaded      *skill.LoadedSet // skills that the model has in its context
-	loadedTools []string         // that earlier attempts loaded for the model
+	reducer     *loop.Reducer    // nil unless a model answers
+	loaded      *skill.LoadedSet // skills in the context of the model
+	loadedTools []string         // tools that earlier attempts loaded
 	authorizer  *authorizer
 	recorder    *Recorder
-	offers      []offer      // the tools that skills offer
-	calls       *moduleCalls // who answers their calls; nil without offers
-	module      *moduleRun   // of a job that runs a skill
-	program     *programRun  // of a run that an executor does
+	offers      []offer      // tools of skills
+	calls       *moduleCalls // answers their calls; nil without offers
+	module      *moduleRun   // nil unless a module of a skill does the run
+	program     *programRun  // nil unless an executor does the run
 	servers     []mcp.Given  // MCP servers, with their approved tools
 	sessions    *mcp.Sessions
 	received    string // folder for files of MCP servers, "" without servers
-	// A replay works elsewhere, and answers for the tools.
-	baseDir  string                    // where relative paths begin, if not in the workdir
-	wrapTool func(tool.Tool) tool.Tool // what becomes of a tool whose calls are not made; nil: they are
+	// A replay works in another folder and answers tool calls from the record.
+	baseDir  string                    // base of relative paths; "" for the workdir
+	wrapTool func(tool.Tool) tool.Tool // replaces each tool; nil outside of a replay
 }
 
 func newAttempt(t *task, a ledger.Attempt) *attempt {
@@ -76,7 +76,7 @@ func resultOf(err error) (ledger.Result, error) {
 	return ledger.Result{}, err
 }
 
-// execute does an attempt: it checks whether the run may begin, runs it, and does what its end asks for.
+// execute checks whether the run may begin, runs the attempt, and undoes its changes if it failed and the job asks for that.
 func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error) {
 	if err := r.admit(ctx, t); err != nil {
 		return resultOf(err)
@@ -95,12 +95,12 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	return res, err
 }
 
-// admit checks what has to hold before anything else: the owner has approved the definition, and the files that started the run are
-// there.
+// admit brings the agent's database and files to this node, and checks that the owner has approved the definition and that the files
+// that started the run exist.
 func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	if r.homes != nil && t.agent.Name != "" {
 		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
-			return fmt.Errorf("what agent %s has cannot be brought here: %w", t.agent.Name, err)
+			return fmt.Errorf("cannot move the database and files of agent %s to this node: %w", t.agent.Name, err)
 		}
 	}
 	if err := r.awaitApproval(ctx, &t.task); err != nil {
@@ -118,7 +118,7 @@ func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	return err
 }
 
-// attempt prepares the loop, runs it, and checks what it did.
+// attempt prepares the loop, runs it, and checks its result.
 func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, err error) {
 	defer r.removeManifest(t)
 	defer t.close()
@@ -139,7 +139,7 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 	return r.check(ctx, t, o.Provider, res)
 }
 
-// prepare makes the clone, reads what the attempt begins with, and returns the options of its loop.
+// prepare makes the clone, takes the snapshot, and returns the options of the loop.
 func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	if len(t.files) > 0 {
 		if t.manifest, err = r.writeManifest(t); err != nil {
@@ -172,10 +172,10 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	return r.options(ctx, t)
 }
 
-// close ends what the attempt has open.
+// close ends the sessions, the module and the model connection of the attempt.
 func (t *attempt) close() {
 	t.sessions.Close()
-	t.module.close() // nil where there is none
+	t.module.close() // may be nil
 	if t.relay != nil {
 		t.relay.end(nil)
 	}
@@ -184,13 +184,13 @@ func (t *attempt) close() {
 // check turns the loop's result into the run's. It claims the files that the run made, brings its branch back, and checks what the job
 // expects.
 func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res loop.Result) (out ledger.Result, err error) {
-	// Before the attempt ends: afterwards the watch would take the files for somebody else's.
+	// Before the attempt ends: afterwards a watch would treat the files as new input.
 	if err := r.claimExpected(context.WithoutCancel(ctx), t); err != nil {
 		return ledger.Result{}, err
 	}
 
-	t.program.finish(&res) // nil where there is none
-	// However a list of calls ended, its owner reads what was done until then.
+	t.program.finish(&res) // may be nil
+	// A playbook that failed has a summary of its finished calls too.
 	if p, ok := p.(*playbook.Provider); ok && res.Summary == "" {
 		res.Summary = p.Summary()
 	}
@@ -198,7 +198,7 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 		t.relay.end(res.Failure)
 	}
 
-	// Before anything is checked: a test that the agent has written must not change what its owner gets.
+	// Before the checks: a test that the agent has written must not change the branch.
 	branch, err := r.collectClone(ctx, t, res)
 	if err != nil {
 		return ledger.Result{}, err
@@ -232,7 +232,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 		out.Wait = waitQuestion(t, *q)
 		return out, nil
 	}
-	if !out.Outcome.Done() { // it failed already, for a reason of its own
+	if !out.Outcome.Done() { // it has failed already
 		return out, nil
 	}
 
@@ -250,7 +250,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 	return out, nil
 }
 
-// errorKind is by which failures that are alike are told from others, "" where outcome and exit tell all.
+// errorKind returns the key by which incidents group failures, or "" if outcome and exit are enough.
 func errorKind(res loop.Result) string {
 	if e, ok := errors.AsType[*model.Error](res.Failure); ok && res.Outcome == domain.OutcomeError {
 		return "model " + string(e.Kind)
@@ -258,10 +258,10 @@ func errorKind(res loop.Result) string {
 	return res.Kind
 }
 
-// waitQuestion is what a run asks its owner, as an item of the inbox.
+// waitQuestion returns the inbox item for a question of a run.
 func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
 	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
-	if t.module != nil { // its call is answered on the way again; a model goes on from its transcript
+	if t.module != nil { // a module repeats its calls after a restart; a model continues from its transcript
 		out.Call = q.Call
 	}
 

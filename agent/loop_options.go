@@ -13,7 +13,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up all that its kind needs.
+// options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
 func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	t.authorizer = r.newAuthorizer(t)
 	if t.past, err = r.past(ctx, t.run, t.a); err != nil {
@@ -46,7 +46,7 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 	return r.modelOptions(ctx, t, prompt, loop.Headless())
 }
 
-// callOptions returns the options of a run that makes one call, which its owner typed.
+// callOptions returns the options of a run of `rouse call`, which makes one call.
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
 	o.Provider = manualCall{t.detail, t.redactor().Replace}
@@ -80,7 +80,7 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 	return o, nil
 }
 
-// listedOptions returns what the options of a typed call and of a playbook share.
+// listedOptions returns the shared options of a typed call and a playbook.
 func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	r.openRecorder(t)
 	o, err := r.toolOptions(ctx, t)
@@ -123,7 +123,7 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 		policy.EndOnQuestion = t.detail.Chat
 		o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= policy.Phases.MaxSteps
 	}
-	if !t.unattended { // a person waits for the end, and sees what is wrong
+	if !t.unattended { // a person waits for the result, and sees the error
 		policy.UnreachableRetries = 0
 	}
 	o.Policy = t.policy(policy)
@@ -131,9 +131,7 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 	return o, t.authorizer.admitPrompt(ctx, t)
 }
 
-// The shared parts.
-
-// prompt returns what the run asks for in words. Only the prompt of a job is a template.
+// prompt returns the prompt of the run. Only the prompt of a job is a template.
 func (t *attempt) prompt() (string, error) {
 	if t.detail.Prompt != "" || t.detail.Wake != nil {
 		return t.job.Prompt, nil
@@ -141,7 +139,7 @@ func (t *attempt) prompt() (string, error) {
 	return playbook.Expand("prompt", t.job.Prompt, t.data)
 }
 
-// policy returns a policy that also keeps to on_denied of the agent.
+// policy adds on_denied of the agent to a policy.
 func (t *attempt) policy(p loop.Policy) loop.Policy {
 	p.StopOnRejection = p.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
 	return p
@@ -159,7 +157,7 @@ func (r *Runner) openRecorder(t *attempt) {
 func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	t.offers = r.offersOf(t, t.found.Registered)
 	t.calls = r.newModuleCalls(t)
-	r.useServers(t, t.found.Servers) //nolint:contextcheck // what a server asked for is put on record also when its run ends
+	r.useServers(t, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
 	o, err := r.baseOptions(ctx, t)
 	if err == nil {
 		t.calls.begin(&o)
