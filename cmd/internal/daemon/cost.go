@@ -5,10 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"rouse/agent"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/scheduler"
 )
 
 const (
@@ -103,4 +105,185 @@ func percentile(values []float64, of int) float64 {
 	slices.Sort(values)
 	rank := (len(values)*of + 99) / 100
 	return values[max(rank, 1)-1]
+}
+
+const (
+	forecastRuns = 20   // runs of a job's history that the median is taken of
+	forecastMax  = 1000 // occurrences that are counted; beyond them the number is extrapolated
+)
+
+// forecast is what the rest of a day is expected to cost.
+type forecast struct {
+	runs         int
+	unknown      int // of runs, those of jobs that have not run yet: nobody knows what they take
+	cost, tokens float64
+}
+
+func (f *forecast) add(o forecast) {
+	f.runs, f.unknown, f.cost, f.tokens = f.runs+o.runs, f.unknown+o.unknown, f.cost+o.cost, f.tokens+o.tokens
+}
+
+// Budget implements web.Backend.
+func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
+	s, now := d.Current(), d.ledger.Now()
+	if err := s.usable(); err != nil {
+		return api.Budget{}, err
+	}
+
+	zone := s.Config.Zone()
+	day, month := ledger.DayOf(now, zone), ledger.MonthOf(now, zone)
+	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends), Month: month.Name, MonthEndsAt: api.At(month.Ends)}
+	sums, err := d.ledger.SpendingOn(ctx, day.Name)
+	if err != nil {
+		return out, err
+	}
+	ofMonth, err := d.ledger.SpendingOn(ctx, month.Name)
+	if err != nil {
+		return out, err
+	}
+
+	ofToday, toMonthsEnd, err := d.forecasts(ctx, s, now, day.Ends, month.Ends)
+	if err != nil {
+		return out, err
+	}
+	out.Budgets = budgetRows(s, sums, ofToday, func(b agent.Budget) agent.Budget { return b })
+	out.Months = budgetRows(s, ofMonth, toMonthsEnd, func(b agent.Budget) agent.Budget {
+		return agent.Budget{CostMicroUSD: b.MonthMicroUSD, Tokens: b.MonthTokens}
+	})
+	return out, nil
+}
+
+// forecasts are those of each job, for the rest of the day and of the month, of which the first is the beginning.
+func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
+	for _, j := range s.Config.Jobs {
+		coming := d.comingUntil(string(j.Name), now, month)
+		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
+		if untilMonth == 0 {
+			ofDay, ofMonth = append(ofDay, forecast{}), append(ofMonth, forecast{})
+			continue
+		}
+
+		last, err := d.ledger.LastUsages(ctx, string(j.Name), forecastRuns)
+		if err != nil {
+			return nil, nil, err
+		}
+		ofDay, ofMonth = append(ofDay, foreseen(untilDay, last)), append(ofMonth, foreseen(untilMonth, last))
+	}
+	return ofDay, ofMonth, nil
+}
+
+// budgetRows are the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of takes the limits of the period out of all.
+func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
+	var all forecast
+	byAgent := map[string]*forecast{}
+	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
+	for i, j := range s.Config.Jobs {
+		f := forecasts[i]
+		all.add(f)
+		if byAgent[j.Agent] == nil {
+			byAgent[j.Agent] = &forecast{}
+		}
+
+		byAgent[j.Agent].add(f)
+		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(newBudget(j.Budget)), f))
+	}
+
+	out := make([]api.BudgetRow, 0, 1+len(s.Config.Agents)+len(jobs))
+	out = append(out, newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all))
+	for _, a := range s.Config.Agents {
+		f := byAgent[string(a.Name)]
+		if f == nil {
+			f = &forecast{}
+		}
+		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(newBudget(a.Budget)), *f))
+	}
+
+	out = append(out, jobs...)
+	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
+	for _, sum := range sums {
+		if !slices.ContainsFunc(out, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
+			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
+		}
+	}
+
+	return out
+}
+
+// foreseenRuns is how many runs of a job the clock brings until a time, of what comingUntil lists for that time or a later one. Other triggers
+// cannot be foreseen.
+func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) {
+	for _, u := range coming {
+		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
+			runs++
+		}
+	}
+
+	// There are more occurrences than were counted: assume that they go on at the same rate.
+	if len(coming) == forecastMax {
+		if seen := coming[len(coming)-1].Nominal.Sub(now); seen > 0 && seen < until.Sub(now) {
+			runs = int(float64(runs) * float64(until.Sub(now)) / float64(seen))
+		}
+	}
+	return runs
+}
+
+// foreseen is what runs take that are like the last ones of their job: each as much as those did in the median, which one run
+// that went astray does not move.
+func foreseen(runs int, last []ledger.Usage) forecast {
+	f := forecast{runs: runs}
+	cost, tokens := make([]float64, 0, len(last)), make([]float64, 0, len(last))
+	for _, u := range last {
+		cost = append(cost, float64(u.CostMicroUSD))
+		tokens = append(tokens, float64(u.TokensIn+u.TokensOut))
+	}
+
+	if len(cost) == 0 {
+		f.unknown = runs
+		return f
+	}
+	f.cost, f.tokens = median(cost)*float64(runs), median(tokens)*float64(runs)
+	return f
+}
+
+// median sorts values, of which there is at least one.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// comingUntil lists what a job is due for up to a time at least, and forecastMax at most: few at first, for to look ahead by
+// years takes long where a job is due once a month.
+func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
+	for n := 8; ; n *= 8 {
+		coming := d.scheduler.Next(job, min(n, forecastMax), now)
+		if n >= forecastMax || len(coming) < n || !coming[len(coming)-1].Actual.Before(until) {
+			return coming
+		}
+	}
+}
+
+func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {
+	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: float64(int64(f.cost)) / 1e6, ForecastTokens: int64(f.tokens)}
+	var s ledger.Spending
+	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
+		s = sums[i]
+	}
+
+	row.SpentUSD, row.ReservedUSD = float64(s.CostMicroUSD)/1e6, float64(s.ReservedMicroUSD)/1e6
+	row.SpentTokens, row.ReservedTokens = s.Tokens, s.ReservedTokens
+	row.EstimatedUSD, row.EstimatedTokens, row.EstimatedWhy = float64(s.EstimatedMicroUSD)/1e6, s.EstimatedTokens, s.EstimatedWhy
+	// 0 means no limit, which is left out of the row.
+	if most := limit.CostMicroUSD; most > 0 {
+		// Reserved money counts as spent until it is settled, as the ledger counts it.
+		usd, left := float64(most)/1e6, float64(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))/1e6
+		row.LimitUSD, row.LeftUSD = &usd, &left
+	}
+
+	if most := limit.Tokens; most > 0 {
+		left := max(most-s.Tokens-s.ReservedTokens, 0)
+		row.LimitTokens, row.LeftTokens = &most, &left
+	}
+
+	return row
 }

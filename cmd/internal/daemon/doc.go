@@ -12,6 +12,5 @@
 //
 // # Size
 //
-// A small file for each thing that the API asks, and for each part that is made of the configuration:
-// all of them read the one Setup that is in force.
+// One file for each subject of the API, and for each part made from the configuration: all of them read the current Setup.
 package daemon

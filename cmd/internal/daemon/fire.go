@@ -3,12 +3,17 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 	"unicode/utf8"
 
 	"rouse/agent/tool/host"
@@ -226,4 +231,169 @@ func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	}
 
 	return a.Run, nil
+}
+
+// errOtherRequest says that something else was asked for before under the same key.
+var errOtherRequest = errors.New("the key stands for another request")
+
+// newOnce names a request by the key that its sender chose.
+func newOnce(key string, request []byte) *ledger.Once {
+	sum := sha256.Sum256(request)
+	return &ledger.Once{Key: key, Request: hex.EncodeToString(sum[:])}
+}
+
+// nameOnce gives a request of the API the key of its sender. Each job has its own keys, and so has each agent that is asked without one:
+// who asks for one of them cannot keep the run of another from coming.
+func nameOnce(req *ledger.Request, f api.RunRequest) error {
+	if f.Key == "" {
+		return nil
+	}
+
+	asked, err := json.Marshal(f) // the maps in order
+	if err != nil {
+		return err
+	}
+	scope := "agent/" + f.Agent
+	if f.Job != "" {
+		scope = "job/" + f.Job
+	}
+	req.Key, req.Detail.Once = "asked/"+scope+"/"+f.Key, newOnce(f.Key, asked)
+	return nil
+}
+
+// askedBefore is the run of a request that was made before under its key. errOtherRequest: that was another one.
+func (d *Daemon) askedBefore(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
+	run, known, err := d.ledger.RunByKey(ctx, req.Key)
+	if !known || err != nil || req.Detail.Once == nil {
+		return run.ID, known, err
+	}
+
+	var before ledger.Detail
+	if err := json.Unmarshal(run.Detail, &before); err != nil {
+		return 0, false, fmt.Errorf("what asked for run %d is damaged: %w", run.ID, err)
+	}
+	if before.Once != nil && before.Once.Request != req.Detail.Once.Request {
+		return 0, false, errOtherRequest
+	}
+	return run.ID, true, nil
+}
+
+// enqueueOnce queues a run. One that was asked for under the same key, at the same time also, is the run.
+func (d *Daemon) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, isNew bool, err error) {
+	accepted, err := d.ledger.Enqueue(ctx, req)
+	if err != nil {
+		return 0, false, err
+	}
+	if !accepted[0].New {
+		if _, _, err := d.askedBefore(ctx, req); err != nil {
+			return 0, false, err
+		}
+	}
+	return accepted[0].Run, accepted[0].New, nil
+}
+
+// otherRequest is what a client of the API is told of a key that stands for another request.
+func otherRequest(err error, key string) error {
+	if errors.Is(err, errOtherRequest) {
+		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("something else was asked for before with the Idempotency-Key %q; a new request has a new one", key), Usage: true}
+	}
+	return err
+}
+
+// refusedEvent is the kind of the event of a run that was asked for in vain.
+const refusedEvent = "run.refused"
+
+// refusedRun is its data.
+type refusedRun struct {
+	Trigger domain.Trigger `json:"trigger"`
+	Agent   string         `json:"agent,omitempty"`
+	Reason  string         `json:"reason"`
+	More    int            `json:"more,omitempty"` // that were refused since the last event
+}
+
+// throttle counts what callers ask for. Each has an allowance for a minute, which comes back evenly.
+type throttle struct {
+	mu      sync.Mutex
+	callers map[string]allowance
+}
+
+// allowance is what a caller had left at a time.
+type allowance struct {
+	left float64
+	at   time.Time
+}
+
+// maxCallers is after how many the throttle forgets those who have asked for nothing lately.
+const maxCallers = 1000
+
+// take counts one request of a caller; wait is how long it is before there may be one more, 0 where this one is fine.
+func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+
+	if len(t.callers) >= maxCallers {
+		for name, a := range t.callers {
+			if now.Sub(a.at) >= time.Minute { // which has its whole allowance again
+				delete(t.callers, name)
+			}
+		}
+	}
+
+	a, known := t.callers[caller]
+	most := float64(perMinute)
+	if !known {
+		a = allowance{left: most, at: now}
+	}
+	a.left = min(most, a.left+max(0, now.Sub(a.at).Minutes())*most) // a clock that was set back gives nothing
+	a.at = now
+	if a.left < 1 {
+		wait = time.Duration((1 - a.left) / most * float64(time.Minute))
+	} else {
+		a.left--
+	}
+
+	if t.callers == nil {
+		t.callers = map[string]allowance{}
+	}
+	t.callers[caller] = a
+	return wait
+}
+
+// admit refuses what comes when its caller has asked too often, or too many runs wait: an *api.Error of the kind
+// task_limit_reached (OSA-26). Those that ask at the same moment may all be let in, so that a few more can wait than the limit says.
+func (d *Daemon) admit(ctx context.Context, caller string, req ledger.Request) error {
+	limits := d.Current().Config.Limits
+	if caller != "" && limits.AskedPerMinute > 0 {
+		if wait := d.throttle.take(caller, limits.AskedPerMinute, time.Now()); wait > 0 {
+			return d.refuse(ctx, req, http.StatusTooManyRequests, wait,
+				fmt.Sprintf("more was asked for than %s in a minute (limits.asked_per_minute)", text.Plural(limits.AskedPerMinute, "run")))
+		}
+	}
+
+	n, err := d.ledger.Queued(ctx, limits.Queued)
+	if err != nil || n < limits.Queued || limits.Queued == 0 { // which a configuration that was not read from a file has
+		return err
+	}
+	return d.refuse(ctx, req, http.StatusServiceUnavailable, tryAgain,
+		fmt.Sprintf("as many runs wait for their turn as may: %d (limits.queued)", n))
+}
+
+// refuse puts a refusal on record, and is its answer.
+func (d *Daemon) refuse(ctx context.Context, req ledger.Request, status int, after time.Duration, why string) error {
+	refused := &api.Error{Status: status, Kind: api.KindLimit, RetryAfter: after, Message: why + "; ask again in " + api.RetryAfter(after) + " s"}
+	// A program that asks in a loop must not fill the record.
+	more, now := d.countRefused(fmt.Sprint(refusedEvent, status, req.Job, req.Agent), time.Now())
+	if !now {
+		return refused
+	}
+	d.log.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
+
+	data, err := json.Marshal(refusedRun{Trigger: req.Trigger, Agent: req.Agent, Reason: why, More: more})
+	if err == nil {
+		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Job: req.Job, Kind: refusedEvent, Data: data})
+	}
+	if err != nil {
+		d.log.Error("that a run was refused is not on record", "job", req.Job, "error", err)
+	}
+	return refused
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,10 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
+	"rouse/internal/text"
 )
 
 // Holder describes the process that holds a home, for the error that a second one gets.
@@ -179,4 +183,218 @@ func (h *home) adopt(path string, force bool) error {
 	}
 
 	return atomicfile.Write(stamp, []byte(path), 0o600)
+}
+
+// ownHome refuses a home that others could change. One that they could only read becomes its user's alone, who
+// gains nothing by that, and mended says what its mode was.
+func ownHome(dir string) (mended string, err error) {
+	if err := owner.CheckHome(dir); err != nil {
+		return "", err
+	}
+
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", fmt.Errorf("the home folder cannot be used: %w", err)
+	}
+
+	mode := info.Mode().Perm()
+	if !owner.HasModes || mode&0o077 == 0 {
+		return "", nil
+	}
+	if err := os.Chmod(dir, mode&0o700); err != nil {
+		return "", fmt.Errorf("the home folder %s is open to others (mode %#o), and that cannot be mended: %w", dir, mode, err)
+	}
+	return fmt.Sprintf("%#o", mode), nil
+}
+
+// OpenToOthers lists what lies in a home, and the folder of its socket, that users beside its own could read or write,
+// with the home itself first. What agents make in their workdirs is theirs to show to whom they like.
+func OpenToOthers(home string) (paths []string, err error) {
+	if !owner.HasModes {
+		return nil, nil
+	}
+
+	err = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type()&fs.ModeSymlink != 0 {
+			return err // a link has no mode of its own, and leads to what is not of the home
+		}
+		if e.IsDir() && !ours(home, path) {
+			return fs.SkipDir
+		}
+
+		info, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // a file for a moment
+		case err != nil:
+			return err
+		case info.Mode().Perm()&0o077 != 0 && owner.Mine(info):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+
+	if folder := filepath.Dir(SocketPath(home)); folder != home {
+		if info, statErr := os.Lstat(folder); statErr == nil && info.IsDir() && owner.Mine(info) && info.Mode().Perm()&0o077 != 0 {
+			paths = append(paths, folder)
+		}
+	}
+	return paths, err
+}
+
+// ours says whether a folder in the home holds what rouse made. Another one may be an agent's workdir, and skills have the
+// modes of their source.
+func ours(home, path string) bool {
+	rel, err := filepath.Rel(home, path)
+	if err == nil && layout.Clone(filepath.ToSlash(rel)) {
+		return false
+	}
+	return path == home || layout.Kept(home, path) && !isSkills(home, path)
+}
+
+func isSkills(home, path string) bool {
+	rel, err := filepath.Rel(home, path)
+	part, _ := layout.Of(filepath.ToSlash(rel))
+	return err == nil && part.Name == "skills"
+}
+
+// FixModes takes away what others may do with what OpenToOthers lists, and returns what it has changed.
+func FixModes(home string) (fixed []string, err error) {
+	paths, err := OpenToOthers(home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // there is no home yet
+	}
+
+	for _, path := range paths {
+		info, statErr := os.Lstat(path)
+		if statErr == nil && info.Mode()&fs.ModeSymlink == 0 {
+			statErr = os.Chmod(path, info.Mode().Perm()&0o700)
+		}
+		if err = errors.Join(err, statErr); statErr == nil {
+			fixed = append(fixed, path)
+		}
+	}
+	return fixed, err
+}
+
+// checkModes names what in the home others could read.
+func (d *Daemon) checkModes() api.Check {
+	c := api.Check{Name: "modes", OK: true, Detail: "nobody else can read or change what is kept in the home"}
+	paths, err := OpenToOthers(d.home.Dir)
+	switch {
+	case err != nil:
+		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
+	case len(paths) > 0:
+		c.OK, c.Detail, c.Remedy = false, "open to other users by their modes: "+text.List(paths, maxLogged), "rouse doctor --fix"
+	}
+	return c
+}
+
+// unwritable says whether something could not be written because of its folder: it is read-only, of
+// somebody else, or its disk is full or fails.
+func unwritable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EDQUOT)
+}
+
+// LedgerOptions say where the ledger of a home is.
+func LedgerOptions(home string) ledger.Options {
+	return ledger.Options{Path: filepath.Join(home, ledgerName), Blobs: filepath.Join(home, "blobs")}
+}
+
+// openLedger opens the ledger of a home that this process holds. A command can still read one that
+// cannot be written, or is damaged; a daemon needs to write.
+func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
+	if opening.Config.Shared() {
+		return d.openShared(ctx, opening)
+	}
+
+	o := LedgerOptions(d.home.Dir)
+	o.Logger, o.Now = d.log, opening.Now
+
+	var why *ledger.ReadOnlyError
+	if d.home.readOnly != nil {
+		why = ledger.CannotWrite(d.home.Dir, d.home.readOnly)
+		err = why
+	} else {
+		d.ledger, err = ledger.Open(ctx, o)
+	}
+
+	if errors.As(err, &why) && !opening.Serves {
+		d.ledger, err = ledger.OpenReadOnly(ctx, o, why)
+	}
+	if err != nil {
+		return fmt.Errorf("the history cannot be opened: %w", err)
+	}
+
+	return nil
+}
+
+// ReadOnly is why nothing can be written to the history now; nil: it can be.
+func (d *Daemon) ReadOnly() error { return d.ledger.ReadOnly() }
+
+// readOnlyHome says in advance why a home could only be read, as far as its marker and its modes tell;
+// "" when nothing is known against it.
+func readOnlyHome(dir string) string {
+	if err := ledger.Glance(LedgerOptions(dir)); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// HomeProblem says what would keep a daemon from serving a home that nobody serves, as far as can be told
+// without opening it; "" when nothing is known against it.
+func HomeProblem(ctx context.Context, dir string) string {
+	err := owner.CheckHome(dir)
+	if err == nil && SharedLedger(dir) != nil {
+		return "" // whether PostgreSQL answers is found by whoever opens it
+	}
+	if err == nil {
+		err = FindLedger(ctx, dir)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return readOnlyHome(dir)
+}
+
+// HoldHome keeps everybody else from a home until release is called, for what changes its ledger as a
+// whole. It waits for a command, which is short, and refuses while a daemon serves the home, and where the ledger is not in it.
+func HoldHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
+	if err := SharedLedger(dir); err != nil {
+		return nil, err
+	}
+	return HoldAnyHome(ctx, dir, say)
+}
+
+// HoldAnyHome is HoldHome for a command that moves a ledger, wherever that is.
+func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release func(), err error) {
+	var h *home
+	err = WaitForHome(ctx, say, func() (err error) {
+		h, err = OpenHome(dir, Holder{PID: os.Getpid(), Version: Version(), StartedAt: time.Now()})
+		var held *HeldError
+		if errors.As(err, &held) && held.holder.Daemon {
+			return &servedError{err}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if h.readOnly != nil {
+		return nil, errors.Join(ledger.CannotWrite(dir, h.readOnly), h.Close())
+	}
+
+	h.sayMended(os.Stderr)
+	return func() { _ = h.Close() }, nil // the lock ends with the process in any case
+}
+
+// watchLedger ends the daemon when its ledger is found to be damaged: nothing can be done that is not
+// on record.
+func (d *Daemon) watchLedger(ctx context.Context) error {
+	select {
+	case <-d.ledger.Damaged():
+		return d.ledger.ReadOnly()
+	case <-ctx.Done():
+		return nil
+	}
 }

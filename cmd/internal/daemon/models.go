@@ -1,9 +1,21 @@
 package daemon
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"rouse/agent"
@@ -14,7 +26,10 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/replay"
 	"rouse/agent/model/wire"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/dial"
+	"rouse/internal/text"
 )
 
 // NewModels opens the configured models, by name.
@@ -64,4 +79,292 @@ func newProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) 
 	}
 
 	return openai.New(e)
+}
+
+const (
+	findOllamaTimeout = 2 * time.Second // for all requests together
+	maxOllamaModels   = 10              // that are asked for their capabilities
+)
+
+type ollamaModel struct {
+	Name       string    `json:"name"`
+	RemoteHost string    `json:"remote_host"` // set if Ollama only forwards to it
+	Modified   time.Time `json:"modified_at"`
+}
+
+// FindOllama looks for an Ollama on this machine, and for its newest model that can call
+// tools and runs here. Not to find one is no error, so ok is false then.
+func FindOllama(getenv func(string) string) (name, address string, ok bool) {
+	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
+	if !local {
+		// A model elsewhere must be configured: nothing leaves this machine unasked.
+		return "", "", false
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), findOllamaTimeout)
+	defer cancel()
+
+	var list struct {
+		Models []ollamaModel `json:"models"`
+	}
+	if err := askOllama(ctx, address+"/api/tags", nil, &list); err != nil {
+		return "", "", false
+	}
+
+	// By name among equals, so that the choice does not change between starts.
+	slices.SortStableFunc(list.Models, func(a, b ollamaModel) int {
+		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
+	})
+
+	for _, m := range list.Models[:min(len(list.Models), maxOllamaModels)] {
+		var about struct {
+			Capabilities []string `json:"capabilities"`
+			RemoteHost   string   `json:"remote_host"`
+		}
+		if m.Name == "" || m.RemoteHost != "" || askOllama(ctx, address+"/api/show", map[string]string{"model": m.Name}, &about) != nil {
+			continue
+		}
+		if about.RemoteHost == "" && slices.Contains(about.Capabilities, "tools") {
+			return m.Name, address, true
+		}
+	}
+
+	return "", "", false
+}
+
+// ollamaAddress is where Ollama listens, and whether that is this machine. host is Ollama's own
+// variable: an address, a host, or a host and a port.
+func ollamaAddress(host string) (address string, local bool) {
+	const port = "11434"
+	if host = strings.TrimSpace(host); host == "" {
+		return "http://127.0.0.1:" + port, true
+	}
+
+	if !strings.Contains(host, "://") {
+		host = "http://" + host
+	}
+
+	u, err := url.Parse(host)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", false
+	}
+
+	name, own := u.Hostname(), u.Port()
+	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() {
+		// The server may share the variable, where it means all addresses.
+		name = "127.0.0.1"
+	}
+	if ip := net.ParseIP(name); !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
+		return "", false
+	}
+
+	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(own, port)), true
+}
+
+func askOllama(ctx context.Context, address string, question, answer any) error {
+	method, body := http.MethodGet, io.Reader(nil)
+	if question != nil {
+		text, err := json.Marshal(question)
+		if err != nil {
+			return err
+		}
+		method, body = http.MethodPost, bytes.NewReader(text)
+	}
+
+	req, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return err
+	}
+
+	// Without a proxy: the server is on this machine. A redirect leads to no other server of it.
+	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}})}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+
+	return json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(answer)
+}
+
+// askTimeout bounds what doctor asks of servers, which it asks all at once.
+const askTimeout = 8 * time.Second
+
+// askedServer is what became of asking a model's server.
+type askedServer struct {
+	listing model.Listing
+	at      time.Time // this machine's clock when it had answered
+	err     error
+	none    bool // there is no server
+}
+
+// askServers asks the server of each configured model for its models. That runs no model, and costs nothing.
+func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+
+	out := make([]askedServer, len(s.Config.Models))
+	var all sync.WaitGroup
+	for i, m := range s.Config.Models {
+		all.Go(func() {
+			// Without its key it would only be refused.
+			if held := secretObstacles(s.Config, fmt.Sprintf("models[%d].", i)); len(held) > 0 {
+				out[i].err = errors.New(held[0].Text)
+				return
+			}
+			provider, err := newProvider(m, d.log, nil)
+			if err != nil {
+				out[i].err = err
+				return
+			}
+
+			lister, ok := provider.(model.Lister)
+			if !ok {
+				out[i].none = true
+				return
+			}
+			out[i].listing, out[i].err = lister.List(ctx)
+			out[i].at = time.Now()
+		})
+	}
+	all.Wait()
+
+	return out
+}
+
+// learnContexts notes the sizes of contexts that the servers name, so that prompts are measured against them.
+func (s *Setup) learnContexts(asked []askedServer) {
+	for i, m := range s.Config.Models {
+		if s.plan != nil && asked[i].err == nil {
+			s.plan.Plan.LearnContext(string(m.Name), asked[i].listing.Window)
+		}
+	}
+}
+
+// checkServers says for each model whether its server can be reached, takes the key and has the model, and whether
+// that can read as much as is sent.
+func checkServers(s *Setup, asked []askedServer) []api.Check {
+	var out []api.Check
+	for i, m := range s.Config.Models {
+		out = append(out, checkServer(m, asked[i]))
+	}
+	return out
+}
+
+func checkServer(m config.Model, asked askedServer) api.Check {
+	l := asked.listing
+	c := api.Check{Name: "model " + string(m.Name), Detail: fmt.Sprintf("%s at %s", m.Model, l.Server)}
+	fail := func(remedy, format string, args ...any) api.Check {
+		c.Detail, c.Remedy = c.Detail+": "+fmt.Sprintf(format, args...), remedy
+		return c
+	}
+
+	var failed *model.Error
+	window := m.Window()
+	switch {
+	case asked.none:
+		c.OK, c.Detail, c.NotTried = true, "it answers from "+string(m.Recording), "a server: there is none"
+		return c
+	case errors.As(asked.err, &failed) && failed.Kind == model.KindAuth:
+		return fail("set the key again where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", failed.Message)
+	case errors.As(asked.err, &failed) && failed.Kind == model.KindUnavailable: // its message names server and model
+		c.Detail, c.Remedy = failed.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out"
+		return c
+	case asked.err != nil:
+		c.Detail, c.Remedy = asked.err.Error(), "see the message"
+		return c
+	case l.Known && !l.Has && m.Provider == "ollama":
+		return fail("ollama pull "+m.Model+", or name a model that is there", "%s", missingModel(m.Model, l.Models))
+	case l.Known && !l.Has:
+		return fail("correct model: in the configuration, or ask for access to it", "%s", missingModel(m.Model, l.Models))
+	case l.NoTool:
+		return fail("choose a model that can; playbooks need none", "it cannot call tools, which every prompt needs")
+	case l.Window > 0 && window > l.Window:
+		return fail(fmt.Sprintf("set context_window: %d, or choose a larger model", l.Window), "it reads %d tokens, and %d are counted on (context_window); runs use no more than the server reads", l.Window, window)
+	}
+
+	c.OK = true
+	found := []string{"reachable"}
+	untried := []string{fmt.Sprintf("an answer, which may cost (rouse selftest --model %s)", m.Name)}
+	if m.APIKey != "" && l.Known {
+		found = append(found, "key accepted")
+	}
+
+	if l.Has {
+		found = append(found, "the model is there")
+	} else {
+		untried = append(untried, "whether it takes the key and has the model: it lists none")
+	}
+
+	switch {
+	case l.Window > 0 && window > 0:
+		found = append(found, fmt.Sprintf("reads %d tokens, of which %d are used", l.Window, window))
+	case l.Window > 0:
+		found = append(found, fmt.Sprintf("reads %d tokens", l.Window))
+	case window > 0:
+		untried = append(untried, fmt.Sprintf("whether it reads the %d tokens that are counted on: the server does not say", window))
+	default:
+		untried = append(untried, "how many tokens it reads: the server does not say, and context_window neither")
+	}
+
+	c.Detail += ": " + strings.Join(found, ", ")
+	c.NotTried = strings.Join(untried, "; ")
+	return c
+}
+
+// missingModel says that a server has no such model, and which was probably meant.
+func missingModel(name string, has []string) string {
+	if len(has) == 0 {
+		return "the server has no models"
+	}
+	const most = 20 // some servers have hundreds
+	if ask := text.DidYouMean(name, has); ask != "" {
+		return "the server does not have it; " + ask
+	}
+	return "the server does not have it; there are " + text.List(has, most)
+}
+
+// checkExecutors looks for the agent programs that do runs, and for what they are signed in by. None is started: which version it is
+// and whether its login still holds only a run tells.
+func (s *Setup) checkExecutors() (out []api.Check) {
+	seen := map[string]bool{}
+	for i := range s.Config.Jobs {
+		j := &s.Config.Jobs[i]
+		if e := s.Config.ExecutorOf(j); e != nil && config.On(j.Enabled) {
+			out = addExecutor(out, seen, j.Agent, e)
+		}
+	}
+	for i := range s.Config.Agents {
+		if a := &s.Config.Agents[i]; a.Executor != nil && config.On(a.Enabled) {
+			out = addExecutor(out, seen, string(a.Name), a.Executor)
+		}
+	}
+	return out
+}
+
+// addExecutor checks a program, once for each agent.
+func addExecutor(out []api.Check, seen map[string]bool, agent string, e *config.Executor) []api.Check {
+	name := e.Argv[0]
+	if seen[agent+" "+name] {
+		return out
+	}
+	seen[agent+" "+name] = true
+
+	c := api.Check{Name: "executor " + filepath.Base(name), OK: true}
+	located, err := e.Locate()
+	if err != nil {
+		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then"
+		return append(out, c)
+	}
+
+	c.Detail = fmt.Sprintf("of %s: %s", agent, located.Path)
+	c.NotTried = "whether it starts and is signed in (a run tells)"
+	if missing := e.MissingLogins(); len(missing) > 0 {
+		c.OK, c.Detail, c.Remedy = false, c.Detail+"; these are not there: "+strings.Join(missing, ", "), "sign in with the program, or take them out of executor.login"
+	}
+	return append(out, c)
 }

@@ -1,15 +1,21 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/scheduler"
 	"rouse/scheduler/schedule"
+	"rouse/scheduler/simulate"
 )
 
 // sourceRetry is the source of an attempt after the first.
@@ -88,3 +94,224 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 
 	return o
 }
+
+// sourceAfter is the source of a run that follows one of another job.
+const sourceAfter = string(domain.TriggerAfter)
+
+// followTrigger describes in words which runs of another job a job follows.
+func followTrigger(job string, on []domain.Outcome) string {
+	return fmt.Sprintf("after %s (%s)", job, outcomesText(on))
+}
+
+func outcomesText(on []domain.Outcome) string {
+	var words []string
+	for _, o := range on {
+		words = append(words, string(o))
+	}
+	return strings.Join(words, ", ")
+}
+
+// following lists what comes of a job because runs of others that it follows are to come. When those will end nobody knows, so they
+// stand where the run before them begins.
+func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
+	j := d.Current().job(name)
+	if j == nil || !config.On(j.Enabled) {
+		return nil, nil
+	}
+
+	var out []api.Occurrence
+	for _, f := range j.Follows {
+		// What is followed may itself follow others; a circle is refused with the configuration.
+		coming, err := d.Next(ctx, f.Job, n)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, o := range coming {
+			if o.Decision != domain.DecisionRun || o.Job != f.Job {
+				continue
+			}
+			reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, outcomesText(f.On))
+			out = append(out, api.Occurrence{Job: name, Agent: j.Agent, Source: sourceAfter, Nominal: o.Nominal, Actual: o.Actual, Decision: domain.DecisionRun, Reason: reason})
+		}
+	}
+	return out, nil
+}
+
+// followNotes say of each job that this one follows how its last run that ended was taken, and which jobs follow this one.
+func (e *explanation) followNotes(ctx context.Context) []string {
+	if e.job == nil {
+		return nil
+	}
+
+	var out []string
+	for _, f := range e.job.Follows {
+		if note := e.followNote(ctx, f.Job, f.On); note != "" {
+			out = append(out, note)
+		}
+	}
+	for _, j := range e.setup.Config.Jobs {
+		if on, ok := j.Followed()[e.name]; ok && config.On(j.Enabled) {
+			out = append(out, fmt.Sprintf("a run of it that ends (%s) is followed by one of %s", outcomesText(on), j.Name))
+		}
+	}
+	return out
+}
+
+// followNote is what became of the last run of a job that ended, for the job that follows it.
+func (e *explanation) followNote(ctx context.Context, job string, on []domain.Outcome) string {
+	last, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: job, State: domain.StateFinished, Limit: 1})
+	if err != nil {
+		return fmt.Sprintf("what became of %s cannot be read: %v", job, err)
+	}
+	if len(last) == 0 {
+		return fmt.Sprintf("no run of %s, which it follows, has ended", job)
+	}
+
+	r := last[0]
+	said := fmt.Sprintf("run %d of %s ended %s (%s)", r.ID, job, r.Outcome, api.LocalTime(r.FinishedAt, e.zone))
+	follower, found, err := e.d.ledger.RunByKey(ctx, ledger.FollowerKey(r.ID, e.name))
+	why := cmp.Or(failureText(r.Error), failureText(r.Summary))
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s; whether it was followed cannot be read: %v", said, err)
+	case found:
+		return fmt.Sprintf("%s, and was followed by run %d", said, follower.ID)
+	case !slices.Contains(on, r.Outcome) && why != "":
+		return fmt.Sprintf("%s, and is not followed: that is for %s; %s", said, outcomesText(on), why)
+	case !slices.Contains(on, r.Outcome):
+		return fmt.Sprintf("%s, and is not followed: that is for %s", said, outcomesText(on))
+	}
+	return said + ", and is not followed: it ended before this was in force, was only tried out, or what followed it is not kept any more"
+}
+
+// simulatedRuntime is how long a run is taken to be on.
+const simulatedRuntime = time.Minute
+
+// maxSimulated bounds the instants that a page shows: a job of every second has 604,800 in a week.
+const maxSimulated = 1000
+
+// Simulate implements web.Backend: what becomes of a job's instants from now on, with what the home holds, and until
+// when it was simulated.
+// The other jobs are played as well, since they take the same lanes.
+func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
+	s, now := d.Current(), d.ledger.Now()
+	if err := s.usable(); err != nil {
+		return nil, until, err
+	}
+
+	o := simulate.Options{Jobs: s.plan.Jobs, Job: job, From: now, To: now.Add(length), Most: maxSimulated, Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
+		Blocked: Blocked(s.plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
+	if o.Pauses, err = d.ledger.Pauses(ctx, time.Time{}); err != nil {
+		return nil, until, err
+	}
+	if o.Wakes, err = d.ledger.Wakes(ctx); err != nil {
+		return nil, until, err
+	}
+	if o.Open, err = d.ledger.Unfinished(ctx); err != nil {
+		return nil, until, err
+	}
+
+	known, err := d.ledger.Jobs(ctx)
+	if err != nil {
+		return nil, until, err
+	}
+	for _, j := range o.Jobs {
+		for _, st := range known {
+			if st.Name == j.Name && st.ScheduleHash == scheduler.Hash(j) {
+				o.States[j.Name] = ledger.JobState{Anchor: st.Anchor, Watermark: st.Watermark}
+			}
+		}
+	}
+
+	all, err := simulate.Run(ctx, o, func(at time.Time) { until = at })
+	if err != nil {
+		return nil, until, err
+	}
+
+	NoteSimulated(all, s.Config, s.plan)
+	o.To = until
+	all = LeftOut(all, o, job)
+	if len(all) > maxSimulated {
+		until, all = all[maxSimulated].Nominal, all[:maxSimulated]
+	}
+	out = make([]api.Occurrence, len(all))
+	for i, one := range all {
+		out[i] = api.Occurrence{Job: one.Job, Agent: one.Agent, Source: one.Source, Nominal: api.At(one.Nominal), Actual: api.At(one.Actual), Decision: one.Decision, Reason: one.Reason, Outcome: one.Outcome}
+	}
+	return out, until, nil
+}
+
+// Blocked says which runs never start in a simulation, because nobody could do their work.
+func Blocked(p *Plan) func(job, agent string) string {
+	return func(job, agent string) string {
+		j, a := p.Plan.Jobs[job], p.Plan.Agents[agent]
+		if j.AsksModel() && j.Model == nil && a.Model == nil {
+			return "stays queued: no_model"
+		}
+		return ""
+	}
+}
+
+// NoteSimulated says what is special about a simulated run: that the clock changes, that it was put off
+// by jitter, or that it depends on conditions.
+func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
+	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
+	for _, j := range cfg.Jobs {
+		conditional[string(j.Name)] = len(j.When) > 0
+	}
+
+	for _, j := range p.Jobs {
+		jobs[j.Name] = j
+	}
+
+	for i := range out {
+		o := &out[i]
+		if o.Decision != domain.DecisionRun {
+			continue
+		}
+
+		notes := []string{o.Reason}
+		for _, sch := range jobs[o.Job].Schedules {
+			if sch.Source() == o.Source {
+				notes = append(notes, sch.ClockChangeNote(o.Nominal))
+			}
+		}
+
+		if held := o.Actual.Sub(o.Nominal); held > 0 {
+			notes = append(notes, schedule.HeldText(o.Source, held))
+		}
+
+		if conditional[o.Job] {
+			notes = append(notes, "if its conditions hold (when:)")
+		}
+
+		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+	}
+}
+
+// LeftOut adds to a simulation the instants that dates and calendars take out of the schedules of a job ("": of all jobs), in their order.
+// Of what a job keeps to, one stands for all until the next time that it names.
+func LeftOut(out []simulate.Occurrence, o simulate.Options, job string) []simulate.Occurrence {
+	for _, j := range o.Jobs {
+		if job != "" && j.Name != job {
+			continue
+		}
+
+		anchor := o.From
+		if st, ok := o.States[j.Name]; ok {
+			anchor = st.Anchor
+		}
+		for _, sch := range j.Schedules {
+			for _, gone := range sch.WithAnchor(anchor).LeftOut(o.From, o.To, maxLeftOut) {
+				out = append(out, simulate.Occurrence{Job: j.Name, Agent: j.Agent, Source: sch.Source(), Nominal: gone.At, Actual: gone.At, Decision: domain.DecisionSkipped, Reason: gone.Why})
+			}
+		}
+	}
+
+	slices.SortStableFunc(out, func(a, b simulate.Occurrence) int { return a.Nominal.Compare(b.Nominal) })
+	return out
+}
+
+// maxLeftOut is how many such instants of one schedule are listed.
+const maxLeftOut = 1000

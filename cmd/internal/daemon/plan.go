@@ -3,15 +3,21 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/internal/domain"
+	"rouse/internal/nofollow"
+	"rouse/internal/owner"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"
@@ -206,3 +212,177 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 }
 
 func (p *Plan) quota(agent string) int64 { return p.quotas[agent] }
+
+// newPolicy is what the dispatcher needs to know of a job.
+func newPolicy(cfg *config.Config, j *config.Job) dispatch.Policy {
+	p := dispatch.Policy{
+		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
+		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), PauseAfter: j.PauseAfter,
+	}
+	// The other overlap policies are decided when an occurrence comes due, on what is queued by then;
+	// the dispatcher only has to let runs start side by side.
+	if j.Overlap == domain.OverlapAllow {
+		p.Concurrency = -1
+	}
+
+	if cfg.Shared() {
+		p.Node = cfg.HostOf(j)
+	}
+	return p
+}
+
+// Policy is how the runs of a job are handled; an ad-hoc run is resumed and not retried.
+func (p *Plan) Policy(job string) dispatch.Policy {
+	if policy, ok := p.policies[job]; ok {
+		return policy
+	}
+	return dispatch.Policy{Resume: true}
+}
+
+// newBoundary is where the owner's own folders end: agents make names in their workdirs and where else
+// they may write, strangers in the watched folders, and both give files the names that they are moved
+// under. What is disabled counts, for it may have written before.
+func newBoundary(cfg *config.Config) nofollow.Boundary {
+	var places []string
+	for _, a := range cfg.Agents {
+		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
+	}
+
+	places = append(append(places, cfg.ExecutorPlaces()...), clonesFolder(cfg))
+
+	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
+}
+
+// clonesFolder holds the private clones of runs, in which agents write.
+func clonesFolder(cfg *config.Config) string {
+	return filepath.Join(string(cfg.Home), "checkouts", "runs")
+}
+
+// untrustedFolders are those that strangers' files come to: the watched ones, and those that their files are moved to.
+func untrustedFolders(cfg *config.Config) (out []string) {
+	for _, j := range cfg.Jobs {
+		if j.Watch != nil {
+			out = append(append(out, string(j.Watch.Path)), j.Watch.MovedTo()...)
+		}
+	}
+	return out
+}
+
+// newMasks are the places that no agent may change, or even see, because later runs trust them
+// (docs/security.md). Skills that an agent names by path are masked by its runs themselves.
+func newMasks(cfg *config.Config) tool.Masks {
+	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
+	for _, r := range cfg.SkillRoots(os.Getenv) {
+		if r.Trusted {
+			m.ReadOnly = append(m.ReadOnly, r.Path)
+		}
+	}
+	return m
+}
+
+// writables is what was found of files, each of which is looked at once: thousands of jobs stand in the same.
+type writables map[string]string
+
+// byOthers says how somebody other than the user of this process could change one of the files that define an agent or a job,
+// "" when nobody can (OSL-19).
+func (w writables) byOthers(files ...string) string {
+	for _, path := range files {
+		if path == "" {
+			continue
+		}
+
+		why, known := w[path]
+		if !known {
+			why = definitionWritableByOthers(path)
+			w[path] = why
+		}
+		if why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func definitionWritableByOthers(path string) string {
+	if actual, err := filepath.EvalSymlinks(path); err == nil {
+		path = actual
+	}
+	if why := owner.WritableByOthers(path); why != "" {
+		return fmt.Sprintf("%s %s", path, why)
+	}
+	return ""
+}
+
+// newChannels opens the configured channels, and the default one that exists without being configured.
+func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
+	standard, err := notify.Open(notify.Settings{Kind: config.DefaultChannel})
+	if err != nil {
+		return nil, err
+	}
+
+	// A configured channel of the same name replaces the default one below.
+	out := map[string]notify.Channel{config.DefaultChannel: standard}
+	for i, n := range cfg.Notifications {
+		// A channel that cannot be used keeps its notices, and keeps no run from starting.
+		if held := secretObstacles(cfg, fmt.Sprintf("notifications[%d].", i)); len(held) > 0 {
+			out[string(n.Name)] = notify.Unusable(held[0].Text)
+			continue
+		}
+		if out[string(n.Name)], err = notify.Open(notify.Settings{Kind: n.Kind, URL: n.URL, Secret: n.Secret}); err != nil {
+			return nil, fmt.Errorf("%s: notification channel %s: %w", n.At, n.Name, err)
+		}
+	}
+
+	return out, nil
+}
+
+// channelRules are what is configured of when channels are used.
+func channelRules(cfg *config.Config, session *notify.Session) map[string]notify.Rules {
+	out := map[string]notify.Rules{}
+	for _, n := range cfg.Notifications {
+		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback)}
+		if n.QuietHours != "" {
+			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
+		}
+		r.Digest = digestOf(cfg, string(n.Name))
+		out[string(n.Name)] = r
+	}
+
+	// The channel that exists without being configured.
+	if _, configured := out[config.DefaultChannel]; !configured {
+		if digest := digestOf(cfg, config.DefaultChannel); digest != nil {
+			out[config.DefaultChannel] = notify.Rules{Zone: cfg.Zone(), Digest: digest, Session: session}
+		}
+	}
+	return out
+}
+
+// digestOf is when a channel sends a summary, nil for never.
+func digestOf(cfg *config.Config, channel string) *schedule.Daily {
+	digest, err := schedule.ParseDaily(cfg.DigestOf(channel)) // a wrong one was refused
+	if err != nil {
+		return nil
+	}
+	return &digest
+}
+
+// channelGroups are how channels gather failures.
+func channelGroups(cfg *config.Config) map[string]agent.Group {
+	out := map[string]agent.Group{}
+	for _, n := range cfg.Notifications {
+		out[string(n.Name)] = agent.Group{Every: n.Group.Every, Recovery: config.On(n.Group.Recovery)}
+	}
+	return out
+}
+
+// channelNames are in the order in which models read them: the default one, then as configured.
+func channelNames(cfg *config.Config) []string {
+	names := []string{config.DefaultChannel}
+	for _, n := range cfg.Notifications {
+		if !slices.Contains(names, string(n.Name)) {
+			names = append(names, string(n.Name))
+		}
+	}
+
+	return names
+}

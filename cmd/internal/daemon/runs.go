@@ -4,13 +4,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"time"
 
 	"rouse/agent"
 	"rouse/agent/model/replay"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler/dispatch"
 	"rouse/watcher"
 )
@@ -127,4 +135,176 @@ func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
 		}
 		group.wait("http")
 	}
+}
+
+// Pending implements web.Backend.
+func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, error) {
+	now := d.ledger.Now()
+	pauses, err := d.ledger.Pauses(ctx, now)
+	if err != nil {
+		return api.Pending{}, err
+	}
+	if run.State == domain.StateRunning {
+		return api.Pending{Reason: d.waitsForModel(run.ID, now)}, nil
+	}
+	if p := d.pending(ctx, run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
+		return p, nil
+	}
+
+	// Nothing is against it but those that are on.
+	on, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxLogged + 1})
+	if err != nil || len(on) == 0 {
+		return api.Pending{}, err
+	}
+
+	var names []string
+	for _, r := range on {
+		names = append(names, fmt.Sprintf("run %d (%s, agent %s)", r.ID, jobText(r), r.Agent))
+	}
+	return api.Pending{Reason: "waits for its turn, because other runs are on: " + text.List(names, maxLogged)}, nil
+}
+
+// slowAnswer is the time after which a model that has not begun to respond is reported.
+const slowAnswer = time.Second
+
+// waitsForModel names the model that a run waits for, if the model cannot be reached or has not begun to respond.
+func (d *Daemon) waitsForModel(run int64, now time.Time) string {
+	for _, s := range d.live.States(run, "") {
+		switch {
+		case s.Model == "":
+		case s.Retry != "":
+			return fmt.Sprintf("waits for its model %s and retries: %s; start its server, or choose another model under models: (rouse doctor checks them)", s.Model, s.Retry)
+		case now.Sub(s.Since) >= slowAnswer:
+			return fmt.Sprintf("waits for its model %s to respond", s.Model)
+		}
+	}
+	return ""
+}
+
+// jobText names the job of a run, of which there may be none.
+func jobText(r ledger.Run) string {
+	if r.Job == "" {
+		return "of no job"
+	}
+	return "job " + r.Job
+}
+
+// pending says what a run that is neither on nor finished waits for, as far as it can be told from itself;
+// nothing where it is about to start, or does not wait.
+func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
+	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
+		// When it goes on comes first: what went wrong may be long, and be cut at its end.
+		due := "now"
+		if r.NotBefore.After(now) {
+			due = api.LocalTime(r.NotBefore, zone)
+		}
+		reason := fmt.Sprintf("attempt %d failed; the next is due %s", r.Attempt, due)
+		if r.Postponed() {
+			reason = fmt.Sprintf("waits for its model, which was tried %s and is asked again %s", text.Plural(r.Postponements, "time"), due)
+		}
+		if r.Error != "" {
+			reason += ": " + failureText(r.Error)
+		}
+		return api.Pending{Reason: reason}
+	}
+
+	if r.WaitingFor == domain.WaitPause {
+		return api.Pending{Reason: "its skill has paused it, until you have it go on: rouse inbox"}
+	}
+	if r.WaitsForPerson() {
+		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
+		return api.Pending{Reason: fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, zone))}
+	}
+
+	if r.State != domain.StateQueued {
+		return api.Pending{}
+	}
+	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
+		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
+	}
+	if why := ledger.ObstaclesText(d.runner.Obstacles(ctx, r)); why != "" {
+		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
+	}
+	// Obstacles of other kinds are asked for now; what is on record of them may be out of date while no daemon runs.
+	if i := slices.IndexFunc(r.Blocked.By, func(o ledger.Obstacle) bool { return o.Kind == ledger.ObstacleOverlap }); i >= 0 && r.Blocked.Now() {
+		return api.Pending{Reason: "stays queued: " + r.Blocked.By[i].Text, Blocked: true}
+	}
+	if why := d.absentNode(ctx, r, zone); why != "" {
+		return api.Pending{Reason: why, Blocked: true}
+	}
+	if r.NotBefore.After(now) {
+		return api.Pending{Reason: "starts " + api.LocalTime(r.NotBefore, zone)}
+	}
+
+	return api.Pending{}
+}
+
+// Replay implements web.Backend: nothing of it is seen by the home.
+func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
+	now := d.Current()
+	if err := now.usable(); err != nil {
+		return api.Replay{}, err
+	}
+
+	rec, err := d.runner.ExportRecording(ctx, run)
+	switch {
+	case errors.Is(err, ledger.ErrNotFound):
+		return api.Replay{}, err
+	case err != nil:
+		return api.Replay{}, &api.Error{Status: http.StatusConflict, Message: err.Error()}
+	}
+
+	out, err := PlayRecording(ctx, now.plan, rec)
+	if err != nil && ctx.Err() == nil { // of the recording, or of what is configured now
+		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}
+	}
+	return out, err
+}
+
+// PlayRecording plays a recording as a plan has its job now, without any effect.
+func PlayRecording(ctx context.Context, p *Plan, rec replay.Recording) (api.Replay, error) {
+	res, err := playOnce(ctx, p.Plan, rec)
+	if err != nil {
+		return api.Replay{}, err
+	}
+
+	out := api.Replay{
+		Run: rec.Run.ID, Job: rec.Run.Job, Agent: rec.Run.Agent, Exchanges: len(rec.Exchanges), Calls: len(rec.Calls), Attempts: len(rec.Attempts),
+		Same: res.Same(), Unknown: res.Unknown, Differences: []api.ReplayDifference{}, Recorded: api.ReplayEnding(res.Recorded), Now: api.ReplayEnding(res.Now),
+	}
+	for _, d := range res.Differences {
+		out.Differences = append(out.Differences, api.ReplayDifference(d))
+	}
+	return out, nil
+}
+
+// playOnce plays a recording in a home of its own, which is thrown away.
+func playOnce(ctx context.Context, p agent.Plan, rec replay.Recording) (res agent.ReplayResult, err error) {
+	dir, err := os.MkdirTemp("", "rouse-replay-")
+	if err != nil {
+		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	// A ledger and databases of its own: the replay writes to them as a run does, and the home
+	// must not see any of it.
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+
+	databases, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, databases.Close()) }()
+
+	runner, err := agent.New(agent.Options{Ledger: l, Databases: databases, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands"), Before: filepath.Join(dir, "before")}) //nolint:contextcheck // its folder is new: there is nothing to clean up
+	if err != nil {
+		return res, err
+	}
+
+	runner.Set(p)
+	return runner.Replay(ctx, rec)
 }

@@ -2,14 +2,22 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
+	"rouse/cmd/internal/api"
 	"rouse/internal/noexec"
+	"rouse/internal/owner"
 )
 
 const (
@@ -163,4 +171,151 @@ func (s *server) closeSilent() {
 			_ = c.Close()
 		}
 	}
+}
+
+// maxSocketPath is what every supported system accepts in sockaddr_un, including the final zero
+// (104 on macOS, 108 on Linux).
+const maxSocketPath = 104
+
+// SocketPath is where the daemon of a home listens: in the home, or in a short
+// runtime folder when that path would not fit a socket address.
+func SocketPath(dir string) string {
+	path := filepath.Join(dir, "rouse.sock")
+	if len(path) < maxSocketPath {
+		return path
+	}
+
+	// The short name comes from the home alone, so that a command finds it without asking anybody.
+	sum := sha256.Sum256([]byte(dir))
+	base := os.Getenv("XDG_RUNTIME_DIR")
+	// The temp folder is shared between users, so each gets a folder of their own in it.
+	if base == "" || len(base) > maxSocketPath/2 {
+		base = filepath.Join(os.TempDir(), fmt.Sprintf("rouse-%d", os.Getuid()))
+	} else {
+		base = filepath.Join(base, "rouse")
+	}
+
+	return filepath.Join(base, hex.EncodeToString(sum[:8])+".sock")
+}
+
+// listen opens the socket for its owner alone. It replaces the socket of an ended process: this process holds the lock of the home, so
+// no other process serves it. The socket file outlives this process if stays is set, see Connect.
+func listen(path, home string, stays bool, log *slog.Logger) (net.Listener, error) {
+	// The home was checked when it was opened; beside it is a place where others can make names.
+	if folder := filepath.Dir(path); folder != home {
+		if err := owner.Private(folder); err != nil {
+			return nil, fmt.Errorf("the folder of the socket cannot be used: %w; mend its mode with rouse doctor --fix, or set XDG_RUNTIME_DIR to a folder of yours, or take a shorter path for --home", err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot replace the old socket: %w", err)
+	}
+
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on the socket %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+
+	if unix, ok := l.(*net.UnixListener); ok && stays {
+		unix.SetUnlinkOnClose(false)
+	}
+	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}, nil
+}
+
+// enoughFiles is how many files and connections a daemon with some runs, databases and watches has open at
+// a time, with room. With fewer, commands do not start and, at worst, its owner does not get through to it.
+const enoughFiles = 256
+
+// tooFewFiles says what to do where too few files may be open, "" where it is enough or not known.
+func tooFewFiles() string {
+	if limit, known := maxOpenFiles(); known && limit < enoughFiles {
+		return fmt.Sprintf("this process may have %d files open at a time, and a daemon with some runs needs %d: commands, databases and connections of yours will fail with “too many open files”; "+
+			"raise the limit where it is started (ulimit -n 1024, or LimitNOFILE=1024 in its unit)", limit, enoughFiles)
+	}
+	return ""
+}
+
+// spareCount is the number of file handles in reserve for the socket of the home: one for the connection, the others for reading the
+// ledger.
+const spareCount = 8
+
+// spareFiles is a reserve of open file handles. They are closed when the process reaches its limit, so that it can answer commands.
+type spareFiles struct {
+	mu    sync.Mutex
+	files []*os.File
+}
+
+// keep fills the reserve until the limit of open files. It does nothing if s is nil.
+func (s *spareFiles) keep() {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.files) < spareCount {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return // try again after the next connection
+		}
+		s.files = append(s.files, f)
+	}
+}
+
+// release closes the reserve and reports whether it had files. It returns false if s is nil.
+func (s *spareFiles) release() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := len(s.files) > 0
+	for _, f := range s.files {
+		_ = f.Close() // nothing was written to it
+	}
+	s.files = nil
+	return had
+}
+
+// reservingListener accepts connections even at the limit of open files, by releasing the reserve.
+type reservingListener struct {
+	net.Listener
+	spare *spareFiles
+	log   *slog.Logger
+	told  time.Time // time of the last log line
+}
+
+// Accept implements net.Listener.
+func (l *reservingListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
+			return c, err
+		}
+		if now := time.Now(); now.Sub(l.told) > time.Minute {
+			l.told = now
+			limit, _ := maxOpenFiles()
+			l.log.Error("too many open files: commands, databases and connections fail; raise the limit where the daemon is started (ulimit -n 1024, or LimitNOFILE=1024 in its unit)", "limit", limit)
+		}
+		if !l.spare.release() {
+			return nil, err
+		}
+	}
+}
+
+// reserve keeps file handles in reserve for requests on the socket of the home.
+func (s *server) reserve(log *slog.Logger) {
+	s.spare = &spareFiles{}
+	s.spare.keep()
+	s.listener = &reservingListener{Listener: s.listener, spare: s.spare, log: log}
+}
+
+func checkOpenFiles() api.Check {
+	c := api.Check{Name: "open files", OK: true, Detail: "enough may be open at a time"}
+	if why := tooFewFiles(); why != "" {
+		c.OK, c.Detail, c.Remedy = false, why, "ulimit -n 1024"
+	}
+	return c
 }

@@ -3,10 +3,16 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"rouse/agent/tool/host/signin"
 	"rouse/agentdb/ledger"
@@ -117,4 +123,189 @@ func (d *Daemon) SignInLink(ctx context.Context, i ledger.Item) (string, error) 
 // AnswerSignIn implements web.Backend.
 func (d *Daemon) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
 	return d.runner.AnswerSignIn(ctx, i, pasted)
+}
+
+// settleEvery is how often runs are looked for that wait for a sign-in which is there.
+const settleEvery = time.Minute
+
+// redirects is where browsers are sent when somebody has signed in for a skill: an address of this machine alone, which a daemon
+// listens at from the first link on that it gives. What a browser brings is believed by its state, which is in no record, and used once.
+type redirects struct {
+	d *Daemon
+
+	listens bool // browsers can be waited for: this is a daemon
+
+	mu     sync.Mutex
+	base   string // like http://127.0.0.1:4711; "" until it is asked for
+	host   string // of base
+	server *http.Server
+}
+
+// address is where browsers are sent. In a command nobody listens there: its owner gives the address that the browser could not open as
+// the answer.
+func (r *redirects) address(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.base != "" {
+		return r.base, nil
+	}
+
+	listener, port, err := r.open(ctx)
+	if err != nil {
+		return "", err
+	}
+	r.host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	r.base = "http://" + r.host
+	switch {
+	case listener == nil:
+		r.d.log.Warn("nobody can listen for browsers that come back from a sign-in, so the address that they are sent to has to be given as the answer", "address", r.base)
+	case !r.listens:
+		return r.base, listener.Close() // which port it was is what is wanted
+	default:
+		r.serve(listener)
+	}
+	return r.base, nil
+}
+
+// open listens at the configured port, or at the one of the links that were given before, or at any that is free. The listener
+// is nil where the configured one is taken.
+func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
+	listen := func(port int) (net.Listener, error) {
+		var l net.ListenConfig
+		return l.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	if port := r.d.Current().Config.SignInPort(); port != 0 {
+		listener, err := listen(port)
+		if err != nil {
+			return nil, port, nil //nolint:nilerr // it is said by who asked; the answer can be typed
+		}
+		return listener, port, nil
+	}
+
+	for _, port := range append(r.given(), 0) {
+		if listener, err := listen(port); err == nil {
+			return listener, listener.Addr().(*net.TCPAddr).Port, nil
+		}
+	}
+	return nil, 0, errors.New("no port of this machine is free for a sign-in")
+}
+
+// given are the ports of the links that were given and not used yet.
+func (r *redirects) given() (ports []int) {
+	all, err := r.d.runner.SignInRedirects()
+	if err != nil {
+		r.d.log.Warn("the sign-ins that wait cannot be read", "error", err)
+	}
+	for _, one := range all {
+		if u, err := url.Parse(one); err == nil {
+			if port, err := strconv.Atoi(u.Port()); err == nil {
+				ports = append(ports, port)
+			}
+		}
+	}
+	return ports
+}
+
+func (r *redirects) serve(listener net.Listener) {
+	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 32 << 10}
+	server := r.server
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			r.d.log.Error("browsers that come back from a sign-in are not heard any more", "error", err)
+		}
+	}()
+}
+
+// run listens for who was given a link before, and has runs go on whose sign-in came unheard, until ctx ends.
+func (r *redirects) run(ctx context.Context) error {
+	if len(r.given()) > 0 {
+		if _, err := r.address(ctx); err != nil {
+			r.d.log.Error("browsers that come back from a sign-in are not heard", "error", err)
+		}
+	}
+
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		if err := r.d.runner.SettleSignIns(ctx); err != nil && ctx.Err() == nil {
+			r.d.log.Error("runs that wait for a sign-in may wait on", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return r.stop(ctx)
+		}
+	}
+}
+
+// stop lets who is just back have an answer.
+func (r *redirects) stop(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil {
+		return nil
+	}
+
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
+	defer cancel()
+	if err := r.server.Shutdown(closing); err != nil {
+		return r.server.Close()
+	}
+	return nil
+}
+
+// close ends what stop did not have to.
+func (r *redirects) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.server == nil {
+		return nil
+	}
+	return r.server.Close()
+}
+
+// The pages. Nothing of a request stands in them.
+const (
+	page          = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>rouse</title><p>%s</p></html>` + "\n"
+	pageSignedIn  = "You are signed in, and the run goes on. You can close this page."
+	pageNobody    = "Nobody waits for this. The link in rouse inbox is the one to open."
+	pageNotSigned = "The sign-in did not succeed. The log of rouse says why; rouse inbox has a new link."
+)
+
+// ServeHTTP answers browsers that come back from a sign-in, and nobody else.
+func (r *redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	say := func(status int, text string) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, fmt.Sprintf(page, text)) // who has closed the page does not read it
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+	} {
+		w.Header().Set(name, value)
+	}
+
+	// Another host is a name of somebody else's that was made to lead here; what a page loads is no browser that was sent.
+	dest := q.Header.Get("Sec-Fetch-Dest")
+	if q.Host != r.host || q.Method != http.MethodGet || dest != "" && dest != "document" {
+		say(http.StatusForbidden, pageNobody)
+		return
+	}
+	reply, err := signin.ReplyOf(q.URL.Path, q.URL.Query())
+	if err != nil {
+		say(http.StatusNotFound, pageNobody)
+		return
+	}
+
+	// A browser that goes away has used the state up all the same.
+	err = r.d.runner.FinishSignIn(context.WithoutCancel(q.Context()), reply)
+	switch {
+	case errors.Is(err, signin.ErrNoState):
+		say(http.StatusNotFound, pageNobody)
+	case err != nil:
+		r.d.log.Warn("a sign-in for a skill did not succeed", "error", err)
+		say(http.StatusBadGateway, pageNotSigned)
+	default:
+		say(http.StatusOK, pageSignedIn)
+	}
 }
