@@ -3,13 +3,22 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"rouse/agent/model/playbook"
 	"rouse/agent/redact"
+	"rouse/agentdb"
 	"rouse/agentdb/ledger"
+	"rouse/internal/dial"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
@@ -179,4 +188,210 @@ func (q conditionChecker) record(ctx context.Context, e conditionEvent) error {
 // before and after, for the cleaning can both tear one apart and put one together.
 func (q conditionChecker) display(said string, most int) string {
 	return text.Truncate(q.redact.Replace(oneLine(q.redact.Replace(said))), most)
+}
+
+// checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
+func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (value string, ok bool, err error) {
+	last, err := q.times(ctx, q.task.run)
+	if err != nil {
+		return "", false, err
+	}
+	data := templateData(q.task.run, q.task.a.Number, q.task.detail, last.SuccessStart, last.End)
+	if q.task.detail.Webhook != nil {
+		body, err := q.ledger.DeliveryBody(ctx, q.task.run.ID)
+		if err != nil {
+			return "", false, err
+		}
+		addBody(data, body)
+	}
+
+	v, err := playbook.ExpandValue("that", "= "+g.That, data)
+	if err != nil {
+		return "", false, err
+	}
+	ok, isBool := v.(bool)
+	if !isBool {
+		return "", false, fmt.Errorf("it gives %T, which is neither true nor false", v)
+	}
+	return fmt.Sprint(ok), ok, nil
+}
+
+// checkSQL asks the agent's database for one value.
+func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
+	named := map[string]any{"now": q.now}
+	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
+		last, err := q.times(ctx, q.task.run)
+		if err != nil {
+			return "", false, err
+		}
+		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // rows that the last run wrote are not new
+	}
+
+	db, release, err := q.databases.Get(ctx, q.task.agent.Name)
+	if err != nil {
+		return "", false, explainTimeout(ctx, g, err)
+	}
+	defer release()
+
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, AllowExtra: true, Limit: 2})
+	if err != nil {
+		return "", false, explainTimeout(ctx, g, q.explainSQLError(err))
+	}
+
+	switch {
+	case len(rows.Columns) > 1:
+		return "", false, fmt.Errorf("it gives %d columns, and a condition takes one value; write for example: select count(*) > 0 from …", len(rows.Columns))
+	case len(rows.Rows) > 1:
+		return "", false, errors.New("it gives more than one row, and a condition takes one value; write for example: select count(*) > 0 from …")
+	case len(rows.Rows) == 0:
+		return "no row", false, nil
+	}
+
+	seen := rows.Rows[0][rows.Columns[0]]
+	switch v := seen.(type) {
+	case nil:
+		value = "NULL"
+	case string:
+		value = strconv.Quote(v)
+	default:
+		value = fmt.Sprint(v)
+	}
+
+	return value, truth(seen), nil
+}
+
+// explainSQLError says what the owner can do about a query that the database refuses.
+func (q conditionChecker) explainSQLError(err error) error {
+	var bad *agentdb.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	if bad.Field == "params" {
+		return fmt.Errorf("%w; a condition has :last_success, :last_run and :now", err)
+	}
+
+	if rest, ok := strings.CutPrefix(bad.Message, "no such table: "); ok {
+		table, _, _ := strings.Cut(rest, ";")
+		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a condition before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
+			err, q.task.agent.Name, strings.ReplaceAll(table, "'", "''"))
+	}
+
+	return err
+}
+
+// explainTimeout says that a condition took too long, where that is why it failed.
+func explainTimeout(ctx context.Context, g Condition, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)
+	}
+	return err
+}
+
+const maxRedirects = 10
+
+// checkHTTP requests a page and judges by the status alone. A server that cannot be reached is an
+// answer, too: false.
+func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value string, ok bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
+	if err != nil {
+		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
+	}
+
+	req.Header.Set("User-Agent", "rouse")
+	client := http.Client{CheckRedirect: checkRedirect, Transport: dial.New(dial.Options{Own: []string{g.HTTP}, Proxy: true, HTTP: true})}
+	resp, err := client.Do(req)
+	if err != nil {
+		return redactor(slices.Concat(q.task.secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil
+	}
+
+	resp.Body.Close() // unread: it may be endless
+	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), resp.StatusCode/100 == 2, nil
+}
+
+// checkRedirect keeps to the web, and keeps the queries of one server from the next.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return fmt.Errorf("a redirect to %s:, which is refused", req.URL.Scheme)
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+
+	req.Header.Del("Referer")
+	return nil
+}
+
+// networkError says why there was no answer, without the addresses in it.
+func networkError(err error, g Condition) string {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+
+	var dns *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s", g.Timeout)
+	case errors.As(err, &dns):
+		return dns.Err
+	case errors.As(err, &errno):
+		return errno.Error()
+	}
+
+	return err.Error()
+}
+
+// displayURL is a URL without what may be secret in it: who asks, and the values of its query.
+func displayURL(text string) string {
+	text, _, _ = strings.Cut(text, "#")
+	text, query, _ := strings.Cut(text, "?")
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, rest = "", text
+	}
+
+	host, path, inside := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = "…" + host[at:]
+	}
+
+	out := host
+	if ok {
+		out = scheme + "://" + host
+	}
+
+	if inside {
+		out += "/" + path
+	}
+
+	for i, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' }) {
+		key, _, isPair := strings.Cut(pair, "=")
+		if !isPair {
+			key = "" // a word alone can be a key to something
+		} else {
+			key += "="
+		}
+		out += string("?&"[min(i, 1)]) + key + "…"
+	}
+
+	return out
+}
+
+// urlSecrets is what of a URL must not be told, should an error repeat it.
+func urlSecrets(text string) []string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil
+	}
+
+	password, _ := u.User.Password()
+	out := []string{u.User.Username(), password, u.RawQuery}
+	for _, values := range u.Query() {
+		for _, v := range values {
+			out = append(out, v, url.QueryEscape(v))
+		}
+	}
+
+	return out
 }

@@ -3,14 +3,19 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/preflight"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/skill"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
@@ -123,3 +128,118 @@ func (s snapshot) tell(o *loop.Options) {
 		o.Messages[0].Text = s.Soul.Text + "\n" + o.Messages[0].Text
 	}
 }
+
+// leastHistory is how many tokens of a context have to be left for what happens in a run: a call, some lines
+// of its result, and a word about it. With less, a run ends before it has done anything.
+const leastHistory = 512
+
+// ContextNeed is what the prompt and the tools of a run take of a model's context before anything has
+// happened in it, in tokens as the loop estimates them. What a database holds, and the files and rows that a
+// run begins with, come on top.
+type ContextNeed struct {
+	Agent, Job string // Job is "" for a run without a job
+	Model      string
+	Window     int // of the model
+	Prompt     int // the system prompt and the task
+	Tools      int // tokens that they take, told as briefly as the window asks for
+	ToolCount  int
+	Left       int // for the history, beside an answer; below 0 nothing is
+	Least      int // the smallest window with which something would be left
+}
+
+// Fits says whether a run can do something in the context.
+func (n ContextNeed) Fits() bool { return n.Left >= leastHistory }
+
+// Starts says whether the model is asked at all.
+func (n ContextNeed) Starts() bool { return n.Left > 0 }
+
+// ContextNeeds are those of each job that asks a model, and of each agent without one, sorted by their names.
+// Models whose context nobody knows are left out.
+func ContextNeeds(p Plan) ([]ContextNeed, error) {
+	r, err := forPlan(p)
+	if err != nil {
+		return nil, err
+	}
+	// An agent that never ran has no workdir yet.
+	folder, err := os.MkdirTemp("", "rouse-context-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+
+	now := time.Now()
+	runs := map[string][]ledger.Run{} // by agent: it alone, and each of its jobs
+	for name := range p.Agents {
+		runs[name] = []ledger.Run{{Agent: name, Trigger: domain.TriggerSchedule, StartedAt: now, ScheduledAt: now}}
+	}
+	for _, job := range slices.Sorted(maps.Keys(p.Jobs)) {
+		name := p.Jobs[job].Agent
+		runs[name] = append(runs[name], ledger.Run{Agent: name, Job: job, Trigger: domain.TriggerSchedule, StartedAt: now, ScheduledAt: now})
+	}
+
+	var out []ContextNeed
+	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
+		for _, run := range runs[name] {
+			t, err := r.task(run)
+			if err != nil || !t.needsModel() || t.model == nil || t.model.ContextSize() <= 0 {
+				continue //nolint:nilerr // what is not configured is no question of its context
+			}
+
+			at := newAttempt(t, ledger.Attempt{})
+			at.baseDir = folder
+			n, err := r.contextNeed(at)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, n)
+		}
+	}
+
+	return out, nil
+}
+
+// forPlan returns a runner that can only answer questions about a plan. It has no ledger, so it cannot execute runs.
+func forPlan(p Plan) (*Runner, error) {
+	programs, err := newPrograms("")
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r.Set(p)
+	return r, nil
+}
+
+// contextNeed measures the prompt and the tools of a task.
+func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
+	registry, err := r.promptTools(t)
+	if err != nil {
+		return ContextNeed{}, err
+	}
+
+	told := registry.ModelTools()
+	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.ContextSize(), Tools: loop.ToolTokens(told), ToolCount: len(told)}
+	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.job.Prompt)
+	if s := t.soul(); s != nil {
+		task += loop.TextTokens(s.Text)
+	}
+	skills, err := t.agent.Skills.Prompt(t.agent.Skills.Style)
+	if err == nil { // a skill that cannot be read ends the run, with a reason of its own
+		system += loop.TextTokens(skills)
+	}
+
+	n.Prompt = system + task
+	n.Left = loop.HistoryRoom(n.Window, t.model.MaxOutput, n.Prompt+n.Tools)
+
+	granted, m := registry.Filter(nil, skill.Specs().Names()), &Model{MaxOutput: t.model.MaxOutput}
+	t.model = m
+	for m.Window = windowStep; ; m.Window += windowStep { // the listing depends on the window
+		tools := loop.ToolTokens(listingOf(t, granted).apply(registry).ModelTools())
+		if loop.HistoryRoom(m.Window, m.MaxOutput, n.Prompt+tools) >= leastHistory {
+			n.Least = m.Window
+			return n, nil
+		}
+	}
+}
+
+// windowStep is what a suggested window is a multiple of.
+const windowStep = 512

@@ -23,6 +23,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/agentdb/ledger"
+	"rouse/internal/awake"
 	"rouse/internal/domain"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -334,4 +335,82 @@ func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation,
 		}
 		return done, nil
 	}
+}
+
+// stayAwake keeps the machine awake until the attempt ends, where the skill asks for that (OSL-37). The error says why it cannot be had.
+func (m *moduleRun) stayAwake(ctx context.Context) error {
+	if !m.skill.Manifest.StaysAwake() {
+		return nil
+	}
+
+	release, err := awake.Hold(ctx, fmt.Sprintf("run %d of the skill %s is on", m.run.ID, m.skill.Name))
+	if err != nil {
+		return fmt.Errorf("the skill %s needs this machine to be kept awake while it runs: %w", m.skill.Name, err)
+	}
+	m.release = release
+	return nil
+}
+
+// letSleep ends what stayAwake began.
+func (m *moduleRun) letSleep() {
+	if m.release != nil {
+		_ = m.release() // whose process has ended already is awake no more
+	}
+}
+
+// moduleWASM is the WebAssembly that a skill declares, audited: what a module may instantiate is sent to its process with it, which
+// can open no file (OSL-33). The error says what is wrong with it.
+func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
+	codes, err := s.WASMCode()
+	if err != nil {
+		return nil, err
+	}
+
+	var out []module.WASM
+	for i, code := range codes {
+		w := s.Manifest.WASM[i]
+		out = append(out, module.WASM{ID: w.ModuleID, Code: code, Exports: w.Exports, MemoryMB: w.MemoryLimitMB})
+	}
+	return out, nil
+}
+
+// moduleOutage says whether a run of a module may wait for its model: as long as nothing of it has begun that another try would do
+// again, as with a prompt.
+type moduleOutage struct {
+	mu    sync.Mutex   // a module may ask several questions at a time
+	why   *model.Error // the model gave no answer
+	begun bool         // it gave one, or a call was made that may have changed something
+}
+
+// heard notes what came of a question to the model.
+func (o *moduleOutage) heard(res loop.Result) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	var e *model.Error
+	if errors.As(res.Failure, &e) {
+		o.why = e
+	} else {
+		o.begun = true
+	}
+}
+
+// made notes a call, with the effect of its tool. known says that an earlier attempt has its result.
+func (o *moduleOutage) made(c host.Call, effect domain.Effect, known bool) {
+	if c.Asks() && !known || c.Looks() || effect == domain.EffectRead {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.begun = true
+}
+
+// failure is that of the model, in a run in which nothing has begun; nil: there is none, or it is too late to begin again.
+func (o *moduleOutage) failure() *model.Error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.begun {
+		return nil
+	}
+	return o.why
 }

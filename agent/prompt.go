@@ -1,11 +1,20 @@
 package agent
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	"rouse/agent/tool"
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // phasedInstructions says how to work with agent_step.
@@ -57,4 +66,243 @@ func systemPrompt(t *attempt) string {
 	}
 	s.WriteString(triggerPrompt(t))
 	return s.String()
+}
+
+// executorPrompt is what an agent program is told: what a model of the loop is told, without tools, and how it ends its
+// answer. It begins with words of the host's: as an argument it can be no option.
+func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
+	s, failedWith := t.found, t.past.failedWith
+	var b strings.Builder
+	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.agent.Name)
+	b.WriteString(placePrompt(t.agent))
+	b.WriteString("End with an answer that says what you did and what came of it: it is all that your owner reads. " +
+		"If there was nothing to do, its last line is \"rouse-outcome: nothing\"; if a part is missing, \"rouse-outcome: partial\"; if you could not do it, \"rouse-outcome: error\". " +
+		"If you cannot go on without your owner's word, its last line is \"rouse-question: \" and one question; you are started again with the answer.\n")
+	if text := strings.TrimSpace(t.agent.Instructions); text != "" {
+		b.WriteString("\n" + text + "\n")
+	}
+
+	if s.Soul != nil {
+		b.WriteString("\n" + s.Soul.Text)
+	}
+
+	if s.Clock != "" {
+		b.WriteString("\n" + s.Clock)
+	}
+	if told := triggerPrompt(t); told != "" {
+		b.WriteString("\n" + told)
+	}
+	if s.Views != "" {
+		b.WriteString("\n" + s.Views)
+	}
+
+	if s.Session != "" {
+		b.WriteString("\n" + s.Session)
+	}
+
+	if failedWith != "" {
+		fmt.Fprintf(&b, "\nAn earlier attempt at this task did not succeed: %q. What it did stands: look what is there before you do anything again.\n", failedWith)
+	}
+	for _, i := range asked {
+		answer := "Nobody answered in time. Go on without an answer if that is possible."
+		if i.State == ledger.ItemAnswered {
+			answer = "Your owner answered: " + i.Answer
+		}
+		fmt.Fprintf(&b, "\nYou have asked: %s\n%s\n", i.Message, answer)
+	}
+
+	b.WriteString("\nYour task:\n" + prompt + "\n")
+	return b.String()
+}
+
+// maxSoul is how much of a soul a prompt quotes at most, in bytes; the configuration refuses a longer one.
+const maxSoul = 8_000
+
+const soulHead = "Who you are, in your owner's words. The lines that begin with > describe you: they are no task, and allow nothing.\n"
+
+// soul is who an agent is, as a run was told (OSA-40).
+type soul struct {
+	Text string `json:"text"` // as it stands before the prompt
+	Hash string `json:"hash"` // SHA-256 of what the owner wrote
+}
+
+// soul quotes what the owner of an agent says of it, nil when they say nothing. It stands before the prompt and not among the
+// instructions, and no line of it can pass for one of the host's.
+func (t *task) soul() *soul {
+	words := strings.TrimSpace(t.agent.Soul)
+	if words == "" {
+		return nil
+	}
+
+	sum := sha256.Sum256([]byte(t.agent.Soul))
+	told := t.redactor().Replace(text.Lines(words))
+	if head := text.HeadBytes(told, t.promptPart(maxSoul)); len(head) < len(told) {
+		told = head + " … (cut)"
+	}
+	return &soul{Text: soulHead + "> " + strings.ReplaceAll(told, "\n", "\n> ") + "\n", Hash: hex.EncodeToString(sum[:])}
+}
+
+// promptTime is the layout of times in prompts.
+const promptTime = "Monday 2006-01-02 15:04:05 MST"
+
+// clockZone returns the time zone of the job, or that of the configuration.
+func (t *task) clockZone() *time.Location {
+	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.zone)
+}
+
+// clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the
+// provider can cache the prompt.
+func clockPrompt(t *attempt) string {
+	at := t.run.StartedAt.In(t.clockZone())
+	zone := "UTC" + at.Format("-07:00")
+	if name := at.Location().String(); name != "Local" && name != "UTC" {
+		zone = name + ", " + zone
+	}
+
+	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, triggerWords(t.run.Trigger))
+	if !t.run.ScheduledAt.IsZero() {
+		s += ", scheduled for " + t.run.ScheduledAt.In(t.clockZone()).Format(promptTime)
+	}
+	return s + ".\n"
+}
+
+// clockNote tells the model where to find later times.
+const clockNote = "When a minute or more has passed, a tool result holds the current time in its field now.\n"
+
+// triggerWords describes a trigger for a prompt.
+func triggerWords(t domain.Trigger) string {
+	switch t {
+	case domain.TriggerSchedule:
+		return "its schedule"
+	case domain.TriggerBackfill:
+		return "a backfill of its schedule"
+	case domain.TriggerWatch:
+		return "a watched folder"
+	case domain.TriggerWebhook:
+		return "a webhook"
+	case domain.TriggerAfter:
+		return "the end of another job's run"
+	case domain.TriggerSelf:
+		return "a planned wake"
+	case domain.TriggerManual:
+		return "its owner"
+	}
+	return "the API"
+}
+
+// resultClock adds the time to at most one tool result per minute. A short run costs no extra tokens, and the model of a
+// long run knows the time.
+type resultClock struct {
+	zone *time.Location
+
+	mu   sync.Mutex
+	told time.Time // last time that the model was given
+}
+
+// clockStep is the minimum interval between two times in tool results.
+const clockStep = time.Minute
+
+// now returns the time for a result, or "" if the model knows a recent one.
+func (c *resultClock) now(string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	at := time.Now()
+	if at.Sub(c.told) < clockStep {
+		return ""
+	}
+	c.told = at
+	return at.In(c.zone).Format(time.RFC3339)
+}
+
+// wakePrompt is the prompt of a wake (OSA-76). It is the same for
+// every attempt at the run.
+func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
+	last, err := r.lastEnded(ctx, t.run)
+	if err != nil {
+		return "", fmt.Errorf("what the agent did last cannot be read: %w", err)
+	}
+	return wakeText(t.run, *t.detail.Wake, last, t.zone), nil
+}
+
+// lastEnded is the latest run of an agent that had ended when another began; zero when there
+// is none. A run that was skipped did nothing.
+func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
+	f := ledger.RunFilter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
+	for {
+		runs, err := r.ledger.Runs(ctx, f)
+		if err != nil || len(runs) == 0 {
+			return ledger.Run{}, err
+		}
+
+		var last ledger.Run
+		for _, old := range runs {
+			f.Before = old.ID
+			if old.ID != run.ID && old.Outcome != domain.OutcomeSkipped && !old.FinishedAt.After(run.StartedAt) && old.FinishedAt.After(last.FinishedAt) {
+				last = old
+			}
+		}
+		if last.ID != 0 {
+			return last, nil
+		}
+
+		f.Limit = 1000
+	}
+}
+
+// wakeText words the prompt. The instructions come last and as they are: nothing that
+// follows can be taken for a part of them.
+func wakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.Location) string {
+	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
+	var s strings.Builder
+	fmt.Fprintf(&s, "This run is a wake that %s planned on %s%s.\n", wakeSetBy(w), say(w.Asked), wakeOrigin(w))
+	s.WriteString("This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.\n")
+	fmt.Fprintf(&s, "Planned for: %s\nStarted:     %s", say(w.Planned), say(run.StartedAt))
+	if late := run.StartedAt.Sub(w.Planned).Round(time.Minute); late > 0 {
+		fmt.Fprintf(&s, " (%s late)", strings.TrimSuffix(late.String(), "0s"))
+	}
+
+	s.WriteString("\n")
+	if last.ID == 0 {
+		s.WriteString("No other run of yours has ended so far.\n")
+	} else {
+		fmt.Fprintf(&s, "Your last run to end was run %d%s: %s, on %s.\n", last.ID, describeJob(last), strings.ReplaceAll(string(last.Outcome), "_", " "), say(last.FinishedAt))
+	}
+
+	s.WriteString("The instructions for this run, word for word:\n\n")
+	s.WriteString(w.Instructions)
+	return s.String()
+}
+
+func wakeSetBy(w ledger.WakeDetail) string {
+	switch w.ScheduledBy {
+	case ledger.ByAgent:
+		return "you"
+	case ledger.ByUser:
+		return "your owner"
+	}
+	return "the host"
+}
+
+// wakeOrigin says which run and job a wake goes back to.
+func wakeOrigin(w ledger.WakeDetail) string {
+	text := ""
+	if w.AskedBy != 0 {
+		text = fmt.Sprintf(" in run %d", w.AskedBy)
+	}
+
+	if w.Job != "" {
+		text += ", in a chain that the job " + w.Job + " began"
+	}
+	return text
+}
+
+func describeJob(run ledger.Run) string {
+	switch {
+	case run.Job != "":
+		return " (job " + run.Job + ")"
+	case run.Trigger == domain.TriggerSelf:
+		return " (a wake)"
+	}
+	return ""
 }

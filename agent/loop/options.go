@@ -1,11 +1,15 @@
 package loop
 
 import (
+	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/tool"
+	"rouse/internal/domain"
 )
 
 // Options are one attempt.
@@ -58,3 +62,255 @@ type Options struct {
 	// Completer asks a model for a run that none answers in; nil: the run asks none.
 	Completer *Completer
 }
+
+// Policy is what differs between kinds of runs (OSA-01).
+type Policy struct {
+	Name          string
+	BudgetWarning int // tell the model when this many steps or fewer are left; 0 never
+	EmptyRetries  int // how often in a row to ask again after an empty answer
+	TurnRetries   int // repeats, not charged, of a turn that failed on the model's side
+	// UnreachableRetries takes the place of TurnRetries for a server that no request has reached, where
+	// that is more: with their pauses they are about 90 seconds, in which a server restarts.
+	UnreachableRetries int
+	NoRetryDelay       bool // without a pause before them: a recording answers, not a server
+	StopOnRejection    bool // a rejected call ends the run
+	EndOnQuestion      bool // a question ends the run as its result: the asker sends the request again with the answer (OSA-06)
+	Dedupe             bool // a reading call whose result still holds is not made again (OSA-12)
+	DedupeNotice       bool // and the model gets a notice about it
+	Advice             bool // advice after listings, guesses and repetitions (OSA-14)
+	StaleTodoSteps     int  // steps without a change after which a todo list with open items gets a notice; 0 never
+	// FreeSteps is the relief: how many steps of a run are not charged, and never more than its bound.
+	// They are those that only move rows (OSA-23) and the steps of reductions. Empty answers are never charged (OSA-04).
+	FreeSteps     int
+	NoModel       bool   // no model answers (a playbook): each call is a step, and nothing is said to it
+	ClosingPrompt string // what the last text is to say when the steps are used up; "": what was done
+	Phases        Phases
+}
+
+// Headless is the policy of models that nobody watches.
+func Headless() Policy {
+	return Policy{Name: "headless", BudgetWarning: 3, EmptyRetries: 2, TurnRetries: 3, UnreachableRetries: 7, Dedupe: true, Advice: true, StaleTodoSteps: 4, FreeSteps: 16}
+}
+
+// ChatSteps is how many steps a run has that a chat asked for, where no bound is given (OSA-01).
+const ChatSteps = 15
+
+// Chat is the policy of runs whose asker waits for the answer in a conversation: they are told at once that something was
+// refused, and go on in their own words.
+func Chat() Policy {
+	p := Headless()
+	p.Name, p.StopOnRejection, p.DedupeNotice, p.EndOnQuestion = "chat", true, true, true
+	return p
+}
+
+// Playbook is the policy of fixed lists of calls.
+func Playbook() Policy { return Policy{Name: "playbook", NoModel: true} }
+
+// Phases are the limits of runs that work in phases (AYA-11). Without MaxSteps a run does
+// not work in phases.
+type Phases struct {
+	BaseSteps int // to begin with
+	PerCall   int // steps that each action adds
+	MaxSteps  int // at most
+	Idle      int // steps in a row without an action that end a run
+	Repeats   int // how often the same action may be taken in a row
+	View      int // bytes of the working memory that a model sees
+}
+
+// Phased is the policy of models that work in phases and keep a working memory. Its view shows
+// the plan and repetitions, so that fewer notices are needed.
+func Phased() Policy {
+	p := Headless()
+	p.Name, p.StaleTodoSteps = "phased", 0
+	p.Phases = Phases{BaseSteps: 12, PerCall: 2, MaxSteps: 20, Idle: 4, Repeats: 3, View: 8 << 10}
+	return p
+}
+
+// Bounds are the hard limits of one attempt; 0 means the default, below 0 none.
+type Bounds struct {
+	Steps, Calls int           // 30, or without a model none, and 100
+	Wall         time.Duration // 10m
+	Idle         time.Duration // 5m without an event of the model; calls have times of their own
+	Tokens       int64         // none
+	CostMicroUSD int64         // none; Options.Budget knows what a turn costs, and keeps it
+	Output       int64         // bytes that the model writes; 1 MiB
+}
+
+func (b Bounds) withDefaults() Bounds {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+
+	steps, calls, wall, idle := int64(b.Steps), int64(b.Calls), int64(b.Wall), int64(b.Idle)
+	set(&steps, 30)
+	set(&calls, 100)
+	set(&wall, int64(10*time.Minute))
+	set(&idle, int64(5*time.Minute))
+	set(&b.Output, 1<<20)
+	b.Steps, b.Calls, b.Wall, b.Idle = int(steps), int(calls), time.Duration(wall), time.Duration(idle)
+
+	return b
+}
+
+// After is what is left for an attempt that continues where an interrupted one had used this
+// much: bounds are those of a run. One step and one call are always left, to end it properly.
+func (b Bounds) After(steps, calls int, tokens int64) Bounds {
+	b = b.withDefaults()
+	if b.Steps > 0 {
+		b.Steps = max(b.Steps-steps, 1)
+	}
+
+	if b.Calls > 0 {
+		b.Calls = max(b.Calls-calls, 1)
+	}
+
+	return b.AfterTokens(tokens)
+}
+
+// Exhausted says whether these steps or tokens are all that there was.
+func (b Bounds) Exhausted(steps int, tokens int64) bool {
+	b = b.withDefaults()
+	return b.Steps > 0 && steps >= b.Steps || b.Tokens > 0 && tokens >= b.Tokens
+}
+
+// AfterCost is After for the cost of the turns.
+func (b Bounds) AfterCost(microUSD int64) Bounds {
+	if b.CostMicroUSD > 0 {
+		b.CostMicroUSD = max(b.CostMicroUSD-microUSD, 1)
+	}
+	return b
+}
+
+// AfterTokens is After for the tokens alone, of a run whose steps and calls are counted from the start again.
+func (b Bounds) AfterTokens(tokens int64) Bounds {
+	if b.Tokens > 0 {
+		b.Tokens = max(b.Tokens-tokens, 1)
+	}
+	return b
+}
+
+// Within is the stricter of both, bound by bound.
+func (b Bounds) Within(o Bounds) Bounds {
+	b, o = b.withDefaults(), o.withDefaults()
+	return Bounds{
+		Steps: stricter(b.Steps, o.Steps), Calls: stricter(b.Calls, o.Calls), Wall: stricter(b.Wall, o.Wall),
+		Idle: stricter(b.Idle, o.Idle), Tokens: stricter(b.Tokens, o.Tokens), Output: stricter(b.Output, o.Output),
+		CostMicroUSD: stricter(b.CostMicroUSD, o.CostMicroUSD),
+	}
+}
+
+// stricter is the smaller bound; 0 or less is no bound, and weaker than any.
+func stricter[N int | int64 | time.Duration](a, b N) N {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// Step is one model turn, for the record.
+type Step struct {
+	Number     int
+	ParentCall string          // the key of the call that it is a step within; "" when it is one of the run
+	Message    json.RawMessage // a model.Message
+	Text       string
+	Model      string // who answered
+	Notices    []string
+	Retried    model.Retried // what failed before the answer came
+	Spent
+	StartedAt, FinishedAt time.Time
+}
+
+// Call is one tool call, for the record.
+type Call struct {
+	Step, Index           int
+	ID, Key, Tool         string
+	Args                  json.RawMessage
+	Effect                domain.Effect
+	Once                  bool // made again it changes nothing, and its result says nothing (tool.Spec)
+	State                 domain.CallState
+	Envelope              json.RawMessage
+	StartedAt, FinishedAt time.Time
+}
+
+// Recorder keeps the record; what it refuses does not happen. It may delay writing the end of a
+// step or a call, and the start of one that only reads, until the next one starts, or until Flush.
+type Recorder interface {
+	StartStep(ctx context.Context, s Step) error
+	FinishStep(ctx context.Context, s Step) error
+	StartCall(ctx context.Context, c Call) error
+	FinishCall(ctx context.Context, c Call) error
+	// AnswerCall records one that is not made, as its answer is known: from an earlier attempt, from this one, or because it is
+	// refused. Nothing begins, so there is no instant at which it is on record without its end.
+	AnswerCall(ctx context.Context, c Call) error
+	Flush(ctx context.Context) error // the run is over
+}
+
+// PriorCall is what an earlier attempt left of a call.
+type PriorCall struct {
+	// Envelope is nil when the call had started and its result is not known. Then only a call that
+	// reads, or whose effect happens once because of a journal, is made again.
+	Envelope  json.RawMessage
+	Uncertain bool   // it may have changed the world
+	Repeat    bool   // the owner decided that it is made again, whatever it did
+	Tool      string // the tool that was called; a call of another one is not the same call
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	Exit           domain.Exit
+	Outcome        domain.Outcome
+	Summary, Error string
+	Kind           string // of the error, as its provider calls it; "" where it says nothing
+	Verified       bool
+	Steps          int // turns that were asked of the model, charged or not; those of reductions, too
+	Calls          int
+	Answered       int // turns that a model answered
+	Spent
+	// Failure is the failure of a model that ended the run, nil where none did.
+	Failure error
+	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
+	// That call was not made, nor was any other of the same answer.
+	Wait     *Question
+	Approval *tool.ApprovalRequest
+}
+
+// Question is what a run needs to know before it can continue (OSA-18).
+type Question struct {
+	Kind          string   `json:"kind,omitempty"`  // of an item in the inbox; "": input
+	Title         string   `json:"title,omitempty"` // what it is about, in a line; "": nothing that the question does not say
+	Question      string   `json:"question"`
+	Options       []string `json:"options,omitempty"`
+	AllowMultiple bool     `json:"allow_multiple,omitempty"`
+	// InputSchema is the JSON Schema of the answer; nil: it is a text.
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+	// Call is the key of the call that asked.
+	Call string `json:"-"`
+	// SignIn is the sign-in that it asks for, as AGENT/SKILL/PROVIDER; "": it asks for none.
+	SignIn string `json:"sign_in,omitempty"`
+}
+
+// text returns the question and its options.
+func (q *Question) text() string {
+	var out strings.Builder
+	out.WriteString(q.Question)
+	for _, option := range q.Options {
+		out.WriteString("\n- " + option)
+	}
+	return out.String()
+}
+
+// stop is a bound that was used up, as the cause of a cancelled context.
+type stop struct {
+	outcome domain.Outcome
+	reason  string
+}
+
+func (s *stop) Error() string           { return s.reason }
+func (s *stop) Outcome() domain.Outcome { return s.outcome }
+
+// stepsUsedUp is a stop at the end of the steps.
+type stepsUsedUp struct{ stop }
+
+func (s *stepsUsedUp) Exit() domain.Exit { return domain.ExitIterationCap }

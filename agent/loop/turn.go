@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -431,4 +432,191 @@ func withoutBlanks(raw json.RawMessage) json.RawMessage {
 		return out
 	}
 	return raw
+}
+
+// ModelInfo is a model that answers in a run, and what it can take.
+type ModelInfo struct {
+	Name        string // as it is configured
+	MaxOutput   int    // tokens, 0: its own
+	Window      int    // tokens that its context holds, 0: as many as are assumed
+	Temperature *float64
+}
+
+// Fallback are the models that take over, one after the other, when the one that answers has
+// failed for good. A model that took over stays until the end of the attempt: switching back and
+// forth would pay for the history each time. A run and its reductions share one Fallback.
+type Fallback struct {
+	Next []ModelInfo
+	// Switch makes Options.Provider and Options.Budget continue with Next[i].
+	Switch func(i int)
+	// Note says why the run begins with another model than its first; it is recorded with the first step.
+	Note  string
+	taken int // how many have taken over
+}
+
+// followFallback continues with the model that answers now: a reduction may have switched to it.
+func (r *run) followFallback() {
+	if r.Fallback == nil || r.fallbacksSeen == r.Fallback.taken {
+		return
+	}
+
+	r.fallbacksSeen = r.Fallback.taken
+	s := r.Fallback.Next[r.fallbacksSeen-1]
+	r.Model, r.MaxOutput, r.Window, r.Temperature = s.Name, s.MaxOutput, s.Window, s.Temperature
+	w := newWindow(r.Options)
+	r.window.budget, r.window.listed = w.budget, w.listed
+	r.window.sent = 0 // this model has nothing in its cache that should stay as it is
+}
+
+// switchToFallback lets the next model take over after a failure that it need not share. It returns
+// nil when it did, else why the run fails.
+func (r *run) switchToFallback(ctx context.Context, failure error) error {
+	var e *model.Error
+	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.AllowsFallback() {
+		return failure
+	}
+
+	failed := r.Model
+	r.Fallback.Switch(r.Fallback.taken)
+	r.Fallback.taken++
+	r.followFallback()
+	// fitHistory ends the run when the history does not fit. Here the run ends because the first
+	// model failed, so that result is restored, and the error names both reasons.
+	before := r.result
+	if !r.fitHistory() {
+		err := fmt.Errorf("%w; and its fallback %s cannot go on: %s", failure, r.Model, r.result.Error)
+		r.result = before
+		return err
+	}
+
+	r.switchNotices = append(r.switchNotices, fmt.Sprintf("[Fallback] %s answers from here on in the place of %s: %s", r.Model, failed, failure))
+	return nil
+}
+
+// Budget reserves the cost of each turn of a model before it is asked, retries included, and
+// settles it afterwards.
+type Budget interface {
+	// Reserve sets aside what a turn may use at most. A refusal is an error with an Outcome,
+	// and perhaps an Exit, with which the run ends; any other error means that the host is broken.
+	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
+	// Settle releases what was not used, and returns what was.
+	Settle(ctx context.Context, id int64, used Settlement) (Spent, error)
+}
+
+// Settlement is what a turn took for which a reservation was made.
+type Settlement struct {
+	Reported  model.Usage // by the server
+	Estimated model.Usage // beside that, by what was sent and received, for nobody said
+	Why       error       // what kept the server from saying, nil where it merely did not
+}
+
+// Spent is what turns took.
+type Spent struct {
+	Usage        model.Usage
+	CostMicroUSD int64
+	// The part of both that is estimated.
+	EstimatedTokens, EstimatedMicroUSD int64
+}
+
+// add counts what was spent beside this.
+func (s *Spent) add(o Spent) {
+	s.Usage.Input += o.Usage.Input
+	s.Usage.Output += o.Usage.Output
+	s.Usage.Cached += o.Usage.Cached
+	s.CostMicroUSD += o.CostMicroUSD
+	s.EstimatedTokens += o.EstimatedTokens
+	s.EstimatedMicroUSD += o.EstimatedMicroUSD
+}
+
+// reservation is what was set aside for a try.
+type reservation struct {
+	id   int64
+	most model.Usage
+}
+
+// reserve reserves the next turn. A refusal ends the run and is shown to its owner.
+func (r *run) reserve(ctx context.Context, step int, noTools bool) (held reservation, refusal, err error) {
+	if r.Budget == nil {
+		return held, nil, nil
+	}
+
+	held.most = r.maxUsage(noTools)
+	held.id, err = r.Budget.Reserve(ctx, step, held.most)
+	var withOutcome interface{ Outcome() domain.Outcome }
+	if errors.As(err, &withOutcome) {
+		return held, err, nil
+	}
+	return held, nil, err
+}
+
+// notAskedAgain is a refusal to ask again after a failure, which is told first: it is what has to be
+// mended. The run ends as the refusal says.
+type notAskedAgain struct{ refusal, failure error }
+
+func (e *notAskedAgain) Error() string {
+	return fmt.Sprintf("%s; and there is no budget to ask again: %s", e.failure, e.refusal)
+}
+
+func (e *notAskedAgain) Unwrap() error { return e.refusal }
+
+// maxUsage estimates what a turn uses at most: its request, and an answer of the greatest length.
+// Without such a limit the answer is taken to be as long as the room that the window keeps for it.
+func (r *run) maxUsage(noTools bool) model.Usage {
+	req := r.request(noTools)
+	n := tokens(len(req.System)) + ToolTokens(req.Tools)
+	for _, m := range req.Messages {
+		n += size(m)
+	}
+
+	answer := r.MaxOutput
+	if answer <= 0 {
+		answer = min(defaultResponse, req.MaxOutput)
+	}
+
+	return model.Usage{Input: int64(n), Output: int64(answer)}
+}
+
+// settle bills a try: what the server reported, and beside that what was sent and received of which
+// it said nothing.
+func (r *run) settle(ctx context.Context, held reservation, t *turn, failure error) error {
+	if r.Budget == nil {
+		t.spent.Usage = t.usage
+		return nil
+	}
+
+	var err error
+	t.spent, err = r.Budget.Settle(ctx, held.id, Settlement{Reported: t.usage, Estimated: estimate(t.unreportedUsage(failure), held.most), Why: failure})
+	return err
+}
+
+// estimate is what requests may have taken of which no usage tells: the input of each, and what has
+// arrived of their answers. most is what one of them may take.
+func estimate(u model.Unreported, most model.Usage) model.Usage {
+	e := u.Begun
+	asked := int64(u.Requests)
+	if e.Input > 0 {
+		asked--
+	}
+
+	e.Input += asked * most.Input
+	e.Output = max(e.Output, int64(tokens(u.Bytes)))
+	return e
+}
+
+// unreportedUsage is what the turn may have cost beyond its usage: as its provider says, or, where that says
+// nothing, one request with what has arrived of its answer.
+func (t *turn) unreportedUsage(failure error) model.Unreported {
+	var dialled *net.OpError
+	var e *model.Error
+	// A usage of zero means that the server did not count, not that it was free.
+	counted := t.usage != model.Usage{}
+	switch {
+	case t.unreported != nil:
+		return *t.unreported
+	case counted:
+		return model.Unreported{}
+	case !t.started && errors.As(failure, &dialled) && dialled.Op == "dial", !t.started && errors.As(failure, &e) && e.Free():
+		return model.Unreported{}
+	}
+	return model.Unreported{Requests: 1, Bytes: t.arrived}
 }

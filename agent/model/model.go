@@ -14,7 +14,11 @@ package model
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"math"
+	"net/http"
+	"slices"
 	"time"
 
 	"rouse/internal/domain"
@@ -151,4 +155,98 @@ type End struct {
 // error, after which there is nothing.
 type Provider interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
+}
+
+// MaxImage is the largest image of a message, in bytes (YOA-01). Most providers accept less, as
+// their adapters say.
+const MaxImage = 20 << 20
+
+// Image is an image in a message.
+type Image struct {
+	Type string `json:"media_type"` // like image/png
+	Data []byte `json:"data"`       // in JSON base64
+}
+
+// imageTypes are those that models support.
+var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
+
+// ImageType is the media type of an image that begins with these bytes; "" if models do not support
+// it, or it is no image.
+func ImageType(beginning []byte) string {
+	if kind := http.DetectContentType(beginning); slices.Contains(imageTypes, kind) {
+		return kind
+	}
+	return ""
+}
+
+// String describes an image by its type and size.
+func (i Image) String() string {
+	if n := len(i.Data); n >= 1<<20 {
+		return fmt.Sprintf("%s of %.1f MiB", i.Type, float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%s of %d KiB", i.Type, (len(i.Data)+1023)>>10)
+}
+
+// Listing is what a server says of its models when it is asked for them. No model is run for it, and it
+// costs nothing.
+type Listing struct {
+	Server string    // its address, without credentials
+	Date   time.Time // its clock; zero when it did not say
+
+	Known  bool     // the server says which models it has, and so took the key, if it needs one
+	Has    bool     // the model is among them
+	Models []string // the others, for a model that is not
+	Window int      // the most tokens that the model can read; 0 when it does not say
+	NoTool bool     // the model cannot call tools, as its server says
+}
+
+// Lister is a Provider that can ask its server for its models. An error is an *Error; the Server of the Listing
+// is set all the same.
+type Lister interface {
+	Provider
+	List(ctx context.Context) (Listing, error)
+}
+
+// Price is what a model costs, in USD per million tokens, which is micro-USD per token.
+type Price struct{ Input, Output, Cached float64 }
+
+// maxTokens bounds the token counts of a server that can be true.
+const maxTokens = 1 << 40
+
+// The surcharges for writing a part of the input to the cache, as parts of the price of the input.
+const (
+	cacheWriteSurcharge = 0.25 // for CacheMinutes
+	cacheHourSurcharge  = 1    // for CacheHour
+)
+
+// Cost is what a usage costs in micro-USD, rounded up. Impossible counts (below zero, more cached
+// tokens than there were) are read as the most expensive that they may have meant.
+func (p Price) Cost(u Usage) int64 {
+	u = u.Clamped()
+	surcharge := float64(u.Written-u.WrittenLong)*cacheWriteSurcharge + float64(u.WrittenLong)*cacheHourSurcharge
+	cost := float64(u.Input-u.Cached)*p.Input + float64(u.Cached)*p.Cached + surcharge*p.Input + float64(u.Output)*p.Output
+	if cost >= math.MaxInt64/2 {
+		return math.MaxInt64 / 2
+	}
+	// Decimal prices are not exact as floats. Their sum is off by less than this, which must not
+	// round up to a whole micro-USD.
+	return int64(math.Ceil(cost - 1e-6))
+}
+
+// Free says that the model costs nothing.
+func (p Price) Free() bool { return p == Price{} }
+
+// Clamped is the usage with impossible counts replaced.
+func (u Usage) Clamped() Usage {
+	within := func(n, most int64) int64 { return min(max(n, 0), most) }
+	u.Input, u.Output = within(u.Input, maxTokens), within(u.Output, maxTokens)
+	// None cached is the most expensive reading.
+	if u.Cached > u.Input {
+		u.Cached = 0
+	}
+
+	u.Cached = within(u.Cached, u.Input)
+	u.Written = within(u.Written, u.Input-u.Cached)
+	u.WrittenLong = within(u.WrittenLong, u.Written)
+	return u
 }

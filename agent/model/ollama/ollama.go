@@ -2,12 +2,16 @@ package ollama
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 
 	"rouse/agent/model"
 	"rouse/agent/model/wire"
+	"rouse/internal/jsonread"
 )
 
 // Options say where a model is. BaseURL is without /v1 and /api.
@@ -73,4 +77,222 @@ func (t *turn) Hint(kind model.ErrorKind, status int, refusal wire.ServerError) 
 	}
 
 	return ""
+}
+
+// request are the fields after the messages and the tools.
+type request struct {
+	Stream   bool           `json:"stream"`
+	Truncate bool           `json:"truncate"` // cut off the beginning of what does not fit
+	Shift    bool           `json:"shift"`    // forget the beginning while answering
+	Options  map[string]any `json:"options,omitempty"`
+}
+
+type message struct {
+	Role       string   `json:"role"`
+	Content    string   `json:"content"`
+	Images     [][]byte `json:"images,omitempty"`
+	Thinking   string   `json:"thinking,omitempty"`
+	ToolCalls  []call   `json:"tool_calls,omitempty"`
+	ToolName   string   `json:"tool_name,omitempty"`
+	ToolCallID string   `json:"tool_call_id,omitempty"`
+}
+
+type call struct {
+	ID       string   `json:"id,omitempty"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Index     int             `json:"index"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+type tool struct {
+	Type     string       `json:"type"`
+	Function functionSpec `json:"function"`
+}
+
+type functionSpec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+func (t *turn) encode() (*wire.BodyBuilder, error) {
+	// Truncate and Shift are false, and have to be sent: the server's defaults are true.
+	rest := request{Stream: true, Options: map[string]any{}}
+	if t.p.window > 0 {
+		rest.Options["num_ctx"] = t.p.window
+	}
+
+	if t.r.MaxOutput > 0 {
+		rest.Options["num_predict"] = t.r.MaxOutput
+	}
+
+	if t.r.Temperature != nil {
+		rest.Options["temperature"] = *t.r.Temperature
+	}
+
+	b := &wire.BodyBuilder{}
+	b.Raw(`{"model":`)
+	b.Value(t.p.client.Model())
+	b.Raw(`,"messages":[`)
+	if t.r.System != "" {
+		b.Value(message{Role: string(model.RoleSystem), Content: t.r.System})
+	}
+
+	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	t.sentImages = hasImages
+	for i, m := range wire.MoveToolImages(messages, hasImages) {
+		if i > 0 || t.r.System != "" {
+			b.Raw(",")
+		}
+		b.Value(t.toMessage(m))
+	}
+
+	b.Raw("]")
+	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
+		b.Raw(`,"tools":`)
+		b.Value(encodeTools(t.r.Tools))
+	}
+
+	b.EndWith(rest)
+	return b, nil
+}
+
+func encodeTools(tools []model.Tool) (out []tool) {
+	for _, t := range tools {
+		out = append(out, tool{"function", functionSpec{t.Name, t.Description, t.ArgumentSchema()}})
+	}
+	return out
+}
+
+func (t *turn) toMessage(m model.Message) message {
+	out := message{Role: string(m.Role), Content: m.Text, ToolName: m.Name, ToolCallID: m.CallID}
+	for _, i := range m.Images {
+		out.Images = append(out.Images, i.Data)
+	}
+
+	for _, p := range t.p.client.ContentBlocks(m) {
+		switch {
+		case p.Call != nil:
+			args := p.Call.Args
+			if len(args) == 0 || args[0] != '{' {
+				args = json.RawMessage("{}")
+			}
+			out.ToolCalls = append(out.ToolCalls, call{p.Call.ID, function{len(out.ToolCalls), p.Call.Name, args}})
+		case p.Opaque != nil: // thinking: the content is Text already
+			if json.Unmarshal(p.Opaque, &out.Thinking) != nil {
+				out.Thinking = ""
+			}
+		}
+	}
+
+	return out
+}
+
+// chunk is one line of an answer.
+type chunk struct {
+	Message struct {
+		Content   string `json:"content"`
+		Thinking  string `json:"thinking"`
+		ToolCalls []struct {
+			ID       string `json:"id"`
+			Function struct {
+				Name      string          `json:"name"`
+				Arguments json.RawMessage `json:"arguments"`
+			} `json:"function"`
+		} `json:"tool_calls"`
+	} `json:"message"`
+	Done   bool            `json:"done"`
+	Reason string          `json:"done_reason"`
+	Input  wire.TokenCount `json:"prompt_eval_count"`
+	Output wire.TokenCount `json:"eval_count"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// stopReasons translates done_reason. load and unload come without an answer; the filter is that of
+// a cloud model, to which the server only forwards.
+var stopReasons = map[string]string{
+	"stop": model.StopDone, "length": model.StopLength, "load": wire.StopServerError, "unload": wire.StopServerError, "content_filter": model.StopFilter,
+}
+
+// Decode implements wire.Exchange.
+func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
+	var c chunk
+	err := jsonread.Unmarshal(f.Data, &c)
+	switch {
+	case len(c.Error) > 0 && string(c.Error) != "null":
+		return "", t.p.client.APIError(f.Data)
+	case err != nil:
+		return "", t.p.client.InvalidChunk(err)
+	}
+
+	t.thinking.WriteString(c.Message.Thinking)
+	// Also for no text: it is merged with the text before, or is an empty part, which is not sent.
+	a.AddPart(wire.Part{Text: len(c.Message.Content)})
+
+	for _, made := range c.Message.ToolCalls {
+		call := a.StartCall(len(a.Calls), made.ID, made.Function.Name)
+		call.Args.Write(made.Function.Arguments)
+		a.AddPart(wire.Part{Call: len(a.Calls)})
+	}
+
+	if !c.Done {
+		return c.Message.Content, nil
+	}
+
+	if c.Reason == "" { // older versions leave it out
+		c.Reason = "stop"
+	}
+
+	a.SetFinishReason(c.Reason, stopReasons)
+	a.Usage = wire.NewUsage(c.Input, c.Output, 0, 0)
+	if t.thinking.Len() > 0 {
+		// Added last: it is one text, which toMessage finds wherever it is among the parts.
+		if raw, err := json.Marshal(t.thinking.String()); err == nil {
+			a.Parts = append(a.Parts, wire.Part{Opaque: raw})
+		}
+	}
+
+	return c.Message.Content, io.EOF
+}
+
+// List implements model.Lister. No model is loaded for it.
+func (p *Provider) List(ctx context.Context) (model.Listing, error) {
+	l := p.client.Listing()
+	var about struct {
+		Capabilities []string                   `json:"capabilities"`
+		Info         map[string]json.RawMessage `json:"model_info"`
+	}
+	found, err := p.client.Ask(ctx, "api/show", map[string]string{"model": p.client.Model()}, &about, &l)
+	if err != nil {
+		return l, err
+	}
+
+	if found && about.Info != nil {
+		l.Known, l.Has, l.NoTool = true, true, about.Capabilities != nil && !slices.Contains(about.Capabilities, "tools")
+		for key, value := range about.Info {
+			if strings.HasSuffix(key, ".context_length") { // the architecture comes before it
+				_ = json.Unmarshal(value, &l.Window) // of another kind it says nothing
+			}
+		}
+		return l, nil
+	}
+
+	var all struct {
+		Models []struct {
+			Name string `json:"name"`
+		} `json:"models"`
+	}
+	if found, err = p.client.Ask(ctx, "api/tags", nil, &all, &l); err != nil || !found || all.Models == nil {
+		return l, err
+	}
+
+	l.Known = true
+	for _, m := range all.Models {
+		l.Models = append(l.Models, m.Name)
+	}
+	return l, nil
 }

@@ -4,9 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/checker"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
+
+	"rouse/internal/text"
 )
 
 // identifier is a name that both templates and expressions can use.
@@ -75,4 +84,94 @@ func checkValue(where string, v any, report func(error)) {
 			checkValue(where+"."+k, v[k], report)
 		}
 	}
+}
+
+// Types are the types of the names in the data of a run; nil where only the run knows.
+type Types map[string]reflect.Type
+
+// Shape is what is known of a value before a run: its type and, of a list, that of its items; nil where
+// only the run knows.
+type Shape struct{ Type, Item reflect.Type }
+
+// noMember finds the member that a type lacks, in the words of the expression library.
+var noMember = regexp.MustCompile(`^type (\S+) has no (?:field|method) (\S+)`)
+
+// CheckExpression reports what is wrong with an expression over data of the given types, and the shape of
+// what it gives. A run evaluates it without types: this finds before a run what would fail in it.
+func CheckExpression(name, source string, known Types) (Shape, error) {
+	if err := checkExpression(name, source); err != nil {
+		return Shape{}, err
+	}
+
+	env := types.Map{}
+	for key, t := range known {
+		if env[key] = types.Any; t != nil && t.Kind() != reflect.Interface {
+			env[key] = types.TypeOf(reflect.Zero(t).Interface())
+		}
+	}
+
+	c := conf.CreateNew()
+	for _, option := range append(languageOptions(), expr.Env(env)) {
+		option(c)
+	}
+	for off := range c.Disabled {
+		delete(c.Builtins, off)
+	}
+	c.Check()
+
+	tree, err := parser.ParseWithConfig(source, c)
+	if err != nil {
+		return Shape{}, broken(name, err)
+	}
+	gives, err := checker.Check(tree, c)
+	if err != nil {
+		if m := noMember.FindStringSubmatch(err.Error()); m != nil {
+			return Shape{}, &FieldError{Field: m[2], Has: membersOf(m[1], known)}
+		}
+		return Shape{}, broken(name, err)
+	}
+
+	nature := tree.Node.Nature()
+	shape := Shape{Type: gives, Item: nature.Elem(&c.NtCache).Type}
+	if shape.Type != nil && shape.Type.Kind() == reflect.Interface {
+		shape.Type = nil
+	}
+	return shape, nil
+}
+
+// FieldError says that an expression takes a field of a value that does not have it.
+type FieldError struct {
+	Field string
+	Has   []string // the fields that it has, as far as they are known
+}
+
+func (e *FieldError) Error() string { return text.NoSuch("field", e.Field, e.Has) }
+
+// membersOf are the members of a type by its name: one of those that are known, or of their items.
+func membersOf(name string, known Types) []string {
+	for _, t := range known {
+		for t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer) {
+			t = t.Elem()
+		}
+		if t != nil && t.String() == name {
+			return Members(t)
+		}
+	}
+	return nil
+}
+
+// Members are the names that templates and expressions can take of a value of a struct type; nil for
+// any other.
+func Members(t reflect.Type) []string {
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil
+	}
+
+	var out []string
+	for _, f := range reflect.VisibleFields(t) {
+		if f.IsExported() && !f.Anonymous {
+			out = append(out, f.Name)
+		}
+	}
+	return out
 }
