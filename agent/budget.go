@@ -113,8 +113,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (lo
 	delete(b.reserved, id)
 	reported, estimated := b.plausible(used.Reported, reserved), used.Estimated.Clamped()
 	took := loop.Spent{
-		Usage: model.Usage{Input: reported.Input + estimated.Input, Output: reported.Output + estimated.Output,
-			Cached: reported.Cached + estimated.Cached, Written: reported.Written + estimated.Written, WrittenLong: reported.WrittenLong + estimated.WrittenLong},
+		Usage:           reported.Add(estimated),
 		EstimatedTokens: estimated.Input + estimated.Output, EstimatedMicroUSD: price.Cost(estimated),
 	}
 	took.CostMicroUSD = price.Cost(reported) + took.EstimatedMicroUSD

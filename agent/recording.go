@@ -227,9 +227,9 @@ func (t *recordingProvider) Stream(ctx context.Context, r model.Request) iter.Se
 			case e.Call != nil:
 				x.Calls = append(x.Calls, *e.Call)
 			case e.Usage != nil:
-				x.Usage = replay.NewUsage(*e.Usage)
+				x.Usage = e.Usage
 			case e.Unreported != nil:
-				x.Unreported = replay.NewUnreported(*e.Unreported)
+				x.Unreported = e.Unreported
 			case e.Stop != "":
 				x.Stop = e.Stop
 			case e.Raw != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/model"
 	"rouse/agent/model/replay"
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
@@ -48,8 +49,8 @@ func errorOrNone(text string) string {
 	return text
 }
 
-func usageOf(u ledger.Usage) *replay.Usage {
-	return &replay.Usage{Input: u.TokensIn, Output: u.TokensOut, Cached: u.TokensCached}
+func usageOf(u ledger.Usage) *model.Usage {
+	return &model.Usage{Input: u.TokensIn, Output: u.TokensOut, Cached: u.TokensCached}
 }
 
 func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recording) error {
@@ -113,12 +114,11 @@ func (r *Runner) withinCalls(steps []ledger.Step, calls []ledger.Call) map[place
 		w.Turns++
 		if _, asked := loop.OuterKey(s.ParentCall); asked { // a turn of the module itself stands in the call
 			w.Steps++
-			u := s.Usage
 			if w.Usage == nil {
-				w.Usage = &replay.Usage{}
+				w.Usage = &model.Usage{}
 			}
-			w.Usage.Input, w.Usage.Output, w.Usage.Cached = w.Usage.Input+u.TokensIn, w.Usage.Output+u.TokensOut, w.Usage.Cached+u.TokensCached
-			w.CostMicroUSD += u.CostMicroUSD
+			*w.Usage = w.Usage.Add(*usageOf(s.Usage))
+			w.CostMicroUSD += s.Usage.CostMicroUSD
 		}
 	}
 

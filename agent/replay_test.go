@@ -193,7 +193,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 	now := time.Now()
 	dir := filepath.Join(b.dir, "recordings")
 	var e replay.Encoder
-	line, err := e.Exchange(replay.Exchange{Attempt: 1, Step: 1, Answer: replay.Answer{Calls: []model.Call{{ID: c.ID, Name: c.Name, Args: c.Args}}, Usage: &replay.Usage{Input: 10, Output: 1}}})
+	line, err := e.Exchange(replay.Exchange{Attempt: 1, Step: 1, Answer: replay.Answer{Calls: []model.Call{{ID: c.ID, Name: c.Name, Args: c.Args}}, Usage: &model.Usage{Input: 10, Output: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (p *replayer) Stream(_ context.Context, r model.Request) iter.Seq2[model.Ev
 		x, err := p.next(r)
 		if err != nil {
 			if x.Usage != nil {
-				u := x.Usage.Model()
+				u := x.Usage.Clamped()
 				if !yield(model.Event{Usage: &u}, nil) {
 					return
 				}
@@ -184,7 +184,7 @@ func (p *replayer) next(r model.Request) (replay.Exchange, error) {
 // usageAtCut is what is recorded of a turn that a dead process had begun: what it took.
 func (p *replayer) usageAtCut() replay.Exchange {
 	for _, s := range p.recording.Steps {
-		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (replay.Usage{}) {
+		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (model.Usage{}) {
 			return replay.Exchange{Answer: replay.Answer{Usage: s.Usage}}
 		}
 	}
@@ -270,7 +270,7 @@ func (p *replayer) now(key string) string {
 func (p *replayer) accountFor(w replay.Within) {
 	spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}
 	if w.Usage != nil {
-		spent.Usage = w.Usage.Model()
+		spent.Usage = w.Usage.Clamped()
 	}
 	p.inner.Account(w.Turns, w.Steps, w.Calls, spent)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
-	"rouse/agent/model"
 	"rouse/agent/model/wire"
 )
 
@@ -25,9 +24,8 @@ func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 // frames records the frames of an answer.
 type frames []string
 
-func (*frames) EncodeRequest() (*wire.BodyBuilder, error)          { return wire.JSONBody(struct{}{}) }
-func (*frames) Adapt(int, wire.ServerError) bool                   { return false }
-func (*frames) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }
+func (*frames) EncodeRequest() any               { return struct{}{} }
+func (*frames) Adapt(int, wire.ServerError) bool { return false }
 func (f *frames) Decode(e wire.Frame, _ *wire.Accumulator) (string, error) {
 	*f = append(*f, e.Event+"|"+string(e.Data))
 	return "", nil

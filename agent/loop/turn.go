@@ -520,9 +520,7 @@ type Spent struct {
 
 // add counts what was spent beside this.
 func (s *Spent) add(o Spent) {
-	s.Usage.Input += o.Usage.Input
-	s.Usage.Output += o.Usage.Output
-	s.Usage.Cached += o.Usage.Cached
+	s.Usage = s.Usage.Add(o.Usage)
 	s.CostMicroUSD += o.CostMicroUSD
 	s.EstimatedTokens += o.EstimatedTokens
 	s.EstimatedMicroUSD += o.EstimatedMicroUSD

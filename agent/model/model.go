@@ -72,18 +72,24 @@ func (t Tool) ArgumentSchema() json.RawMessage {
 
 // Usage counts the tokens of one turn.
 type Usage struct {
-	Input, Output int64
-	Cached        int64 // the part of Input that was read from the provider's cache
-	Written       int64 // the part of Input that was written to it, where that costs extra
-	WrittenLong   int64 // the part of Written that is kept for an hour, which costs more
+	Input       int64 `json:"input,omitempty"`
+	Output      int64 `json:"output,omitempty"`
+	Cached      int64 `json:"cached,omitempty"`       // the part of Input that was read from the provider's cache
+	Written     int64 `json:"written,omitempty"`      // the part of Input that was written to it, where that costs extra
+	WrittenLong int64 `json:"written_long,omitempty"` // the part of Written that is kept for an hour, which costs more
 }
 
-// Unreported is what a turn may have cost beyond its Usage, because its server did not say: an answer
-// broke off, or never came, or was not counted.
+// Add returns the sum of two usages.
+func (u Usage) Add(o Usage) Usage {
+	return Usage{u.Input + o.Input, u.Output + o.Output, u.Cached + o.Cached, u.Written + o.Written, u.WrittenLong + o.WrittenLong}
+}
+
+// Unreported is what a turn may have cost beyond its Usage, because its server did not report it: an answer
+// broke off, never came, or was not counted.
 type Unreported struct {
-	Requests int   // that reached the server, and that it did not refuse
-	Bytes    int   // of their answers, as far as they arrived
-	Begun    Usage // what the server had said of the last one before it broke off, which is its input at best
+	Requests int   `json:"requests,omitempty"` // that reached the server, and that it did not refuse
+	Bytes    int   `json:"bytes,omitempty"`    // of their answers, as far as they arrived
+	Begun    Usage `json:"begun,omitzero"`     // as far as the server had reported the last of them
 }
 
 // Retried are requests of one turn that failed before one succeeded.

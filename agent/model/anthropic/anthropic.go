@@ -64,7 +64,7 @@ type turn struct {
 }
 
 // EncodeRequest implements wire.Exchange.
-func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) {
+func (t *turn) EncodeRequest() any {
 	t.blocks, t.usage = nil, usage{}
 	return t.encode()
 }
@@ -118,9 +118,6 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	return false
 }
 
-// Hint implements wire.Exchange.
-func (t *turn) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }
-
 // stopReasons translates stop_reason. After pause_turn the model is asked to continue.
 var stopReasons = map[string]string{
 	"end_turn": model.StopDone, "stop_sequence": model.StopDone, "tool_use": model.StopCalls, "pause_turn": model.StopDone,
@@ -151,16 +148,5 @@ func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 		return l, nil
 	}
 
-	var all struct {
-		Data []listed `json:"data"`
-	}
-	if found, err = p.client.Ask(ctx, "v1/models?limit=1000", nil, &all, &l); err != nil || !found || all.Data == nil {
-		return l, err
-	}
-
-	l.Known = true
-	for _, m := range all.Data {
-		l.Models = append(l.Models, m.ID)
-	}
-	return l, nil
+	return l, p.client.AskNames(ctx, "v1/models?limit=1000", &l)
 }

@@ -6,14 +6,23 @@ import (
 	"strings"
 
 	"rouse/agent/model"
-	"rouse/agent/model/wire"
 )
 
-// request are the fields after the messages and the tools.
 type request struct {
+	Model       string      `json:"model"`
+	MaxTokens   int64       `json:"max_tokens"`
+	System      []textBlock `json:"system,omitempty"`
+	Messages    []message   `json:"messages"`
+	Tools       []tool      `json:"tools,omitempty"`
 	ToolChoice  *toolChoice `json:"tool_choice,omitempty"`
 	Temperature *float64    `json:"temperature,omitempty"`
 	Stream      bool        `json:"stream"`
+}
+
+// message holds content blocks, which are pointers except for those of the provider.
+type message struct {
+	Role    string `json:"role"`
+	Content []any  `json:"content"`
 }
 
 // sent is what the last request contained of what a server may refuse.
@@ -97,97 +106,70 @@ func (t *turn) marks() (tools, rest *cacheControl) {
 	return nil, ephemeral
 }
 
-func (t *turn) encode() (*wire.BodyBuilder, error) {
-	rest := request{Stream: true}
+func (t *turn) encode() request {
+	out := request{Model: t.p.client.Model(), MaxTokens: t.maxTokens(), Tools: encodeTools(t.r.Tools), Stream: true}
 	if !t.p.noTemperature.Load() {
-		rest.Temperature = t.r.Temperature
+		out.Temperature = t.r.Temperature
 	}
-
 	if t.r.NoTools && len(t.r.Tools) > 0 {
-		rest.ToolChoice = &toolChoice{"none"}
+		out.ToolChoice = &toolChoice{"none"}
 	}
 
-	t.sent = sent{maxTokens: t.maxTokens(), temperature: rest.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
+	t.sent = sent{maxTokens: out.MaxTokens, temperature: out.Temperature != nil, cacheMarked: len(t.r.Tools) > 0 && !t.p.noCache.Load()}
 	markOfTools, mark := t.marks()
-	system := strings.TrimSpace(t.r.System) != ""
-	if !system && markOfTools == nil {
+	if strings.TrimSpace(t.r.System) != "" {
+		out.System = []textBlock{{Type: "text", Text: t.r.System, Cache: mark}}
+	} else if markOfTools == nil {
 		markOfTools = mark
 	}
-	b := &wire.BodyBuilder{}
-	b.Raw(`{"model":`)
-	b.Value(t.p.client.Model())
-	b.Raw(`,"max_tokens":`)
-	b.Value(t.sent.maxTokens)
-
-	if system {
-		block := textBlock{Type: "text", Text: t.r.System, Cache: mark}
-		b.Raw(`,"system":`)
-		b.Value([]textBlock{block})
+	// Tools come before the system prompt in what the provider caches, so that a mark on that
+	// covers them. Without a system prompt the last tool has to carry it.
+	if len(out.Tools) > 0 {
+		out.Tools[len(out.Tools)-1].Cache = markOfTools
 	}
 
-	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	history, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sent.images = hasImages
-	b.Raw(`,"messages":[`)
-	t.appendMessages(b, messages, mark)
-	b.Raw("]")
-
-	if len(t.r.Tools) > 0 {
-		tools := encodeTools(t.r.Tools)
-		// Tools come before the system prompt in what the provider caches, so that a mark on that
-		// covers them. Without a system prompt the last tool has to carry it.
-		tools[len(tools)-1].Cache = markOfTools
-		b.Raw(`,"tools":`)
-		b.Value(tools)
+	out.Messages = t.encodeMessages(history)
+	if t.sent.cacheMarked {
+		markForCache(out.Messages, mark)
 	}
-
-	b.EndWith(rest)
-	return b, nil
+	return out
 }
 
-// appendMessages appends the history, with marks up to where the provider should cache it: at the
-// ends of the last two user messages. The last one is where the next request goes on; the one
-// before is where this one did.
-func (t *turn) appendMessages(b *wire.BodyBuilder, messages []model.Message, mark *cacheControl) {
-	encoded := make([]encodedMessage, len(messages))
-	for i, m := range messages {
-		encoded[i] = t.encodeMessage(m)
-	}
-
-	marks := 0
-	if t.sent.cacheMarked {
-		marks = 2
-	}
-
-	above := "" // the role after the message that the loop is at
-	if len(t.pausedContent) > 0 {
-		above = assistant
-	}
-
-	for _, m := range slices.Backward(encoded) {
-		if marks == 0 {
-			break
-		}
-		if len(m.content) == 0 {
-			continue
-		}
-		if m.role == user && above != user {
-			setCache(m.content[len(m.content)-1], mark)
-			marks--
-		}
-		above = m.role
-	}
-
-	last := ""
-	for _, m := range append(encoded, encodedMessage{assistant, t.pausedContent}) {
-		for _, block := range m.content {
-			b.Raw(separator(last, m.role))
-			b.Value(block)
-			last = m.role
+// encodeMessages merges consecutive messages of one role, because the API demands that the roles alternate.
+func (t *turn) encodeMessages(history []model.Message) []message {
+	out := []message{}
+	add := func(role string, content []any) {
+		switch last := len(out) - 1; {
+		case len(content) == 0:
+		case last >= 0 && out[last].Role == role:
+			out[last].Content = append(out[last].Content, content...)
+		default:
+			out = append(out, message{role, content})
 		}
 	}
 
-	if last != "" {
-		b.Raw("]}")
+	for _, m := range history {
+		if m.Role == model.RoleAssistant {
+			add(assistant, t.encodeAnswer(m))
+		} else {
+			add(user, encodeInput(m))
+		}
+	}
+	add(assistant, t.pausedContent)
+	return out
+}
+
+// markForCache marks the ends of the last two user messages: the next request goes on at the last one, and this request
+// at the one before.
+func markForCache(messages []message, mark *cacheControl) {
+	left := 2
+	for _, m := range slices.Backward(messages) {
+		if m.Role == user && left > 0 {
+			setCache(m.Content[len(m.Content)-1], mark)
+			left--
+		}
 	}
 }
 
@@ -231,31 +213,6 @@ const (
 	user      = "user"
 	assistant = "assistant"
 )
-
-// separator is what comes between two content blocks: consecutive blocks of one role are one
-// message, because the API demands that the roles alternate.
-func separator(before, role string) string {
-	switch before {
-	case role:
-		return ","
-	case "":
-		return `{"role":"` + role + `","content":[`
-	}
-	return `]},{"role":"` + role + `","content":[`
-}
-
-// encodedMessage holds the content blocks of a message, which are pointers except for those of the provider.
-type encodedMessage struct {
-	role    string
-	content []any
-}
-
-func (t *turn) encodeMessage(m model.Message) encodedMessage {
-	if m.Role == model.RoleAssistant {
-		return encodedMessage{assistant, t.encodeAnswer(m)}
-	}
-	return encodedMessage{user, encodeInput(m)}
-}
 
 // encodeInput returns the blocks of a message to the model.
 func encodeInput(m model.Message) []any {

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"rouse/agent/model"
-	"rouse/agent/model/wire"
 )
 
-// request are the fields after the contents, the system prompt and the tools.
 type request struct {
+	Contents   []content   `json:"contents"`
+	System     *content    `json:"systemInstruction,omitempty"`
+	Tools      []tools     `json:"tools,omitempty"`
 	ToolConfig *toolConfig `json:"toolConfig,omitempty"`
 	Generation *generation `json:"generationConfig,omitempty"`
 }
@@ -18,6 +19,10 @@ type request struct {
 type content struct {
 	Role  string `json:"role,omitempty"`
 	Parts []part `json:"parts"`
+}
+
+type tools struct {
+	Functions []function `json:"functionDeclarations"`
 }
 
 type part struct {
@@ -68,78 +73,44 @@ type generation struct {
 // anySignature is what the API accepts for a call that has no signature.
 var anySignature = json.RawMessage(`"skip_thought_signature_validator"`)
 
-// encoder encodes messages.
-type encoder struct {
-	p                              *Provider
-	dropSignatures, needsSignature bool
-}
-
-func (t *turn) encode() (*wire.BodyBuilder, error) {
-	var rest request
+func (t *turn) encode() request {
+	var out request
 	t.sentLimit = t.p.client.Limit(t.r.MaxOutput)
 	if t.sentLimit > 0 || t.r.Temperature != nil {
-		rest.Generation = &generation{t.sentLimit, t.r.Temperature}
+		out.Generation = &generation{t.sentLimit, t.r.Temperature}
 	}
 
-	if t.r.NoTools && len(t.r.Tools) > 0 { // the calls of the transcript still need their declarations
-		rest.ToolConfig = &toolConfig{calling{"NONE"}}
-	}
-
-	encoder := encoder{t.p, t.dropSignatures, t.p.needsSignature.Load()}
-	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	history, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
-	b := &wire.BodyBuilder{}
-	b.Raw(`{"contents":`)
-	if last := encoder.appendContents(b, messages); last == "" {
-		b.Raw("null")
-	} else {
-		b.Raw("]}]")
+	for _, m := range history {
+		role, parts := t.encodeParts(m)
+		// Consecutive parts of one role are one content.
+		switch last := len(out.Contents) - 1; {
+		case len(parts) == 0:
+		case last >= 0 && out.Contents[last].Role == role:
+			out.Contents[last].Parts = append(out.Contents[last].Parts, parts...)
+		default:
+			out.Contents = append(out.Contents, content{role, parts})
+		}
 	}
 
 	if t.r.System != "" {
-		b.Raw(`,"systemInstruction":`)
-		b.Value(content{Parts: []part{{Text: &t.r.System}}})
+		out.System = &content{Parts: []part{{Text: &t.r.System}}}
 	}
-
 	if len(t.r.Tools) > 0 {
-		functions := make([]function, len(t.r.Tools))
-		for i, tool := range t.r.Tools {
-			functions[i] = encodeTool(tool)
+		var all tools
+		for _, tool := range t.r.Tools {
+			all.Functions = append(all.Functions, encodeTool(tool))
 		}
-		b.Raw(`,"tools":[{"functionDeclarations":`)
-		b.Value(functions)
-		b.Raw("}]")
-	}
-
-	b.EndWith(rest)
-	return b, nil
-}
-
-// appendContents appends the contents, and returns the role of the last one.
-func (w encoder) appendContents(b *wire.BodyBuilder, messages []model.Message) (last string) {
-	for _, m := range messages {
-		role, parts := w.encodeContent(m)
-		for _, p := range parts {
-			b.Raw(separator(last, role))
-			b.Value(p)
-			last = role
+		out.Tools = []tools{all}
+		if t.r.NoTools { // the calls of the transcript still need their declarations
+			out.ToolConfig = &toolConfig{calling{"NONE"}}
 		}
 	}
-	return last
+	return out
 }
 
-// separator is what comes between two parts: consecutive parts of one role are one content.
-func separator(before, role string) string {
-	switch before {
-	case role:
-		return ","
-	case "":
-		return `[{"role":"` + role + `","parts":[`
-	}
-	return `]},{"role":"` + role + `","parts":[`
-}
-
-func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
+func (t *turn) encodeParts(m model.Message) (role string, parts []part) {
 	switch m.Role {
 	case model.RoleTool:
 		return "user", append([]part{{Result: &result{m.CallID, m.Name, resultObject(m.Text)}}}, imageParts(m)...)
@@ -153,9 +124,9 @@ func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
 	}
 
 	called := false
-	for _, p := range w.p.client.ContentBlocks(m) {
+	for _, p := range t.p.client.ContentBlocks(m) {
 		out := part{Signature: p.Opaque}
-		if w.dropSignatures {
+		if t.dropSignatures {
 			out.Signature = nil
 		}
 
@@ -168,7 +139,7 @@ func (w encoder) encodeContent(m model.Message) (role string, parts []part) {
 
 			out.Call = &call{p.Call.ID, p.Call.Name, args}
 			// The API signs the first call of an answer alone, and asks for no more.
-			if !called && out.Signature == nil && w.needsSignature {
+			if !called && out.Signature == nil && t.p.needsSignature.Load() {
 				out.Signature = anySignature
 			}
 

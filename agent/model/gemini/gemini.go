@@ -60,7 +60,7 @@ type turn struct {
 }
 
 // EncodeRequest implements wire.Exchange.
-func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) { return t.encode() }
+func (t *turn) EncodeRequest() any { return t.encode() }
 
 // Adapt implements wire.Exchange. At first calls without a signature get the placeholder; if that
 // is refused too, those with one get it as well.
@@ -86,9 +86,6 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	return retry
 }
 
-// Hint implements wire.Exchange.
-func (t *turn) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }
-
 type listed struct {
 	Name       string `json:"name"` // models/…
 	InputLimit int    `json:"inputTokenLimit"`
@@ -107,16 +104,5 @@ func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 		return l, nil
 	}
 
-	var all struct {
-		Models []listed `json:"models"`
-	}
-	if found, err = p.client.Ask(ctx, "v1beta/models?pageSize=1000", nil, &all, &l); err != nil || !found || all.Models == nil {
-		return l, err
-	}
-
-	l.Known = true
-	for _, m := range all.Models {
-		l.Models = append(l.Models, strings.TrimPrefix(m.Name, "models/"))
-	}
-	return l, nil
+	return l, p.client.AskNames(ctx, "v1beta/models?pageSize=1000", &l)
 }

@@ -28,15 +28,17 @@ type Provider struct {
 
 // New checks the options. It does not connect to the server.
 func New(o Options) (*Provider, error) {
-	server, err := wire.New(o.Endpoint, wire.Dialect{
+	p := &Provider{window: o.ContextWindow}
+	var err error
+	p.client, err = wire.New(o.Endpoint, wire.Dialect{
 		Name: "ollama", BaseURL: "http://127.0.0.1:11434", ExampleURL: "http://127.0.0.1:11434",
-		Path: "api/chat", KeyHeader: "Authorization", KeyPrefix: "Bearer ", JSONLines: true,
+		Path: "api/chat", KeyHeader: "Authorization", KeyPrefix: "Bearer ", JSONLines: true, Hint: p.hint,
 		Images: wire.ImageLimits{Types: []string{"image/png", "image/jpeg", "image/webp"}, MaxBytes: model.MaxImage, MaxTotal: model.MaxImage},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{server, o.ContextWindow}, nil
+	return p, nil
 }
 
 // Stream implements model.Provider.
@@ -53,22 +55,21 @@ type turn struct {
 }
 
 // EncodeRequest implements wire.Exchange.
-func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) { return t.encode() }
+func (t *turn) EncodeRequest() any { return t.encode() }
 
 // Adapt implements wire.Exchange.
 func (t *turn) Adapt(_ int, refusal wire.ServerError) bool {
 	return t.p.client.AdaptImages(t.sentImages, refusal)
 }
 
-// Hint implements wire.Exchange.
-func (t *turn) Hint(kind model.ErrorKind, status int, refusal wire.ServerError) string {
-	name := t.p.client.Model()
+// hint returns the remedy of a failure.
+func (p *Provider) hint(kind model.ErrorKind, status int, refusal wire.ServerError) string {
 	switch {
 	case status == 0:
 		return "is Ollama running there? `ollama serve` starts it"
 	case status == http.StatusNotFound && strings.Contains(refusal.Message, "model"):
-		return "to get it, run `ollama pull " + name + "`"
-	case kind == model.KindContextOverflow && t.p.window == 0:
+		return "to get it, run `ollama pull " + p.client.Model() + "`"
+	case kind == model.KindContextOverflow && p.window == 0:
 		return "set context_window to what the model can read and this machine can hold"
 	case kind == model.KindContextOverflow:
 		return "raise context_window, if the model can read more and this machine can hold it"
@@ -79,8 +80,10 @@ func (t *turn) Hint(kind model.ErrorKind, status int, refusal wire.ServerError) 
 	return ""
 }
 
-// request are the fields after the messages and the tools.
 type request struct {
+	Model    string         `json:"model"`
+	Messages []message      `json:"messages"`
+	Tools    []tool         `json:"tools,omitempty"`
 	Stream   bool           `json:"stream"`
 	Truncate bool           `json:"truncate"` // cut off the beginning of what does not fit
 	Shift    bool           `json:"shift"`    // forget the beginning while answering
@@ -119,46 +122,31 @@ type functionSpec struct {
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-func (t *turn) encode() (*wire.BodyBuilder, error) {
+func (t *turn) encode() request {
 	// Truncate and Shift are false, and have to be sent: the server's defaults are true.
-	rest := request{Stream: true, Options: map[string]any{}}
+	out := request{Model: t.p.client.Model(), Messages: []message{}, Stream: true, Options: map[string]any{}}
 	if t.p.window > 0 {
-		rest.Options["num_ctx"] = t.p.window
+		out.Options["num_ctx"] = t.p.window
 	}
-
 	if t.r.MaxOutput > 0 {
-		rest.Options["num_predict"] = t.r.MaxOutput
+		out.Options["num_predict"] = t.r.MaxOutput
 	}
-
 	if t.r.Temperature != nil {
-		rest.Options["temperature"] = *t.r.Temperature
+		out.Options["temperature"] = *t.r.Temperature
 	}
 
-	b := &wire.BodyBuilder{}
-	b.Raw(`{"model":`)
-	b.Value(t.p.client.Model())
-	b.Raw(`,"messages":[`)
 	if t.r.System != "" {
-		b.Value(message{Role: string(model.RoleSystem), Content: t.r.System})
+		out.Messages = append(out.Messages, message{Role: string(model.RoleSystem), Content: t.r.System})
 	}
-
-	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
+	history, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
-	for i, m := range wire.MoveToolImages(messages, hasImages) {
-		if i > 0 || t.r.System != "" {
-			b.Raw(",")
-		}
-		b.Value(t.toMessage(m))
+	for _, m := range wire.MoveToolImages(history, hasImages) {
+		out.Messages = append(out.Messages, t.toMessage(m))
 	}
-
-	b.Raw("]")
-	if len(t.r.Tools) > 0 && !t.r.NoTools { // the API has no tool_choice
-		b.Raw(`,"tools":`)
-		b.Value(encodeTools(t.r.Tools))
+	if !t.r.NoTools { // the API has no tool_choice
+		out.Tools = encodeTools(t.r.Tools)
 	}
-
-	b.EndWith(rest)
-	return b, nil
+	return out
 }
 
 func encodeTools(tools []model.Tool) (out []tool) {
@@ -281,18 +269,5 @@ func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 		return l, nil
 	}
 
-	var all struct {
-		Models []struct {
-			Name string `json:"name"`
-		} `json:"models"`
-	}
-	if found, err = p.client.Ask(ctx, "api/tags", nil, &all, &l); err != nil || !found || all.Models == nil {
-		return l, err
-	}
-
-	l.Known = true
-	for _, m := range all.Models {
-		l.Models = append(l.Models, m.Name)
-	}
-	return l, nil
+	return l, p.client.AskNames(ctx, "api/tags", &l)
 }

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 
 	"rouse/agent/model"
-	"rouse/agent/model/wire"
 )
 
-// request are the fields after the messages and the tools. There are only those that every server
-// knows; some refuse even parallel_tool_calls.
+// request has only the fields that every server knows; some refuse even parallel_tool_calls.
 type request struct {
+	Model               string         `json:"model"`
+	Messages            []message      `json:"messages"`
+	Tools               []tool         `json:"tools,omitempty"`
 	Stream              bool           `json:"stream"`
 	StreamOptions       *streamOptions `json:"stream_options,omitempty"`
 	MaxTokens           int            `json:"max_tokens,omitempty"`
@@ -57,46 +58,28 @@ type tool struct {
 	Function function `json:"function"`
 }
 
-// options are the fields of a request, as far as the server is known to take them.
-func (p *Provider) options(r model.Request) request {
-	out := request{Stream: true, Temperature: r.Temperature}
+// encode encodes a request with the messages as they are to be sent, as far as the server is known to take its fields.
+func (p *Provider) encode(r model.Request, history []model.Message) request {
+	out := request{Model: p.client.Model(), Messages: []message{}, Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {
 		out.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
-
 	if most := p.client.Limit(r.MaxOutput); p.maxCompletion.Load() {
 		out.MaxCompletionTokens = most
 	} else {
 		out.MaxTokens = most
 	}
-	return out
-}
 
-// encodeBody encodes a request with the messages as they are to be sent.
-func (p *Provider) encodeBody(r model.Request, messages []model.Message, rest request) (*wire.BodyBuilder, error) {
-	b := &wire.BodyBuilder{}
-	b.Raw(`{"model":`)
-	b.Value(p.client.Model())
-	b.Raw(`,"messages":[`)
 	if r.System != "" {
-		b.Value(message{Role: string(model.RoleSystem), Content: r.System})
+		out.Messages = append(out.Messages, message{Role: string(model.RoleSystem), Content: r.System})
 	}
-
-	for i, m := range messages {
-		if i > 0 || r.System != "" {
-			b.Raw(",")
-		}
-		b.Value(toMessage(m))
+	for _, m := range history {
+		out.Messages = append(out.Messages, toMessage(m))
 	}
-
-	b.Raw("]")
-	if len(r.Tools) > 0 && !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
-		b.Raw(`,"tools":`)
-		b.Value(encodeTools(r.Tools))
+	if !r.NoTools { // tool_choice: none is ignored by too many servers to be relied on
+		out.Tools = encodeTools(r.Tools)
 	}
-
-	b.EndWith(rest)
-	return b, nil
+	return out
 }
 
 // dataURL is an image as a URL.

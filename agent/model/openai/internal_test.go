@@ -13,7 +13,7 @@ func TestOutputLimitByAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := p.options(model.Request{MaxOutput: 7}); (r.MaxCompletionTokens == 7) != want || (r.MaxTokens == 7) == want {
+		if r := p.encode(model.Request{MaxOutput: 7}, nil); (r.MaxCompletionTokens == 7) != want || (r.MaxTokens == 7) == want {
 			t.Errorf("%q: %+v", url, r)
 		}
 	}

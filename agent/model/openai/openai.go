@@ -60,11 +60,11 @@ type turn struct {
 }
 
 // EncodeRequest implements wire.Exchange.
-func (t *turn) EncodeRequest() (*wire.BodyBuilder, error) {
-	t.sent = t.p.options(t.r)
+func (t *turn) EncodeRequest() any {
 	messages, hasImages := t.p.client.FilterImages(t.r.Messages)
 	t.sentImages = hasImages
-	return t.p.encodeBody(t.r, wire.MoveToolImages(messages, hasImages), t.sent)
+	t.sent = t.p.encode(t.r, wire.MoveToolImages(messages, hasImages))
+	return t.sent
 }
 
 // Adapt implements wire.Exchange. It looks at what was sent, so that each field is learned about
@@ -88,6 +88,3 @@ func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 
 	return true
 }
-
-// Hint implements wire.Exchange.
-func (t *turn) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }

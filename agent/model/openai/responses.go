@@ -26,14 +26,17 @@ type Responses struct {
 
 // NewResponses checks the options. It does not connect to the server.
 func NewResponses(o Options) (*Responses, error) {
-	server, err := wire.New(o, wire.Dialect{
+	p := &Responses{}
+	var err error
+	p.client, err = wire.New(o, wire.Dialect{
 		Name: "openai-responses", BaseURL: "https://api.openai.com/v1", ExampleURL: "https://api.openai.com/v1",
-		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: imageLimits,
+		Path: "responses", KeyHeader: "Authorization", KeyPrefix: "Bearer ", Images: imageLimits, Hint: p.hint,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Responses{client: server, isOpenAI: server.Host() == "api.openai.com"}, nil
+	p.isOpenAI = p.client.Host() == "api.openai.com"
+	return p, nil
 }
 
 // Stream implements model.Provider.
@@ -51,10 +54,10 @@ type responsesTurn struct {
 }
 
 // EncodeRequest implements wire.Exchange.
-func (t *responsesTurn) EncodeRequest() (*wire.BodyBuilder, error) {
+func (t *responsesTurn) EncodeRequest() any {
 	t.items = nil
 	t.sent = t.encode()
-	return wire.JSONBody(t.sent)
+	return t.sent
 }
 
 // Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
@@ -83,9 +86,9 @@ func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
 	return t.p.client.AdaptLimit(t.sent.MaxOutputTokens, refusal)
 }
 
-// Hint implements wire.Exchange.
-func (t *responsesTurn) Hint(_ model.ErrorKind, status int, _ wire.ServerError) string {
-	if status == http.StatusNotFound && !t.p.isOpenAI {
+// hint returns the remedy of a failure.
+func (p *Responses) hint(_ model.ErrorKind, status int, _ wire.ServerError) string {
+	if status == http.StatusNotFound && !p.isOpenAI {
 		return "check base_url and the name of the model; a server that knows only chat completions wants api: chat"
 	}
 	return ""

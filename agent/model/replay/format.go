@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"rouse/agent/model"
 )
@@ -35,19 +34,10 @@ type header struct {
 	Run     *Run `json:"run,omitempty"`
 }
 
+// exchange is an Exchange with what is new in its request.
 type exchange struct {
-	Attempt int      `json:"attempt,omitempty"`
-	Step    int      `json:"step,omitempty"`
-	Try     int      `json:"try,omitempty"`
-	Model   string   `json:"model,omitempty"`
+	Exchange
 	Request *request `json:"request,omitempty"`
-	// Contains goes without a request.
-	Contains Texts `json:"contains,omitempty"`
-	Answer
-	Fault     *Fault    `json:"error,omitempty"`
-	StartedAt time.Time `json:"started_at,omitzero"`
-	FirstMS   int64     `json:"first_ms,omitempty"`
-	TookMS    int64     `json:"took_ms,omitempty"`
 }
 
 // request is what is new in a request. System and Tools that are missing are those of the
@@ -149,7 +139,7 @@ func encode(l line) ([]byte, error) {
 }
 
 func (e *Encoder) delta(x Exchange) *exchange {
-	out := &exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Contains: x.Contains, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	out := &exchange{Exchange: x}
 	r := x.Request
 	if r == nil {
 		return out
@@ -314,7 +304,7 @@ func (l line) count() (n int) {
 }
 
 func (d *decoder) decodeExchange(x exchange) error {
-	out := Exchange{Attempt: x.Attempt, Step: x.Step, Try: x.Try, Model: x.Model, Contains: x.Contains, Answer: x.Answer, Fault: x.Fault, StartedAt: x.StartedAt, FirstMS: x.FirstMS, TookMS: x.TookMS}
+	out := x.Exchange
 	for i, c := range x.Calls {
 		if c.Name == "" {
 			return fmt.Errorf("call %d of the answer has no name", i+1)

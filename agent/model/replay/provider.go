@@ -138,17 +138,13 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	}
 
 	if x.Usage != nil {
-		u := x.Usage.Model()
+		u := x.Usage.Clamped()
 		if !yield(model.Event{Usage: &u}, nil) {
 			return
 		}
 	}
-
-	if x.Unreported != nil {
-		u := x.Unreported.Model()
-		if !yield(model.Event{Unreported: &u}, nil) {
-			return
-		}
+	if x.Unreported != nil && !yield(model.Event{Unreported: clamped(*x.Unreported)}, nil) {
+		return
 	}
 
 	if x.Fault != nil {

@@ -39,7 +39,7 @@ type Run struct {
 	Verified     bool            `json:"verified,omitempty"`
 	Steps        int             `json:"steps,omitempty"`
 	Calls        int             `json:"calls,omitempty"`
-	Usage        *Usage          `json:"usage,omitempty"`
+	Usage        *model.Usage    `json:"usage,omitempty"`
 	CostMicroUSD int64           `json:"cost_micro_usd,omitempty"`
 }
 
@@ -75,13 +75,13 @@ func (a Attempt) Asked(kind string) bool {
 
 // Step is a turn of the model as it was recorded.
 type Step struct {
-	Attempt      int      `json:"attempt"`
-	Number       int      `json:"step"`
-	Text         string   `json:"text,omitempty"`
-	Notices      []string `json:"notices,omitempty"`
-	Usage        *Usage   `json:"usage,omitempty"`
-	CostMicroUSD int64    `json:"cost_micro_usd,omitempty"`
-	Unfinished   bool     `json:"unfinished,omitempty"` // its process died during it
+	Attempt      int          `json:"attempt"`
+	Number       int          `json:"step"`
+	Text         string       `json:"text,omitempty"`
+	Notices      []string     `json:"notices,omitempty"`
+	Usage        *model.Usage `json:"usage,omitempty"`
+	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`
+	Unfinished   bool         `json:"unfinished,omitempty"` // its process died during it
 }
 
 // Call is a tool call as it was recorded.
@@ -100,29 +100,29 @@ type Call struct {
 
 // Within is what the module of a skill did within a call. It is not played again: its calls are of the world, as the call is.
 type Within struct {
-	Turns        int    `json:"turns"`           // that have a number in the run
-	Steps        int    `json:"steps,omitempty"` // of them, that were asked of a model
-	Calls        int    `json:"calls,omitempty"`
-	Usage        *Usage `json:"usage,omitempty"`
-	CostMicroUSD int64  `json:"cost_micro_usd,omitempty"`
+	Turns        int          `json:"turns"`           // that have a number in the run
+	Steps        int          `json:"steps,omitempty"` // of them, that were asked of a model
+	Calls        int          `json:"calls,omitempty"`
+	Usage        *model.Usage `json:"usage,omitempty"`
+	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`
 }
 
 // Exchange is one request and what came back. A turn that failed and was asked again has
 // one for each try.
 type Exchange struct {
-	Attempt int
-	Step    int
-	Try     int    // from 0 on, within the step
-	Model   string // its name in the configuration
-	Request *model.Request
-	// Contains are texts that a request has to hold for this to be its answer, each in the system prompt or in the last message.
-	// Nobody records them: they are written manually, in the place of a request.
-	Contains []string
+	Attempt int            `json:"attempt,omitempty"`
+	Step    int            `json:"step,omitempty"`
+	Try     int            `json:"try,omitempty"`   // from 0 on, within the step
+	Model   string         `json:"model,omitempty"` // its name in the configuration
+	Request *model.Request `json:"-"`               // a line has only what is new in it
+	// Contains are texts that a request has to hold for this to be its answer, each in the system prompt or in the last
+	// message. They are written manually, in place of a request.
+	Contains Texts `json:"contains,omitempty"`
 	Answer
-	Fault     *Fault
-	StartedAt time.Time
-	FirstMS   int64 // until the first event came
-	TookMS    int64
+	Fault     *Fault    `json:"error,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	FirstMS   int64     `json:"first_ms,omitempty"` // until the first event came
+	TookMS    int64     `json:"took_ms,omitempty"`
 }
 
 // Answer is what a model answered. Of a turn that failed it is the part that had arrived.
@@ -131,62 +131,21 @@ type Answer struct {
 	Calls []model.Call    `json:"calls,omitempty"`
 	Stop  string          `json:"stop,omitempty"`
 	Raw   json.RawMessage `json:"raw,omitempty"`
-	Usage *Usage          `json:"usage,omitempty"` // nil: it was not reported
+	Usage *model.Usage    `json:"usage,omitempty"` // nil: it was not reported
 	// What it may have cost beyond Usage; nil: the provider did not say.
-	Unreported *Unreported `json:"unreported,omitempty"`
-}
-
-// Unreported is model.Unreported.
-type Unreported struct {
-	Requests int    `json:"requests,omitempty"`
-	Bytes    int    `json:"bytes,omitempty"`
-	Begun    *Usage `json:"begun,omitempty"`
-}
-
-// NewUnreported is what a provider said.
-func NewUnreported(u model.Unreported) *Unreported {
-	out := &Unreported{Requests: u.Requests, Bytes: u.Bytes}
-	if u.Begun != (model.Usage{}) {
-		out.Begun = NewUsage(u.Begun)
-	}
-	return out
-}
-
-// Model converts it to that of package model, within what is possible.
-func (u Unreported) Model() model.Unreported {
-	out := model.Unreported{Requests: min(max(u.Requests, 0), maxRequests), Bytes: min(max(u.Bytes, 0), maxLine)}
-	if u.Begun != nil {
-		out.Begun = u.Begun.Model()
-	}
-	return out
+	Unreported *model.Unreported `json:"unreported,omitempty"`
 }
 
 // maxRequests bounds the requests of a turn that a recording can claim.
 const maxRequests = 1000
 
+func clamped(u model.Unreported) *model.Unreported {
+	return &model.Unreported{Requests: min(max(u.Requests, 0), maxRequests), Bytes: min(max(u.Bytes, 0), maxLine), Begun: u.Begun.Clamped()}
+}
+
 // inTranscript says whether a transcript holds anything of the answer: the loop leaves empty ones
 // out.
 func (a Answer) inTranscript() bool { return a.Text != "" || len(a.Calls) > 0 }
-
-// Usage are the tokens of a turn.
-type Usage struct {
-	Input   int64 `json:"input,omitempty"`
-	Output  int64 `json:"output,omitempty"`
-	Cached  int64 `json:"cached,omitempty"`
-	Written int64 `json:"written,omitempty"`
-	// WrittenLong is the part of Written that is kept for an hour.
-	WrittenLong int64 `json:"written_long,omitempty"`
-}
-
-// Model converts the usage to that of package model, within what is possible.
-func (u Usage) Model() model.Usage {
-	return model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached, Written: u.Written, WrittenLong: u.WrittenLong}.Clamped()
-}
-
-// NewUsage converts a usage to that of a recording.
-func NewUsage(u model.Usage) *Usage {
-	return &Usage{u.Input, u.Output, u.Cached, u.Written, u.WrittenLong}
-}
 
 // Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the model did not fail, but
 // the run had to end, with Outcome.

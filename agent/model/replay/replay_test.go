@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 
 			x := replay.Exchange{Answer: replay.Answer{Text: turn.Text, Calls: turn.Calls}}
 			if turn.Usage != (model.Usage{}) {
-				x.Usage = replay.NewUsage(turn.Usage)
+				x.Usage = &turn.Usage
 			}
 
 			if turn.Opaque != "" {
@@ -74,7 +74,7 @@ func conversation() replay.Recording {
 		Attempts: []replay.Attempt{{Number: 1, State: "done", Snapshot: json.RawMessage(`{"tables":"none"}`), Questions: []replay.Question{{State: "answered", Answer: "yes"}}}},
 		Exchanges: []replay.Exchange{
 			{Attempt: 1, Step: 1, Model: "m", Request: first, Fault: &replay.Fault{Kind: "unavailable", Message: "busy", Retryable: true}, TookMS: 7},
-			{Attempt: 1, Step: 1, Try: 1, Model: "m", Request: first, Answer: replay.Answer{Text: "I look.", Calls: []model.Call{call}, Raw: json.RawMessage(`{"s":1}`), Usage: &replay.Usage{Input: 10, Output: 2}, Stop: "tool_calls"}},
+			{Attempt: 1, Step: 1, Try: 1, Model: "m", Request: first, Answer: replay.Answer{Text: "I look.", Calls: []model.Call{call}, Raw: json.RawMessage(`{"s":1}`), Usage: &model.Usage{Input: 10, Output: 2}, Stop: "tool_calls"}},
 			{Attempt: 1, Step: 2, Model: "m", Request: second, Answer: replay.Answer{Text: "It says nothing."}},
 		},
 		Steps: []replay.Step{{Attempt: 1, Number: 1, Text: "I look.", Notices: []string{"n"}}},

@@ -37,6 +37,14 @@ type Accumulator struct {
 	stopped   bool // the rest of the answer was not read, because it is too long
 }
 
+// reported returns the usage of the last request, or none.
+func (a *Accumulator) reported() (u model.Usage) {
+	if a.Usage != nil {
+		u = *a.Usage
+	}
+	return u
+}
+
 // The limits of an answer for each token that it may have. Servers count tokens, and these limits are for servers that do not
 // keep max_tokens. So they are above the usual length of a token, and above the number of frames for one.
 const (

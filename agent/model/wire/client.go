@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,20 +56,20 @@ type Dialect struct {
 	Headers    map[string]string // sent with each request
 	JSONLines  bool              // streams are JSON lines, not server-sent events
 	Images     ImageLimits       // without Types the server accepts no images
+	// Hint returns the remedy of a failure for its message, or "" for the general remedies. The status is 0 if there was no
+	// response. Optional.
+	Hint func(kind model.ErrorKind, status int, refusal ServerError) string
 }
 
 // Exchange encodes the request and decodes the answer of one turn, for one kind of server. All of
 // an adapter that is not its Dialect is here.
 type Exchange interface {
-	// EncodeRequest is called for each request of the turn: again when Adapt has learned something,
-	// and to continue an answer that pauses. HTTP retries send the same body.
-	EncodeRequest() (*BodyBuilder, error)
-	// Adapt learns from an error response what the server does not support, and says whether to
-	// retry without it. It must not say so for ever.
+	// EncodeRequest returns the body of a request, which is sent as JSON. It is called for each request of the turn: again
+	// when Adapt has learned something, and to continue an answer that pauses. HTTP retries send the same body.
+	EncodeRequest() any
+	// Adapt learns from an error response what the server does not support, and reports whether to
+	// retry without it. It must not do so without end.
 	Adapt(status int, refusal ServerError) (retry bool)
-	// Hint says what to do about a failure, for its message; "" leaves it to the general hints.
-	// The status is 0 if there was no response.
-	Hint(kind model.ErrorKind, status int, refusal ServerError) string
 	// Decode adds a frame to the answer, and returns the text in it, which is emitted at once.
 	// io.EOF means that the answer is complete.
 	Decode(f Frame, a *Accumulator) (delta string, err error)
@@ -174,7 +175,7 @@ func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.tooLong)
 		defer cancel()
 
-		lost := &lostRequests{x: x}
+		lost := &lostRequests{}
 		live.From(ctx).Waits(c.shownName(), "")
 		err := c.runTurn(context.WithValue(ctx, lostKey{}, lost), x, maxOutput, lost, func(e model.Event) bool { return yield(e, nil) })
 		if err == nil || errors.Is(err, errStopped) {
@@ -196,7 +197,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *l
 	failure := c.roundTrip(ctx, x, a, emit)
 	for n := 1; failure == nil && a.Paused && n < maxRounds; n++ {
 		// Each round is billed by itself. Parts and calls accumulate: the rounds are one answer.
-		paid = addUsage(paid, a.Usage)
+		paid = paid.Add(a.reported())
 		a.Paused, a.answering, a.Usage, a.FinishReason, a.StopReason = false, false, nil, "", ""
 		failure = c.roundTrip(ctx, x, a, emit)
 	}
@@ -208,7 +209,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *l
 	// reported even if it turns out below to be unusable: it was paid for.
 	whole := failure == nil && a.FinishReason != "" && !a.stopped
 	if whole {
-		paid = addUsage(paid, a.Usage)
+		paid = paid.Add(a.reported())
 	}
 
 	if paid != (model.Usage{}) && !emit(model.Event{Usage: &paid}) {
@@ -263,28 +264,23 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 // exchange knows how to.
 func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
-		body, err := x.EncodeRequest()
+		body, err := json.Marshal(x.EncodeRequest())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the request to the model cannot be written as JSON: %w", err)
 		}
-		text, err := body.bytes()
+		resp, err := c.post(ctx, body)
 		if err != nil {
-			return nil, err
-		}
-
-		resp, err := c.post(ctx, text)
-		if err != nil {
-			return nil, c.unreachableError(x, err)
+			return nil, c.unreachableError(err)
 		}
 		if resp.StatusCode/100 == 2 {
 			return resp, nil
 		}
 
 		// What could be read of an error is better than the error of reading it.
-		text, err = io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
 		if err != nil && len(text) == 0 {
-			return nil, c.unreachableError(x, err)
+			return nil, c.unreachableError(err)
 		}
 
 		refusal := c.parseError(text)
@@ -293,7 +289,7 @@ func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 			continue
 		}
 
-		return nil, c.statusError(x, resp, refusal)
+		return nil, c.statusError(resp, refusal)
 	}
 }
 
@@ -329,11 +325,6 @@ func (c *Client) newHeaders() http.Header {
 // maxListing is how much of a list of models is read, in bytes.
 const maxListing = 8 << 20
 
-// noHint leaves what to do about a failure to the general hints.
-type noHint struct{}
-
-func (noHint) Hint(model.ErrorKind, int, ServerError) string { return "" }
-
 // Listing is a listing of the client's server of which nothing is known yet.
 func (c *Client) Listing() model.Listing { return model.Listing{Server: c.shownURL} }
 
@@ -366,7 +357,7 @@ func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *
 		return false, c.newError(model.KindUnavailable, true, "the model server %s gave no answer in time", c.shownURL)
 	}
 	if err != nil {
-		return false, c.unreachableError(noHint{}, err)
+		return false, c.unreachableError(err)
 	}
 	defer resp.Body.Close()
 
@@ -379,11 +370,27 @@ func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
 		return false, nil
 	case resp.StatusCode/100 != 2:
-		return false, c.statusError(noHint{}, resp, c.parseError(text))
+		return false, c.statusError(resp, c.parseError(text))
 	case err != nil:
-		return false, c.unreachableError(noHint{}, err)
+		return false, c.unreachableError(err)
 	}
 
 	// A page in the place of a list is no list: nothing is known then.
 	return json.Unmarshal(text, answer) == nil, nil
+}
+
+// AskNames asks for the names of all models of the server.
+func (c *Client) AskNames(ctx context.Context, path string, l *model.Listing) error {
+	type named struct{ ID, Name string }
+	var all struct{ Data, Models []named }
+	found, err := c.Ask(ctx, path, nil, &all, l)
+	if err != nil || !found || all.Data == nil && all.Models == nil {
+		return err
+	}
+
+	l.Known = true
+	for _, m := range append(all.Data, all.Models...) {
+		l.Models = append(l.Models, strings.TrimPrefix(cmp.Or(m.ID, m.Name), "models/"))
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,13 +67,8 @@ func (c *Client) timeoutError(what string, d time.Duration) *model.Error {
 // errClosed is what became of a request on a connection that was ended without an answer.
 var errClosed = errors.New("it closed the connection without an answer")
 
-// hinter is the part of an Exchange that says what to do about a failure.
-type hinter interface {
-	Hint(kind model.ErrorKind, status int, refusal ServerError) string
-}
-
 // unreachableError is for a request that got no response.
-func (c *Client) unreachableError(x hinter, err error) error {
+func (c *Client) unreachableError(err error) error {
 	var idle *idleTimeout
 	if errors.As(err, &idle) {
 		return idle.error
@@ -87,10 +83,7 @@ func (c *Client) unreachableError(x hinter, err error) error {
 	}
 
 	e := c.newError(model.KindUnavailable, true, "the model server %s cannot be reached for the model %s", c.shownURL, c.endpoint.Model)
-	if hint := x.Hint(e.Kind, 0, ServerError{}); hint != "" {
-		e.Message += "; " + hint
-	}
-
+	e.Message += c.hint(e.Kind, 0, ServerError{}, "")
 	e.Err = c.redactError(err)
 	return e
 }
@@ -223,7 +216,7 @@ func describeBody(text string) string {
 }
 
 // statusError is for a response whose status is not a success.
-func (c *Client) statusError(x hinter, resp *http.Response, serverErr ServerError) error {
+func (c *Client) statusError(resp *http.Response, serverErr ServerError) error {
 	kind, retryable := classify(resp.StatusCode, serverErr)
 	e := c.newError(kind, retryable, "the model server %s answered %s for the model %s: %s", c.shownURL, resp.Status, c.endpoint.Model, serverErr.Message)
 	if e.RetryAfter, _ = retryAfter(resp); e.RetryAfter == 0 {
@@ -234,24 +227,31 @@ func (c *Client) statusError(x hinter, resp *http.Response, serverErr ServerErro
 		e.Window, e.Needed = serverErr.Window, serverErr.Needed
 	}
 	e.Refused, e.Missing = !maybeBilled(resp.StatusCode), resp.StatusCode == http.StatusNotFound
-	hint := x.Hint(kind, resp.StatusCode, serverErr)
+	remedy := ""
 	switch {
-	case hint != "":
 	case resp.StatusCode == http.StatusNotFound:
-		hint = "check base_url and the name of the model"
+		remedy = "check base_url and the name of the model"
 	case kind == model.KindAuth && c.endpoint.APIKey == "":
-		hint = "no api_key is set"
+		remedy = "no api_key is set"
 	case kind == model.KindAuth:
-		hint = "check api_key and what it is allowed to do"
+		remedy = "check api_key and what it is allowed to do"
 	case resp.StatusCode/100 == 3:
-		hint = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", c.redactor.Replace(resp.Header.Get("Location")))
+		remedy = fmt.Sprintf("it redirects to %s: if that is right, put it into base_url", c.redactor.Replace(resp.Header.Get("Location")))
 	}
 
-	if hint != "" {
-		e.Message += "; " + hint
-	}
-
+	e.Message += c.hint(kind, resp.StatusCode, serverErr, remedy)
 	return e
+}
+
+// hint returns the remedy of the dialect, or else the general one, as the end of a message.
+func (c *Client) hint(kind model.ErrorKind, status int, refusal ServerError, general string) string {
+	if c.dialect.Hint != nil {
+		general = cmp.Or(c.dialect.Hint(kind, status, refusal), general)
+	}
+	if general == "" {
+		return ""
+	}
+	return "; " + general
 }
 
 // APIError is for an error that the server sent in place of an answer, or in the middle of one:

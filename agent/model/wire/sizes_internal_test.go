@@ -37,7 +37,7 @@ func TestContextSizes(t *testing.T) {
 		}
 		resp := &http.Response{StatusCode: http.StatusBadRequest, Status: "400 Bad Request", Header: http.Header{}}
 		var e *model.Error
-		if err := c.statusError(noHint{}, resp, c.parseError(raw)); !errors.As(err, &e) || e.Kind != model.KindContextOverflow || e.Window != want[0] || e.Needed != want[1] {
+		if err := c.statusError(resp, c.parseError(raw)); !errors.As(err, &e) || e.Kind != model.KindContextOverflow || e.Window != want[0] || e.Needed != want[1] {
 			t.Errorf("%s\nis read as %+v", message, e)
 		}
 	}

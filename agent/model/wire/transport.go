@@ -68,30 +68,29 @@ func newTransport() http.RoundTripper {
 // was refused for good, whatever its status: a 429 may say that the quota is spent. It returns
 // no error: the library would return it together with a response whose body is still open.
 func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
-	if !worthWaiting(ctx, resp, err) || anyLost(ctx) {
+	if !worthWaiting(ctx, resp, err) || lostOf(ctx).n.Load() > 0 {
 		return false, nil
 	}
 	if retry, _ = retryablehttp.DefaultRetryPolicy(ctx, resp, err); !retry {
 		return false, nil
 	}
 
-	var failure *model.Error
-	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok && errors.As(c.tryError(lost.x, resp, err), &failure) {
-		if !failure.Retryable {
-			return false, nil
-		}
-		lost.noteRetry(failure, resp, err)
-		live.From(ctx).Waits(c.shownName(), failure.Message)
+	lost := lostOf(ctx)
+	failure, ok := errors.AsType[*model.Error](c.tryError(resp, err))
+	if !ok || !failure.Retryable {
+		return false, nil
 	}
+	lost.noteRetry(failure, resp, err)
+	live.From(ctx).Waits(c.shownName(), failure.Message)
 	return true, nil
 }
 
 // tryError is the error of one try: it got no response, or one that is no success.
-func (c *Client) tryError(x hinter, resp *http.Response, err error) error {
+func (c *Client) tryError(resp *http.Response, err error) error {
 	if err != nil {
-		return c.unreachableError(x, err)
+		return c.unreachableError(err)
 	}
-	return c.statusError(x, resp, c.parseError(peekBody(resp)))
+	return c.statusError(resp, c.parseError(peekBody(resp)))
 }
 
 // noteRetry notes why a turn is asked again, for the record without what may hold credentials.
@@ -180,11 +179,12 @@ func (l *idleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(l.client.endpoint.Idle, func() { cancel(l.client.silent) })
 	var sent atomic.Bool
-	forgetFailure(req.Context())
+	lost := lostOf(req.Context())
+	lost.failure = nil // it no longer ends the turn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
 	resp, err := l.next.RoundTrip(req.WithContext(traced))
 	timer.Stop()
-	countLost(req.Context(), sent.Load(), resp)
+	lost.count(sent.Load(), resp)
 	if err != nil {
 		defer cancel(nil)
 		return nil, idleCause(ctx, err)

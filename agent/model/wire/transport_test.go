@@ -55,11 +55,8 @@ const good = `data: {"text":"hello","end":"stop"}` + "\n\n"
 // describeBody speaks a dialect in which an answer is text and an end.
 type describeBody struct{ server *wire.Client }
 
-func (p describeBody) EncodeRequest() (*wire.BodyBuilder, error) {
-	return wire.JSONBody(map[string]string{"model": p.server.Model()})
-}
-func (p describeBody) Adapt(int, wire.ServerError) bool                   { return false }
-func (p describeBody) Hint(model.ErrorKind, int, wire.ServerError) string { return "" }
+func (p describeBody) EncodeRequest() any               { return map[string]string{"model": p.server.Model()} }
+func (p describeBody) Adapt(int, wire.ServerError) bool { return false }
 func (p describeBody) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var said struct{ Text, End string }
 	if err := json.Unmarshal(f.Data, &said); err != nil {

@@ -38,17 +38,9 @@ func NewUsage(input, output, cached, written TokenCount) *model.Usage {
 	return &u
 }
 
-func addUsage(a model.Usage, b *model.Usage) model.Usage {
-	if b == nil {
-		return a
-	}
-	return model.Usage{Input: a.Input + b.Input, Output: a.Output + b.Output, Cached: a.Cached + b.Cached, Written: a.Written + b.Written, WrittenLong: a.WrittenLong + b.WrittenLong}
-}
-
 // lostRequests counts the requests of a turn that reached the server and got no answer: what they cost
 // nobody says. Beside them it notes those after which the turn was asked again.
 type lostRequests struct {
-	x       hinter // of the turn
 	n       atomic.Int32
 	retried model.Retried
 	failure error // of the last try, while the next one is waited for
@@ -70,31 +62,26 @@ type endedError struct{ failure, cause error }
 func (e *endedError) Error() string   { return e.failure.Error() }
 func (e *endedError) Unwrap() []error { return []error{e.failure, e.cause} }
 
-// forgetFailure begins a try: what the one before failed with is no reason any more to end.
-func forgetFailure(ctx context.Context) {
-	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok {
-		lost.failure = nil
-	}
-}
-
 // lostKey is where the context of a turn has its lostRequests.
 type lostKey struct{}
 
-// countLost counts a request that was sent in full and got no response (nil), or that of a gateway
+// lostOf returns the lost requests of the turn of a context, or new ones outside of a turn.
+func lostOf(ctx context.Context) *lostRequests {
+	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok {
+		return lost
+	}
+	return &lostRequests{}
+}
+
+// count counts a request that was sent in full and got no response (nil), or that of a gateway
 // behind which the model may be at work.
-func countLost(ctx context.Context, sent bool, resp *http.Response) {
+func (l *lostRequests) count(sent bool, resp *http.Response) {
 	if resp != nil {
 		sent = maybeBilled(resp.StatusCode)
 	}
-	if lost, ok := ctx.Value(lostKey{}).(*lostRequests); ok && sent {
-		lost.n.Add(1)
+	if sent {
+		l.n.Add(1)
 	}
-}
-
-// anyLost says whether a request of the turn is lost.
-func anyLost(ctx context.Context) bool {
-	lost, ok := ctx.Value(lostKey{}).(*lostRequests)
-	return ok && lost.n.Load() > 0
 }
 
 // maybeBilled says of the status of an error whether the model may have been at work all the same:
@@ -107,7 +94,7 @@ func maybeBilled(status int) bool {
 // answer is complete.
 func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, failure error) model.Unreported {
 	u := model.Unreported{Requests: int(lost.n.Load())}
-	counted := whole && a.Usage != nil && *a.Usage != (model.Usage{})
+	counted := whole && a.reported() != (model.Usage{})
 	if !a.answering || counted {
 		return u
 	}
@@ -125,9 +112,6 @@ func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, fail
 		return u // an error in place of an answer
 	}
 
-	u.Requests, u.Bytes = u.Requests+1, arrived
-	if a.Usage != nil {
-		u.Begun = *a.Usage
-	}
+	u.Requests, u.Bytes, u.Begun = u.Requests+1, arrived, a.reported()
 	return u
 }
