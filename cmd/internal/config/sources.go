@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -83,9 +84,6 @@ func (s *Sources) tree(path string) {
 	s.trees[path] = skills.Fingerprint(path)
 }
 
-// Trees are the folders in which skills are looked for, at any depth.
-func (s *Sources) Trees() []string { return slices.Sorted(maps.Keys(s.trees)) }
-
 // Files are all files that were looked for.
 func (s *Sources) Files() []string { return slices.Sorted(maps.Keys(s.files)) }
 
@@ -120,8 +118,41 @@ func (s *Sources) Digest() string {
 		fmt.Fprintf(h, "%q %q\n", pattern, s.globs[pattern])
 	}
 
-	for _, path := range s.Trees() {
+	for _, path := range slices.Sorted(maps.Keys(s.trees)) {
 		fmt.Fprintf(h, "%q %s\n", path, s.trees[path])
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Look is what the files of a configuration look like, without their content.
+type Look struct {
+	files map[string]os.FileInfo // nil if a file is missing
+	found string                 // by the patterns, and in the folders of skills
+}
+
+// Look looks at the files. That is cheap enough to be done every few seconds.
+func (s *Sources) Look() Look {
+	l := Look{files: map[string]os.FileInfo{}}
+	for path := range s.files {
+		l.files[path], _ = os.Stat(path)
+	}
+	found := &Sources{}
+	for pattern := range s.globs {
+		_, _ = found.glob(pattern) // it was no broken one before
+	}
+	for path := range s.trees {
+		found.tree(path)
+	}
+	l.found = found.Digest()
+	return l
+}
+
+// Equal reports whether two looks have found the same files with the same sizes and times.
+func (l Look) Equal(other Look) bool {
+	return l.found == other.found && maps.EqualFunc(l.files, other.files, func(a, b os.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == b
+		}
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	})
 }

@@ -285,16 +285,15 @@ func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
 	return nil
 }
 
-// checkBackup says when the home was backed up last, and from what it was restored.
+// checkBackup reports the last backup of the home, and the backup that the home was restored from.
 func (d *Daemon) checkBackup() api.Check {
-	c := api.Check{Name: "backup", OK: true, Detail: "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR"}
+	c := passed("backup", "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR")
 	n, ok := backup.ReadNote(d.home.Dir, backup.LastFile)
 	if ok && n.Path != "" {
 		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", api.LocalTime(n.At, d.Zone()), n.Path, text.Size(n.Bytes))
 	}
 	if n.Error != "" {
-		c.OK, c.Detail = false, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.Zone()), n.Error, c.Detail)
-		c.Remedy = "see the message, and say it again: rouse backup DIR"
+		c = failed(c.Name, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.Zone()), n.Error, c.Detail), "see the message, and say it again: rouse backup DIR")
 	}
 	if n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile); ok {
 		c.Detail += "; " + restoredNote(n, d.Zone())

@@ -135,23 +135,21 @@ func (d *Daemon) calendarStates() []api.Calendar {
 	return out
 }
 
-// checkCalendars says which calendars could not be fetched, and since when they have not been.
-func (d *Daemon) checkCalendars() (out []api.Check) {
-	states := d.calendarStates()
-	if len(states) == 0 {
-		return nil
-	}
-
-	c := api.Check{Name: "calendars", OK: true}
+// checkCalendars reports the state of the calendars, if there are any.
+func (d *Daemon) checkCalendars() []api.Check {
+	c := passed("calendars", "")
 	var details []string
-	for _, one := range states {
+	for _, one := range d.calendarStates() {
 		details = append(details, one.Text(time.Now()))
 		c.OK = c.OK && one.Problem == ""
+	}
+	if len(details) == 0 {
+		return nil
 	}
 	if c.Detail = strings.Join(details, "; "); !c.OK {
 		c.Remedy = "see the message, and the address under calendars; it is tried again every ten minutes while a daemon runs"
 	}
-	return append(out, c)
+	return []api.Check{c}
 }
 
 // calendarNotes say how the calendars are that a job asks.

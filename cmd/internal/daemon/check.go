@@ -101,18 +101,14 @@ func contextRemedy(n agent.ContextNeed) string {
 	return fmt.Sprintf("it needs a context_window of %d or more, a shorter prompt, or fewer tools (tools: allow)", n.Least)
 }
 
-// checkContexts says whether each prompt has room in the context of its model.
+// checkContexts reports whether each prompt has room in the context of its model.
 func (s *Setup) checkContexts() api.Check {
-	c := api.Check{Name: "contexts", OK: true, Detail: "every prompt has room in the context of its model"}
 	if s.plan == nil {
-		c.Detail = "there is no plan whose prompts could be measured"
-		return c
+		return passed("contexts", "there is no plan whose prompts could be measured")
 	}
-
 	tight, err := tightContexts(s.plan.Plan)
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
-		return c
+		return undone("contexts", err)
 	}
 
 	var found, remedies []string
@@ -123,11 +119,10 @@ func (s *Setup) checkContexts() api.Check {
 		}
 		found, remedies = append(found, who+": "+contextText(n)), append(remedies, who+": "+contextRemedy(n))
 	}
-
 	if len(found) > 0 {
-		c.OK, c.Detail, c.Remedy = false, strings.Join(found, "; "), strings.Join(remedies, "; ")
+		return failed("contexts", strings.Join(found, "; "), strings.Join(remedies, "; "))
 	}
-	return c
+	return passed("contexts", "every prompt has room in the context of its model")
 }
 
 // CheckModules compiles the modules of the skills that jobs run or agents name, each in a process of its own. It reports

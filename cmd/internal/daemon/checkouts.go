@@ -136,14 +136,16 @@ func checkoutError(run ledger.Run, done string, err error) error {
 	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d was not %s: %v", run.ID, done, err)}
 }
 
-// checkClones says what the private clones of runs take, if there are any.
-func (d *Daemon) checkClones() (c api.Check, shown bool) {
+// checkClones reports the disk space of the private clones of runs, if there are any.
+func (d *Daemon) checkClones() []api.Check {
 	used, err := d.runner.CheckoutUsage()
 	waiting, listed := d.runner.WaitingCheckouts()
-	c = api.Check{Name: "checkouts", OK: true, Detail: fmt.Sprintf("%s of %s, and %s of mirrors; waiting to be applied or discarded: %d",
-		text.Size(used.Clones()), text.Plural(len(used.Runs), "clone"), text.Size(used.Mirrors), len(waiting))}
 	if err := errors.Join(err, listed); err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "look at the folder checkouts of the home"
+		return []api.Check{failed("checkouts", err.Error(), "look at the folder checkouts of the home")}
 	}
-	return c, !c.OK || len(used.Runs) > 0 || used.Mirrors > 0
+	if len(used.Runs) == 0 && used.Mirrors == 0 {
+		return nil
+	}
+	return []api.Check{passed("checkouts", fmt.Sprintf("%s of %s, and %s of mirrors; waiting to be applied or discarded: %d",
+		text.Size(used.Clones()), text.Plural(len(used.Runs), "clone"), text.Size(used.Mirrors), len(waiting)))}
 }

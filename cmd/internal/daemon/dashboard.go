@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -245,16 +246,12 @@ func (d *Daemon) RotateToken(context.Context) error {
 	return on.access.Rotate()
 }
 
-// checkDashboard says whether people find the pages.
+// checkDashboard reports whether people find the pages.
 func (d *Daemon) checkDashboard() api.Check {
-	c := api.Check{Name: "dashboard", OK: true, Detail: d.DashboardURL("/")}
-	if c.Detail == "" {
-		c.Detail = "off"
-	}
 	if why := d.DashboardProblem(); why != "" {
-		c.OK, c.Detail, c.Remedy = false, why, "give the address that is said above in the configuration, and start the daemon again"
+		return failed("dashboard", why, "give the address that is said above in the configuration, and start the daemon again")
 	}
-	return c
+	return passed("dashboard", cmp.Or(d.DashboardURL("/"), "off"))
 }
 
 // noticeLink is the page of what a notice is about, "" where there are none.

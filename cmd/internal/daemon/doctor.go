@@ -29,276 +29,232 @@ import (
 	"rouse/skills/install"
 )
 
+const seeMessage = "see the message"
+
+// passed returns a check that found no problem.
+func passed(name, detail string) api.Check { return api.Check{Name: name, OK: true, Detail: detail} }
+
+// failed returns a check that found a problem.
+func failed(name, detail, remedy string) api.Check {
+	return api.Check{Name: name, Detail: detail, Remedy: remedy}
+}
+
+// undone returns a check that could not be made.
+func undone(name string, err error) api.Check { return failed(name, err.Error(), seeMessage) }
+
 // Doctor implements web.Backend.
 func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
-	now := d.Current()
-	checks := []api.Check{d.checkConfig(now), d.checkHome(), now.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
-	if c, shown := d.checkClones(); shown {
-		checks = append(checks, c)
-	}
+	s := d.Current()
+	checks := []api.Check{d.checkConfig(s), d.checkHome(), s.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
+	add := func(more ...api.Check) { checks = append(checks, more...) }
+	add(d.checkClones()...)
 	if d.shared() {
-		checks = append(checks, d.checkNodes(ctx), d.checkValues(ctx))
+		add(d.checkNodes(ctx), d.checkValues(ctx))
 	} else {
-		checks = append(checks, d.checkBackup())
+		add(d.checkBackup())
 	}
+
 	var asked []askedServer
-	if now.problem == nil { // with a problem the models are not known
-		models := now.checkModels()
-		if offline && len(now.Config.Models) > 0 {
+	if s.problem == nil { // else the models are not known
+		models := s.checkModels()
+		if offline && len(s.Config.Models) > 0 {
 			models.NotTried = "their servers (--offline)"
 		}
-
-		checks = append(checks, now.checkExecutors()...)
-		checks = append(checks, models)
+		add(append(s.checkExecutors(), models)...)
 		if !offline {
-			asked = d.askServers(ctx, now)
-			now.learnContexts(asked)
+			asked = d.askServers(ctx, s)
+			s.learnContexts(asked)
 		}
-		if checks = append(checks, now.checkContexts()); !offline {
-			checks = append(checks, checkServers(now, asked)...)
-		}
+		add(s.checkContexts())
+		add(checkServers(s, asked)...)
 	}
 
-	checks = append(checks, d.checkCalendars()...)
+	add(d.checkCalendars()...)
 	for _, p := range d.modelPauses(time.Now()) {
-		checks = append(checks, api.Check{Name: "model " + p.Model, Detail: p.Text(now.Config.Zone()), Remedy: "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"})
+		add(failed("model "+p.Model, p.Text(s.Config.Zone()), "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"))
 	}
-
-	clock, err := d.checkClock(ctx, time.Now(), now, asked)
-	if err != nil {
-		return nil, err
-	}
-	checks = append(checks, clock)
-
-	checks = append(checks, d.checkSecrets(now), d.checkDatabases(now), d.checkWatches(ctx), checkSkills(ctx, now.Config), d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), now.Config.Zone()), checkOpenFiles())
-	if c, some, err := d.checkDefinitions(ctx); err != nil {
-		return nil, err
-	} else if some {
-		checks = append(checks, c)
-	}
-
-	if c, some := now.checkWhereAgentsWork(); some {
-		checks = append(checks, c)
-	}
-	checks = append(checks, d.checkMCP(ctx, offline)...)
-	checks = append(checks, d.checkNotices(ctx)...)
-	c, err := d.ledger.Counts(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	checks = append(checks, d.checkService())
+	add(d.checkClock(ctx, time.Now(), s, asked), d.checkSecrets(s), d.checkDatabases(s), d.checkWatches(ctx), checkSkills(ctx, s.Config),
+		d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), s.Config.Zone()), checkOpenFiles())
+	add(d.checkDefinitions(ctx)...)
+	add(s.checkWhereAgentsWork()...)
+	add(d.checkMCP(ctx, offline)...)
+	add(d.checkNotices(ctx)...)
+	add(d.checkService())
 	if d.reloads != nil { // a daemon
-		checks = append(checks, d.checkDashboard())
+		add(d.checkDashboard())
 		if beats := d.heartbeatState(); beats != nil {
-			checks = append(checks, checkHeartbeat(beats, now.Config.Zone()))
+			add(checkHeartbeat(beats, s.Config.Zone()))
 		}
 		if is := d.replicaState(); is != nil {
-			checks = append(checks, checkReplica(is, now.Config.Zone()))
+			add(checkReplica(is, s.Config.Zone()))
 		}
 	}
 	if d.traces != nil {
-		checks = append(checks, d.checkTraces())
+		add(d.checkTraces())
 	}
-
-	if now.problem == nil {
-		checks = append(checks, d.checkJobs(ctx, now))
-		overdue, err := d.checkOverdue(ctx, now)
-		if err != nil {
-			return nil, err
-		}
-		checks = append(checks, overdue...)
-		if c, some, err := d.checkFlaws(ctx, now); err != nil {
-			return nil, err
-		} else if some {
-			checks = append(checks, c)
-		}
+	if s.problem == nil {
+		add(d.checkJobs(ctx, s))
+		add(d.checkOverdue(ctx, s)...)
+		add(d.checkFlaws(ctx, s)...)
 	}
+	add(d.checkQueue(ctx))
 
-	queue := api.Check{Name: "queue", OK: true, Detail: fmt.Sprintf("%d queued, %d running, %d waiting", c.Queued, c.Running, c.Waiting)}
-	blocked, err := d.checkQueue(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	if blocked != "" {
-		queue.OK, queue.Detail, queue.Remedy = false, queue.Detail+"; "+blocked, "see the reason; the runs start by themselves when it is gone"
-	}
-
-	checks = append(checks, queue)
 	for i, c := range checks {
 		checks[i].Detail, checks[i].Remedy = d.runner.Redact(c.Detail), d.runner.Redact(c.Remedy)
 	}
 	return checks, nil
 }
 
-// checkQueue says why queued runs do not start.
-func (d *Daemon) checkQueue(ctx context.Context) (string, error) {
-	queued, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateQueued, Limit: 100})
-	if err != nil {
-		return "", err
+// checkQueue counts the unfinished runs, and reports why a queued run does not start.
+func (d *Daemon) checkQueue(ctx context.Context) api.Check {
+	n, err := d.ledger.Counts(ctx)
+	queued, readErr := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateQueued, Limit: 100})
+	if err := errors.Join(err, readErr); err != nil {
+		return undone("queue", err)
 	}
 
+	c := passed("queue", fmt.Sprintf("%d queued, %d running, %d waiting", n.Queued, n.Running, n.Waiting))
 	for _, r := range queued {
 		if why := ledger.ObstaclesText(d.runner.Obstacles(ctx, r)); why != "" {
-			return fmt.Sprintf("run %d of %s stays queued: %s", r.ID, r.Job, why), nil
+			return failed(c.Name, fmt.Sprintf("%s; run %d of %s stays queued: %s", c.Detail, r.ID, r.Job, why), "see the reason; the runs start by themselves when it is gone")
 		}
 	}
-	return "", nil
+	return c
 }
 
 func (d *Daemon) checkConfig(s *Setup) api.Check {
-	c := api.Check{Name: "configuration", OK: s.problem == nil, Detail: fmt.Sprintf("%s, %s, %s", text.Plural(len(s.Config.Jobs), "job"), text.Plural(len(s.Config.Agents), "agent"), strings.Join(s.Config.Files, ", "))}
+	c := passed("configuration", fmt.Sprintf("%s, %s, %s", text.Plural(len(s.Config.Jobs), "job"), text.Plural(len(s.Config.Agents), "agent"), strings.Join(s.Config.Files, ", ")))
 	if s.problem != nil {
-		c.Detail, c.Remedy = s.problem.Error(), "correct the file, and check it with: rouse config check"
+		c = failed(c.Name, s.problem.Error(), "correct the file, and check it with: rouse config check")
 	}
-
 	for _, what := range s.restart {
 		c.Detail += "; " + what
 	}
 
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
-			// Not the same as s.problem: here an older configuration is in force, and the one on disk is not.
-			c.OK, c.Detail = false, fmt.Sprintf("%s; the one of %s stays in use", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone()))
-			c.Remedy = "correct the file, and check it with: rouse config check; it takes effect by itself"
+			// Unlike s.problem: an older configuration is in force.
+			return failed(c.Name, fmt.Sprintf("%s; the one of %s stays in use", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone())),
+				"correct the file, and check it with: rouse config check; it takes effect by itself")
 		}
 	}
-
 	return c
 }
 
 // checkDefinitions names the jobs that wait for their owner's approval before they start.
-func (d *Daemon) checkDefinitions(ctx context.Context) (c api.Check, some bool, err error) {
+func (d *Daemon) checkDefinitions(ctx context.Context) []api.Check {
 	held, err := d.runner.UnapprovedJobs(ctx)
-	if err != nil || len(held) == 0 {
-		return c, false, err
+	if err != nil {
+		return []api.Check{undone("definitions", err)}
+	}
+	if len(held) == 0 {
+		return nil
 	}
 
 	jobs := slices.Sorted(maps.Keys(held))
 	hows := slices.Compact(slices.Sorted(maps.Values(held)))
-	return api.Check{Name: "definitions", Detail: fmt.Sprintf("%s; runs of %s wait until you have approved their definitions", strings.Join(hows, "; "), strings.Join(jobs, ", ")),
-		Remedy: "see to it that only you can write there, or look at each and approve it: rouse inbox"}, true, nil
+	return []api.Check{failed("definitions", fmt.Sprintf("%s; runs of %s wait until you have approved their definitions", strings.Join(hows, "; "), strings.Join(jobs, ", ")),
+		"see to it that only you can write there, or look at each and approve it: rouse inbox")}
 }
 
 func (s *Setup) checkModels() api.Check {
-	c := api.Check{Name: "models", OK: true}
 	var names, lacking []string
 	for _, m := range s.Config.Models {
 		names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.Model))
 	}
-
-	c.Detail = strings.Join(names, ", ")
 	for _, j := range s.Config.Jobs {
 		// A playbook calls its tools without a model.
 		if j.Prompts() && s.Config.ExecutorOf(&j) == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
 			lacking = append(lacking, string(j.Name))
 		}
 	}
-
-	switch {
-	case len(lacking) > 0:
-		c.OK, c.Detail = false, "no model is configured, and these jobs need one: "+strings.Join(lacking, ", ")
-		c.Remedy = "add one under models: in the configuration"
-	case len(names) == 0:
-		c.Detail = "none is configured, and no job needs one"
+	if len(lacking) > 0 {
+		return failed("models", "no model is configured, and these jobs need one: "+strings.Join(lacking, ", "), "add one under models: in the configuration")
 	}
-
-	return c
+	return passed("models", cmp.Or(strings.Join(names, ", "), "none is configured, and no job needs one"))
 }
 
 // maxUndelivered is how many notices of the outbox are counted.
 const maxUndelivered = 100
 
-// checkNotices checks each channel, and what is pending in the outbox.
+// checkNotices checks each channel, and the outbox.
 func (d *Daemon) checkNotices(ctx context.Context) []api.Check {
 	var out []api.Check
 	cfg := d.Current().Config
-	for name, err := range d.notifier.Check(ctx) {
-		c := api.Check{Name: "channel " + name, OK: true, Detail: "can be reached", NotTried: "whether you see it (rouse notify TEXT)"}
+	found := d.notifier.Check(ctx)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		c, err := passed("channel "+name, "can be reached"), found[name]
 		switch {
+		case err == nil:
+			c.NotTried = "whether you see it (rouse notify TEXT)"
 		case errors.Is(err, notify.ErrNotAsked):
 			c.Detail, c.NotTried = "configured", "whether it takes anything (rouse notify TEXT --channel "+name+")"
 		case errors.Is(err, notify.ErrUnavailable) && name == config.DefaultChannel && !cfg.Names(name):
-			c.Detail, c.NotTried = "is not a default here: "+strings.TrimPrefix(err.Error(), "the desktop cannot be reached here: "), ""
+			c.Detail = "is not a default here: " + strings.TrimPrefix(err.Error(), "the desktop cannot be reached here: ")
 			if len(cfg.Notifications) == 0 {
 				c.Detail += "; no other channel is configured, so failures are only recorded (rouse incidents); to get notices, add a channel to notifications"
 			}
-		case err != nil:
-			c.OK, c.Detail, c.NotTried = false, err.Error(), ""
-			c.Remedy = "start rouse inside a desktop session, or take the channel out of notify: in the jobs"
-			if !errors.Is(err, notify.ErrUnavailable) {
-				c.Remedy = "see the message"
-			}
+		case errors.Is(err, notify.ErrUnavailable):
+			c = failed(c.Name, err.Error(), "start rouse inside a desktop session, or take the channel out of notify: in the jobs")
+		default:
+			c = undone(c.Name, err)
 		}
-
 		out = append(out, c)
 	}
+	return append(out, d.checkOutbox(ctx))
+}
 
-	// Check returns a map, and the output has to be stable.
-	slices.SortFunc(out, func(a, b api.Check) int { return strings.Compare(a.Name, b.Name) })
+func (d *Daemon) checkOutbox(ctx context.Context) api.Check {
 	waiting, err := d.ledger.UndeliveredNotices(ctx, maxUndelivered+1)
-	quiet := len(waiting)
+	if err != nil {
+		return undone("outbox", err)
+	}
+
+	all := len(waiting)
 	waiting = slices.DeleteFunc(waiting, func(n ledger.Notice) bool { return strings.HasPrefix(n.Error, notify.QuietHours) })
-	quiet -= len(waiting)
+	quiet := all - len(waiting)
 	switch {
-	case err != nil:
-		out = append(out, api.Check{Name: "outbox", Detail: err.Error()})
 	case len(waiting) > 0:
-		n, many := waiting[0], text.Plural(len(waiting), "notice")+" not delivered"
+		many := text.Plural(len(waiting), "notice") + " not delivered"
 		if len(waiting) > maxUndelivered {
 			many = fmt.Sprintf("more than %d notices not delivered", maxUndelivered)
 		}
-		out = append(out, api.Check{Name: "outbox", Detail: fmt.Sprintf("%s; the latest: %q (%s)", many, n.Title, cmp.Or(n.Error, "not tried yet")),
-			Remedy: "they are delivered as soon as their channel can be reached"})
-	default:
-		c := api.Check{Name: "outbox", OK: true, Detail: "empty"}
-		if quiet > 0 {
-			c.Detail = text.Plural(quiet, "notice") + " for the end of quiet hours"
-		}
-		out = append(out, c)
+		return failed("outbox", fmt.Sprintf("%s; the latest: %q (%s)", many, waiting[0].Title, cmp.Or(waiting[0].Error, "not tried yet")), "they are delivered as soon as their channel can be reached")
+	case quiet > 0:
+		return passed("outbox", text.Plural(quiet, "notice")+" for the end of quiet hours")
 	}
-
-	return out
+	return passed("outbox", "empty")
 }
 
 func (d *Daemon) checkWatches(ctx context.Context) api.Check {
-	c := api.Check{Name: "watches", OK: true, Detail: "no folder is watched"}
 	if d.watcher == nil {
-		c.Detail = "no daemon runs, so no folder is watched"
-		return c
+		return passed("watches", "no daemon runs, so no folder is watched")
 	}
 
 	var fine, bad []string
 	used := 0
 	for _, st := range d.watcher.Status(ctx) {
-		text := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, api.Watch{State: string(st.State), Waiting: st.Waiting, Round: st.Round, Waits: watchWaits(st.Waits)}.Text())
 		used += st.Subscriptions
+		w := newWatchState(st)
+		said := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, w.Text())
 		if !st.LastScan.IsZero() {
-			text += ", scanned " + st.LastScan.In(d.Zone()).Format("15:04:05 MST")
+			said += ", scanned " + st.LastScan.In(d.Zone()).Format("15:04:05 MST")
 		}
-
-		text += ")"
-		switch why := watchProblem(st.Problem, st.Degraded); {
-		case why != "":
-			bad = append(bad, text+": "+why)
-		default:
-			fine = append(fine, text)
+		if why := watchProblem(w); why != "" {
+			bad = append(bad, said+"): "+why)
+		} else {
+			fine = append(fine, said+")")
 		}
 	}
 
-	switch {
-	case len(bad) > 0:
-		c.OK, c.Detail, c.Remedy = false, strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be"
-	case len(fine) > 0:
-		c.Detail = strings.Join(fine, "; ")
+	c := passed("watches", cmp.Or(strings.Join(fine, "; "), "no folder is watched"))
+	if len(bad) > 0 {
+		c = failed("watches", strings.Join(bad, "; "), "see the message; the folder is taken up as soon as it can be")
 	}
-
 	// The limit is per user and shared with editors and the like, so show it before it is reached.
-	if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil && runtime.GOOS == "linux" {
+	if limit, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches"); err == nil {
 		c.Detail += fmt.Sprintf(" (%d folders in all; the system allows %s to all programs of a user)", used, strings.TrimSpace(string(limit)))
 	}
-
 	return c
 }
 
@@ -309,73 +265,64 @@ type confinement struct {
 	found api.Check
 }
 
-// check tries how strongly commands can be confined, or answers what was found last where no program may be started.
+// check tries how strongly commands can be confined. If no program may be started, it returns the last result.
 func (c *confinement) check(ctx context.Context, scratch string, zone *time.Location) api.Check {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	if noexec.Is(ctx) {
-		if c.at.IsZero() {
-			return api.Check{Name: "confinement", OK: true, Detail: "not tried yet", NotTried: "how strongly commands can be confined (rouse doctor tries it)"}
-		}
 		found := c.found
-		found.Detail += "; tried " + api.LocalTime(c.at, zone) + ", and again by rouse doctor"
+		if c.at.IsZero() {
+			found = passed("confinement", "not tried yet")
+			found.NotTried = "how strongly commands can be confined (rouse doctor tries it)"
+		} else {
+			found.Detail += "; tried " + api.LocalTime(c.at, zone) + ", and again by rouse doctor"
+		}
 		return found
 	}
 
 	found := checkConfinement(ctx, scratch)
-	if ctx.Err() == nil { // a trial that was cut off says nothing
+	if ctx.Err() == nil { // else the trial was cut off
 		c.found, c.at = found, time.Now()
 	}
 	return found
 }
 
-// checkConfinement finds out how strongly commands can be confined here. A weak tier is no failed
-// check: a job whose commands need more says so when it is run.
+// checkConfinement finds out how strongly commands can be confined here. A weak tier does not fail the check: a run whose
+// commands need more reports it.
 func checkConfinement(ctx context.Context, scratch string) api.Check {
-	c := api.Check{Name: "confinement", OK: true}
 	s, err := sandbox.New(sandbox.Options{Scratch: scratch})
 	if err != nil {
-		c.Detail = "commands cannot be confined, so none is started: " + err.Error()
-		return c
+		return passed("confinement", "commands cannot be confined, so none is started: "+err.Error())
 	}
 	defer func() { _ = s.Close() }()
 
 	tier, lacks := s.Tier(ctx)
-	c.Detail = "tier " + string(tier)
+	said := "tier " + string(tier)
 	if tier == sandbox.TierD {
-		c.Detail = "commands cannot be confined (tier D), so none is started"
+		said = "commands cannot be confined (tier D), so none is started"
 	}
-
-	if len(lacks) > 0 {
-		c.Detail += "; " + strings.Join(lacks, "; ")
-	}
-
-	return c
+	return passed("confinement", strings.Join(append([]string{said}, lacks...), "; "))
 }
 
 // checkDatabases checks the agents' databases without opening any.
 func (d *Daemon) checkDatabases(s *Setup) api.Check {
-	c := api.Check{Name: "databases", OK: true, Detail: "nothing is known against any"}
 	var bad, remedies []string
 	for _, agent := range s.agentNames() {
 		err := d.databases.Quarantined(agent)
 		var damaged *agentdb.QuarantinedError
 		switch {
-		case err == nil:
 		case errors.As(err, &damaged):
 			bad = append(bad, fmt.Sprintf("that of %s cannot be used: %s", agent, damaged.Reason))
 			remedies = append(remedies, damaged.Remedy())
-		default:
+		case err != nil:
 			bad = append(bad, err.Error())
 		}
 	}
-
 	if len(bad) > 0 {
-		c.OK, c.Detail, c.Remedy = false, strings.Join(bad, "; "), strings.Join(remedies, "; ")
+		return failed("databases", strings.Join(bad, "; "), strings.Join(remedies, "; "))
 	}
-
-	return c
+	return passed("databases", "nothing is known against any")
 }
 
 // wanted are the places that refer to secrets: in the configuration in force, and in the one on disk
@@ -388,40 +335,31 @@ func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 	return refs
 }
 
-// checkSecrets says whether the keyring answers, and which of the secrets that the configuration
+// checkSecrets reports whether the keyring answers, and which of the secrets that the configuration
 // refers to cannot be read, with the command that sets them (OSL-22).
 func (d *Daemon) checkSecrets(now *Setup) api.Check {
 	// A new store, because one remembers a keyring that did not answer.
 	store, err := secret.New(secret.Options{Home: d.home.Dir})
 	if err != nil {
-		return api.Check{Name: "secrets", Detail: err.Error()}
+		return undone("secrets", err)
 	}
-
-	c := api.Check{Name: "secrets", OK: true}
 	places := "the keyring answers"
 	if err := store.Reach(); err != nil {
 		places = err.Error()
 	}
-
 	kept, err := store.List()
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; no secret can be set before it is solved"
-		return c
+		return failed("secrets", err.Error(), "see the message; no secret can be set before it is solved")
 	}
 
-	var names, missing, closed, remedies []string
-	of := map[string][]string{}
+	of := map[string][]string{} // places that refer to a secret
 	for _, r := range d.wanted(now) {
-		if !slices.Contains(names, r.Name) {
-			names = append(names, r.Name)
-		}
 		if by := cmp.Or(r.Of, r.Path); !slices.Contains(of[r.Name], by) {
 			of[r.Name] = append(of[r.Name], by)
 		}
 	}
-
-	slices.Sort(names)
-	for _, name := range names {
+	var missing, closed, remedies []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
 		switch _, _, err := store.Get(name); {
 		case errors.Is(err, secret.ErrNotSet):
 			missing = append(missing, fmt.Sprintf("%s is not set (%s)", name, strings.Join(of[name], ", ")))
@@ -432,12 +370,9 @@ func (d *Daemon) checkSecrets(now *Setup) api.Check {
 		}
 	}
 	if lacking := append(missing, closed...); len(lacking) > 0 {
-		c.OK, c.Detail, c.Remedy = false, strings.Join(lacking, "; ")+"; "+places, strings.Join(remedies, "; ")
-		return c
+		return failed("secrets", strings.Join(lacking, "; ")+"; "+places, strings.Join(remedies, "; "))
 	}
-
-	c.Detail = fmt.Sprintf("%d kept, %d asked for, all can be had; %s", len(kept), len(names), places)
-	return c
+	return passed("secrets", fmt.Sprintf("%d kept, %d asked for, all can be had; %s", len(kept), len(of), places))
 }
 
 // featureDetail lists the features that programs of skills can require, and those that are not here (OSL-37).
@@ -453,19 +388,15 @@ func featureDetail() string {
 	return fmt.Sprintf(" (features: %s; not available: %s)", strings.Join(here, ", "), strings.Join(lacking, ", "))
 }
 
-// checkSkills says whether installed skills were changed since, and which programs among them cannot run
-// here (OSL-37).
+// checkSkills reports the installed skills that were changed, and the programs of skills that cannot run here (OSL-37).
 func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
-	c := api.Check{Name: "skills", OK: true}
 	found, err := install.Inspect(cfg.SkillCatalog())
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; rouse skills list shows the same"
-		return c
+		return failed("skills", err.Error(), "see the message; rouse skills list shows the same")
 	}
 
 	var changed, whys, untrusted, blocked []string
 	broken, programs := 0, 0
-
 	for _, s := range found.Skills {
 		if s.State == "changed" {
 			changed, whys = append(changed, s.Name), append(whys, s.Why)
@@ -484,20 +415,18 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 			blocked = append(blocked, fmt.Sprintf("%s (%s)", s.Name, strings.Join(why, "; ")))
 		}
 	}
-
 	for _, p := range found.Problems {
-		switch {
-		case !p.Warning:
+		if !p.Warning {
 			broken++
-		case p.Rule == skills.RuleChanged:
+		} else if p.Rule == skills.RuleChanged {
 			untrusted = append(untrusted, p.File)
 		}
 	}
 
-	c.Detail = fmt.Sprintf("%d found", len(found.Skills))
+	c := passed("skills", fmt.Sprintf("%d found", len(found.Skills)))
+	var remedies []string
 	if programs > 0 {
-		c.Detail += fmt.Sprintf(", %d with a program", programs)
-		c.Detail += featureDetail()
+		c.Detail += fmt.Sprintf(", %d with a program", programs) + featureDetail()
 	}
 	if len(blocked) > 0 {
 		c.Detail += ", of which cannot run here: " + text.List(blocked, maxLogged)
@@ -505,18 +434,14 @@ func checkSkills(ctx context.Context, cfg *config.Config) api.Check {
 	if broken > 0 {
 		c.Detail += fmt.Sprintf(", %d cannot be loaded (see rouse skills list)", broken)
 	}
-
 	if len(changed) > 0 {
-		c.OK = false
 		c.Detail += "; changed since they were installed: " + text.List(changed, maxLogged)
-		c.Remedy = "agents do not get them: " + text.List(whys, maxLogged)
+		remedies = append(remedies, "agents do not get them: "+text.List(whys, maxLogged))
 	}
 	if len(untrusted) > 0 {
-		c.OK = false
 		c.Detail += "; changed since they were trusted: " + text.List(untrusted, maxLogged)
-		again := "agents do not get what was changed since it was trusted: look at it, and trust it again with: rouse skills trust FOLDER"
-		c.Remedy = strings.TrimPrefix(c.Remedy+"; "+again, "; ")
+		remedies = append(remedies, "agents do not get what was changed since it was trusted: look at it, and trust it again with: rouse skills trust FOLDER")
 	}
-
+	c.OK, c.Remedy = len(remedies) == 0, strings.Join(remedies, "; ")
 	return c
 }

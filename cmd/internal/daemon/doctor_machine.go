@@ -27,9 +27,8 @@ const (
 	leastInodes = 1000
 )
 
-// checkDisk says how much is left where rouse and the agents write.
+// checkDisk reports the free space where rouse and the agents write.
 func (s *Setup) checkDisk(home string) api.Check {
-	c := api.Check{Name: "disk", OK: true}
 	folders := []string{home}
 	for _, a := range s.Config.Agents {
 		folders = append(folders, string(a.Workdir))
@@ -41,26 +40,20 @@ func (s *Setup) checkDisk(home string) api.Check {
 		if _, err := os.Stat(folder); err != nil {
 			continue // a workdir is made when its agent first runs
 		}
-
 		left, err := space.Of(folder)
-		if err != nil {
+		switch {
+		case err != nil:
 			unknown = append(unknown, fmt.Sprintf("%s (%v)", folder, err))
-			continue
-		}
-		if seen[left.ID] {
-			continue
-		}
-
-		seen[left.ID] = true
-		switch said := leftOf(left); {
+		case seen[left.ID]:
 		case left.Bytes < leastSpace || left.CountsInodes && left.Inodes < leastInodes:
-			bad = append(bad, folder+": "+said)
+			bad = append(bad, folder+": "+leftOf(left))
 		default:
-			fine = append(fine, folder+": "+said)
+			fine = append(fine, folder+": "+leftOf(left))
 		}
+		seen[left.ID] = true
 	}
 
-	c.Detail = strings.Join(append(bad, fine...), "; ")
+	c := passed("disk", strings.Join(append(bad, fine...), "; "))
 	c.NotTried = strings.Join(unknown, "; ")
 	if len(bad) > 0 {
 		c.OK, c.Remedy = false, fmt.Sprintf("free some space; rouse needs %s and %d files at least, and rouse ledger and rouse db AGENT say what it takes up", text.Size(leastSpace), leastInodes)
@@ -68,8 +61,8 @@ func (s *Setup) checkDisk(home string) api.Check {
 	return c
 }
 
-// checkWhereAgentsWork says which agents do not work in their workdir, false when all do.
-func (s *Setup) checkWhereAgentsWork() (c api.Check, some bool) {
+// checkWhereAgentsWork names the agents that do not work in their workdir, if there are any.
+func (s *Setup) checkWhereAgentsWork() []api.Check {
 	var said []string
 	for _, a := range s.Config.Agents {
 		switch {
@@ -81,7 +74,10 @@ func (s *Setup) checkWhereAgentsWork() (c api.Check, some bool) {
 			said = append(said, fmt.Sprintf("%s has no file tools and starts no programs", a.Name))
 		}
 	}
-	return api.Check{Name: "agents", OK: true, Detail: strings.Join(said, "; ")}, len(said) > 0
+	if len(said) == 0 {
+		return nil
+	}
+	return []api.Check{passed("agents", strings.Join(said, "; "))}
 }
 
 func leftOf(l space.Left) string {
@@ -94,9 +90,8 @@ func leftOf(l space.Left) string {
 // maxSkew is how far two clocks may be apart: signatures and tokens of most services allow for that.
 const maxSkew = 2 * time.Minute
 
-// checkClock compares the clock with those of the servers that were asked, and with what is on record, and says
-// in which zone schedules are read.
-func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked []askedServer) (api.Check, error) {
+// checkClock compares the clock with those of the servers that were asked and with the ledger, and reports the zone of schedules.
+func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked []askedServer) api.Check {
 	zone := s.Config.Zone()
 	source := "the time zone of this machine, followed when it changes"
 	if s.Config.Timezone != "" {
@@ -107,27 +102,26 @@ func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked 
 			source = "fixed by TZ in the environment"
 		}
 	}
-
-	local := now.In(zone)
-	c := api.Check{Name: "clock", OK: true, Detail: fmt.Sprintf("%s (%s, %s; %s)", local.Format(time.DateTime), schedule.ZoneName(zone), local.Format("MST, UTC-07:00"), source)}
-	fail := func(what string) {
-		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+what, "set the clock of this machine, best by a time service (NTP); schedules follow it"
-	}
-
 	latest, err := d.ledger.Runs(ctx, ledger.RunFilter{Limit: 1})
 	if err != nil {
-		return c, err
+		return undone("clock", err)
+	}
+
+	local := now.In(zone)
+	c := passed("clock", fmt.Sprintf("%s (%s, %s; %s)", local.Format(time.DateTime), schedule.ZoneName(zone), local.Format("MST, UTC-07:00"), source))
+	fail := func(what string) {
+		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+what, "set the clock of this machine, best by a time service (NTP); schedules follow it"
 	}
 	if len(latest) > 0 && latest[0].QueuedAt.After(now.Add(maxSkew)) {
 		fail(fmt.Sprintf("run %d was queued at %s, which is still to come: the clock was ahead then, or is behind now", latest[0].ID, latest[0].QueuedAt.In(zone).Format(time.DateTime)))
 	}
 
-	compared := false
+	c.NotTried = "whether it is right: no server told its own"
 	for _, a := range asked {
 		if a.listing.Date.IsZero() {
 			continue
 		}
-		compared = true
+		c.NotTried = ""
 		if skew := a.at.Sub(a.listing.Date).Round(time.Second); skew.Abs() > maxSkew {
 			word := "ahead of"
 			if skew < 0 {
@@ -137,21 +131,15 @@ func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked 
 			break
 		}
 	}
-	if !compared {
-		c.NotTried = "whether it is right: no server told its own"
-	}
-
-	return c, nil
+	return c
 }
 
-// checkHome writes in the home as the ledger does: permissions, quotas, full and failing disks show in
-// no other way.
+// checkHome writes in the home as the ledger does. No other check shows permissions, quotas, full and failing disks.
 func (d *Daemon) checkHome() api.Check {
-	c := api.Check{Name: "home", OK: true, Detail: d.home.Dir + " can be written, and what is written reaches the disk"}
 	if err := tryDisk(d.home.Dir); err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "free some space, or check the permissions of "+d.home.Dir+" and the health of its disk (the system's log has its errors)"
+		return failed("home", err.Error(), "free some space, or check the permissions of "+d.home.Dir+" and the health of its disk (the system's log has its errors)")
 	}
-	return c
+	return passed("home", d.home.Dir+" can be written, and what is written reaches the disk")
 }
 
 // tryDisk writes a file into a folder and forces it to the disk.
@@ -186,41 +174,33 @@ func (d *Daemon) ledgerProblem() string {
 	return d.ledger.NoRoom()
 }
 
-// checkLedger says whether the ledger takes what is written, and whether it could be brought back.
+// checkLedger reports whether the ledger can be written, and whether it has a backup.
 func (d *Daemon) checkLedger(ctx context.Context) api.Check {
-	c := api.Check{Name: "ledger", OK: true}
+	const blocks = "see the message; nothing runs that cannot be recorded"
 	if problem := d.ledgerProblem(); problem != "" {
-		c.OK, c.Detail, c.Remedy = false, problem, "see the message; nothing runs that cannot be recorded"
-		return c
+		return failed("ledger", problem, blocks)
 	}
-
 	if d.shared() {
-		c.Detail = "PostgreSQL, " + d.nodes.address + ", takes what is written; back it up with pg_dump"
 		if err := d.ledger.Touch(ctx); err != nil {
-			c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; nothing runs that cannot be recorded"
+			return failed("ledger", err.Error(), blocks)
 		}
-		return c
+		return passed("ledger", "PostgreSQL, "+d.nodes.address+", takes what is written; back it up with pg_dump")
 	}
 
 	state, err := d.ledger.FileState(ctx)
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; rouse ledger shows the same"
-		return c
+		return failed("ledger", err.Error(), "see the message; rouse ledger shows the same")
 	}
-	c.Detail = fmt.Sprintf("%s, %s", filepath.Base(state.Path), text.Size(state.Bytes))
-
+	said := fmt.Sprintf("%s, %s", filepath.Base(state.Path), text.Size(state.Bytes))
 	all, err := d.ledger.Backups()
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+err.Error(), "see the message"
-		return c
+		return failed("ledger", said+"; "+err.Error(), seeMessage)
 	}
-	c.Detail += "; " + lastBackup(all, d.Zone())
-
-	if failed := d.backupProblem.Load(); failed != nil && *failed != nil {
-		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("%s; the daily backup failed: %v", c.Detail, *failed), "see the message; it is tried again every six hours, and with: rouse ledger backup"
+	said += "; " + lastBackup(all, d.Zone())
+	if problem := d.backupProblem.Load(); problem != nil && *problem != nil {
+		return failed("ledger", fmt.Sprintf("%s; the daily backup failed: %v", said, *problem), "see the message; it is tried again every six hours, and with: rouse ledger backup")
 	}
-
-	return c
+	return passed("ledger", said)
 }
 
 func lastBackup(all []ledger.Backup, zone *time.Location) string {
@@ -232,27 +212,25 @@ func lastBackup(all []ledger.Backup, zone *time.Location) string {
 	return "no backup yet; a daemon makes one each day"
 }
 
-// checkService says whether the daemon comes back by itself: after a failure, and when its user logs in.
+// checkService reports whether the daemon starts again by itself: after a failure, and when its user logs in.
 func (d *Daemon) checkService() api.Check {
-	c := api.Check{Name: "service", OK: true}
 	installed, err := service.Recorded(d.home.Dir)
-	switch {
-	case err != nil:
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
-	case installed.Name == "":
-		c.Detail = "not installed: a daemon runs when you start one, and not again after a failure; see rouse service install"
-	case d.Supervised():
-		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s", installed.Name, api.LocalTime(d.startedAt, d.Current().Config.Zone()))
-	case d.reloads != nil && runtime.GOOS == "linux":
-		c.OK, c.Detail = false, fmt.Sprintf("%s is installed, and this daemon was started by somebody else: the service cannot start while it runs", installed.Name)
-		c.Remedy = "end this daemon, and use: rouse service start"
-	default:
-		c.Detail = installed.Name + " is installed; how it is: rouse service status"
+	if err != nil {
+		return undone("service", err)
 	}
 
-	if _, err := os.Stat(installed.Program); installed.Name != "" && err != nil {
-		c.OK, c.Detail = false, c.Detail+fmt.Sprintf("; its program %s is gone", installed.Program)
-		c.Remedy = "install it again with the program that is there now: rouse service install --force"
+	c := passed("service", installed.Name+" is installed; how it is: rouse service status")
+	switch {
+	case installed.Name == "":
+		c.Detail = "not installed: a daemon runs when you start one, and not again after a failure; see rouse service install"
+		return c
+	case d.Supervised():
+		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s", installed.Name, api.LocalTime(d.startedAt, d.Zone()))
+	case d.reloads != nil && runtime.GOOS == "linux":
+		c = failed(c.Name, fmt.Sprintf("%s is installed, and this daemon was started by somebody else: the service cannot start while it runs", installed.Name), "end this daemon, and use: rouse service start")
+	}
+	if _, err := os.Stat(installed.Program); err != nil {
+		return failed(c.Name, fmt.Sprintf("%s; its program %s is gone", c.Detail, installed.Program), "install it again with the program that is there now: rouse service install --force")
 	}
 	return c
 }

@@ -2,19 +2,15 @@ package daemon
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"rouse/cmd/internal/cmdtest"
 	"rouse/skills"
-
-	"github.com/fsnotify/fsnotify"
 )
 
 // However a file is saved, what was saved is in force, and nothing that was there for a
@@ -219,91 +215,4 @@ func TestReloadPrograms(t *testing.T) {
 	is("the new version", func(one *skills.Skill) bool { return one.Manifest.Version == "0.2.0" })
 	s.put("team/index.json", `[{"name": "sums", "description": "x", "version": "0.2.0", "author": "a", "folderPath": "sums", "tags": ["money"]}]`)
 	is("its tags", func(one *skills.Skill) bool { return slices.Equal(one.Tags, []string{"money"}) })
-}
-
-func TestResolutionPath(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
-	if err := errors.Join(os.MkdirAll(path("real/sub"), 0o755), os.WriteFile(path("real/sub/f"), nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-
-	for name, to := range map[string]string{"link": "real", "abs": path("real/sub"), "real/sub/g": "../../link/sub/f", "loop": "loop2", "loop2": "loop"} {
-		if err := os.Symlink(to, path(name)); err != nil {
-			t.Skip(err)
-		}
-	}
-
-	for name, want := range map[string]string{
-		"real/sub/f":   "real/sub/f",
-		"link/sub/f":   "link real/sub/f",
-		"abs/f":        "abs real/sub/f",
-		"link/sub/g":   "link real/sub/g link real/sub/f",
-		"real/no/more": "real/no",
-		"link/no/more": "link real/no",
-	} {
-		var got []string
-		for _, n := range resolutionPath(path(name)) {
-			rel, err := filepath.Rel(dir, n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, filepath.ToSlash(rel))
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-	if got := resolutionPath(path("loop/f")); len(got) > 2*maxLinks {
-		t.Errorf("%d names", len(got))
-	}
-}
-
-// Where the system gives no events for a folder, its files are polled, and only as long as that lasts.
-func TestFoldersWithoutEventsArePolled(t *testing.T) {
-	t.Parallel()
-	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": ReloadHead + Note("one"), "work/.keep": ""})
-	cfg, err := Load(filepath.Join(dir, "rouse.yaml"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	events, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Skip("the system gives no file-system watcher")
-	}
-	defer func() { _ = events.Close() }()
-
-	exhausted, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Skip("the system gives no second file-system watcher")
-	}
-	if err := exhausted.Close(); err != nil {
-		t.Fatal(err)
-	}
-
-	r := &reloader{sources: &cfg.Sources}
-	r.files = follower{log: slog.New(slog.DiscardHandler), watched: map[string]os.FileInfo{}}
-	for _, c := range []struct {
-		name   string
-		events *fsnotify.Watcher
-		want   time.Duration
-	}{{"refused", exhausted, pollEvery}, {"given again", events, checkEvery}} {
-		r.files.events = c.events
-		if r.watchFolders(); r.files.interval() != c.want {
-			t.Errorf("%s: the files are looked at every %s, want %s", c.name, r.files.interval(), c.want)
-		}
-	}
-
-	r.files = follower{log: slog.New(slog.DiscardHandler), watched: map[string]os.FileInfo{}, blind: true}
-	defer r.files.close()
-	if r.watchFolders(); r.files.events == nil || r.files.interval() != checkEvery || len(r.files.watched) == 0 {
-		t.Errorf("the system was not asked again for a watcher that it did not give at the start: %+v", r.files)
-	}
 }

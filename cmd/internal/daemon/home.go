@@ -277,17 +277,16 @@ func FixModes(home string) (fixed []string, err error) {
 	return fixed, err
 }
 
-// checkModes names what in the home others could read.
+// checkModes names the files of the home that other users can read.
 func (d *Daemon) checkModes() api.Check {
-	c := api.Check{Name: "modes", OK: true, Detail: "nobody else can read or change what is kept in the home"}
 	paths, err := OpenToOthers(d.home.Dir)
 	switch {
 	case err != nil:
-		c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message"
+		return undone("modes", err)
 	case len(paths) > 0:
-		c.OK, c.Detail, c.Remedy = false, "open to other users by their modes: "+text.List(paths, maxLogged), "rouse doctor --fix"
+		return failed("modes", "open to other users by their modes: "+text.List(paths, maxLogged), "rouse doctor --fix")
 	}
-	return c
+	return passed("modes", "nobody else can read or change what is kept in the home")
 }
 
 // unwritable says whether something could not be written because of its folder: it is read-only, of

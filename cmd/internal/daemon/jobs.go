@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -63,7 +64,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		job.Obstacles, job.Blocked = newObstacles(by), len(by) > 0
 		job.Problem = ledger.ObstaclesText(by)
 		if w := job.Watch; w != nil && job.Problem == "" {
-			job.Problem = watchProblem(w.Problem, w.Degraded)
+			job.Problem = watchProblem(*w)
 		}
 
 		job.Next = api.At(d.scheduler.NextStart(string(j.Name), at))
@@ -184,10 +185,11 @@ func (d *Daemon) viewFlaws(ctx context.Context, agent string, views []string, wh
 }
 
 // checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
-func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) (c api.Check, some bool, err error) {
+func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) []api.Check {
 	last, err := d.ledger.LastRuns(ctx)
-	if err != nil {
-		return c, false, err
+	wakes, readErr := d.ledger.Wakes(ctx)
+	if err := errors.Join(err, readErr); err != nil {
+		return []api.Check{undone("work", err)}
 	}
 
 	var found []string
@@ -206,21 +208,13 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) (c api.Check, some bo
 	for i, flaw := range found {
 		found[i] = fmt.Sprintf("job %s: %s", text.List(jobs[flaw], maxLogged), flaw)
 	}
-	wakes, err := d.ledger.Wakes(ctx)
-	if err != nil {
-		return c, false, err
-	}
 	for _, w := range wakes {
 		for _, flaw := range d.viewFlaws(ctx, w.Agent, w.ContextViews, "rouse wake "+w.Agent) {
 			found = append(found, fmt.Sprintf("the planned wake of %s: %s", w.Agent, flaw))
 		}
 	}
 	if len(found) == 0 {
-		return c, false, nil
+		return nil
 	}
-
-	if more := len(found) - maxLogged; more > 0 {
-		found = append(found[:maxLogged], fmt.Sprintf("and %d more", more))
-	}
-	return api.Check{Name: "work", Detail: strings.Join(found, "; "), Remedy: "see each message; the runs start in any case"}, true, nil
+	return []api.Check{failed("work", shorten(found), "see each message; the runs start in any case")}
 }

@@ -21,7 +21,7 @@ func (r *reloader) followZone(ctx context.Context) {
 	}
 	if zone != r.zone {
 		// Two checks must agree, because ln -sf removes the old link before it creates the new one.
-		r.zone, r.files.checkAt = zone, time.Now().Add(debounceFor)
+		r.zone = zone
 		return
 	}
 

@@ -52,7 +52,7 @@ jobs:
 		t.Fatal(err)
 	}
 	d.dispatching.Store(dispatcher)
-	d.reloads.files.follows = false // like a configuration from a pipe
+	d.reloads.follows = false // like a configuration from a pipe
 	inForce := func(zone string) {
 		t.Helper()
 		s := d.Current()
@@ -65,9 +65,9 @@ jobs:
 				t.Errorf("in %s %s is next at %s", zone, job, got)
 			}
 		}
-		c, err := d.checkClock(t.Context(), time.Now(), s, nil)
-		if err != nil || !strings.Contains(c.Detail, zone+", ") || !strings.Contains(c.Detail, "followed when it changes") {
-			t.Errorf("doctor: %+v (%v)", c, err)
+		c := d.checkClock(t.Context(), time.Now(), s, nil)
+		if !strings.Contains(c.Detail, zone+", ") || !strings.Contains(c.Detail, "followed when it changes") {
+			t.Errorf("doctor: %+v", c)
 		}
 	}
 

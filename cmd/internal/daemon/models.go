@@ -245,38 +245,36 @@ func (s *Setup) learnContexts(asked []askedServer) {
 	}
 }
 
-// checkServers says for each model whether its server can be reached, takes the key and has the model, and whether
-// that can read as much as is sent.
+// checkServers checks the server of each model that was asked: whether it can be reached, takes the key, has the model, and
+// reads as many tokens as are sent.
 func checkServers(s *Setup, asked []askedServer) []api.Check {
 	var out []api.Check
-	for i, m := range s.Config.Models {
-		out = append(out, checkServer(m, asked[i]))
+	for i, a := range asked {
+		out = append(out, checkServer(s.Config.Models[i], a))
 	}
 	return out
 }
 
 func checkServer(m config.Model, asked askedServer) api.Check {
 	l := asked.listing
-	c := api.Check{Name: "model " + string(m.Name), Detail: fmt.Sprintf("%s at %s", m.Model, l.Server)}
+	name, at := "model "+string(m.Name), fmt.Sprintf("%s at %s", m.Model, l.Server)
 	fail := func(remedy, format string, args ...any) api.Check {
-		c.Detail, c.Remedy = c.Detail+": "+fmt.Sprintf(format, args...), remedy
-		return c
+		return failed(name, at+": "+fmt.Sprintf(format, args...), remedy)
 	}
 
-	var failed *model.Error
+	var refused *model.Error
 	window := m.Window()
 	switch {
 	case asked.none:
-		c.OK, c.Detail, c.NotTried = true, "it answers from "+string(m.Recording), "a server: there is none"
+		c := passed(name, "it answers from "+string(m.Recording))
+		c.NotTried = "a server: there is none"
 		return c
-	case errors.As(asked.err, &failed) && failed.Kind == model.KindAuth:
-		return fail("set the key again where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", failed.Message)
-	case errors.As(asked.err, &failed) && failed.Kind == model.KindUnavailable: // its message names server and model
-		c.Detail, c.Remedy = failed.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out"
-		return c
+	case errors.As(asked.err, &refused) && refused.Kind == model.KindAuth:
+		return fail("set the key again where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", refused.Message)
+	case errors.As(asked.err, &refused) && refused.Kind == model.KindUnavailable: // its message names server and model
+		return failed(name, refused.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out")
 	case asked.err != nil:
-		c.Detail, c.Remedy = asked.err.Error(), "see the message"
-		return c
+		return undone(name, asked.err)
 	case l.Known && !l.Has && m.Provider == "ollama":
 		return fail("ollama pull "+m.Model+", or name a model that is there", "%s", missingModel(m.Model, l.Models))
 	case l.Known && !l.Has:
@@ -287,19 +285,16 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 		return fail(fmt.Sprintf("set context_window: %d, or choose a larger model", l.Window), "it reads %d tokens, and %d are counted on (context_window); runs use no more than the server reads", l.Window, window)
 	}
 
-	c.OK = true
 	found := []string{"reachable"}
 	untried := []string{fmt.Sprintf("an answer, which may cost (rouse selftest --model %s)", m.Name)}
 	if m.APIKey != "" && l.Known {
 		found = append(found, "key accepted")
 	}
-
 	if l.Has {
 		found = append(found, "the model is there")
 	} else {
 		untried = append(untried, "whether it takes the key and has the model: it lists none")
 	}
-
 	switch {
 	case l.Window > 0 && window > 0:
 		found = append(found, fmt.Sprintf("reads %d tokens, of which %d are used", l.Window, window))
@@ -310,8 +305,7 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 	default:
 		untried = append(untried, "how many tokens it reads: the server does not say, and context_window neither")
 	}
-
-	c.Detail += ": " + strings.Join(found, ", ")
+	c := passed(name, at+": "+strings.Join(found, ", "))
 	c.NotTried = strings.Join(untried, "; ")
 	return c
 }
@@ -348,23 +342,21 @@ func (s *Setup) checkExecutors() (out []api.Check) {
 
 // addExecutor checks a program, once for each agent.
 func addExecutor(out []api.Check, seen map[string]bool, agent string, e *config.Executor) []api.Check {
-	name := e.Argv[0]
-	if seen[agent+" "+name] {
+	key := agent + " " + e.Argv[0]
+	if seen[key] {
 		return out
 	}
-	seen[agent+" "+name] = true
+	seen[key] = true
 
-	c := api.Check{Name: "executor " + filepath.Base(name), OK: true}
+	name := "executor " + filepath.Base(e.Argv[0])
 	located, err := e.Locate()
 	if err != nil {
-		c.OK, c.Detail, c.Remedy = false, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then"
-		return append(out, c)
+		return append(out, failed(name, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then"))
 	}
-
-	c.Detail = fmt.Sprintf("of %s: %s", agent, located.Path)
-	c.NotTried = "whether it starts and is signed in (a run tells)"
+	c := passed(name, fmt.Sprintf("of %s: %s", agent, located.Path))
 	if missing := e.MissingLogins(); len(missing) > 0 {
-		c.OK, c.Detail, c.Remedy = false, c.Detail+"; these are not there: "+strings.Join(missing, ", "), "sign in with the program, or take them out of executor.login"
+		c = failed(name, c.Detail+"; these are not there: "+strings.Join(missing, ", "), "sign in with the program, or take them out of executor.login")
 	}
+	c.NotTried = "whether it starts and is signed in (a run tells)"
 	return append(out, c)
 }

@@ -154,20 +154,18 @@ func (d *Daemon) whyOverdue(ctx context.Context, j *config.Job, now time.Time) (
 }
 
 // checkOverdue reports the jobs that have not succeeded in time.
-func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check, err error) {
+func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check) {
 	now := d.ledger.Now()
 	for i := range s.Config.Jobs {
+		name := string(s.Config.Jobs[i].Name)
 		o, _, err := d.overdue(ctx, s, &s.Config.Jobs[i], now)
 		if err != nil {
-			return nil, err
-		}
-		if o != nil {
-			name := string(o.job.Name)
-			out = append(out, api.Check{Name: "success of " + name, Detail: fmt.Sprintf("none within %s. %s", o.job.ExpectSuccessWithin, o.why),
-				Remedy: "see rouse why " + name})
+			out = append(out, undone("success of "+name, err))
+		} else if o != nil {
+			out = append(out, failed("success of "+name, fmt.Sprintf("none within %s. %s", o.job.ExpectSuccessWithin, o.why), "see rouse why "+name))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // seldom reports whether a job has a single schedule that fires at most once a day.

@@ -70,7 +70,6 @@ func newObstacles(all []ledger.Obstacle) []api.Obstacle {
 
 // checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
 func (d *Daemon) checkJobs(ctx context.Context, s *Setup) api.Check {
-	c := api.Check{Name: "jobs", OK: true, Detail: "nothing keeps any from working"}
 	var order []ledger.Obstacle
 	jobs := map[string][]string{}
 	for i, j := range s.Config.Jobs {
@@ -87,20 +86,22 @@ func (d *Daemon) checkJobs(ctx context.Context, s *Setup) api.Check {
 		}
 	}
 	if len(order) == 0 {
-		return c
+		return passed("jobs", "nothing keeps any from working")
 	}
 
 	var said []string
-	for i, o := range order {
-		if i == maxLogged {
-			said = append(said, fmt.Sprintf("and %d more", len(order)-i))
-			break
-		}
+	for _, o := range order {
 		said = append(said, fmt.Sprintf("%s (blocks %s)", o, text.List(jobs[o.Source], maxLogged)))
 	}
-	c.OK, c.Detail = false, strings.Join(said, "; ")
-	c.Remedy = "see each message; what waits runs by itself when it is mended"
-	return c
+	return failed("jobs", shorten(said), "see each message; what waits runs by itself when it is mended")
+}
+
+// shorten joins sentences. It leaves out those beyond maxLogged.
+func shorten(said []string) string {
+	if more := len(said) - maxLogged; more > 0 {
+		said = append(said[:maxLogged:maxLogged], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(said, "; ")
 }
 
 // restoreObstacles takes up what was known when the last process ended.

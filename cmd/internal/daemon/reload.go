@@ -24,10 +24,13 @@ import (
 )
 
 const (
-	maxReads    = 10          // attempts at files that change while they are read
-	maxRefuse   = time.Minute // longest pause after a part refused a configuration
-	maxLogged   = 20          // problems logged for one reading
-	maxNotified = 5           // problems in a notice
+	lookEvery   = 2 * time.Second        // between looks at the names, sizes and times of the files
+	checkEvery  = 30 * time.Second       // between comparisons of their content, whatever they look like
+	debounceFor = 300 * time.Millisecond // how long the content has to be unchanged
+	maxReads    = 10                     // attempts at files that change while they are read
+	maxRefuse   = time.Minute            // longest pause after a part refused a configuration
+	maxLogged   = 20                     // problems logged for one reading
+	maxNotified = 5                      // problems in a notice
 )
 
 // reloader replaces the configuration while the daemon runs. One goroutine reads and applies;
@@ -37,6 +40,7 @@ type reloader struct {
 	flagHome  string
 	started   *config.Config
 	log       *LogVar // nil if its settings cannot be changed
+	follows   bool    // false if the configuration came through a pipe, once
 	requests  chan chan api.Reload
 	checks    chan chan struct{} // requests to load a newer configuration, closed when done
 	requested chan struct{}      // capacity 1: requests a reload without waiting for it
@@ -44,9 +48,10 @@ type reloader struct {
 	stopped   chan struct{}
 
 	// Used by the loop alone, so without a lock.
-	files     follower
 	sources   *config.Sources // of the last reading
 	attempted string          // their digest
+	look      config.Look     // their last look
+	checkAt   time.Time       // of the next comparison of their content
 	refused   int             // how often in a row a part has refused
 	reported  map[string]int  // problems by text: 1 they were logged, 2 the owner was notified
 	zone      *time.Location  // the machine's zone at the last check
@@ -63,8 +68,54 @@ func newReloader(d *Daemon, o Options) *reloader {
 		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
 	r.attempted = r.sources.Digest()
-	r.files.follows = !notRegular(o.Config.Files[0])
+	r.follows = !notRegular(o.Config.Files[0])
 	return r
+}
+
+// run reads the files when they have changed or a reload was requested, until ctx ends.
+func (r *reloader) run(ctx context.Context) {
+	timer := time.NewTimer(0) // the files may have changed since they were read at the start
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			r.poll(ctx)
+			r.followZone(ctx)
+			timer.Reset(lookEvery)
+		case <-r.requested:
+			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
+		case <-r.calendars:
+			r.recalculate(ctx)
+		case done := <-r.checks:
+			r.d.supervision.reload(ctx, func() { r.checkNow(ctx) })
+			close(done)
+		case answer := <-r.requests:
+			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
+		}
+	}
+}
+
+// poll reads the configuration if its files have changed. If it has problems, poll also reads unchanged files now and then,
+// because a missing secret or folder may be there by now.
+func (r *reloader) poll(ctx context.Context) {
+	if !r.follows {
+		return
+	}
+	look, now := r.sources.Look(), time.Now()
+	due := !now.Before(r.checkAt)
+	if !due && look.Equal(r.look) {
+		return
+	}
+
+	r.look = look
+	if due {
+		r.checkAt = now.Add(checkEvery)
+	}
+	if r.changed(ctx) || due && len(r.problemsOnDisk()) > 0 {
+		r.reload(ctx)
+	}
 }
 
 // Reload implements web.Backend.
@@ -129,30 +180,35 @@ func (r *reloader) loadNewer(ctx context.Context) {
 	}
 }
 
-// checkNow checks the time zone of the machine, and reads the files if they differ from the last reading. A program may still be writing them, so they have to be unchanged
-// for a while.
+// checkNow checks the time zone of the machine, and reads the files if they differ from the last reading.
 func (r *reloader) checkNow(ctx context.Context) {
 	r.followZone(ctx)
-	if !r.files.follows {
-		return
+	if r.follows && r.changed(ctx) {
+		r.reload(ctx)
 	}
+}
+
+// changed reports whether the files differ from the last reading. A program may still be writing them, so it waits until they
+// are unchanged for a while.
+func (r *reloader) changed(ctx context.Context) bool {
 	seen := r.sources.Now().Digest()
 	for range maxReads {
 		if seen == r.attempted {
-			return
+			return false
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case <-time.After(debounceFor):
 		}
 		now := r.sources.Now().Digest()
 		if now == seen {
-			r.reload(ctx)
-			return
+			return true
 		}
 		seen = now
 	}
+	r.look = config.Look{} // the next poll tries again
+	return false
 }
 
 // requestReload has the configuration read again without waiting for the result.
@@ -195,7 +251,7 @@ func (r *reloader) wantedSecrets() []config.SecretRef {
 
 // reload reads the files and puts them into force, all of it or nothing.
 func (r *reloader) reload(ctx context.Context) api.Reload {
-	if !r.files.follows {
+	if !r.follows {
 		return refusal([]api.Problem{{File: r.started.Files[0], Message: "is not a plain file: it was read when the daemon started, and cannot be read again"}})
 	}
 
@@ -212,10 +268,9 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 	}
 
 	if err != nil {
-		// A part that is busy may accept in a second; the files have not changed, so no event will
-		// bring us back.
+		// A part that is busy may accept in a second, although the files have not changed.
 		if r.refused > 0 {
-			r.files.checkAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
+			r.checkAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
 		}
 		r.revokeSecrets(next)
 		return r.refuse(ctx, next, err)
@@ -246,9 +301,6 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 
 		r.sources, r.attempted = &next.Config.Sources, next.Config.Sources.Digest()
 
-		// Watch first, compare second: a change before the comparison is found by it, and one
-		// after it raises an event.
-		r.watchFolders()
 		if r.sources.Now().Digest() == r.attempted {
 			return next, err
 		}
@@ -260,7 +312,7 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 		}
 	}
 
-	r.debounce()
+	r.look = config.Look{} // the next poll tries again
 	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
 }
 

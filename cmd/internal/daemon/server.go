@@ -313,9 +313,8 @@ func (s *server) reserve(log *slog.Logger) {
 }
 
 func checkOpenFiles() api.Check {
-	c := api.Check{Name: "open files", OK: true, Detail: "enough may be open at a time"}
 	if why := tooFewFiles(); why != "" {
-		c.OK, c.Detail, c.Remedy = false, why, "ulimit -n 1024"
+		return failed("open files", why, "ulimit -n 1024")
 	}
-	return c
+	return passed("open files", "enough may be open at a time")
 }

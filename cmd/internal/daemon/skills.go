@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"rouse/agent"
 	"rouse/agent/tool/host/signin"
@@ -126,79 +125,73 @@ func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPR
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
 }
 
-// checkMCP looks at the MCP servers: each that an agent has is started, without folders and without a network, or asked at its address.
-// Offline, and where no program may be started, it answers what was seen last.
+// checkMCP checks the MCP servers of agents. It starts each without folders and without a network, or asks it at its address.
+// Offline, and if no program may be started, it reports the last result.
 func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 	for _, st := range d.runner.Servers() {
-		c := api.Check{Name: "mcp " + st.Name, OK: true}
-		if len(st.Agents) == 0 {
-			c.Detail = "no agent has it"
-			out = append(out, c)
-			continue
-		}
-
-		now, err := st, noexec.Err
-		if !offline {
-			now, err = d.runner.LookAtServer(ctx, st.Name, "")
-		}
-		switch {
-		case err == nil:
-			st = now
-		case offline:
-			c.NotTried = "whether it starts (--offline)"
-		case errors.Is(err, noexec.Err):
-			c.NotTried = "which tools it has now" + seenAt(st, d.Zone()) + "; look: rouse doctor"
-		case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
-			c.NotTried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
-		default:
-			c.OK, c.Detail, c.Remedy = false, err.Error(), "see the message; calls of its tools fail until then"
-			if d.runner.ServerSignInStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in") {
-				c.Remedy = "rouse mcp-servers sign-in " + st.Name
-			}
-			out = append(out, c)
-			continue
-		}
-		if weak := d.runner.ServerTooWeak(ctx, st); weak != "" {
-			c.OK, c.Detail, c.Remedy = false, weak, "install what is missing, or set min_tier; until then its calls are refused"
-			out = append(out, c)
-			continue
-		}
-		out = append(out, mcpCheck(c, st))
+		out = append(out, d.checkMCPServer(ctx, st, offline))
 	}
 	return out
 }
 
-// seenAt says when the tools of a server were seen last.
-func seenAt(st agent.ServerState, zone *time.Location) string {
-	if st.Record.SeenAt.IsZero() {
-		return ""
+func (d *Daemon) checkMCPServer(ctx context.Context, st agent.ServerState, offline bool) api.Check {
+	name, untried := "mcp "+st.Name, ""
+	if len(st.Agents) == 0 {
+		return passed(name, "no agent has it")
 	}
-	return " (they are as of " + api.LocalTime(st.Record.SeenAt, zone) + ")"
+
+	now, err := st, noexec.Err
+	if !offline {
+		now, err = d.runner.LookAtServer(ctx, st.Name, "")
+	}
+	switch {
+	case err == nil:
+		st = now
+	case offline:
+		untried = "whether it starts (--offline)"
+	case errors.Is(err, noexec.Err):
+		untried = "which tools it has now"
+		if seen := st.Record.SeenAt; !seen.IsZero() {
+			untried += " (they are as of " + api.LocalTime(seen, d.Zone()) + ")"
+		}
+		untried += "; look: rouse doctor"
+	case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
+		untried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
+	case d.runner.ServerSignInStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in"):
+		return failed(name, err.Error(), "rouse mcp-servers sign-in "+st.Name)
+	default:
+		return failed(name, err.Error(), "see the message; calls of its tools fail until then")
+	}
+
+	c := mcpCheck(name, st)
+	if weak := d.runner.ServerTooWeak(ctx, st); weak != "" {
+		c = failed(name, weak, "install what is missing, or set min_tier; until then its calls are refused")
+	}
+	c.NotTried = untried
+	return c
 }
 
-// mcpCheck says how it stands with the tools of a server.
-func mcpCheck(c api.Check, st agent.ServerState) api.Check {
+// mcpCheck reports the tools of a server.
+func mcpCheck(name string, st agent.ServerState) api.Check {
 	if st.Err != nil {
-		c.OK, c.Detail, c.Remedy = false, st.Err.Error(), "see the message"
-		return c
+		return undone(name, st.Err)
 	}
 
 	by := map[mcp.Status][]string{}
 	for _, t := range st.Tools {
 		by[t.Status] = append(by[t.Status], text.OneLine(t.Name))
 	}
-	c.Detail = fmt.Sprintf("%d of %s approved", len(by[mcp.StatusApproved]), text.Plural(len(st.Tools), "tool"))
+	said := fmt.Sprintf("%d of %s approved", len(by[mcp.StatusApproved]), text.Plural(len(st.Tools), "tool"))
 	for _, status := range slices.Sorted(maps.Keys(by)) {
 		if status != mcp.StatusApproved {
-			c.Detail += fmt.Sprintf("; %s: %s", status, text.List(by[status], maxLogged))
+			said += fmt.Sprintf("; %s: %s", status, text.List(by[status], maxLogged))
 		}
 	}
 	if st.Record.Noise != "" {
-		c.Detail += "; " + st.Record.Noise
+		said += "; " + st.Record.Noise
 	}
 	if len(by[mcp.StatusChanged])+len(by[mcp.StatusNew])+len(by[mcp.StatusGone]) > 0 || st.Record.SeenAt.IsZero() {
-		c.OK = false
-		c.Remedy = "what is not approved no agent has: rouse mcp-servers approve " + st.Name
+		return failed(name, said, "what is not approved no agent has: rouse mcp-servers approve "+st.Name)
 	}
-	return c
+	return passed(name, said)
 }

@@ -138,12 +138,10 @@ func (d *Daemon) tracedModel(name string) (traces.Model, bool) {
 	return traces.Model{Provider: models[i].Provider, Name: models[i].Model}, true
 }
 
-// checkTraces says whether traces arrive.
+// checkTraces reports whether traces arrive.
 func (d *Daemon) checkTraces() api.Check {
-	c := api.Check{Name: "traces", OK: true, Detail: "sent to " + d.traces.To()}
 	if why := d.traces.Problem(); why != "" {
-		c.OK, c.Detail = false, "not sent: "+why
-		c.Remedy = "see that a receiver of OTLP over HTTP listens at telemetry.otlp.endpoint and takes its headers; runs go on without it"
+		return failed("traces", "not sent: "+why, "see that a receiver of OTLP over HTTP listens at telemetry.otlp.endpoint and takes its headers; runs go on without it")
 	}
-	return c
+	return passed("traces", "sent to "+d.traces.To())
 }

@@ -120,8 +120,7 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 	}
 
 	for _, st := range d.watcher.Status(ctx) {
-		out[st.Job] = api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round, Handover: api.At(st.Handover),
-			Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem, Waits: watchWaits(st.Waits)}
+		out[st.Job] = newWatchState(st)
 	}
 	return out
 }
@@ -129,16 +128,17 @@ func (d *Daemon) watches(ctx context.Context) map[string]api.Watch {
 // maxWaits is how many files that wait are told of a watch.
 const maxWaits = 100
 
-func watchWaits(waits []watcher.Wait) []api.WatchWait {
-	var out []api.WatchWait
-	for _, w := range waits[:min(len(waits), maxWaits)] {
-		one := api.WatchWait{Path: w.Path, Why: w.Why, Since: api.At(w.Since)}
-		if w.Run != 0 {
-			one.Run = strconv.FormatInt(w.Run, 10)
+func newWatchState(st watcher.Status) api.Watch {
+	w := api.Watch{Path: st.Path, Mode: st.Mode, State: string(st.State), Waiting: st.Waiting, Round: st.Round, Handover: api.At(st.Handover),
+		Rescanned: api.At(st.LastScan), Degraded: st.Degraded, Problem: st.Problem}
+	for _, wait := range st.Waits[:min(len(st.Waits), maxWaits)] {
+		one := api.WatchWait{Path: wait.Path, Why: wait.Why, Since: api.At(wait.Since)}
+		if wait.Run != 0 {
+			one.Run = strconv.FormatInt(wait.Run, 10)
 		}
-		out = append(out, one)
+		w.Waits = append(w.Waits, one)
 	}
-	return out
+	return w
 }
 
 // watchOf is the watch of a job, nil when it has none.
@@ -174,12 +174,12 @@ func watchTrigger(j *config.Job) string {
 	return what + " in " + path
 }
 
-// watchProblem joins what is wrong with a watch, "" if nothing is.
-func watchProblem(problem, degraded string) string {
-	if problem == "" || degraded == "" {
-		return problem + degraded
+// watchProblem joins the problems of a watch. It returns "" if there are none.
+func watchProblem(w api.Watch) string {
+	if w.Problem == "" || w.Degraded == "" {
+		return w.Problem + w.Degraded
 	}
-	return problem + "; " + degraded
+	return w.Problem + "; " + w.Degraded
 }
 
 // expandDestination expands one part of the destination template for the file of a run.
