@@ -14,11 +14,7 @@ import (
 
 // Databases implements web.Backend.
 func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
-	now := d.Current()
-	if err := now.usable(); err != nil {
-		return nil, err
-	}
-	return d.databases, now.known("", agent)
+	return d.databases, d.Current().known("", agent)
 }
 
 // Kept implements web.Backend.
@@ -61,11 +57,7 @@ func (d *Daemon) Reconsider() {
 
 // Database implements web.Backend.
 func (d *Daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
-	now := d.Current()
-	if err := now.usable(); err != nil {
-		return nil, nil, err
-	}
-	if err := now.known("", agent); err != nil {
+	if err := d.Current().known("", agent); err != nil {
 		return nil, nil, err
 	}
 	return d.databases.Get(ctx, agent)

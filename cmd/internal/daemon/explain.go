@@ -36,8 +36,8 @@ type explanation struct {
 	before, after int
 
 	standing   scheduler.JobStatus
-	scheduled  bool      // by a clock, and the scheduler knows it
-	anchor     time.Time // since when this home knows the schedule as it is now
+	scheduled  bool      // the scheduler knows a clock that starts the job
+	anchor     time.Time // since when this home knows the current schedule
 	notTakenUp string    // why no daemon follows the schedule yet
 	rows       []ledger.Occurrence
 	lines      []line
@@ -76,9 +76,6 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 
 	// A job that is gone is explained from its record; without one the name is a typing error.
 	if e.job == nil && len(e.lines) == 0 {
-		if err := s.usable(); err != nil {
-			return api.Why{}, err
-		}
 		return api.Why{}, s.known(job, "")
 	}
 
@@ -145,9 +142,13 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 	return nil
 }
 
+// isAsked reports whether t is the time that was asked for.
+func (e *explanation) isAsked(t time.Time) bool {
+	return e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Precision))
+}
+
 func (e *explanation) add(rank int, ex api.Explanation) {
-	ex.Job = e.name
-	ex.Asked = e.asked != nil && !ex.Nominal.Before(e.asked.At) && ex.Nominal.Before(e.asked.At.Add(e.asked.Precision))
+	ex.Job, ex.Asked = e.name, e.isAsked(ex.Nominal.Time)
 	e.lines = append(e.lines, line{Explanation: ex, rank: rank})
 }
 
@@ -155,7 +156,6 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
 	e.rows, err = e.d.ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
-	e.lines = slices.Grow(e.lines, len(e.rows))
 	for _, o := range e.rows {
 		e.add(rankOccurrence, e.occurrence(o))
 	}
@@ -180,50 +180,32 @@ func (e *explanation) occurrence(o ledger.Occurrence) api.Explanation {
 		return ex
 	}
 
-	var notes []string
-	if o.Reason != "" {
-		notes = append(notes, o.Reason)
-	}
-
+	notes := []string{o.Reason}
 	if delay := o.Actual.Sub(o.Nominal); delay > 0 {
 		notes = append(notes, schedule.HeldText(o.Source, delay))
 	}
 
 	// A job can have several schedules; only the one that made this occurrence can say something about it.
 	for _, sch := range e.standing.Job.Schedules {
-		if note := sch.ClockChangeNote(o.Nominal); note != "" && sch.Source() == o.Source && sch.Matches(o.Nominal) {
-			notes = append(notes, note)
+		if sch.Source() == o.Source && sch.Matches(o.Nominal) {
+			notes = append(notes, sch.ClockChangeNote(o.Nominal))
 		}
 	}
-
-	ex.Reason = strings.Join(notes, "; ")
+	ex.Reason = joinNotes(notes)
 	return ex
 }
 
-// hasRow says whether a line stands for an instant, alone or within a range.
+// joinNotes joins the notes that are not empty.
+func joinNotes(notes []string) string {
+	return strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+}
+
+// hasRow reports whether a line stands for an instant, alone or within a range.
 func (e *explanation) hasRow(t time.Time) bool {
 	// Rows have milliseconds, instants nanoseconds.
 	return slices.ContainsFunc(e.lines, func(l line) bool {
 		return l.rank == rankOccurrence && (l.Nominal.UnixMilli() == t.UnixMilli() || (!l.Through.IsZero() && l.Nominal.Before(t) && !t.After(l.Through.Time)))
 	})
-}
-
-// openRuns are the runs of the job that decide about overlap: queued, running, or waiting.
-func (e *explanation) openRuns(ctx context.Context) ([]ledger.Run, error) {
-	queued, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateQueued})
-	if err != nil {
-		return nil, err
-	}
-
-	running, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateRunning})
-	if err != nil {
-		return nil, err
-	}
-
-	waiting, err := e.d.ledger.Runs(ctx, ledger.RunFilter{Job: e.name, State: domain.StateWaiting})
-	out := slices.Concat(queued, running, waiting)
-	slices.SortFunc(out, func(x, y ledger.Run) int { return cmp.Compare(x.ID, y.ID) })
-	return out, err
 }
 
 // addUndecided adds what is due and not decided yet, with the decision to expect: it is made by the
@@ -233,10 +215,11 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		return nil
 	}
 
-	others, err := e.openRuns(ctx)
+	others, err := e.d.ledger.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
+	others = slices.DeleteFunc(others, func(r ledger.Run) bool { return r.Job != e.name })
 
 	who := "a daemon started now"
 	if e.d.watcher != nil {
@@ -321,7 +304,7 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 // withoutRow explains a past instant that has no row; false if there is nothing to explain.
 func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
-	asked := e.asked != nil && !t.Before(e.asked.At) && t.Before(e.asked.At.Add(e.asked.Precision))
+	asked := e.isAsked(t)
 	// Before the anchor the schedule may have been another one, so its instants then count only if
 	// they were asked for.
 	known := t.After(e.anchor)
@@ -447,14 +430,11 @@ func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Ti
 	}), err
 }
 
-// sort puts the lines in the order of time; it returns how many lie before the pivot.
+// sort sorts the lines by time, and returns how many lie before the pivot.
 func (e *explanation) sort() int {
 	// Stable: lines of the same instant and rank stay in the order of the record.
 	slices.SortStableFunc(e.lines, func(x, y line) int { return cmp.Or(x.Nominal.Compare(y.Nominal.Time), cmp.Compare(x.rank, y.rank)) })
-	middle := slices.IndexFunc(e.lines, func(l line) bool { return !l.Nominal.Before(e.pivot) })
-	if middle < 0 {
-		return len(e.lines)
-	}
+	middle, _ := slices.BinarySearchFunc(e.lines, e.pivot, func(l line, at time.Time) int { return l.Nominal.Compare(at) })
 	return middle
 }
 
@@ -472,10 +452,12 @@ func requestText(r ledger.Run) string {
 		return folderReason(d)
 	case d.After != nil:
 		return fmt.Sprintf("after run %d of %s, which ended %s", d.After.Run, d.After.Job, d.After.Outcome)
-	case d.Wake != nil && d.Wake.AskedBy != 0:
-		return fmt.Sprintf("a wake of the agent %s, planned by run %d: %s", r.Agent, d.Wake.AskedBy, text.Truncate(text.OneLine(d.Wake.Instructions), maxWakeNote))
 	case d.Wake != nil:
-		return fmt.Sprintf("a wake of the agent %s, planned by the %s: %s", r.Agent, d.Wake.ScheduledBy, text.Truncate(text.OneLine(d.Wake.Instructions), maxWakeNote))
+		by := "the " + string(d.Wake.ScheduledBy)
+		if d.Wake.AskedBy != 0 {
+			by = fmt.Sprintf("run %d", d.Wake.AskedBy)
+		}
+		return fmt.Sprintf("a wake of the agent %s, planned by %s: %s", r.Agent, by, text.Truncate(text.OneLine(d.Wake.Instructions), maxWakeNote))
 	case r.Trigger == domain.TriggerManual:
 		return "started manually"
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 	"rouse/scheduler/simulate"
@@ -48,10 +49,9 @@ func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence,
 	}
 
 	for _, r := range delayed {
-		if r.State != domain.StateQueued { // already started: its retry or the end of its wait is not a start
-			continue
+		if r.State == domain.StateQueued { // else it has started: its retry or the end of its wait is not a start
+			out = append(out, delayedRun(r, pauses))
 		}
-		out = append(out, delayedRun(r, pauses))
 	}
 
 	following, err := d.following(ctx, job, n)
@@ -103,16 +103,10 @@ func followTrigger(job string, on []domain.Outcome) string {
 	return fmt.Sprintf("after %s (%s)", job, outcomesText(on))
 }
 
-func outcomesText(on []domain.Outcome) string {
-	var words []string
-	for _, o := range on {
-		words = append(words, string(o))
-	}
-	return strings.Join(words, ", ")
-}
+func outcomesText(on []domain.Outcome) string { return strings.Join(text.Strings(on), ", ") }
 
-// following lists what comes of a job because runs of others that it follows are to come. When those will end nobody knows, so they
-// stand where the run before them begins.
+// following lists the runs of a job that follow coming runs of other jobs. Their time is unknown, so they get the start of the
+// run that they follow.
 func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
 	j := d.Current().job(name)
 	if j == nil || !config.On(j.Enabled) {
@@ -121,18 +115,16 @@ func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occur
 
 	var out []api.Occurrence
 	for _, f := range j.Follows {
-		// What is followed may itself follow others; a circle is refused with the configuration.
+		// That job may itself follow others; a circle is refused with the configuration.
 		coming, err := d.Next(ctx, f.Job, n)
 		if err != nil {
 			return nil, err
 		}
-
 		for _, o := range coming {
-			if o.Decision != domain.DecisionRun || o.Job != f.Job {
-				continue
+			if o.Decision == domain.DecisionRun && o.Job == f.Job {
+				reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, outcomesText(f.On))
+				out = append(out, api.Occurrence{Job: name, Agent: j.Agent, Source: sourceAfter, Nominal: o.Nominal, Actual: o.Actual, Decision: domain.DecisionRun, Reason: reason})
 			}
-			reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, outcomesText(f.On))
-			out = append(out, api.Occurrence{Job: name, Agent: j.Agent, Source: sourceAfter, Nominal: o.Nominal, Actual: o.Actual, Decision: domain.DecisionRun, Reason: reason})
 		}
 	}
 	return out, nil
@@ -177,10 +169,8 @@ func (e *explanation) followNote(ctx context.Context, job string, on []domain.Ou
 		return fmt.Sprintf("%s; whether it was followed cannot be read: %v", said, err)
 	case found:
 		return fmt.Sprintf("%s, and was followed by run %d", said, follower.ID)
-	case !slices.Contains(on, r.Outcome) && why != "":
-		return fmt.Sprintf("%s, and is not followed: that is for %s; %s", said, outcomesText(on), why)
 	case !slices.Contains(on, r.Outcome):
-		return fmt.Sprintf("%s, and is not followed: that is for %s", said, outcomesText(on))
+		return joinNotes([]string{fmt.Sprintf("%s, and is not followed: that is for %s", said, outcomesText(on)), why})
 	}
 	return said + ", and is not followed: it ended before this was in force, was only tried out, or what followed it is not kept any more"
 }
@@ -260,7 +250,6 @@ func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
 	for _, j := range cfg.Jobs {
 		conditional[string(j.Name)] = len(j.When) > 0
 	}
-
 	for _, j := range p.Jobs {
 		jobs[j.Name] = j
 	}
@@ -286,7 +275,7 @@ func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
 			notes = append(notes, "if its conditions hold (when:)")
 		}
 
-		o.Reason = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+		o.Reason = joinNotes(notes)
 	}
 }
 

@@ -19,15 +19,11 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 	s, now := d.Current(), d.ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
-	// Pausing everything is the emergency brake, so it works with a broken configuration too; only
-	// a local time has to be read in its zone.
-	if ask.Scope != ledger.PauseAll || ask.Until != "" {
-		if err := s.usable(); err != nil {
-			return out, err
-		}
+	err := s.knownScope(ask.Scope, ask.Name)
+	if err == nil && ask.Until != "" {
+		err = s.usable() // a local time is read in its zone
 	}
-
-	if err := s.knownScope(ask.Scope, ask.Name); err != nil {
+	if err != nil {
 		return out, err
 	}
 
@@ -105,9 +101,6 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 
 	// Only now: a name that ended a pause was right, whatever the configuration says.
 	if !ended && scope != ledger.PauseAll {
-		if err := s.usable(); err != nil {
-			return out, err
-		}
 		if err := s.knownScope(scope, name); err != nil {
 			return out, err
 		}
@@ -121,7 +114,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 	return out, &api.Error{Status: 409, Message: nothingToResume(scope, name, out.Held, s.Config.Zone())}
 }
 
-// nothingToResume words that, and names the other pauses that still cover the same jobs.
+// nothingToResume names the other pauses that still cover the same jobs.
 func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) string {
 	said := fmt.Sprintf("nothing to resume: %s is not paused", api.ScopeText(scope, name))
 	switch {
@@ -132,15 +125,14 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 	case len(held) > 0:
 		said += " by itself"
 	}
-
 	for _, p := range held {
 		said += fmt.Sprintf("\n  %s; resume with: rouse resume %s", text.OneLine(p.Text(zone)), api.ScopeArgs(p.Scope, p.Name))
 	}
-
 	return said
 }
 
-// knownScope refuses a scope that names no configured job or agent.
+// knownScope refuses a scope that names no configured job or agent. Pausing everything is the emergency brake, so it works
+// with a broken configuration too.
 func (s *Setup) knownScope(scope, name string) error {
 	switch scope {
 	case ledger.PauseJob:

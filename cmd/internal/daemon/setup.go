@@ -28,8 +28,12 @@ type Setup struct {
 	wanted  []config.SecretRef // the secrets that a configuration with a problem refers to
 }
 
-// known refuses names that are not configured, and suggests the nearest; "" is not checked.
+// known refuses names that are not configured, and suggests the nearest. It does not check "". It also refuses a configuration
+// that cannot be used, whose names are unknown.
 func (s *Setup) known(job, agent string) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
 	if names := s.JobNames(); job != "" && !slices.Contains(names, job) {
 		return &api.Error{Status: 404, Message: text.NoSuch("job", job, names), Usage: true}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"rouse/agent/tool/next"
@@ -18,9 +19,6 @@ import (
 // Wakes implements web.Backend.
 func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := d.Current()
-	if err := s.usable(); err != nil {
-		return nil, err
-	}
 	if err := s.known("", agent); err != nil {
 		return nil, err
 	}
@@ -139,36 +137,22 @@ func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedW
 	return out, err
 }
 
-// planner is the configured agent of a name, if wakes can be planned for it.
+// planner returns the configured agent of a name, if wakes can be planned for it.
 func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
-	if err := s.usable(); err != nil {
-		return nil, schedule.Limits{}, err
-	}
 	if err := s.known("", name); err != nil {
 		return nil, schedule.Limits{}, err
 	}
-
-	for i := range s.Config.Agents {
-		a := &s.Config.Agents[i]
-		if string(a.Name) != name {
-			continue
-		}
-
-		limits, ok := s.Config.SelfScheduling(a)
-		if !ok || !config.On(a.Enabled) {
-			return nil, limits, &api.Error{Status: 409, Message: planningOff(a)}
-		}
-		return a, limits, nil
+	a := &s.Config.Agents[slices.Index(s.agentNames(), name)]
+	limits, ok := s.Config.SelfScheduling(a)
+	if !ok || !config.On(a.Enabled) {
+		return nil, limits, &api.Error{Status: 409, Message: planningOff(a)}
 	}
-
-	return nil, schedule.Limits{}, s.known("", name)
+	return a, limits, nil
 }
 
 // fillRequest parses the time; what was left out stays as it was planned.
 func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
-	usage := func(format string, args ...any) error {
-		return &api.Error{Message: fmt.Sprintf(format, args...), Usage: true}
-	}
+	usage := func(message string) error { return &api.Error{Message: message, Usage: true} }
 	old, planned, err := d.ledger.NextWake(ctx, ask.Agent)
 	if err != nil {
 		return err
@@ -178,22 +162,22 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 	case ask.At != "":
 		w, err := schedule.ParseTime(ask.At, d.ledger.Now(), zone, true)
 		if err != nil {
-			return usage("%s", err)
+			return usage(err.Error())
 		}
 		r.At = w.At
 	case ask.In != "":
 		if r.In, err = config.ParseDuration(ask.In); err != nil {
-			return usage("%s", err)
+			return usage(err.Error())
 		}
 	case planned:
 		r.At = old.At
 	default:
-		return usage("nothing is planned for the agent %s yet; say when: --at or --in", ask.Agent)
+		return usage("nothing is planned for the agent " + ask.Agent + " yet; say when: --at or --in")
 	}
 
 	if !planned {
 		if ask.Instructions == "" {
-			return usage("nothing is planned for the agent %s yet; say what it is to do: --instructions", ask.Agent)
+			return usage("nothing is planned for the agent " + ask.Agent + " yet; say what it is to do: --instructions")
 		}
 		return nil
 	}
@@ -219,9 +203,6 @@ func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWak
 
 	// The name is checked only now: the wake of an agent that is no longer configured can be cleared.
 	if !cleared || !planned {
-		if err := s.usable(); err != nil {
-			return out, err
-		}
 		if err := s.known("", agent); err != nil {
 			return out, err
 		}
