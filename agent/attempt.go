@@ -172,13 +172,10 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	return r.options(ctx, t)
 }
 
-// close ends the sessions, the module and the model connection of the attempt.
+// close ends the sessions and the module of the attempt.
 func (t *attempt) close() {
 	t.sessions.Close()
 	t.module.close() // may be nil
-	if t.relay != nil {
-		t.relay.end(nil)
-	}
 }
 
 // check turns the loop's result into the run's. It claims the files that the run made, brings its branch back, and checks what the job
@@ -195,7 +192,7 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 		res.Summary = p.Summary()
 	}
 	if res.Failure != nil {
-		t.relay.end(res.Failure)
+		t.relay.fail(res.Failure)
 	}
 
 	// Before the checks: a test that the agent has written must not change the branch.

@@ -61,7 +61,7 @@ func TestHostFollowsNoLinkOfAgents(t *testing.T) {
 	if text := described(b, at("work/link")); text != "" {
 		t.Errorf("a prompt tells of what is behind a link: %s", text)
 	}
-	if err := (&task{agent: Agent{Workdir: at("work/link/new")}, boundary: b}).makeWorkdir(); err == nil {
+	if err := (&task{agent: Agent{Workdir: at("work/link/new")}, plan: &Plan{Boundary: b}}).makeWorkdir(); err == nil {
 		t.Error("a workdir was made behind a link")
 	}
 }

@@ -35,7 +35,7 @@ type budget struct {
 }
 
 func (r *Runner) newBudget(t *attempt, left loop.Bounds) *budget {
-	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: t.zone, reserved: map[int64]model.Usage{},
+	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: t.plan.Zone, reserved: map[int64]model.Usage{},
 		skips: !t.past.began && (t.run.Trigger == domain.TriggerSchedule || t.run.Trigger == domain.TriggerSelf)}
 	if t.origin != nil {
 		b.job = t.origin.Name // a wake spends what its job may spend
@@ -81,7 +81,7 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 	day := ledger.DayOf(now, b.zone)
 	id, full, err := b.ledger.Reserve(ctx, b.attempt.a, ledger.Reservation{
 		Step: step, Day: day.Name, Agent: b.attempt.agent.Name, Job: b.job, Usage: most,
-		DaemonLimit: ledger.Limit(b.attempt.budget), AgentLimit: ledger.Limit(b.attempt.agent.Budget), JobLimit: ledger.Limit(b.attempt.governingJob().Budget),
+		DaemonLimit: ledger.Limit(b.attempt.plan.Budget), AgentLimit: ledger.Limit(b.attempt.agent.Budget), JobLimit: ledger.Limit(b.attempt.governingJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -165,7 +165,7 @@ func (b *budget) hint() string {
 func (b *budget) limit(s ledger.Spending) Budget {
 	switch s.Scope {
 	case ledger.ScopeDaemon:
-		return b.attempt.budget
+		return b.attempt.plan.Budget
 	case ledger.ScopeAgent:
 		return b.attempt.agent.Budget
 	}

@@ -80,7 +80,7 @@ func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxConditionValue)
 		}
 		// Recorded before it decides: a later attempt finds out from it that they held.
-		if err := q.record(ctx, e); err != nil {
+		if err := r.appendEvent(ctx, t.run, conditionEventKind, e); err != nil {
 			return err
 		}
 
@@ -104,30 +104,23 @@ func checksConditions(run ledger.Run, d ledger.Detail) bool {
 // conditionsHeldBefore says whether an earlier attempt got past the conditions. They are not checked
 // again then: what that attempt did may well have made them false.
 func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, error) {
-	var after int64
-	for {
-		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run, After: after})
-		if err != nil || len(events) == 0 {
-			return false, err
-		}
-
-		for _, e := range events {
-			after = e.ID
-			switch e.Kind {
-			case "step.started":
+	events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run, Limit: -1})
+	for _, e := range events {
+		switch e.Kind {
+		case "step.started":
+			return true, nil
+		case conditionEventKind:
+			var g conditionEvent
+			if err := json.Unmarshal(e.Data, &g); err != nil {
+				return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
+			}
+			// The daemon may have ended between two conditions: only the last one counts.
+			if g.OK && g.Left == 0 {
 				return true, nil
-			case conditionEventKind:
-				var g conditionEvent
-				if err := json.Unmarshal(e.Data, &g); err != nil {
-					return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
-				}
-				// The daemon may have ended between two conditions: only the last one counts.
-				if g.OK && g.Left == 0 {
-					return true, nil
-				}
 			}
 		}
 	}
+	return false, err
 }
 
 // check gives the value of a condition, and whether it counts as true. An error says why there is none.
@@ -150,7 +143,7 @@ func (q conditionChecker) check(ctx context.Context, g Condition) (value string,
 		return q.checkExpression(bounded, g)
 	}
 
-	return checkFileCondition(bounded, q.task.boundary, g)
+	return checkFileCondition(bounded, q.task.plan.Boundary, g)
 }
 
 // describe names a condition in messages.
@@ -174,14 +167,6 @@ func (q conditionChecker) describe(g Condition) string {
 	}
 
 	return name
-}
-
-func (q conditionChecker) record(ctx context.Context, e conditionEvent) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return q.ledger.AppendEvents(ctx, ledger.Event{Run: q.task.run.ID, Job: q.task.run.Job, Kind: conditionEventKind, Data: data})
 }
 
 // display makes of any text one line that can be shown and stored. Secrets are looked for
@@ -301,7 +286,7 @@ func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value str
 	client := http.Client{CheckRedirect: checkRedirect, Transport: dial.New(dial.Options{Own: []string{g.HTTP}, Proxy: true, HTTP: true})}
 	resp, err := client.Do(req)
 	if err != nil {
-		return redactor(slices.Concat(q.task.secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil
+		return redactor(slices.Concat(q.task.plan.Secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil
 	}
 
 	resp.Body.Close() // unread: it may be endless

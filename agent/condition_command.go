@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,7 +36,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
 
-	argv, named, err := conditionArgv(g, q.task.boundary)
+	argv, named, err := conditionArgv(g, q.task.plan.Boundary)
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
@@ -193,7 +192,7 @@ func (q conditionChecker) conditionView(g Condition, named []string) (v conditio
 
 	if powerful := g.Network || t.agent.Unconfined != ""; powerful {
 		t.files, t.manifest, t.received, t.detail.File, t.detail.Folder, t.agent.Skills = nil, "", "", nil, "", Skills{}
-		t.agent.Read = slices.DeleteFunc(slices.Clone(t.agent.Read), t.writers.overlaps)
+		t.agent.Read = slices.DeleteFunc(slices.Clone(t.agent.Read), t.plan.writers.overlaps)
 		if !g.Write {
 			t.agent.Write = nil
 		}
@@ -230,7 +229,7 @@ func (q conditionChecker) within(path, folder string) bool {
 }
 
 func (q conditionChecker) resolved(path string) string {
-	real, err := q.task.boundary.Resolve(path)
+	real, err := q.task.plan.Boundary.Resolve(path)
 	if err != nil {
 		return filepath.Clean(path)
 	}
@@ -294,9 +293,6 @@ func (r *Runner) recordStart(ctx context.Context, run ledger.Run, why string, s 
 	if s.Network {
 		network = "host"
 	}
-	data, err := json.Marshal(map[string]any{"why": why, "program": filepath.Base(s.Argv[0]), "read": s.Read, "write": s.Write, "network": network, "tier": s.Tier})
-	if err != nil {
-		return err
-	}
-	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "program.started", Data: data})
+	return r.appendEvent(ctx, run, "program.started",
+		map[string]any{"why": why, "program": filepath.Base(s.Argv[0]), "read": s.Read, "write": s.Write, "network": network, "tier": s.Tier})
 }

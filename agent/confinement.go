@@ -65,7 +65,7 @@ func (t *task) programUses() (out programUses) {
 // canCall reports whether a run of the task can call a tool with a requirement.
 func (t *task) canCall(with tool.Requirement) bool {
 	called := t.calledTools()
-	return slices.ContainsFunc(t.specs, func(s tool.Spec) bool {
+	return slices.ContainsFunc(t.plan.specs, func(s tool.Spec) bool {
 		switch {
 		case s.Requires != with || !t.given(s) || !tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name):
 			return false
@@ -142,11 +142,7 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 	}
 
 	source := fmt.Sprintf("confinement/%s/%s", t.minTier(), strings.Join(uses, ","))
-	why := r.lookFor(ctx, source, func() string { return r.tooWeak(ctx, t) })
-	if why == "" {
-		return nil
-	}
-	return []ledger.Obstacle{{Kind: obstacleConfinement, Source: source, Text: why, Where: t.agent.Where}}
+	return obstacle(obstacleConfinement, source, r.lookFor(ctx, source, func() string { return r.tooWeak(ctx, t) }), t.agent.Where)
 }
 
 // ProgramFlaws returns what programs of a job will be refused: all of them because the sandbox of this machine is too weak, or

@@ -45,7 +45,7 @@ type definition struct {
 	Write        []string         `json:"write,omitempty"`
 	Commands     []definedCommand `json:"commands,omitempty"`
 	Skills       []string         `json:"skill_commands,omitempty"` // that skills may allow
-	Network      []definedHost    `json:"network,omitempty"`
+	Network      []web.Grant      `json:"network,omitempty"`
 	Secrets      []string         `json:"secrets,omitempty"`
 	Servers      []string         `json:"mcp,omitempty"`
 	OnDenied     string           `json:"on_denied,omitempty"`
@@ -63,7 +63,7 @@ func definitionOf(t *task) definition {
 	d := definition{
 		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
 		Agent: a.Name, Instructions: a.Instructions, Soul: a.Soul, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
-		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: definedHosts(a.Network),
+		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: a.Network,
 		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
 	}
 
@@ -273,22 +273,13 @@ func definedCalls(calls []playbook.Call) (out []definedCall) {
 }
 
 type definedGate struct {
-	SQL        string   `json:"sql,omitempty"`
-	Command    []string `json:"command,omitempty"`
-	Write      bool     `json:"write,omitempty"`
-	Read       []string `json:"read,omitempty"`
-	Network    bool     `json:"network,omitempty"`
-	Unconfined string   `json:"unconfined,omitempty"`
-	HTTP       string   `json:"http,omitempty"`
-	That       string   `json:"that,omitempty"`
-	File       string   `json:"file,omitempty"`
-	Not        bool     `json:"not,omitempty"`
-	Timeout    string   `json:"timeout,omitempty"`
+	Condition
+	Timeout string `json:"timeout,omitempty"`
 }
 
 func definedGates(gates []Condition) (out []definedGate) {
 	for _, g := range gates {
-		d := definedGate{SQL: g.SQL, Command: g.Command, Write: g.Write, Read: g.Read, Network: g.Network, Unconfined: g.Unconfined, HTTP: g.HTTP, File: g.File, That: g.That, Not: g.Not}
+		d := definedGate{Condition: g}
 		if g.Timeout != 0 {
 			d.Timeout = g.Timeout.String()
 		}
@@ -353,19 +344,6 @@ func definedCommands(grants []shell.Grant) (out []definedCommand) {
 			d.Network = "host"
 		}
 		out = append(out, d)
-	}
-	return out
-}
-
-type definedHost struct {
-	Host    string   `json:"host"`
-	Methods []string `json:"methods,omitempty"`
-	Private bool     `json:"private,omitempty"`
-}
-
-func definedHosts(grants []web.Grant) (out []definedHost) {
-	for _, g := range grants {
-		out = append(out, definedHost{g.Host, g.Methods, g.Private})
 	}
 	return out
 }

@@ -88,7 +88,7 @@ func (t *task) ledProgram(s executor.Settings, located executor.Located) error {
 		if f.Own {
 			except = t.agent.Name
 		}
-		w := t.writers.of(f.Path, except)
+		w := t.plan.writers.of(f.Path, except)
 		if w == nil {
 			continue
 		}

@@ -29,7 +29,7 @@ func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
 		var err error
 		switch {
 		case e.File != "":
-			why, err = r.fileMissed(ctx, t.boundary, e.File, t.a)
+			why, err = r.fileMissed(ctx, t.plan.Boundary, e.File, t.a)
 		case e.SQL != "":
 			why, err = r.sqlUnmet(ctx, t.agent.Name, e.SQL)
 		default:

@@ -85,7 +85,7 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 // promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
 func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
-	t.project = projectFolder(t.boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
+	t.project = projectFolder(t.plan.Boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
 	t.clock = clockPrompt(t)
 	t.offers = r.offersOf(t, nil)
 	return r.tools(t)

@@ -28,26 +28,21 @@ const (
 // where a fallback can answer, those that were just found dead. It may be used by many goroutines.
 type modelHealth struct {
 	mu       sync.Mutex
-	circuits map[string]*circuit
+	circuits map[string]circuit           // open ones, by the name of the model
 	down     map[string]time.Time         // since when a model has not answered, by name
 	pauses   map[string]ledger.ModelPause // of models that have not answered since, by name
 	refusals map[string]*modelRefusal     // of models that their servers refuse, by name
 }
 
-// circuit is the circuit breaker of one model. It is closed while the model answers; a failure opens it, and after
-// circuitOpen one run at a time may try.
+// circuit is open: a model has failed, and is not asked for circuitOpen if another model can answer.
 type circuit struct {
-	model  *Model    // as it is configured; another configuration starts over
-	opened time.Time // zero while the circuit is closed
-	trying bool      // a run tries the model of an open circuit
-	why    string    // it was opened
+	model  *Model // as it was configured; another configuration starts over
+	opened time.Time
+	why    string
 }
 
-// errNoVerdict tells a circuit that an attempt ended without showing how its model is.
-var errNoVerdict = errors.New("nothing is known of the model")
-
 func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
-	h := &modelHealth{circuits: map[string]*circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*modelRefusal{}}
+	h := &modelHealth{circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*modelRefusal{}}
 	for _, p := range pauses {
 		h.pauses[p.Model] = p
 	}
@@ -72,45 +67,21 @@ func (h *modelHealth) pausedModel(models []*Model, now time.Time) (first ledger.
 	return first, paused
 }
 
-// admit is allow for the model at an index. The last one has no circuit: nobody could answer in its place.
-func (h *modelHealth) admit(models []*Model, i int) (done func(error), why string, ok bool) {
-	if i == len(models)-1 {
-		return nil, "", true
-	}
-	return h.allow(models[i])
-}
-
-// allow asks the circuit of a model. With ok it may be asked, and done is told once what came of it; else
-// why says what keeps it from being asked.
-func (h *modelHealth) allow(m *Model) (done func(error), why string, ok bool) {
+// open returns why a model is not asked if another model can answer, or "".
+func (h *modelHealth) open(m *Model) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-
-	c := h.circuits[m.Name]
-	if c == nil || c.model != m {
-		c = &circuit{model: m}
-		h.circuits[m.Name] = c
+	if c := h.circuits[m.Name]; c.model == m && time.Since(c.opened) < circuitOpen {
+		return c.why
 	}
+	return ""
+}
 
-	trial := !c.opened.IsZero()
-	if trial && (c.trying || time.Since(c.opened) < circuitOpen) {
-		return nil, c.why, false
-	}
-	c.trying = trial
-
-	return func(err error) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if trial {
-			c.trying = false
-		}
-		switch {
-		case err == nil:
-			c.opened = time.Time{}
-		case !errors.Is(err, errNoVerdict): // the model was asked several times before its run gave up
-			c.opened, c.why = time.Now(), text.Truncate(err.Error(), maxPauseReason)
-		}
-	}, "", true
+// trip opens the circuit of a model that failed for good.
+func (h *modelHealth) trip(m *Model, failure error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.circuits[m.Name] = circuit{m, time.Now(), text.Truncate(failure.Error(), maxPauseReason)}
 }
 
 // answered notes that a model answers. paused says that its pause is over with that.
@@ -118,6 +89,7 @@ func (h *modelHealth) answered(name string) (paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
+	delete(h.circuits, name)
 	delete(h.down, name)
 	delete(h.refusals, name)
 	_, paused = h.pauses[name]
@@ -311,15 +283,15 @@ func (h *modelHealth) refuse(m *Model, why string, now time.Time, listed bool) {
 }
 
 // refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
-func (h *modelHealth) refusal(m *Model, insists bool) (why string, refused bool) {
+func (h *modelHealth) refusal(m *Model, insists bool) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
 	r, refused := h.refusals[m.Name]
 	if !refused || insists && !r.listed {
-		return "", false
+		return ""
 	}
-	return r.why, true
+	return r.why
 }
 
 // reconsider has those that were refused asked again at once, with another key perhaps, and forgets those that are gone.

@@ -78,7 +78,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 
 	of := *c.task
 	t := &of
-	t.settings = t.moduleSettings[o.skill.Name]
+	t.settings = t.plan.ModuleSettings[o.skill.Name]
 	m, err := c.runner.newModuleRun(ctx, t, o.skill)
 	end, unusable := errors.AsType[*earlyEnd](err)
 	switch {
@@ -100,11 +100,9 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	if err != nil { // what the skill needs, and its agent is not granted
 		return tool.Failure(tool.KindUnavailable, "%v", err), nil
 	}
-	registry := c.granted
-	for _, one := range tools {
-		if registry, err = registry.With(one); err != nil {
-			return tool.Envelope{}, err
-		}
+	registry, err := withTools(c.granted, tools)
+	if err != nil {
+		return tool.Envelope{}, err
 	}
 
 	m.completer = c.completer

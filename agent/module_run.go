@@ -30,25 +30,19 @@ import (
 	"rouse/skills/module"
 )
 
-// moduleMachines are the machine of a runner, made when it is first needed.
-type moduleMachines struct {
-	mu      sync.Mutex
-	machine *module.Machine
-}
-
-// machine starts modules, each in a confined process of its own.
+// machine returns what starts modules, each in a confined process of its own.
 func (r *Runner) machine() (*module.Machine, error) {
-	r.modules.mu.Lock()
-	defer r.modules.mu.Unlock()
-	if r.modules.machine != nil {
-		return r.modules.machine, nil
+	r.machineMu.Lock()
+	defer r.machineMu.Unlock()
+	if r.modules != nil {
+		return r.modules, nil
 	}
 
 	box, err := r.programs.sandboxFor("")
 	if err == nil {
-		r.modules.machine, err = module.New(module.Options{Sandbox: box})
+		r.modules, err = module.New(module.Options{Sandbox: box})
 	}
-	return r.modules.machine, err
+	return r.modules, err
 }
 
 // moduleRun is the module of one attempt.
@@ -134,7 +128,7 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 		return nil, err
 	}
 
-	m := &moduleRun{ledger: r.ledger, run: t.run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(t.run.ID).ID, redact: redactor(t.secrets)}
+	m := &moduleRun{ledger: r.ledger, run: t.run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(t.run.ID).ID, redact: redactor(t.plan.Secrets)}
 	m.learn = func(secret string) {
 		m.redact.Add(secret)
 		r.learn(secret)
@@ -194,11 +188,7 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 		Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
 		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within, Servers: t.agent.serverNames(),
 	}
-	var secrets []string
-	for _, g := range t.agent.Secrets {
-		secrets = append(secrets, g.Name)
-	}
-	if needed, _ := host.Ungranted(m.skill.Manifest, o.Capabilities, secrets); len(needed) > 0 {
+	if needed, _ := host.Ungranted(m.skill.Manifest, o.Capabilities, t.agent.secretNames()); len(needed) > 0 {
 		return nil, fmt.Errorf("the skill %s needs %s", m.skill.Name, needed[0])
 	}
 
@@ -314,7 +304,7 @@ func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation,
 			return host.Completed{}, err
 		}
 		if res.Failure != nil {
-			t.relay.end(res.Failure)
+			t.relay.fail(res.Failure)
 		}
 		m.outage.heard(res)
 

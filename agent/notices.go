@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -150,14 +151,7 @@ func (r *Runner) expandNotice(template string, data map[string]any, fallback str
 
 // defaultBody is the built-in body of the notice that a run has finished.
 func defaultBody(run ledger.Run, res ledger.Result) string {
-	text := res.Error
-	if text == "" {
-		text = res.Summary
-	}
-
-	if text == "" {
-		text = "no summary"
-	}
+	text := cmp.Or(res.Error, res.Summary, "no summary")
 	return fmt.Sprintf("%s\nrouse show %d", text, run.ID)
 }
 
@@ -219,50 +213,45 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.notify.Channels)
 }
 
-// OverdueNotices returns the notices that a job has not succeeded in time, one for each window. They do not depend on
-// notify.on.
-func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
+// jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job is no longer configured.
+func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
 	p := r.plan.Load()
 	job, ok := p.Jobs[name]
 	if !ok {
 		return nil
 	}
-	return address(ledger.Notice{
-		Job: name, Agent: job.Agent, Key: fmt.Sprintf("overdue:%s:%d", name, due.UnixMilli()),
-		Title: fmt.Sprintf("%s: no success within %s", name, text.Span(within)),
-		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, p.Zone), name),
-	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
+	n.Job, n.Agent = name, job.Agent
+	return address(n, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
-// LoopNotices returns the notices about a job that is paused because one path, which stands as ledger.PathPlaceholder in the
-// title, started it again and again: in all likelihood it wakes itself, by a program that writes what it watches.
+// OverdueNotices returns the notices that a job has not succeeded in time, one for each window. They do not depend on
+// notify.on.
+func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
+	return r.jobNotices(name, ledger.Notice{
+		Key:   fmt.Sprintf("overdue:%s:%d", name, due.UnixMilli()),
+		Title: fmt.Sprintf("%s: no success within %s", name, text.Span(within)),
+		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, r.plan.Load().Zone), name),
+	})
+}
+
+// LoopNotices returns the notices about a job that is paused because one path started it again and again, perhaps by a program
+// that writes what it watches. In the title, ledger.PathPlaceholder stands for the path.
 func (r *Runner) LoopNotices(name string) []ledger.Notice {
-	p := r.plan.Load()
-	job, ok := p.Jobs[name]
-	if !ok {
-		return nil // the configuration has lost the job
-	}
-	return address(ledger.Notice{
-		Job: name, Agent: job.Agent,
+	return r.jobNotices(name, ledger.Notice{
 		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, ledger.PathPlaceholder),
 		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
-	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
+	})
 }
 
-// ReturnNotices tell the owner that a file is there again as it was when its run failed. One stands for all that follow,
-// until none waits.
+// ReturnNotices returns the notices that a file is there again as it was when its run failed. They are sent once until no such
+// file waits.
 func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
-	p := r.plan.Load()
-	job, ok := p.Jobs[name]
-	if !ok {
-		return nil // the configuration has lost the job
-	}
-	return address(ledger.Notice{
-		Run: run, Job: name, Agent: job.Agent,
+	return r.jobNotices(name, ledger.Notice{
+		Run:   run,
 		Title: fmt.Sprintf("%s: %s is back as it was when it failed", name, oneLine(filepath.Base(path))),
 		Body: fmt.Sprintf("It waits where it is, and so does each file that is put back like this: something may sync the folder. Nothing more is told of them; rouse why %s lists them\nrouse retry %d tries it again, and so does a change of the job",
 			name, run),
-	}, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
+	})
 }
 
 // quotaNotices tell the owner that an agent's database comes near to its quota.
@@ -278,14 +267,14 @@ func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 // budgetNotices tell the owner that most of the budget of a day or a month is used. Only the budget of a job is
 // told of on that job's channels.
 func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
-	ends := ledger.DayOf(time.Now(), b.zone).Ends.In(b.zone).Format("15:04 MST")
+	end, layout := ledger.DayOf(time.Now(), b.zone).Ends, "15:04 MST"
 	if s.Monthly() {
-		ends = ledger.MonthOf(time.Now(), b.zone).Ends.In(b.zone).Format("2006-01-02 15:04 MST")
+		end, layout = ledger.MonthOf(time.Now(), b.zone).Ends, noticeLayout
 	}
 	return address(ledger.Notice{
 		Run: b.attempt.run.ID, Job: b.job, Agent: b.attempt.agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
-		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), ends),
+		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), end.In(b.zone).Format(layout)),
 	}, budgetChannels(b, s))
 }
 
@@ -317,7 +306,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
-		again = "at " + until.In(t.zone).Format("2006-01-02 15:04 MST")
+		again = "at " + noticeTime(until, t.plan.Zone)
 	}
 	return address(ledger.Notice{
 		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
@@ -329,7 +318,7 @@ func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until
 // quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
 // rouse spent.
 func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
-	now := p.Since.In(t.zone)
+	now := p.Since.In(t.plan.Zone)
 	spent := func(since time.Time) string {
 		tokens, cost, err := r.ledger.SpentSince(ctx, since.Format(time.DateOnly))
 		if err != nil {
@@ -342,7 +331,7 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
-			p.Reason, p.Until.In(t.zone).Format("2006-01-02 15:04 MST"), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
+			p.Reason, noticeTime(p.Until, t.plan.Zone), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
 	}, t.ownerChannels())
 }
 
@@ -373,7 +362,7 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 		return nil
 	}
 
-	out := &ledger.EndNotices{Zone: t.zone}
+	out := &ledger.EndNotices{Zone: t.plan.Zone}
 	for _, n := range r.notices(t, res) {
 		every := p.groupOf(n.Channel).Every
 		if t.job.Seldom {
@@ -396,7 +385,10 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	return out
 }
 
+// noticeLayout is the layout of times in notices.
+const noticeLayout = "2006-01-02 15:04 MST"
+
 // noticeTime is an instant as notices show it.
 func noticeTime(at time.Time, zone *time.Location) string {
-	return at.In(zone).Format("2006-01-02 15:04 MST")
+	return at.In(zone).Format(noticeLayout)
 }

@@ -55,6 +55,14 @@ var checks = []func(*Runner, context.Context, *task) []ledger.Obstacle{
 	(*Runner).confinementObstacles, (*Runner).skillObstacles,
 }
 
+// obstacle returns a list of one obstacle, or nil if why is "".
+func obstacle(kind, source, why, where string) []ledger.Obstacle {
+	if why == "" {
+		return nil
+	}
+	return []ledger.Obstacle{{Kind: kind, Source: source, Text: why, Where: where}}
+}
+
 // Obstacles are what keeps a run from starting, none when it may. A manual call needs the database alone: it is how its owner finds out
 // what is wrong.
 func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
@@ -93,11 +101,7 @@ func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duratio
 
 // diskObstacles are those of a disk on which a run could not be recorded.
 func (r *Runner) diskObstacles(context.Context, *task) []ledger.Obstacle {
-	why := r.ledger.NoRoom()
-	if why == "" {
-		return nil
-	}
-	return []ledger.Obstacle{{Kind: obstacleDisk, Source: "disk", Text: why}}
+	return obstacle(obstacleDisk, "disk", r.ledger.NoRoom(), "")
 }
 
 // configuredObstacles are those that were found when the configuration was read.
@@ -112,8 +116,7 @@ func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
 		return nil
 	}
 	if t.model == nil {
-		return []ledger.Obstacle{{Kind: obstacleNoModel, Source: "no_model/" + t.agent.Name, Where: t.agent.Where,
-			Text: fmt.Sprintf("agent %s has no model; add one under models: in the configuration", t.agent.Name)}}
+		return obstacle(obstacleNoModel, "no_model/"+t.agent.Name, fmt.Sprintf("agent %s has no model; add one under models: in the configuration", t.agent.Name), t.agent.Where)
 	}
 
 	if len(t.model.Obstacles) > 0 {
@@ -123,31 +126,27 @@ func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
 	if p, paused := r.health.pausedModel(t.models, time.Now()); paused && !t.insists {
 		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
 	}
-	if why, refused := r.health.refusal(t.model, t.insists); refused {
-		return []ledger.Obstacle{{Kind: obstacleModel, Source: "model/" + t.model.Name, Text: why, Where: t.model.Where}}
-	}
-	return nil
+	return obstacle(obstacleModel, "model/"+t.model.Name, r.health.refusal(t.model, t.insists), t.model.Where)
 }
 
 // folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
 func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(what, path, where string, look func(path string) string) {
-		source := "folder/" + path
 		if path == "" {
 			return
 		}
-		// What is asked of it is part of its name: one may be read and not be written.
+		// The key has the kind of access: a folder may be readable and not writable.
 		if why := r.prober.Look(what+" "+path, func() string { return look(path) }); why != "" {
-			out = append(out, ledger.Obstacle{Kind: obstacleFolder, Source: source, Text: what + " " + why, Where: where})
+			out = append(out, obstacle(obstacleFolder, "folder/"+path, what+" "+why, where)...)
 		}
 	}
-	readable := func(path string) string { return preflight.Readable(t.boundary, path) }
-	writable := func(path string) string { return preflight.Writable(t.boundary, path) }
+	readable := func(path string) string { return preflight.Readable(t.plan.Boundary, path) }
+	writable := func(path string) string { return preflight.Writable(t.plan.Boundary, path) }
 
 	workdir := writable
 	if len(t.agent.Write) > 0 { // which leaves the workdir to be read
 		workdir = func(path string) string {
-			if preflight.Folder(t.boundary, path) == "" {
+			if preflight.Folder(t.plan.Boundary, path) == "" {
 				return ""
 			}
 			return writable(path) // it is made
@@ -155,7 +154,7 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 	}
 	add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
 	for _, path := range t.agent.Read {
-		if t.boundary.Covers(path) { // another agent makes it, and could keep this one from working
+		if t.plan.Boundary.Covers(path) { // another agent makes it, and could keep this one from working
 			continue
 		}
 		add("what the agent was granted to read:", path, t.agent.Where, readable)
@@ -169,7 +168,7 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 		})
 	}
 
-	add("the watched folder", t.job.Watched.Folder, t.job.Where, func(path string) string { return preflight.Folder(t.boundary, path) })
+	add("the watched folder", t.job.Watched.Folder, t.job.Where, func(path string) string { return preflight.Folder(t.plan.Boundary, path) })
 	for _, path := range t.job.Watched.MovesTo {
 		add("the folder for files that were processed:", path, t.job.Where, writable)
 	}
@@ -177,7 +176,7 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 }
 
 func isFolder(t *task, path string) bool {
-	info, err := t.boundary.Stat(path)
+	info, err := t.plan.Boundary.Stat(path)
 	return err == nil && info.IsDir()
 }
 
@@ -186,9 +185,7 @@ func isFolder(t *task, path string) bool {
 func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
 		source := "program/" + name
-		if why := r.prober.Look(source, look); why != "" {
-			out = append(out, ledger.Obstacle{Kind: obstacleProgram, Source: source, Text: why, Where: where})
-		}
+		out = append(out, obstacle(obstacleProgram, source, r.prober.Look(source, look), where)...)
 	}
 
 	for _, g := range t.agent.Commands {
@@ -208,13 +205,13 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 				}
 				return fmt.Sprintf("the program %s, which is granted, is not installed; install it, or take it out of grants.commands", name)
 			})
-		case filepath.IsAbs(name) && !t.boundary.Covers(name):
+		case filepath.IsAbs(name) && !t.plan.Boundary.Covers(name):
 			add(name, t.agent.Where, func() string { return preflight.Program(name) })
 		}
 	}
 
 	for _, c := range t.job.When {
-		if len(c.Command) == 0 || filepath.IsAbs(c.Command[0]) && t.boundary.Covers(c.Command[0]) {
+		if len(c.Command) == 0 || filepath.IsAbs(c.Command[0]) && t.plan.Boundary.Covers(c.Command[0]) {
 			continue
 		}
 		name := c.Command[0]
@@ -262,9 +259,7 @@ func (r *Runner) lookFor(ctx context.Context, source string, look func() string)
 func (r *Runner) skillObstacles(ctx context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(s *skills.Skill, where string, look func() string) {
 		source := "skill/" + s.Dir
-		if why := r.lookFor(ctx, source, look); why != "" {
-			out = append(out, ledger.Obstacle{Kind: obstacleSkill, Source: source, Text: why, Where: where})
-		}
+		out = append(out, obstacle(obstacleSkill, source, r.lookFor(ctx, source, look), where)...)
 	}
 
 	if s := t.job.Skill; s != nil {
@@ -350,10 +345,7 @@ func (r *Runner) executorObstacles(_ context.Context, t *task) []ledger.Obstacle
 		}
 		return ""
 	})
-	if why == "" {
-		return nil
-	}
-	return []ledger.Obstacle{{Kind: obstacleProgram, Source: "executor/" + name, Text: why, Where: t.job.Where}}
+	return obstacle(obstacleProgram, "executor/"+name, why, t.job.Where)
 }
 
 // serverObstacles are MCP servers of the agent whose program is not there, or of which a fixed list of calls names a tool that is not
@@ -366,15 +358,13 @@ func (r *Runner) serverObstacles(_ context.Context, t *task) (out []ledger.Obsta
 	called := t.calledTools()
 	for _, s := range t.agent.Servers {
 		if why := r.serverProgram(t, s); why != "" {
-			out = append(out, ledger.Obstacle{Kind: obstacleServer, Source: "mcp/" + s.Name, Text: why, Where: t.agent.Where})
+			out = append(out, obstacle(obstacleServer, "mcp/"+s.Name, why, t.agent.Where)...)
 			continue
 		}
 
 		for _, name := range called {
 			if server, its, ok := mcp.SplitName(name); ok && server == s.Name {
-				if why := r.unapproved(s, its); why != "" {
-					out = append(out, ledger.Obstacle{Kind: obstacleServer, Source: "mcp/" + name, Text: why, Where: t.job.Where})
-				}
+				out = append(out, obstacle(obstacleServer, "mcp/"+name, r.unapproved(s, its), t.job.Where)...)
 			}
 		}
 	}
@@ -397,7 +387,7 @@ func (r *Runner) unapproved(s mcp.Server, name string) string {
 
 // serverProgram says what keeps the program of a server from being started, "" when nothing does.
 func (r *Runner) serverProgram(t *task, s mcp.Server) string {
-	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.boundary.Covers(s.Argv[0]) {
+	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.plan.Boundary.Covers(s.Argv[0]) {
 		return ""
 	}
 

@@ -15,7 +15,7 @@ import (
 // the job does not wake itself. The watch of any other job takes it as it takes all files.
 func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) error {
 	// A watch knows its files by the real name of the folder, which may be younger than the run.
-	root, err := t.boundary.Resolve(t.job.Watched.Folder)
+	root, err := t.plan.Boundary.Resolve(t.job.Watched.Folder)
 	if err != nil {
 		return nil //nolint:nilerr // a folder that is not there holds nothing
 	}
@@ -40,12 +40,12 @@ func (r *Runner) claimExpected(ctx context.Context, t *attempt) error {
 	}
 
 	for _, e := range t.job.Expect {
-		path := spelled(t.boundary, e.File)
-		if e.File == "" || fileUnmet(t.boundary, path, t.a.StartedAt) != "" {
+		path := spelled(t.plan.Boundary, e.File)
+		if e.File == "" || fileUnmet(t.plan.Boundary, path, t.a.StartedAt) != "" {
 			continue
 		}
 
-		o, ok := statOutput(ctx, t.boundary, path)
+		o, ok := statOutput(ctx, t.plan.Boundary, path)
 		if !ok {
 			continue
 		}

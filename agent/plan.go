@@ -203,20 +203,20 @@ func (j Job) triggeredBy(d ledger.Detail) ledger.Detail {
 // Condition is a condition that the host checks before a run costs anything; exactly one of
 // SQL, Command, HTTP and File is set.
 type Condition struct {
-	SQL     string   // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
-	Command []string // a program and its arguments, without a shell: exit 0 is true
+	SQL     string   `json:"sql,omitempty"`     // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
+	Command []string `json:"command,omitempty"` // a program and its arguments, without a shell: exit 0 is true
 	// Of a command: whether it may change what its agent may, what it may read beside that and what
 	// its arguments name, whether it has a network, and the owner's reason not to confine it.
-	Write      bool
-	Read       []string
-	Network    bool
-	Unconfined string
-	HTTP       string        // a URL: a GET that ends with 2xx is true
-	File       string        // absolute path or pattern: true when something is there
-	That       string        // an expression that must be true, on what templates know
-	Not        bool          // false is wanted
-	Timeout    time.Duration // 0 means 10 s
-	Where      string        // file:line of the configuration
+	Write      bool          `json:"write,omitempty"`
+	Read       []string      `json:"read,omitempty"`
+	Network    bool          `json:"network,omitempty"`
+	Unconfined string        `json:"unconfined,omitempty"`
+	HTTP       string        `json:"http,omitempty"` // a URL: a GET that ends with 2xx is true
+	That       string        `json:"that,omitempty"` // an expression that must be true, on what templates know
+	File       string        `json:"file,omitempty"` // absolute path or pattern: true when something is there
+	Not        bool          `json:"not,omitempty"`  // false is wanted
+	Timeout    time.Duration `json:"-"`              // 0 means 10 s
+	Where      string        `json:"-"`              // file:line of the configuration
 }
 
 // Expectation is a condition that the host checks after a run; exactly one of File, SQL and Command is set.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math"
 	"runtime"
@@ -73,7 +72,7 @@ func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, err
 	if err != nil {
 		return nil, err
 	}
-	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.writableFolders, Readable: p.readable}
+	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.plan.writableFolders, Readable: p.readable}
 	if t.clone != nil {
 		h.Checkout, h.Mirror = t.clone.Dir, t.clone.Mirror
 	}
@@ -138,11 +137,7 @@ func (r *Runner) recordKept(ctx context.Context, run ledger.Run, k *shell.Kept) 
 	}
 
 	r.log.Warn("a command left files in temporary places and may have moved them there; they are kept", "folder", k.Folder, "files", k.Files, "job", run.Job, "run", run.ID)
-	data, err := json.Marshal(k)
-	if err != nil {
-		return err
-	}
-	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "files.kept", Data: data})
+	return r.appendEvent(ctx, run, "files.kept", k)
 }
 
 // recordDisarmed puts on record what was disarmed outside of a call, whose answer would say it.
@@ -150,11 +145,7 @@ func (r *Runner) recordDisarmed(ctx context.Context, run ledger.Run, disarmed []
 	var all error
 	for _, d := range disarmed {
 		r.log.Warn("a command made a git repository; it was taken out of use by renaming, because git would run what its configuration says", "path", d.Path, "undo", d.Undo(), "job", run.Job, "run", run.ID)
-		data, err := json.Marshal(d)
-		if err == nil {
-			err = r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: "git.disarmed", Data: data})
-		}
-		all = errors.Join(all, err)
+		all = errors.Join(all, r.appendEvent(ctx, run, "git.disarmed", d))
 	}
 	return all
 }

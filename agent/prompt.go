@@ -147,7 +147,7 @@ const promptTime = "Monday 2006-01-02 15:04:05 MST"
 
 // clockZone returns the time zone of the job, or that of the configuration.
 func (t *task) clockZone() *time.Location {
-	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.zone)
+	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.plan.Zone)
 }
 
 // clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the
@@ -222,7 +222,7 @@ func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("what the agent did last cannot be read: %w", err)
 	}
-	return wakeText(t.run, *t.detail.Wake, last, t.zone), nil
+	return wakeText(t.run, *t.detail.Wake, last, t.plan.Zone), nil
 }
 
 // lastEnded is the latest run of an agent that had ended when another began; zero when there

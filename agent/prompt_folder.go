@@ -57,7 +57,7 @@ func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.W
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
 	redact := t.redactor().Replace
-	return projectFolder(t.boundary, t.projectDir(), r.showsPlainFolder(ctx, t), redact, t.promptPart, func() string {
+	return projectFolder(t.plan.Boundary, t.projectDir(), r.showsPlainFolder(ctx, t), redact, t.promptPart, func() string {
 		if t.agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone
 		}

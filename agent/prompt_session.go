@@ -53,7 +53,7 @@ func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
 			return session{}, err
 		}
 
-		turn := turnText(one, items, t.zone, min(maxTurnText, room/2))
+		turn := turnText(one, items, t.plan.Zone, min(maxTurnText, room/2))
 		if room -= len(turn); room < 0 && len(told) > 0 {
 			break
 		}
@@ -88,7 +88,7 @@ func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, 
 			head += "…"
 		}
 
-		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(t.zone).Format(time.DateOnly), head)
+		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(t.plan.Zone).Format(time.DateOnly), head)
 		if most -= len(line); most < 0 {
 			continue
 		}

@@ -91,7 +91,7 @@ func batchPrompt(t *attempt) string {
 	for _, f := range files {
 		modified := ""
 		if !f.ModTime.IsZero() {
-			modified = ", modified " + f.ModTime.In(cmp.Or(t.zone, time.UTC)).Format(time.RFC3339)
+			modified = ", modified " + f.ModTime.In(cmp.Or(t.plan.Zone, time.UTC)).Format(time.RFC3339)
 		}
 		if !list.add("%q (%d bytes%s)", f.Path, f.Size, modified) {
 			break

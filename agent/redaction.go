@@ -3,7 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"slices"
-	"sync"
 
 	"rouse/agent/model"
 	"rouse/agent/redact"
@@ -23,23 +22,15 @@ func (r *Runner) RedactAnswer(document json.RawMessage) json.RawMessage {
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return r.plan.Load().redactor.Replace(text) }
 
-// knownSecrets are all secrets that this process ever had. What was replaced by another value may still stand
-// in the transcript of a run, in what an agent remembers and in its files. They are kept in memory alone.
-type knownSecrets struct {
-	mu  sync.Mutex
-	all []string
-}
-
-// add adds the secrets of a plan, and returns all.
-func (k *knownSecrets) add(secrets []string) []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// remember adds secrets to those that this process ever had, and returns all. What was replaced by another value may still
+// stand in a transcript, in what an agent remembers and in its files. The caller holds planMu.
+func (r *Runner) remember(secrets ...string) []string {
 	for _, s := range secrets {
-		if !slices.Contains(k.all, s) {
-			k.all = append(k.all, s)
+		if !slices.Contains(r.secrets, s) {
+			r.secrets = append(r.secrets, s)
 		}
 	}
-	return slices.Clone(k.all)
+	return slices.Clone(r.secrets)
 }
 
 // learn has a token of a sign-in kept out of every record from now on. Runs that are on keep the redactor that they began with.
@@ -50,7 +41,7 @@ func (r *Runner) learn(token string) {
 	if slices.Contains(p.Secrets, token) {
 		return
 	}
-	p.hide(r.secrets.add([]string{token}))
+	p.hide(r.remember(token))
 	r.use(&p)
 }
 
@@ -68,13 +59,8 @@ func (p *Plan) hide(secrets []string) {
 	p.answers = redactor(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
 }
 
-// redactor keeps the secrets of a task out of what is recorded of it.
-func (t *task) redactor() *redact.Redactor {
-	if t.redact != nil {
-		return t.redact
-	}
-	return redactor(t.secrets)
-}
+// redactor returns the redactor of the plan, which its runs share.
+func (t *task) redactor() *redact.Redactor { return t.plan.redactor }
 
 // redactor is that of the task. That of a module learns the tokens that it is given.
 func (t *attempt) redactor() *redact.Redactor {

@@ -15,21 +15,21 @@ import (
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
 func (r *Runner) roots(t *attempt) (*tool.Roots, error) {
-	roots, err := tool.NewRootsWithin(t.boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
+	roots, err := tool.NewRootsWithin(t.plan.Boundary, cmp.Or(t.baseDir, t.agent.Workdir), grants(t))
 	if err != nil {
 		return nil, err
 	}
 
-	roots.Distrust(t.watchedFolders...)
+	roots.Distrust(t.plan.watchedFolders...)
 	roots.KeepPrivate(tool.WithResolvedLinks(t.agent.PrivateFolders)...)
-	roots.Mask(t.masks)
+	roots.Mask(t.plan.Masks)
 	if t.agent.Mode == ModeIsolated {
 		roots.HideSecrets()
 	}
 
 	// A run must not change the skills that it is given, wherever they lie.
 	for _, s := range t.agent.Skills.All() {
-		if !slices.ContainsFunc(t.masks.ReadOnly, func(f string) bool { return fspath.Within(s.Dir, f) }) {
+		if !slices.ContainsFunc(t.plan.Masks.ReadOnly, func(f string) bool { return fspath.Within(s.Dir, f) }) {
 			roots.Mask(tool.Masks{ReadOnly: []string{s.Dir}})
 		}
 	}

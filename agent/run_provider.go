@@ -26,7 +26,6 @@ type relay struct {
 
 	health  *modelHealth                  // nil: nobody asks how the models are, or is told
 	note    string                        // why the first model was passed over, "" when it was not
-	done    func(error)                   // tells the circuit of the model that answers now what came of it; nil: it has none
 	on      func(ctx context.Context)     // the model that answers now has answered
 	failed  func(m *Model, failure error) // a model has failed for good
 	failure error                         // of the last request
@@ -60,9 +59,12 @@ func (r *relay) begin(h *modelHealth, insists bool, now time.Time) {
 			choice = i
 		}
 
-		done, open, ok := h.admit(r.models, i)
-		if ok {
-			choice, r.done = i, done
+		open := ""
+		if i < len(r.models)-1 { // no other model could answer in place of the last one
+			open = h.open(r.models[i])
+		}
+		if open == "" {
+			choice = i
 			break
 		}
 		why = cmp.Or(why, open)
@@ -80,38 +82,15 @@ func (r *relay) startAt(name string) {
 	}
 }
 
-// end tells what came of the model that answered last. failure is why the run ended, nil when no
-// model failed for good.
-func (r *relay) end(failure error) {
-	if failure != nil {
-		r.fail(failure)
-		return
-	}
-	r.report(errNoVerdict)
-}
-
+// fail notes that the model that answers now has failed for good.
 func (r *relay) fail(failure error) {
-	verdict := errNoVerdict
-	var e *model.Error
 	// A model whose quota is spent is paused, which is longer.
-	if errors.As(failure, &e) && e.AllowsFallback() && !quotaSpent(e) {
-		verdict = failure
-		if r.done == nil && r.health != nil { // it had answered before
-			r.done, _, _ = r.health.admit(r.models, r.now)
-		}
+	e, ok := errors.AsType[*model.Error](failure)
+	if ok && e.AllowsFallback() && !quotaSpent(e) && r.health != nil && r.now < len(r.models)-1 {
+		r.health.trip(r.model(), failure)
 	}
-
-	r.report(verdict)
 	if r.failed != nil {
 		r.failed(r.model(), failure)
-	}
-}
-
-// report tells the circuit of the model that answers now, once.
-func (r *relay) report(verdict error) {
-	if r.done != nil {
-		r.done(verdict)
-		r.done = nil
 	}
 }
 
@@ -126,11 +105,8 @@ func (r *relay) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 			}
 		}
 
-		if r.failure == nil && ctx.Err() == nil {
-			r.report(nil)
-			if r.on != nil {
-				r.on(ctx)
-			}
+		if r.failure == nil && ctx.Err() == nil && r.on != nil {
+			r.on(ctx)
 		}
 	}
 }
@@ -149,9 +125,6 @@ func (r *relay) fallback() *loop.Fallback {
 	f := &loop.Fallback{Note: r.note, Switch: func(i int) {
 		r.fail(r.failure)
 		r.now = first + i
-		if r.health != nil {
-			r.done, _, _ = r.health.admit(r.models, r.now)
-		}
 	}}
 	for _, m := range rest {
 		f.Next = append(f.Next, loop.ModelInfo{Name: m.Name, MaxOutput: m.MaxOutput, Window: m.ContextSize(), Temperature: m.Temperature})

@@ -23,6 +23,7 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/live"
+	"rouse/skills/module"
 )
 
 // Options are the runner's parts.
@@ -89,7 +90,8 @@ type Runner struct {
 	recordings    string
 	storage       string
 	before        string
-	modules       moduleMachines
+	machineMu     sync.Mutex
+	modules       *module.Machine // starts modules; nil until one is needed
 	extraTools    []tool.Tool
 	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
@@ -102,7 +104,7 @@ type Runner struct {
 	canDeliver    func(ctx context.Context, channel string) (can, why string)
 	plan          atomic.Pointer[Plan]
 	planMu        sync.Mutex // held while another plan is made of the one that holds
-	secrets       knownSecrets
+	secrets       []string   // that this process ever had, in memory alone; guarded by planMu
 	health        *modelHealth
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
@@ -172,7 +174,7 @@ func (r *Runner) Set(p Plan) {
 	p.writers = writersOf(p)
 	p.Zone = cmp.Or(p.Zone, time.UTC)
 	p.writableFolders = p.writers.boundary(p)
-	p.hide(r.secrets.add(p.Secrets))
+	p.hide(r.remember(p.Secrets...))
 	p.specs = r.specsOf(p)
 	p.desktop = r.desktop
 	r.use(&p)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -92,11 +91,7 @@ func serverNews(s mcp.Server, what string) string {
 // recordDeclined puts on record what a server asked for and did not get.
 func (r *Runner) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 	r.log.Info("an MCP server asked for something that no server gets", "server", s.Name, "method", method, "job", run.Job, "run", run.ID)
-	data, err := json.Marshal(map[string]string{"server": s.Name, "method": method})
-	if err == nil {
-		err = r.ledger.AppendEvents(context.Background(), ledger.Event{Run: run.ID, Job: run.Job, Kind: "mcp.declined", Data: data})
-	}
-	if err != nil {
+	if err := r.appendEvent(context.Background(), run, "mcp.declined", map[string]string{"server": s.Name, "method": method}); err != nil {
 		r.log.Error("what an MCP server asked for cannot be put on record", "server", s.Name, "error", err)
 	}
 }
@@ -213,8 +208,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 	}
 
 	p := r.plan.Load()
-	server, t := st.Server, newAttempt(&task{agent: p.Agents[as]}, ledger.Attempt{})
-	t.masks, t.boundary, t.writableFolders, t.watchedFolders, t.secrets, t.redact = p.Masks, p.Boundary, p.writableFolders, p.watchedFolders, p.Secrets, p.redactor
+	server, t := st.Server, newAttempt(&task{agent: p.Agents[as], plan: p}, ledger.Attempt{})
 	if as == "" {
 		server.Files, server.Network = shell.ExposeNothing, false
 		dir, err := os.MkdirTemp("", "rouse-mcp-")
@@ -279,11 +273,7 @@ func (r *Runner) recordLook(ctx context.Context, s mcp.Server, as string, roots 
 			return err
 		}
 	}
-	data, err := json.Marshal(map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
-	if err != nil {
-		return err
-	}
-	return r.ledger.AppendEvents(ctx, ledger.Event{Kind: "mcp.looked", Data: data})
+	return r.appendEvent(ctx, ledger.Run{}, "mcp.looked", map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
 }
 
 // ApproveServer approves tools of a server as they were seen last, those of the names or all: only if what was seen is what its owner was
@@ -314,11 +304,7 @@ func (r *Runner) RevokeServer(ctx context.Context, name string, tools []string) 
 }
 
 func (r *Runner) recordServerChange(ctx context.Context, kind, server string, tools []string) error {
-	data, err := json.Marshal(map[string]any{"server": server, "tools": tools})
-	if err != nil {
-		return err
-	}
-	return r.ledger.AppendEvents(ctx, ledger.Event{Kind: kind, Data: data})
+	return r.appendEvent(ctx, ledger.Run{}, kind, map[string]any{"server": server, "tools": tools})
 }
 
 // serverLine is a server in a definition that its owner approves: what it is, and what it may.

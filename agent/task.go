@@ -7,50 +7,32 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
-	"rouse/agent/redact"
-	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/fspath"
-	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
 
 // task is everything that a run asks for: the agent, the job or what stands in its place, the model, what triggered the run, and who
 // is told of it. It is resolved from the plan once, when the run is taken, and does not change after that.
 type task struct {
-	run      ledger.Run
-	agent    Agent
-	job      Job
-	origin   *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
-	detail   ledger.Detail // what triggered the run, as the job takes it now
-	model    *Model
-	models   []*Model // the model and its fallbacks; none without one
-	budget   Budget   // of all agents together
-	notify   Notify   // which outcomes and channels get notices
-	channels []string // all configured channels
-	told     []string // its notice channels: of the job, the agent, or the default channels
-	usual    []string // the default ones
-	secrets  []string
-	redact   *redact.Redactor // of the secrets, which the runs of a plan share; nil: each has its own
+	plan   *Plan // that it was resolved from
+	run    ledger.Run
+	agent  Agent
+	job    Job
+	origin *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
+	detail ledger.Detail // what triggered the run, as the job takes it now
+	model  *Model
+	models []*Model // the model and its fallbacks; none without one
+	notify Notify   // which outcomes and channels get notices
+	told   []string // its notice channels: of the job, the agent, or the default channels
+	usual  []string // the default ones
 	// unattended: no person started it, who would see at once that it fails.
 	unattended bool
 	// insists: a person started it, or had it tried again, and may have paid for a model that is paused.
-	insists bool
-	zone    *time.Location
-	// watchedFolders are folders in which strangers leave files, or theirs are moved to.
-	watchedFolders []string
-	// writers are folders in which an agent or a stranger can write; writableFolders are those, and folders of skills.
-	writers         writers
-	writableFolders nofollow.Boundary
-	masks           tool.Masks
-	boundary        nofollow.Boundary
-	settings        ModuleSettings // of the module that it runs
-	// moduleSettings are those of all skills with a module, by name.
-	moduleSettings map[string]ModuleSettings
-	specs          tool.Specs // of every tool that there is
+	insists  bool
+	settings ModuleSettings // of the module that it runs
 }
 
 // notConfiguredError says that the plan lacks what a run asks for. It is for the run's owner.
@@ -63,12 +45,10 @@ func (e *notConfiguredError) Error() string {
 // resolve finds what a run asks for. With an error, which is a *notConfiguredError unless the
 // run's record is damaged, the task holds what could be found: a run that cannot begin is still
 // told of as its job wants.
-func (p Plan) resolve(run ledger.Run) (*task, error) {
+func (p *Plan) resolve(run ledger.Run) (*task, error) {
 	d, damaged := parseDetail(run)
 	t := &task{
-		run: run, unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
-		detail: d, channels: p.Channels, secrets: p.Secrets, redact: p.redactor, zone: p.Zone, watchedFolders: p.watchedFolders, writers: p.writers, writableFolders: p.writableFolders,
-		masks: p.Masks, boundary: p.Boundary, budget: p.Budget, moduleSettings: p.ModuleSettings, specs: p.specs,
+		plan: p, run: run, detail: d, unattended: run.Trigger != domain.TriggerManual, insists: run.Trigger == domain.TriggerManual || d.Retried,
 		origin: p.originJob(run, d), job: Job{Name: run.Job, Agent: run.Agent, Prompt: d.Prompt},
 	}
 
@@ -129,7 +109,7 @@ func parseDetail(run ledger.Run) (ledger.Detail, error) {
 
 // originJob is the job at the beginning of the chain that a wake goes back to, or a run that another one started, nil when
 // it is no longer configured for the same agent.
-func (p Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
+func (p *Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
 	if run.Job != "" {
 		return nil
 	}
@@ -193,13 +173,13 @@ func (t *task) asksModel() bool {
 func (t *task) makeWorkdir() error {
 	folders := []string{t.agent.Workdir}
 	for _, path := range t.agent.Write {
-		if _, err := t.boundary.Stat(path); errors.Is(err, fs.ErrNotExist) && fspath.Within(path, t.agent.Workdir) && filepath.Ext(path) == "" {
+		if _, err := t.plan.Boundary.Stat(path); errors.Is(err, fs.ErrNotExist) && fspath.Within(path, t.agent.Workdir) && filepath.Ext(path) == "" {
 			folders = append(folders, path)
 		}
 	}
 
 	for _, folder := range folders {
-		dir, err := t.boundary.MakeRoot(folder, owner.Usual(0o755))
+		dir, err := t.plan.Boundary.MakeRoot(folder, owner.Usual(0o755))
 		if err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ func families() []family {
 	known.once.Do(func() {
 		known.families = []family{
 			{specs: control.Specs(), tools: controlTools},
-			{specs: file.Specs().Where(readsHost), tools: fileTools, onHost: true},
-			{specs: file.Specs().Where(sharesContent), tools: shareTools},
+			{specs: file.Specs().Where(readsHost), tools: toolsOfFiles(readsHost), onHost: true},
+			{specs: file.Specs().Where(sharesContent), tools: toolsOfFiles(sharesContent)},
 			{specs: db.Specs(), tools: dbTools},
 			{specs: next.Specs(), tools: nextTools},
 			{specs: shell.Specs(), tools: shellTools, onHost: true},
@@ -64,9 +64,9 @@ func families() []family {
 			{specs: workspace.Specs(), tools: workspaceTools},
 			{planned: Plan.OfferSpecs, tools: offeredTools},
 			{planned: Plan.ServerSpecs, tools: serverTools},
-			{specs: reduceSpecs(), extend: withReduce},
+			{specs: tool.Specs{loop.ReduceSpec(reduceText)}, extend: withReduce},
 			{specs: skill.Specs(), extend: skillTools},
-			{specs: stepSpecs(), extend: withSteps},
+			{specs: tool.Specs{loop.StepSpec()}, extend: withSteps},
 			{specs: host.Specs(), extend: withHost},
 			{specs: executor.Specs()}, // its run has no other, see executorRegistry
 		}
@@ -144,7 +144,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 	}
 
 	// A playbook passes results on to its next calls, so they stay whole.
-	if t.needsModel() && len(t.secrets) > 0 {
+	if t.needsModel() && len(t.plan.Secrets) > 0 {
 		all = redactingTools(all, t.redactor())
 	}
 
@@ -200,7 +200,7 @@ func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
 func (t *attempt) checkKnown(names ...string) error {
 	for _, name := range names {
-		if t.specs.Find(name).Name == "" {
+		if t.plan.specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
 		}
 	}
@@ -255,7 +255,7 @@ func (t *task) given(s tool.Spec) bool {
 }
 
 func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.channels, Default: t.told, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
+	o := control.Options{Ledger: r.ledger, Channels: t.plan.Channels, Default: t.told, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
 	if t.agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
 	}
@@ -292,23 +292,17 @@ func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
 
 func readsHost(s tool.Spec) bool { return !sharesContent(s) }
 
-func fileTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	return r.toolsOfFiles(t, roots, readsHost)
-}
-
-func shareTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	return r.toolsOfFiles(t, roots, sharesContent)
-}
-
-// toolsOfFiles makes those tools of the file family that are chosen.
-func (r *Runner) toolsOfFiles(t *attempt, roots *tool.Roots, chosen func(tool.Spec) bool) ([]tool.Tool, error) {
+// toolsOfFiles returns what makes the chosen tools of the file family.
+func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roots) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
-	since := func(written string) (time.Time, error) {
-		at, err := schedule.ParseTime(written, time.Now(), t.zone, false)
-		return at.At, err
+	return func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+		since := func(written string) (time.Time, error) {
+			at, err := schedule.ParseTime(written, time.Now(), t.plan.Zone, false)
+			return at.At, err
+		}
+		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.agent.Mode == ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow,
+			Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer, Since: since, Zone: t.plan.Zone})
 	}
-	return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.agent.Mode == ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow, Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer,
-		Since: since, Zone: t.zone})
 }
 
 func dbTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
@@ -392,8 +386,6 @@ func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	}})
 }
 
-func stepSpecs() tool.Specs { return tool.Specs{loop.StepSpec()} }
-
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
 func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if !t.phased() {
@@ -417,18 +409,21 @@ func withHost(t *attempt, roots *tool.Roots, granted *tool.Registry, _ []tool.To
 	if err != nil {
 		return nil, err
 	}
+	return withTools(granted, tools)
+}
+
+// withTools adds tools to a registry.
+func withTools(registry *tool.Registry, tools []tool.Tool) (_ *tool.Registry, err error) {
 	for _, one := range tools {
-		if granted, err = granted.With(one); err != nil {
+		if registry, err = registry.With(one); err != nil {
 			return nil, err
 		}
 	}
-	return granted, nil
+	return registry, nil
 }
 
 //go:embed reduce.md
 var reduceText string
-
-func reduceSpecs() tool.Specs { return tool.Specs{loop.ReduceSpec(reduceText)} }
 
 // withReduce adds the tool that reads much and gives back little, where the agent may have it
 // and has something to read with (OSA-24).

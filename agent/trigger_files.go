@@ -165,31 +165,25 @@ func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string
 		return left, false, nil
 	}
 
-	for after := int64(0); ; {
-		events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: t.run.ID, After: after})
-		if err != nil {
-			return nil, false, err
-		}
-		if len(events) == 0 {
-			return left, fixed, nil
-		}
-
-		for _, e := range events {
-			after = e.ID
-			switch e.Kind {
-			case "call.started":
-				fixed = t.job.Playbook != nil || t.job.Skill != nil
-			case filesDroppedKind:
-				var l filesDroppedEvent
-				if err := json.Unmarshal(e.Data, &l); err != nil {
-					return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.run.ID, err)
-				}
-				for _, f := range l.Files {
-					left[f.Path] = left[f.Path] || !l.Kept
-				}
+	events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: t.run.ID, Limit: -1})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case "call.started":
+			fixed = t.job.Playbook != nil || t.job.Skill != nil
+		case filesDroppedKind:
+			var l filesDroppedEvent
+			if err := json.Unmarshal(e.Data, &l); err != nil {
+				return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.run.ID, err)
+			}
+			for _, f := range l.Files {
+				left[f.Path] = left[f.Path] || !l.Kept
 			}
 		}
 	}
+	return left, fixed, nil
 }
 
 // locateFile finds the bytes that a run was given: where they were or, when they are not there
@@ -210,7 +204,7 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 		}
 	}
 
-	why, err = fileChanged(ctx, t.boundary, f)
+	why, err = fileChanged(ctx, t.plan.Boundary, f)
 	if why == "" && err == nil {
 		why, err = t.unreadable(f.Path)
 		return f, why, err
@@ -225,7 +219,7 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 	if ok && claim.Dest != "" && claim.Dest != f.Path {
 		moved := f
 		moved.Path = claim.Dest
-		if elsewhere, err := fileChanged(ctx, t.boundary, moved); elsewhere == "" && err == nil {
+		if elsewhere, err := fileChanged(ctx, t.plan.Boundary, moved); elsewhere == "" && err == nil {
 			why, err := t.unreadable(moved.Path)
 			return moved, why, err
 		}
@@ -241,7 +235,7 @@ func (t *task) unreadable(path string) (string, error) {
 		return "", nil
 	}
 
-	f, err := t.boundary.Open(path)
+	f, err := t.plan.Boundary.Open(path)
 	if err != nil {
 		return "is gone", ignoreNotExist(err)
 	}
@@ -328,7 +322,7 @@ func (s *cancelableFile) Read(p []byte) (int, error) {
 	return s.f.Read(p)
 }
 
-// appendEvent records something about a run.
+// appendEvent records an event of a run, or of none if run is zero.
 func (r *Runner) appendEvent(ctx context.Context, run ledger.Run, kind string, about any) error {
 	data, err := json.Marshal(about)
 	if err != nil {
@@ -345,7 +339,7 @@ func (r *Runner) manifestPath(run int64) string {
 // writeManifest lists the files of a batch where the run's tools can read it. It holds no
 // more than the run's record does, so that each attempt writes the same.
 func (r *Runner) writeManifest(t *attempt) (path string, err error) {
-	text, err := manifest(t.run, present(t.files), t.detail.More, t.zone)
+	text, err := manifest(t.run, present(t.files), t.detail.More, t.plan.Zone)
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.run.ID, err)
 	}

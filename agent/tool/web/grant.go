@@ -14,9 +14,9 @@ type Grant struct {
 	// Host is a name, *.example.com for all names below one, * for all names, or an IP address.
 	// With :port only that port is granted, without one 443 and 80. An IP address that is named here
 	// may be one of this machine or its network.
-	Host    string
-	Methods []string // none: GET and HEAD
-	Private bool     // the names may lead to addresses of this machine or its network
+	Host    string   `json:"host"`
+	Methods []string `json:"methods,omitempty"` // none: GET and HEAD
+	Private bool     `json:"private,omitempty"` // the names may lead to addresses of this machine or its network
 }
 
 // Methods are the methods that a request may have.
