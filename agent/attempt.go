@@ -95,8 +95,8 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	return res, err
 }
 
-// admit brings the agent's database and files to this node, and checks that the owner has approved the definition and that the files
-// that started the run exist.
+// admit checks that the owner has approved the definition and that the files that started the run
+// exist.
 func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	if r.homes != nil && t.agent.Name != "" {
 		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
@@ -178,8 +178,7 @@ func (t *attempt) close() {
 	t.module.close() // may be nil
 }
 
-// check turns the loop's result into the run's. It claims the files that the run made, brings its branch back, and checks what the job
-// expects.
+// check turns the loop's result into the run's, after it has collected what the run made.
 func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res loop.Result) (out ledger.Result, err error) {
 	// Before the attempt ends: afterwards a watch would treat the files as new input.
 	if err := r.claimExpected(context.WithoutCancel(ctx), t); err != nil {

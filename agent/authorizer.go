@@ -23,8 +23,7 @@ import (
 	"rouse/internal/text"
 )
 
-// authorizer decides on the calls of one attempt before the loop makes them: by the rules of the
-// agent, the taint of the run so far, and what its owner has answered.
+// authorizer decides on the calls of one attempt before the loop makes them.
 type authorizer struct {
 	ledger  *ledger.Ledger
 	attempt ledger.Attempt
@@ -148,8 +147,7 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 	return v, nil
 }
 
-// answerFor is what the owner has said of an action, for good or in this run, and the item in which
-// they allowed it to this call.
+// answerFor returns the owner's decision on an action, and the item that allows it to this call.
 func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
 	if said.Standing, err = g.ledger.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
 		return said, 0, err
@@ -162,8 +160,8 @@ func (g *authorizer) answerFor(ctx context.Context, in tool.Invocation, hash str
 		g.itemsRead = true
 	}
 
-	// A denial counts for the rest of the run. An approval for once counts for one call: the first
-	// that asks, and that call again when it was cut off, but not once it has come to an end.
+	// A denial counts for the rest of the run. A single approval counts for the first call that
+	// asks, and for its repetition after an interruption.
 	for _, i := range g.items {
 		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
 			continue
@@ -247,8 +245,8 @@ func approvalQuestion(t *attempt, a tool.ApprovalRequest) *ledger.Question {
 
 var _ loop.Authorizer = (*authorizer)(nil)
 
-// lookUp adds to what a call needs the labels of what it reads, as they are now, and names all that the
-// agent keeps where the call may write any of it.
+// lookUp adds the labels of what a call reads, and all that the agent keeps if the call may write
+// it.
 func (g *authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 	if need.WritesMemory { // its database, and where it may write
 		need.Writes = append(append(need.Writes, g.roots.Writable()...), ledger.TablePlace(g.rules.Agent, ""))
@@ -269,9 +267,8 @@ func (g *authorizer) lookUp(ctx context.Context, need *tool.Need) error {
 	return err
 }
 
-// lookAgain adds to the run the labels that what its calls read has got since they were decided on: another run
-// may have labelled a place, and written there, before the call came to read it. Labels are on record
-// before what they are about, so that none is missed now.
+// lookAgain adds labels that other runs have since put on what the calls read. Labels are recorded
+// before the content is written, so that none is missed.
 func (g *authorizer) lookAgain(ctx context.Context) error {
 	letters, err := g.ledger.LabelsOf(ctx, g.madeReads...)
 	g.addedTaint |= tool.ParseTaint(letters)
@@ -279,8 +276,7 @@ func (g *authorizer) lookAgain(ctx context.Context) error {
 	return err
 }
 
-// programEnded labels where a program may have written that has served for a while: what it could read may have got labels since the
-// last call that was decided on.
+// programEnded labels what a long-running program may have written, by what it could read.
 func (g *authorizer) programEnded(ctx context.Context) error {
 	need := g.roots.ProgramNeed()
 	if err := g.lookUp(ctx, &need); err != nil {
@@ -294,8 +290,8 @@ func (g *authorizer) programEnded(ctx context.Context) error {
 	return g.OnCallsStart(ctx)
 }
 
-// labelFile records a file that a run is about to give its name to, so that it keeps its labels under
-// any other name.
+// labelFile records a file before it gets its name, so that it keeps its labels under any other
+// name.
 func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -307,9 +303,8 @@ func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {
 	return g.ledger.RecordTaint(ctx, g.attempt, ledger.TaintUpdate{Writes: missing})
 }
 
-// admitPrompt records the labels of what a model is told from the start: the names of its agent's tables
-// and what they are for, rows, what its working folder holds, and skills. All of that has been read by now, so
-// that its labels are on record.
+// admitPrompt records the labels of what the prompt shows: tables, rows, files and skills. All of
+// that has been read by now.
 func (g *authorizer) admitPrompt(ctx context.Context, t *attempt) error {
 	if !t.needsModel() && !t.executes() || t.wrapTool != nil {
 		return nil
@@ -386,8 +381,8 @@ func (a Agent) kept(b nofollow.Boundary) ([]ledger.Place, error) {
 // readableChars is the maximum number of characters of a file that an approval request shows.
 const readableChars = 8000
 
-// readable returns the text of a PDF or an HTML page for an approval request, and only the type of another binary file. kind
-// is "" for a file that is shown unchanged.
+// readable returns the text of a PDF or an HTML page for an approval request, and the type of
+// another binary file. kind is "" for a file that is shown unchanged.
 func (r *Runner) readable(name string, content []byte) (kind, words string) {
 	switch ext := strings.ToLower(filepath.Ext(name)); {
 	case bytes.HasPrefix(content, []byte("%PDF-")):
@@ -404,8 +399,7 @@ func (r *Runner) readable(name string, content []byte) (kind, words string) {
 	return "", ""
 }
 
-// CallText is a call of a tool as a person reads it: a command as its command line, any other with
-// its arguments as JSON, without the escapes that are there for HTML alone.
+// CallText returns a call as a person reads it: a command line, or the arguments as JSON.
 func CallText(s tool.Spec, args json.RawMessage) string {
 	if text := s.Summary(args); text != "" {
 		return text
@@ -416,8 +410,7 @@ func CallText(s tool.Spec, args json.RawMessage) string {
 // unescapeHTML undoes what encoding/json escapes for HTML. A quoted backslash is passed over with what it quotes.
 var unescapeHTML = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
 
-// PlainJSON is a document on one line, with <, > and & as themselves: encoding/json escapes them,
-// and so do some servers of models.
+// PlainJSON returns a document on one line, with <, > and & unescaped.
 func PlainJSON(raw json.RawMessage) string {
 	var line bytes.Buffer
 	if json.Compact(&line, raw) != nil {

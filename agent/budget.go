@@ -19,8 +19,7 @@ const warnAt = 80
 // maxWhy is how much is kept of why something was not reported, in characters.
 const maxWhy = 300
 
-// budget keeps what one attempt takes within the bounds of its run and the budgets of its
-// day. It satisfies loop.Budget.
+// budget keeps an attempt within the bounds of its run and the budgets of its day.
 type budget struct {
 	*Runner
 	attempt *attempt
@@ -144,9 +143,8 @@ func ledgerUsage(s loop.Spent) ledger.Usage {
 		EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}
 }
 
-// plausible is what a turn can have taken of what its server reports: each way no more than
-// twice what the context holds or was reserved, whichever is more. One report of a broken
-// server would otherwise use up the day of everybody.
+// plausible limits a reported usage to twice what the context holds or was reserved, because one
+// report of a broken server could use up the day's budget.
 func (b *budget) plausible(used, reserved model.Usage) model.Usage {
 	most := 2 * max(int64(b.attempt.relay.model().ContextSize()), loop.DefaultWindow, reserved.Input+reserved.Output)
 	used.Input, used.Output = min(used.Input, most), min(used.Output, most)
@@ -223,8 +221,8 @@ func budgetOwner(s ledger.Spending) string {
 	return s.Scope + " " + s.Name
 }
 
-// describeFull says which budget of a day or a month has no room, how much of it is used, and when there is more. Where
-// there would be room without what is estimated, what made that necessary comes first.
+// describeFull describes a budget without room. If estimates have filled it, their cause comes
+// first.
 func describeFull(f ledger.BudgetExceeded, until ledger.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
 	if f.Scope == ledger.ScopeDaemon {

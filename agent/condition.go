@@ -32,8 +32,7 @@ const (
 // conditionTimeout is for conditions without a timeout of their own.
 const conditionTimeout = 10 * time.Second
 
-// conditionEventKind and the JSON keys of conditionEvent are older than the word condition; they
-// stay, for they are in ledgers.
+// conditionEventKind and the JSON keys of conditionEvent are old names that stay for old ledgers.
 const conditionEventKind = "gate"
 
 // conditionEvent records what a condition gave.
@@ -53,9 +52,8 @@ type conditionChecker struct {
 	now    time.Time // the same for all conditions
 }
 
-// checkConditions checks what has to hold before the run may cost anything. The first condition that
-// does not hold ends the run as skipped, and one that cannot be checked is no answer: it
-// ends the run as an error, to be tried again as the job's policy says.
+// checkConditions ends the run as skipped if a condition does not hold, and as an error if one
+// cannot be checked.
 func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
 	if len(t.job.When) == 0 || !checksConditions(t.run, t.detail) {
 		return nil
@@ -95,14 +93,14 @@ func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// checksConditions says whether the conditions of its job apply to a run. What somebody handed over
-// (a file, the changes in a folder) must not be lost to a condition.
+// checksConditions reports whether conditions apply to a run. Files and changes that were handed
+// over must not be lost to a condition.
 func checksConditions(run ledger.Run, d ledger.Detail) bool {
 	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook, domain.TriggerAfter}, run.Trigger)
 }
 
-// conditionsHeldBefore says whether an earlier attempt got past the conditions. They are not checked
-// again then: what that attempt did may well have made them false.
+// conditionsHeldBefore reports whether an earlier attempt got past the conditions, which that
+// attempt may have made false.
 func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, error) {
 	events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: run, Limit: -1})
 	for _, e := range events {
@@ -169,8 +167,8 @@ func (q conditionChecker) describe(g Condition) string {
 	return name
 }
 
-// display makes of any text one line that can be shown and stored. Secrets are looked for
-// before and after, for the cleaning can both tear one apart and put one together.
+// display turns a text into one line. Cleaning can split a secret or complete one, so secrets are
+// replaced before and after.
 func (q conditionChecker) display(said string, most int) string {
 	return text.Truncate(q.redact.Replace(oneLine(q.redact.Replace(said))), most)
 }
@@ -274,8 +272,7 @@ func explainTimeout(ctx context.Context, g Condition, err error) error {
 
 const maxRedirects = 10
 
-// checkHTTP requests a page and judges by the status alone. A server that cannot be reached is an
-// answer, too: false.
+// checkHTTP judges a page by its status alone. An unreachable server makes the condition false.
 func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
 	if err != nil {

@@ -28,9 +28,8 @@ const maxConditionLine = 200
 // commandOutput is how many characters are kept of what a command says, of which a line is shown.
 const commandOutput = 4 << 10
 
-// checkCommand runs a program that the owner named, without a shell and without input. It works in a folder
-// where an agent may write, and may be a script of the agent's: so it is confined as the agent's own
-// commands are, and can change nothing unless the condition says so.
+// checkCommand runs a program without a shell and without input. It may be a script of the agent's,
+// so it is confined as the agent's own commands, and read-only unless the condition allows writing.
 func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	if err := q.task.makeWorkdir(); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
@@ -102,9 +101,8 @@ func conditionHint(refused shell.Refusal, g Condition) string {
 	return fmt.Sprintf("the sandbox (tier %s) may have refused that: to allow it, add beside the command %s", refused.Tier, read)
 }
 
-// conditionArgv is the command as it is started, and the paths that it names: what its owner names it may
-// read. In the sandbox these exist by the names alone that they have without links. A link below the boundary
-// gives no leave: whoever made it would choose what is read.
+// conditionArgv returns the command with its links resolved, and the paths that it names, which it
+// may read. A link below the boundary gives no permission, because an agent may have made it.
 func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err error) {
 	argv = slices.Clone(g.Command)
 	if argv[0], err = exec.LookPath(argv[0]); err != nil {
@@ -112,8 +110,8 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 	}
 
 	for i, word := range argv {
-		// What is found on the PATH of the system is there for every command. The rest of the machine's
-		// own views (processes, devices) a command has in versions of its own.
+		// System programs are there for every command, and the sandbox has its own /proc, /sys and
+		// /dev.
 		if !filepath.IsAbs(word) || i == 0 && shell.IsSystemProgram(word) || slices.ContainsFunc([]string{"/proc", "/sys", "/dev"}, func(dir string) bool { return fspath.Within(word, dir) }) {
 			continue
 		}
@@ -179,10 +177,10 @@ func (v conditionView) close() {
 	}
 }
 
-// conditionView confines a condition to the places of its agent and those that its owner named. A command with the network, or
-// without a sandbox, could tell others what it reads, and could be led by it. So it sees no folder in which an agent or a stranger
-// can write, unless its owner named that folder for it: by read, by write, or as a word of the command. Without a sandbox that is
-// where it works, not a wall: it can still open any path that it knows.
+// conditionView confines a condition to the places of its agent and those that its owner named. A
+// command with the network, or without a sandbox, could leak what it reads. So it sees no folder in
+// which an agent or a stranger can write unless its owner named that folder. Without a sandbox this
+// is no wall: the command can open any path that it knows.
 func (q conditionChecker) conditionView(g Condition, named []string) (v conditionView, err error) {
 	of := *q.task
 	t := &of
@@ -236,8 +234,8 @@ func (q conditionChecker) resolved(path string) string {
 	return real
 }
 
-// admit decides whether the command of a condition may start, by the labels of what it is given. Nobody is there to be asked before
-// each run: what would need an approval as a call does not start. What it writes is labelled, and its start recorded, before it starts.
+// admit decides by labels whether the command of a condition may start. A command that would need
+// an approval does not start. It labels what the command may write, and records the start.
 func (q conditionChecker) admit(ctx context.Context, g Condition, t *attempt, roots *tool.Roots, s shell.Start) error {
 	need := roots.ProgramNeed()
 	held, from := need.AddsTaint, "strangers leave files in what it sees"

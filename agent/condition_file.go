@@ -16,8 +16,8 @@ import (
 	"rouse/internal/pattern"
 )
 
-// checkFileCondition looks for a path, or for a file that a pattern names. It does so in
-// a goroutine: a folder on a network that is gone may never answer.
+// checkFileCondition looks for a path or pattern. A network folder may never answer, so it uses a
+// goroutine.
 func checkFileCondition(ctx context.Context, b nofollow.Boundary, g Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
@@ -45,10 +45,8 @@ func checkFileCondition(ctx context.Context, b nofollow.Boundary, g Condition) (
 	return "absent", false, nil
 }
 
-// findFile gives what is there: "present" for the path itself, or the first file that matches
-// it, hidden ones and folders left out unless the pattern names them. Only when nothing is
-// found does it matter that something could not be looked into. Behind a link that an agent may
-// have made nothing is there.
+// findFile returns "present" for the path itself, or the first file that matches it. An unreadable
+// folder matters only if nothing is found. It follows no link that an agent may have made.
 func findFile(ctx context.Context, b nofollow.Boundary, path string) (found string, err error) {
 	path = spelled(b, path)
 	_, err = b.Stat(path)
@@ -89,8 +87,7 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// trackingFS is a tree of files that can be left in the middle, and that remembers what it
-// could not look into.
+// trackingFS is a file tree that stops with its context and remembers what it could not read.
 type trackingFS struct {
 	boundary nofollow.Boundary
 	base     string

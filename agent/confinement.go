@@ -145,8 +145,8 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *task) []ledger.Obs
 	return obstacle(obstacleConfinement, source, r.lookFor(ctx, source, func() string { return r.tooWeak(ctx, t) }), t.agent.Where)
 }
 
-// ProgramFlaws returns what programs of a job will be refused: all of them because the sandbox of this machine is too weak, or
-// changes of a git repository. Runs that wait for a stronger sandbox have an obstacle instead.
+// ProgramFlaws returns why programs of a job will be refused. It leaves out runs that wait for a
+// stronger sandbox, because these have an obstacle.
 func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
 	t, err := r.task(ledger.Run{Job: job})
 	if err != nil {
@@ -164,8 +164,8 @@ func given(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 }
 
-// RefusedPrograms returns, by job, what programs of a plan will be refused on this machine. It starts a program to probe the
-// machine if a job needs a sandbox.
+// RefusedPrograms returns, by job, why programs of a plan will be refused on this machine. It may
+// start a program to probe the machine.
 func RefusedPrograms(ctx context.Context, p Plan) (map[string][]string, error) {
 	r, err := forPlan(p)
 	if err != nil {
@@ -185,8 +185,8 @@ func RefusedPrograms(ctx context.Context, p Plan) (map[string][]string, error) {
 	return out, nil
 }
 
-// repositoryFlaw returns what a program that works with git will be refused in the runs of a task, and the remedy. It returns ""
-// if there is no repository in their folders, or each run has a private clone.
+// repositoryFlaw returns why changes of a git repository will fail in the runs of a task, with the
+// remedy, or "".
 func (r *Runner) repositoryFlaw(ctx context.Context, t *task) string {
 	if t.agent.Unconfined != "" || t.agent.Mode == ModeIsolated || t.checkout() != nil {
 		return ""

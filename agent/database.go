@@ -9,8 +9,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// quarantined says why a run must wait for its agent's database: it is being replaced, or cannot
-// be used until its owner has decided what is to become of it.
+// quarantined returns why a run must wait for its agent's database, or "".
 func (r *Runner) quarantined(t *task) string {
 	if !t.agent.Database {
 		return ""
@@ -21,9 +20,7 @@ func (r *Runner) quarantined(t *task) string {
 	return ""
 }
 
-// endQuarantined ends a run that came upon a database which cannot be used. That is no failure of the host:
-// the run's record says what can be done, as does an item in the inbox of its owner. The
-// agent's later runs are held.
+// endQuarantined ends a run whose database cannot be used, and tells the owner in the inbox.
 func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Result, err error) (ledger.Result, error) {
 	if !t.agent.Database {
 		return res, err
@@ -63,9 +60,8 @@ func (r *Runner) tables(ctx context.Context, t *attempt) (string, error) {
 	return schema.Text(t.promptPart(maxTablesText)), nil
 }
 
-// afterAttempt does what the end of an attempt brings with it for the agent's database: the owner
-// is told of a quota that is nearly used up, and once the run is over the views are refreshed
-// that want it. Both are extras: that one does not work ends no run otherwise.
+// afterAttempt warns of a nearly used quota and refreshes saved views. Its errors do not change the
+// run's result.
 func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result) {
 	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Quarantined(t.agent.Name) != nil {
 		return
@@ -86,9 +82,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 	}
 }
 
-// tellQuota tells the owner when the agent's database has come to 80 % of its quota: on the
-// job's channels, or the first, and once until it is below again (OSA-62). It is an extra: a
-// run does not end otherwise for it.
+// tellQuota tells the owner once that the database has reached 80 % of its quota (OSA-62).
 func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
 		return r.ledger.AppendNotices(ctx, quotaNotices(t, used, limit)...)

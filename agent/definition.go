@@ -17,8 +17,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// definition is what a run is to do and may do, as its owner approves it (OSL-19): another one
-// has another hash. Values of secrets are not in it.
+// definition is what a run does and may do, as its owner approves it (OSL-19). It holds no secrets.
 type definition struct {
 	Job          string           `json:"job,omitempty"`
 	Prompt       string           `json:"prompt,omitempty"`
@@ -109,8 +108,8 @@ func definitionOf(t *task) definition {
 	return d
 }
 
-// Fingerprint is a hash of what a job does and may do, and by whom it is done: what failed under one is not tried again
-// by itself before there is another. "" where that cannot be written down.
+// Fingerprint returns a hash of a job's definition, expectations and models. A failed file is not
+// tried again under the same fingerprint. It is "" if there is none.
 func (p Plan) Fingerprint(job string) string {
 	t, err := p.resolve(ledger.Run{Job: job})
 	if err != nil {
@@ -185,8 +184,7 @@ func (t *task) usesSystem(specs tool.Specs) string {
 	return ""
 }
 
-// unapprovedDefinition is a definition that others than its owner could have written, and that the owner
-// has not approved as it stands.
+// unapprovedDefinition is a definition that others could have written, and that is not approved.
 type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
 // findUnapproved says what is to be approved before a task begins, nil when nothing is.
@@ -209,8 +207,8 @@ func (r *Runner) findUnapproved(ctx context.Context, t *task) (*unapprovedDefini
 	return &u, nil
 }
 
-// UnapprovedJobs are the jobs whose runs wait until the owner has approved their definitions, with who
-// else can change those, and how.
+// UnapprovedJobs returns the jobs whose definitions wait for approval, with who else can change
+// them.
 func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
 	for name := range r.plan.Load().Jobs {
@@ -232,8 +230,8 @@ func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) 
 	return held, nil
 }
 
-// awaitApproval parks a run that uses system tools and whose definition somebody else than its owner
-// could have written, until the owner has approved the definition as it stands.
+// awaitApproval parks a run until the owner has approved a definition that others could have
+// written.
 func (r *Runner) awaitApproval(ctx context.Context, t *task) error {
 	u, err := r.findUnapproved(ctx, t)
 	if u == nil || err != nil {
@@ -248,8 +246,8 @@ func (r *Runner) awaitApproval(ctx context.Context, t *task) error {
 	}}}
 }
 
-// What follows writes the parts of a definition as the configuration has them, for those who
-// are to approve it. Every field that changes what a run does is there: the text is hashed.
+// The following types write parts of a definition. They hold every field that changes a run,
+// because the text is hashed.
 
 type definedCall struct {
 	Call    string         `json:"call"`

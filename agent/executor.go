@@ -19,14 +19,12 @@ import (
 	"rouse/internal/domain"
 )
 
-// executes says whether an installed agent program does the run, in the place of the loop: what the job, or whoever asked
-// for the run, says is given to it.
+// executes reports whether an installed agent program does the run instead of the loop.
 func (t *task) executes() bool {
 	return t.job.Executor != nil && t.job.Prompts() && t.detail.Tool == ""
 }
 
-// programRun is one attempt that an agent program does. It keeps the program within the day's budgets, and puts on record what
-// it says it does.
+// programRun is an attempt that an agent program does, within the day's budgets.
 type programRun struct {
 	t        *attempt
 	settings executor.Settings
@@ -186,8 +184,8 @@ func commandLine(argv []string) string {
 	return string(raw)
 }
 
-// programKey is the key of the call that starts the program. It is another one after an attempt that failed, which is
-// tried again, and after a question that was answered; not after one that was cut off, which nobody repeats unasked.
+// programKey returns the key of the call that starts the program. It changes after a failed attempt
+// and after an answered question, but not after an interruption.
 func programKey(past history, answered int) string {
 	return fmt.Sprintf("p%d.%d", max(past.continues, 1), answered+1)
 }

@@ -21,8 +21,8 @@ import (
 // unmetPrefix begins what is said of an expectation that does not hold.
 const unmetPrefix = "expected at "
 
-// unmet names the first expectation that does not hold, "" when all do. The error is the
-// host's: an expectation could not be checked at all.
+// unmet names the first expectation that does not hold, or "". An error means that it cannot be
+// checked.
 func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
 	for _, e := range t.job.Expect {
 		var why string
@@ -45,8 +45,8 @@ func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
 	return "", nil
 }
 
-// fileMissed returns why a file does not count as changed by the run, or "" if it does. Changes by an earlier attempt and files that
-// the run moved are looked up in the ledger, because the file's time does not show them.
+// fileMissed returns why a file does not count as changed by the run, or "". The ledger knows
+// changes of earlier attempts and moved files, which the file's time does not show.
 func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path string, a ledger.Attempt) (string, error) {
 	path = spelled(b, path)
 	why := fileUnmet(b, path, a.StartedAt)
@@ -156,8 +156,8 @@ const (
 	expectedTail   = 4_000 // bytes
 )
 
-// commandUnmet says why the command of an expectation does not hold, "" if it does. It runs where the run has worked, confined as the
-// agent's own commands are, and without a network: it may be a test that the agent has written.
+// commandUnmet returns why an expected command does not hold, or "". The command may be a test that
+// the agent wrote, so it is confined as the agent's own commands, without a network.
 func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (string, error) {
 	least := t.minTier()
 	if least == "" && t.authorizer != nil && t.authorizer.taint&tool.Untrusted != 0 {

@@ -29,8 +29,8 @@ type FirstRequest struct {
 	Missing []string
 }
 
-// FirstRequestOf returns the first request of a job. It starts no program and asks no model. servers is the folder with the approved
-// tools of MCP servers, and tables describes the agent's database.
+// FirstRequestOf returns the first request of a job, without starting a program or asking a model.
+// servers is the folder of approved MCP tools.
 func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out FirstRequest, err error) {
 	r, err := forPlan(p)
 	if err != nil {
@@ -129,13 +129,11 @@ func (s snapshot) tell(o *loop.Options) {
 	}
 }
 
-// leastHistory is how many tokens of a context have to be left for what happens in a run: a call, some lines
-// of its result, and a word about it. With less, a run ends before it has done anything.
+// leastHistory is how many tokens a run needs beside its prompt and tools to do anything.
 const leastHistory = 512
 
-// ContextNeed is what the prompt and the tools of a run take of a model's context before anything has
-// happened in it, in tokens as the loop estimates them. What a database holds, and the files and rows that a
-// run begins with, come on top.
+// ContextNeed is how much of a model's context the prompt and the tools of a run take, in estimated
+// tokens. Rows, tables and files of a run come on top.
 type ContextNeed struct {
 	Agent, Job string // Job is "" for a run without a job
 	Model      string
@@ -153,8 +151,8 @@ func (n ContextNeed) Fits() bool { return n.Left >= leastHistory }
 // Starts says whether the model is asked at all.
 func (n ContextNeed) Starts() bool { return n.Left > 0 }
 
-// ContextNeeds are those of each job that asks a model, and of each agent without one, sorted by their names.
-// Models whose context nobody knows are left out.
+// ContextNeeds returns the needs of each job that asks a model and of each agent without a job, by
+// name. It leaves out models of unknown context.
 func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	r, err := forPlan(p)
 	if err != nil {

@@ -21,19 +21,20 @@ const (
 
 // Recorder writes the loop's steps and calls into the ledger, fenced by the attempt.
 //
-// All entries of the attempt pass through one queue. Only one flush runs at a time, and it writes the whole queue in one
-// transaction. So the ledger keeps the order of the entries, and the end of a call never precedes its start.
+// All entries pass through one queue, and only one flush at a time writes the whole queue in one
+// transaction. So the ledger keeps their order.
 //
-// An entry is a barrier or may lag. Adding a barrier returns when it and all earlier entries are durable. Barriers are the start
-// of a call with an effect, the end of a call that cannot be repeated, and the start of a step that asks a model. All other
-// entries are written with the next barrier or after maxLag. If a crash loses them, reads are repeated, and changes of an
-// agent's database are in its journal. The last entries are committed with the result of the attempt.
+// Adding a barrier returns when it and all earlier entries are durable. Barriers are the start of a
+// call with an effect, the end of a call that cannot be repeated, and the start of a step that asks
+// a model. Other entries may lag until the next barrier or maxLag: after a crash reads are
+// repeated, and changes of an agent's database are in its journal. The result of the attempt
+// commits the last entries.
 //
-// Calls of a module into its own storage (loop.Call.Once) may lag too. The storage journals each call with its
-// data, and a restarted module makes the same calls. Results that the module already received are made durable first,
-// because the module may depend on them.
+// Calls of a module into its own storage (loop.Call.Once) may lag too: the storage journals them,
+// and a restarted module repeats them. Results that the module already received are made durable
+// first.
 //
-// After the first error, every later entry is refused with that error.
+// After the first error, every later entry is refused with it.
 type Recorder struct {
 	record  func(context.Context, ledger.Attempt, ...ledger.Entry) error
 	attempt ledger.Attempt
@@ -122,8 +123,7 @@ func (r *Recorder) AnswerCall(ctx context.Context, c loop.Call) error {
 	return r.add(ctx, d, ledger.CallStarted(r.call(c)), ledger.CallFinished(r.call(c)))
 }
 
-// Flush waits until all entries are durable. It returns at once if end will commit the last entries. The loop calls it at
-// the end of the run.
+// Flush waits until all entries are durable, unless end will commit the last entries.
 func (r *Recorder) Flush(ctx context.Context) error {
 	if r.left {
 		return nil
@@ -133,12 +133,11 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx)
 }
 
-// leaveEnd lets end commit the last entries with the result. If settle is set, they are flushed earlier, because files
-// have to be settled before the calls that made them are recorded.
+// leaveEnd lets end commit the last entries with the result, unless files have to be settled first.
 func (r *Recorder) leaveEnd() { r.left = r.settle == nil }
 
-// end moves the last entries into a result, which commits them. If the attempt will be continued or repeated, end flushes the
-// entries instead, because the next attempt reads them.
+// end moves the last entries into a result. It flushes them instead if another attempt will read
+// them.
 func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) error {
 	r.left = false
 	if failure != nil || !res.Outcome.Done() || res.Wait != nil {
@@ -162,8 +161,7 @@ func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) e
 	return nil
 }
 
-// mayLag reports whether a call may run before its start is durable. A module repeats its calls in the next attempt; a
-// model may not.
+// mayLag reports whether a call may run before its start is durable.
 func (r *Recorder) mayLag(c loop.Call) bool { return c.Once && !r.asks }
 
 // durability describes when entries must be durable and what depends on them.

@@ -165,8 +165,7 @@ func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, err
 	return o, err
 }
 
-// baseOptions returns the options that every run has. It ends a run early that waits for its owner: such a run needs no model and no
-// playbook.
+// baseOptions returns the options that every run has. It ends a run early that waits for its owner.
 func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	registry, err := r.tools(t)
 	if err != nil {
@@ -190,9 +189,8 @@ func (r *Runner) askingModel(t *attempt, o *loop.Options) {
 	o.Budget = r.newBudget(t, o.Bounds)
 }
 
-// bounds are the job's where it gives any, else the agent's. A wake stays within those of
-// the job that its chain goes back to, so that no job sets anything going that is larger
-// than itself.
+// bounds returns the job's bounds, or else the agent's. A wake stays within those of the job that
+// began its chain.
 func bounds(t *task) loop.Bounds {
 	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
 	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // a bound set by the owner is kept

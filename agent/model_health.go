@@ -24,8 +24,7 @@ const (
 	maxPauseReason = 300 // characters
 )
 
-// modelHealth knows which models it is of no use to ask now: those whose provider's quota is spent, and,
-// where a fallback can answer, those that were just found dead. It may be used by many goroutines.
+// modelHealth knows which models not to ask now. It may be used by many goroutines.
 type modelHealth struct {
 	mu       sync.Mutex
 	circuits map[string]circuit           // open ones, by the name of the model
@@ -49,8 +48,7 @@ func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
 	return h
 }
 
-// pausedModel is the pause that keeps all of these models from being asked at an instant; of several,
-// the one that ends first.
+// pausedModel returns the pause that ends first if all of these models are paused.
 func (h *modelHealth) pausedModel(models []*Model, now time.Time) (first ledger.ModelPause, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +106,8 @@ func (h *modelHealth) downSince(name string, now time.Time) time.Time {
 	return h.down[name]
 }
 
-// pause makes the pause of a model whose provider's quota is spent: until the time that it says, else
-// for an hour, twice as long each time in a row. set is false while it is paused already, by another run.
+// pause pauses a model whose provider's quota is spent: until the time that the server names, or
+// for an hour, doubled each time in a row. set is false if it is paused already.
 func (h *modelHealth) pause(name string, e *model.Error, now time.Time) (p ledger.ModelPause, set bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -147,8 +145,8 @@ func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
 	}
 }
 
-// modelFailed notes that the model of a run has failed for good. One whose provider's quota is spent is
-// paused, and its owner is told with the first of such pauses in a row.
+// modelFailed notes that the model of a run has failed for good. The owner is told of the first
+// pause in a row.
 func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *Model, failure error) {
 	var e *model.Error
 	if !errors.As(failure, &e) {
@@ -181,8 +179,8 @@ func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *Model, failure 
 	}
 }
 
-// postponement lets a run wait for its model that nobody watches, and that no model has answered yet:
-// nothing was done that another try would do again. nil: it ends as it has.
+// postponement lets an unattended run wait for its model if no model has answered yet, or returns
+// nil.
 func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement {
 	var e *model.Error
 	if t.module != nil { // whose steps are answers of its own
@@ -419,8 +417,7 @@ func (m *Model) list(ctx context.Context) (model.Listing, error) {
 	return l, err
 }
 
-// askContexts asks the servers of models for the sizes of their contexts, each once. One that cannot be reached is asked again by the
-// next run: the request of this one waits for it.
+// askContexts asks the servers of models once for the sizes of their contexts.
 func askContexts(ctx context.Context, models []*Model) {
 	var all sync.WaitGroup
 	for _, m := range models {
@@ -431,8 +428,8 @@ func askContexts(ctx context.Context, models []*Model) {
 	all.Wait()
 }
 
-// askFor asks the server of a model for its list, which runs no model and costs nothing. why says that it refuses the model; known, that
-// it has it. A server that cannot be reached says neither: runs wait for that in their own way.
+// askFor asks the server of a model for its list, which costs nothing. It returns why the server
+// refuses the model, and whether the server has it. An unreachable server gives neither.
 func askFor(ctx context.Context, m *Model) (why string, known bool) {
 	l, err := m.list(ctx)
 	var e *model.Error

@@ -26,8 +26,7 @@ import (
 // maxOffered is how large the result of a call may be that a module answers, in bytes of JSON: who called it reads it whole.
 const maxOffered = 256 << 10
 
-// moduleCalls answers the calls of one attempt that modules stand for: each in a machine of its own, within the run. What a module
-// calls is a call of the run, below the one that it answers.
+// moduleCalls answers calls of one attempt by modules, each in a machine of its own within the run.
 type moduleCalls struct {
 	runner    *Runner
 	task      *attempt
@@ -167,8 +166,8 @@ type startedRun struct {
 	State domain.State `json:"state"`
 }
 
-// start queues the run of a skill that goes on by itself: of the same agent, with what that is granted, with the labels of this run,
-// and within the bounds and the budget of the job that this run goes back to. A call that is made again finds the run that it started.
+// start queues the run of a skill that goes on by itself, with the labels of this run and the
+// bounds of its job. A repeated call finds the run that it started.
 func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.Skill, args json.RawMessage) (tool.Envelope, error) {
 	if c.task.detail.By != nil {
 		return tool.Failure(tool.KindRejected, "another run started this one, which therefore starts none"), nil
@@ -209,8 +208,8 @@ type offer struct {
 	apart bool
 }
 
-// offersOf are the tools that the skills of a task's agent offer to its run: those of skills that can be run here with what the
-// agent is granted, and are what was installed. registered are those that their modules have registered, by skill.
+// offersOf returns the tools that the skills of a task's agent offer to its run. registered are
+// those that their modules have registered, by skill.
 func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
 	if t.job.Skill != nil { // a module calls no others
 		return nil
@@ -256,8 +255,7 @@ func (a Agent) secretNames() (out []string) {
 	return out
 }
 
-// registeredOffers are the tools that the modules of a task's skills have registered, by skill. A storage that cannot be read is the
-// skill's, and no reason to end the run.
+// registeredOffers returns the tools that the modules of a task's skills have registered, by skill.
 func (r *Runner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
 	out := map[string][]host.Offer{}
 	if t.job.Skill != nil {

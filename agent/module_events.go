@@ -23,8 +23,7 @@ const (
 	progressEvery = 500 * time.Millisecond
 )
 
-// moduleEvents puts what a module says of itself on record. What it says again, until an attempt comes to a call that none
-// before it has made, is there already.
+// moduleEvents records events of a module. A repetition of an earlier attempt is recorded already.
 type moduleEvents struct {
 	ledger *ledger.Ledger
 	run    ledger.Run

@@ -37,8 +37,7 @@ type hook struct {
 	told func(*store.Lifecycle) // what holds when it was called
 }
 
-// dueHooks are the hooks that a manifest names, and that were not called yet for an agent: for this version of the skill, and for
-// these settings.
+// dueHooks returns the hooks of a manifest that are due for this version and these settings.
 func dueHooks(m *skills.Manifest, l store.Lifecycle, config json.RawMessage) []hook {
 	if len(config) == 0 {
 		config = json.RawMessage("{}")
@@ -72,8 +71,8 @@ func lastHooks(m *skills.Manifest, l store.Lifecycle) []hook {
 	return out
 }
 
-// moduleHooks calls the hooks that are due, each in a machine of its own, before the module itself. A hook is told of once: what it
-// was told is kept when it has returned, and until then the record answers for the calls that it has made.
+// moduleHooks calls the due hooks, each in a machine of its own, before the module. A hook counts
+// as told once it has returned.
 type moduleHooks struct {
 	host    *host.Host
 	run     ledger.Run
@@ -129,8 +128,7 @@ func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *mo
 	return h, "", err
 }
 
-// settle notes what holds without a hook that would be told of it, so that a later version knows from which one it comes, and what is
-// removed that it was there.
+// settle notes the state for which no hook is due, so that later hooks know it.
 func (h *moduleHooks) settle(m *skills.Manifest) {
 	isDue := func(names ...string) bool {
 		return slices.ContainsFunc(h.due, func(one hook) bool { return slices.Contains(names, one.name) })

@@ -15,14 +15,12 @@ import (
 	"rouse/internal/domain"
 )
 
-// modulePass is where the module of a run began again with its workspace as it is, instead of coming again to where it was:
-// behind a pause, behind the last of the steps that it may take at a time, or after somebody else has changed the workspace
-// (OSL-13, OSL-14, OSL-27). A module that reads its workspace finds out by that how far it is. One that does not goes through its
-// calls once more, and on.
+// modulePass is a point at which a module began again with its workspace as it is: after a pause,
+// after its steps were used up, or after others changed the workspace (OSL-13, OSL-14, OSL-27). A
+// module that ignores its workspace makes its calls once more.
 type modulePass struct {
 	steps int // that were reported until then
-	// known are the keys of the calls since the last checkpoint, by their method and arguments: what is called again is
-	// answered by them (C-5).
+	// known are the keys of the calls since the last checkpoint, which answer repeated calls (C-5).
 	known map[string][]string
 }
 
@@ -129,8 +127,8 @@ func (h moduleHistory) recall(pass int, base string, n int) string {
 	return keys[n-1]
 }
 
-// callTimes notes when calls began and came to their end, as the record has it: by that clock a module sees the time, and sees
-// the same one in each attempt.
+// callTimes notes when calls began and ended. A module sees the time only by them, so that it sees
+// the same times in each attempt.
 type callTimes struct {
 	loop.Recorder
 	prior      map[string]time.Time // ends in earlier attempts, by key

@@ -30,9 +30,9 @@ const (
 	maxModuleError   = 2000 // characters
 )
 
-// moduleProvider answers in the loop with the calls that a module makes of its host. An attempt runs the module from its
-// beginning. A call that an earlier one has made is found by its key, and answered from the record: the pass, the method, a hash
-// of its arguments, and how many equal ones came before it in the pass.
+// moduleProvider answers in the loop with the calls that a module makes. Each attempt runs the
+// module from its beginning. Calls of earlier attempts are found by their keys and answered from
+// the record.
 type moduleProvider struct {
 	*moduleRun
 	machine  *module.Machine
@@ -197,8 +197,8 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 	return answers, nil
 }
 
-// seen is when a call came to its end, as its module sees it; the zero time where it sees nothing new. The record of a call that is
-// made again may be lost with its time, and what a module does next must not depend on that.
+// seen returns the time of a call's end as its module sees it. It is zero for a call whose record
+// may be lost, because a module must not depend on that.
 func (p *moduleProvider) seen(c host.Call, key string) time.Time {
 	if t, ok := p.registry.Lookup(c.Tool); ok && t.Once() {
 		return time.Time{}
@@ -290,8 +290,8 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 	return &model.Call{ID: key, Key: key, Name: call.Tool, Args: call.Args}, nil
 }
 
-// beginPass has the module go on from its workspace as it is: from here on nothing is answered as it was, but what it
-// called since the last checkpoint.
+// beginPass lets the module go on from its workspace. Only calls since the last checkpoint are
+// still answered from the record.
 func (p *moduleProvider) beginPass() {
 	p.pass, p.renewed = len(p.past.passes), true
 	p.host.Renew(p.past.passes[p.pass-1].steps)
@@ -389,8 +389,7 @@ func (p *moduleProvider) end(e *module.End) *model.End {
 	return failed(domain.OutcomeError, "the process of the module ended: %s", e.Error)
 }
 
-// returned is the end of a module that returned. One that says of itself that it had no success, by success: false, has
-// failed (OSL-06).
+// returned returns the end of a run whose module returned. success: false means failure (OSL-06).
 func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 	if len(output) == 0 {
 		output = json.RawMessage("null")

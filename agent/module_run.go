@@ -168,8 +168,7 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 		o.WriteFile = &write
 	}
 
-	// Tools of MCP servers that its manifest cannot do without need no other word of its owner than that the agent has the server, and
-	// that they approved the tool.
+	// A required tool of an MCP server needs no other permission than its approval.
 	required := requiredServerTools(m.skill.Manifest)
 	for _, name := range required {
 		if _, ok := granted.Lookup(name); !ok {
@@ -348,8 +347,8 @@ func (m *moduleRun) letSleep() {
 	}
 }
 
-// moduleWASM is the WebAssembly that a skill declares, audited: what a module may instantiate is sent to its process with it, which
-// can open no file (OSL-33). The error says what is wrong with it.
+// moduleWASM returns the audited WebAssembly of a skill. The module's process gets the code,
+// because it can open no file (OSL-33).
 func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
 	codes, err := s.WASMCode()
 	if err != nil {
@@ -364,8 +363,7 @@ func moduleWASM(s *skills.Skill) ([]module.WASM, error) {
 	return out, nil
 }
 
-// moduleOutage says whether a run of a module may wait for its model: as long as nothing of it has begun that another try would do
-// again, as with a prompt.
+// moduleOutage reports whether a run of a module may wait for its model: only if nothing has begun.
 type moduleOutage struct {
 	mu    sync.Mutex   // a module may ask several questions at a time
 	why   *model.Error // the model gave no answer

@@ -15,8 +15,8 @@ import (
 	"rouse/skills"
 )
 
-// enterWorkspace has the run of a module work in the workspace that its job names, and makes that where there is none of the name
-// (OSL-28).
+// enterWorkspace puts the run of a module into the workspace that its job names, and creates it if
+// necessary (OSL-28).
 func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	m, run := t.module, t.run
 	name, err := workspaceName(t, t.data)
@@ -85,8 +85,8 @@ func (r *Runner) workspaceNamed(ctx context.Context, by ledger.Author, agent str
 // defaultWorkspace is the name of the workspace that a skill gets which needs one, and was called by a model before there was any.
 const defaultWorkspace = "default"
 
-// workspaceFor is the name of the workspace in which the module of a call works: the one that the run works in, if it is the
-// skill's, else its only active one. "" is none; refused says why a skill that needs one cannot be called (OSL-23, OSL-28).
+// workspaceFor returns the workspace for the module of a call: the run's own if it is the skill's,
+// else the only active one, or "". refused is why the skill cannot be called (OSL-23, OSL-28).
 func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name string, refused *tool.Envelope, err error) {
 	if !host.KeepsWorkspace(s.Manifest) {
 		return "", nil, nil
@@ -139,8 +139,7 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 	return &found, nil, err
 }
 
-// workspaceBlocked says why no run may work in the workspace of a run, "" where nothing is in its way, or its name is known to the run
-// alone.
+// workspaceBlocked returns why no run may work in the workspace of a run, or "".
 func (r *Runner) workspaceBlocked(ctx context.Context, t *task) string {
 	name := cmp.Or(t.detail.Workspace, t.job.Workspace)
 	if t.job.Skill == nil || t.run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {

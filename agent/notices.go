@@ -15,8 +15,7 @@ import (
 	"rouse/internal/text"
 )
 
-// All notices to people that are not an agent's own words are worded here; notices_incidents.go has what they say of
-// incidents.
+// The texts of all notices except an agent's own are in this file.
 
 // maxNoticeAction is how much of an action a notice shows, in characters.
 const maxNoticeAction = 1000
@@ -27,8 +26,7 @@ const noticeReadTimeout = 10 * time.Second
 // maxNoticeArtifacts is how many shared files a notice lists.
 const maxNoticeArtifacts = 5
 
-// address gives a notice to each of some channels. A key, by which the outbox takes a notice once,
-// becomes one for each channel.
+// address addresses a notice to each channel. Its key becomes one key for each channel.
 func address(n ledger.Notice, channels []string) []ledger.Notice {
 	var out []ledger.Notice
 	for _, channel := range channels {
@@ -58,8 +56,7 @@ func (p Plan) channelsOr(lists ...[]string) []string {
 	return nil
 }
 
-// ownerChannels returns the channels for notices about budgets, quotas and the like: those of the task, or the default
-// channels if the task has none.
+// ownerChannels returns the channels for notices about budgets, quotas and the like.
 func (t *task) ownerChannels() []string {
 	if len(t.told) == 0 {
 		return t.usual
@@ -80,8 +77,8 @@ func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	return r.notices(t, res)
 }
 
-// notices tell the owner that a run has finished, or asks something: none, or one for each of the
-// job's channels. A template that fails costs the wording, not the notice.
+// notices returns the notices that a run has finished or asks something. If a template fails, they
+// have the default text.
 func (r *Runner) notices(t *task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
@@ -176,8 +173,7 @@ func questionBody(q ledger.Question) string {
 
 // sharedFiles lists what a run shared, for the end of its notice (OSA-19).
 func (r *Runner) sharedFiles(run ledger.Run) string {
-	// The dispatcher asks for notices while it records an end, and passes no context: this one
-	// keeps a ledger that hangs from holding that up.
+	// The dispatcher passes no context, and a ledger that hangs must not block it.
 	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout)
 	defer cancel()
 
@@ -202,8 +198,8 @@ func (r *Runner) sharedFiles(run ledger.Run) string {
 	return out.String()
 }
 
-// PauseNotices tell the owner that a job is paused because so many of its runs in a row
-// have failed; they are sent whichever outcomes the job tells about.
+// PauseNotices returns the notices that a job is paused after failures. They do not depend on
+// notify.on.
 func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
 	t, _ := r.task(run) // without its job nobody is told
 	return address(ledger.Notice{
@@ -224,7 +220,7 @@ func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
 	return address(n, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
-// OverdueNotices returns the notices that a job has not succeeded in time, one for each window. They do not depend on
+// OverdueNotices returns the notices that a job has not succeeded in time. They do not depend on
 // notify.on.
 func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
 	return r.jobNotices(name, ledger.Notice{
@@ -234,8 +230,8 @@ func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time
 	})
 }
 
-// LoopNotices returns the notices about a job that is paused because one path started it again and again, perhaps by a program
-// that writes what it watches. In the title, ledger.PathPlaceholder stands for the path.
+// LoopNotices returns the notices about a job that is paused because one path started it again and
+// again. In the title, ledger.PathPlaceholder stands for the path.
 func (r *Runner) LoopNotices(name string) []ledger.Notice {
 	return r.jobNotices(name, ledger.Notice{
 		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, ledger.PathPlaceholder),
@@ -243,8 +239,7 @@ func (r *Runner) LoopNotices(name string) []ledger.Notice {
 	})
 }
 
-// ReturnNotices returns the notices that a file is there again as it was when its run failed. They are sent once until no such
-// file waits.
+// ReturnNotices returns the notices that a file is back as it was when its run failed.
 func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
 	return r.jobNotices(name, ledger.Notice{
 		Run:   run,
@@ -264,8 +259,7 @@ func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 	}, t.ownerChannels())
 }
 
-// budgetNotices tell the owner that most of the budget of a day or a month is used. Only the budget of a job is
-// told of on that job's channels.
+// budgetNotices returns the notices that most of the budget of a day or a month is used.
 func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
 	end, layout := ledger.DayOf(time.Now(), b.zone).Ends, "15:04 MST"
 	if s.Monthly() {
@@ -286,8 +280,7 @@ func budgetChannels(b *budget, s ledger.Spending) []string {
 	return b.attempt.usual
 }
 
-// fullNotices returns the notices that the budget of a day or a month has no room for a run. If estimates filled the budget, they name
-// the line to change.
+// fullNotices returns the notices that a budget has no room for a run.
 func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledger.Notice {
 	body := reason
 	if f.EstimatedMicroUSD > 0 {
@@ -301,8 +294,8 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 	}, budgetChannels(b, f.Spending))
 }
 
-// unreachableNotices tell the owner that a run waits for its model. All runs that wait for the same
-// outage share one notice. until is the time at which the model can be asked again, or zero if that is not known.
+// unreachableNotices returns the notices that a run waits for its model, one for an outage. until
+// is zero if the end is not known.
 func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
@@ -315,8 +308,7 @@ func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until
 	}, t.ownerChannels())
 }
 
-// quotaSpentNotices tell the owner that a model is paused because its provider's quota is spent, and what
-// rouse spent.
+// quotaSpentNotices returns the notices that a model is paused, with what rouse spent.
 func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
 	now := p.Since.In(t.plan.Zone)
 	spent := func(since time.Time) string {
@@ -352,8 +344,8 @@ func (p *Plan) groupOf(channel string) Group {
 	return usualGroup
 }
 
-// Tells returns the notices of the end of a run, or nil if the caller waits for the run. Of an incident a channel gets only
-// some of the failures, and none after it was acknowledged; a success after failures is told too.
+// Tells returns the notices of the end of a run, or nil if the caller waits for the run. A channel
+// gets only some failures of an incident, and the recovery.
 func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
 	p := r.plan.Load()

@@ -63,8 +63,7 @@ func obstacle(kind, source, why, where string) []ledger.Obstacle {
 	return []ledger.Obstacle{{Kind: kind, Source: source, Text: why, Where: where}}
 }
 
-// Obstacles are what keeps a run from starting, none when it may. A manual call needs the database alone: it is how its owner finds out
-// what is wrong.
+// Obstacles returns what keeps a run from starting. A manual call needs only the database.
 func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
 	t, err := r.task(run)
 	if err != nil {
@@ -92,8 +91,8 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 	return out
 }
 
-// LookAgain looks once more at what was in the way of runs, and asks the servers of models for which it is time. cleared says that some
-// of it is gone; rest is when to look the next time.
+// LookAgain checks again what was in the way of runs. It reports whether something is cleared, and
+// when to look again.
 func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duration) {
 	cleared, rest = r.prober.Again()
 	return r.askRefusing(ctx) || cleared, rest
@@ -109,8 +108,8 @@ func configuredObstacles(_ *Runner, _ context.Context, t *task) []ledger.Obstacl
 	return append(append([]ledger.Obstacle(nil), t.agent.Obstacles...), t.job.Obstacles...)
 }
 
-// modelObstacles are those of a run that cannot go on without a model. A fallback does not stand in for a model whose key is missing or
-// refused: it would hide what its owner has to mend.
+// modelObstacles returns why the model cannot be asked. A fallback does not stand in for a model
+// with a bad key, because that would hide the problem.
 func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
 	if !t.asksModel() {
 		return nil
@@ -180,8 +179,8 @@ func isFolder(t *task, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// programObstacles are programs that the run may need and that are not installed: those that were granted, of a fixed list of calls those
-// that it names, and those that a condition starts. What lies where agents write is left to the run: an agent may make its own programs.
+// programObstacles returns programs that are granted, or that a condition starts, and that are not
+// installed. It ignores paths where agents write, because an agent may make its own programs.
 func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
 		source := "program/" + name
@@ -348,8 +347,8 @@ func (r *Runner) executorObstacles(_ context.Context, t *task) []ledger.Obstacle
 	return obstacle(obstacleProgram, "executor/"+name, why, t.job.Where)
 }
 
-// serverObstacles are MCP servers of the agent whose program is not there, or of which a fixed list of calls names a tool that is not
-// approved. None is started to find out.
+// serverObstacles returns MCP servers whose program is missing, and called tools that are not
+// approved.
 func (r *Runner) serverObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
 	if !t.usesServers() {
 		return nil

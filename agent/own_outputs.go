@@ -11,8 +11,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// claimOutput records a file that a run writes into the folder that its own job watches, so that
-// the job does not wake itself. The watch of any other job takes it as it takes all files.
+// claimOutput records a file that a run writes into the folder that its job watches, so that the
+// job does not wake itself.
 func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) error {
 	// A watch knows its files by the real name of the folder, which may be younger than the run.
 	root, err := t.plan.Boundary.Resolve(t.job.Watched.Folder)
@@ -31,9 +31,7 @@ func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) err
 	return r.ledger.ClaimOwnOutput(ctx, t.a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
-// claimExpected records the files that the job names as made by its runs, whatever made them.
-// They are there already: one that was there for longer than the settle window may have
-// started a run, which costs one run and not an endless row of them.
+// claimExpected claims the files that the job expects, whatever made them.
 func (r *Runner) claimExpected(ctx context.Context, t *attempt) error {
 	if t.job.Watched.Folder == "" {
 		return nil

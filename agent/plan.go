@@ -49,12 +49,10 @@ type Agent struct {
 	// DefaultSteps reports whether Bounds.Steps was not configured. A chat then uses its own, lower limit.
 	DefaultSteps bool
 	Phased       bool // prompts run in phases, with a working memory
-	// OnDenied is what becomes of a call that its owner has to allow, "" for tool.OnDeniedPark;
-	// MinTier is the weakest confinement of the programs that it starts, "" for B, and A once a
-	// run has met untrusted content.
+	// OnDenied decides what happens to a call that is not allowed, "" for tool.OnDeniedPark.
+	// MinTier is the weakest sandbox of its programs; "" means B, and A after untrusted content.
 	OnDenied, MinTier string
-	// Unconfined is why the agent's programs run without confinement, in its owner's words; ""
-	// where they do not.
+	// Unconfined is the owner's reason to run programs without a sandbox, or "".
 	Unconfined string
 	Foreign    string   // how others than its owner could change its definition; "" when they cannot
 	Untrusted  []string // configuration lines by which untrusted content can reach its runs, in words
@@ -102,8 +100,8 @@ type Model struct {
 	served int32 // tokens that the context holds as the server says; 0 while it has not
 }
 
-// ContextSize returns how many tokens the context holds: what the configuration and the server say, the smaller of both. Zero means that
-// neither does.
+// ContextSize returns the size of the context in tokens, the smaller of configured and served, or
+// 0.
 func (m *Model) ContextSize() int {
 	served := int(atomic.LoadInt32(&m.served))
 	if m.Window <= 0 || served > 0 && served < m.Window {
@@ -174,8 +172,7 @@ type ModuleSettings struct {
 	Tools  []string        // globs of tools of its agent that it may call beside the methods of its host
 }
 
-// Watched is the folder that a job's own watch is on; what the job writes there itself does
-// not wake it.
+// Watched is the folder that a job watches. Its own writes there do not wake it.
 type Watched struct {
 	Folder    string // absolute; "" without a watch
 	Recursive bool
@@ -185,8 +182,8 @@ type Watched struct {
 	Parameters map[string]string
 }
 
-// triggeredBy is what triggered a run as the job knows it now: a file that was offered manually, or
-// taken when the job took each by itself, is a batch of one to a job that takes many; and its watch has parameters.
+// triggeredBy returns what triggered a run as the job takes it now: a single file becomes a batch
+// for a batch job, and parameters of the watch are added.
 func (j Job) triggeredBy(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
@@ -200,13 +197,12 @@ func (j Job) triggeredBy(d ledger.Detail) ledger.Detail {
 	return d
 }
 
-// Condition is a condition that the host checks before a run costs anything; exactly one of
-// SQL, Command, HTTP and File is set.
+// Condition is checked before a run. Exactly one of SQL, Command, HTTP, That and File is set.
 type Condition struct {
 	SQL     string   `json:"sql,omitempty"`     // one value on the agent's database that must be true; :last_success, :last_run and :now are bound
 	Command []string `json:"command,omitempty"` // a program and its arguments, without a shell: exit 0 is true
-	// Of a command: whether it may change what its agent may, what it may read beside that and what
-	// its arguments name, whether it has a network, and the owner's reason not to confine it.
+	// For a command: whether it may write, what else it may read, whether it has a network, and the
+	// reason not to confine it.
 	Write      bool          `json:"write,omitempty"`
 	Read       []string      `json:"read,omitempty"`
 	Network    bool          `json:"network,omitempty"`
@@ -249,8 +245,8 @@ type Plan struct {
 	Servers []mcp.Server
 	// Channels lists all notification channels.
 	Channels []string
-	// DefaultChannels are used if neither the job nor the agent names a channel. If nil, notices go to the desktop if there is
-	// a session.
+	// DefaultChannels are used if neither job nor agent names one. If nil, notices go to the
+	// desktop.
 	DefaultChannels []string
 	// Groups say how channels gather failures; a channel without one has the usual.
 	Groups map[string]Group
@@ -263,11 +259,10 @@ type Plan struct {
 	Clones string
 	// Masks are the places that no tool of any agent may change, or see.
 	Masks tool.Masks
-	// UntrustedFolders are those in which strangers leave files, and those that these are moved to, absolute; of
-	// disabled jobs as well, for what they left is still there.
+	// UntrustedFolders are folders in which strangers leave files, also of disabled jobs, absolute.
 	UntrustedFolders []string
-	// Boundary holds the places in which agents or strangers make names: nothing that the host opens for
-	// a run is reached by a link below them.
+	// Boundary holds the places in which agents or strangers can make links, which are not
+	// followed.
 	Boundary nofollow.Boundary
 
 	desktop         func() bool       // whether there is a desktop session

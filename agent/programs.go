@@ -15,8 +15,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// programHosts start the programs of all runs: one sandbox for the agents that are confined, one for
-// each reason not to be, and lanes for all.
+// programHosts start the programs of all runs, with one sandbox for each reason not to confine.
 type programHosts struct {
 	lanes *shell.Limiter
 	gates *shell.Limiter // a condition is checked in time, however busy the lanes are
@@ -79,8 +78,8 @@ func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, err
 	return h, nil
 }
 
-// executorHost is what starts the agent program of a task. It waits for no lane of the commands: a run has one, and a program
-// that works for an hour must not keep the commands of others waiting.
+// executorHost returns the launcher of an agent program. The program waits for no lane, because it
+// may run for an hour.
 func (p *programHosts) executorHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	launcher, err := p.host(t, roots)
 	if err != nil {
@@ -100,8 +99,8 @@ func (p *programHosts) conditionHost(t *attempt, roots *tool.Roots) (*shell.Laun
 	return launcher, nil
 }
 
-// recoverCommands cleans up after the commands of a process that died, before anything else is started.
-// What cannot be cleaned up is tried again at the next start.
+// recoverCommands cleans up after the commands of a process that died. It retries at the next
+// start.
 func (r *Runner) recoverCommands(ctx context.Context) error {
 	if r.programs.scratch == "" {
 		return nil
@@ -119,8 +118,7 @@ func (r *Runner) recoverCommands(ctx context.Context) error {
 	return err
 }
 
-// recoverBefore puts on record what agent programs had changed when their process died. What cannot be is tried again at the
-// next start.
+// recoverBefore records what agent programs had changed when their process died.
 func (r *Runner) recoverBefore(ctx context.Context) error {
 	err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before)
 	if err != nil {
@@ -129,8 +127,7 @@ func (r *Runner) recoverBefore(ctx context.Context) error {
 	return nil
 }
 
-// recordKept puts on record what a command left in its temporary places, outside of a call, whose answer would
-// say it; nil is nothing.
+// recordKept records what a command outside of a call left in its temporary places, if anything.
 func (r *Runner) recordKept(ctx context.Context, run ledger.Run, k *shell.Kept) error {
 	if k == nil {
 		return nil

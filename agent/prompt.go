@@ -68,8 +68,8 @@ func systemPrompt(t *attempt) string {
 	return s.String()
 }
 
-// executorPrompt is what an agent program is told: what a model of the loop is told, without tools, and how it ends its
-// answer. It begins with words of the host's: as an argument it can be no option.
+// executorPrompt returns the prompt of an agent program. It begins with the host's words, so that
+// as an argument it cannot be an option.
 func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
 	s, failedWith := t.found, t.past.failedWith
 	var b strings.Builder
@@ -126,8 +126,8 @@ type soul struct {
 	Hash string `json:"hash"` // SHA-256 of what the owner wrote
 }
 
-// soul quotes what the owner of an agent says of it, nil when they say nothing. It stands before the prompt and not among the
-// instructions, and no line of it can pass for one of the host's.
+// soul quotes the owner's description of an agent, or returns nil. No line of it can pass for one
+// of the host's.
 func (t *task) soul() *soul {
 	words := strings.TrimSpace(t.agent.Soul)
 	if words == "" {
@@ -150,8 +150,7 @@ func (t *task) clockZone() *time.Location {
 	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.plan.Zone)
 }
 
-// clockPrompt returns the start time of a run and its trigger. Every attempt of the run gets the same text, so that the
-// provider can cache the prompt.
+// clockPrompt returns the start time of a run and its trigger, the same in each attempt.
 func clockPrompt(t *attempt) string {
 	at := t.run.StartedAt.In(t.clockZone())
 	zone := "UTC" + at.Format("-07:00")
@@ -190,8 +189,7 @@ func triggerWords(t domain.Trigger) string {
 	return "the API"
 }
 
-// resultClock adds the time to at most one tool result per minute. A short run costs no extra tokens, and the model of a
-// long run knows the time.
+// resultClock adds the time to at most one tool result per minute.
 type resultClock struct {
 	zone *time.Location
 
@@ -215,8 +213,7 @@ func (c *resultClock) now(string) string {
 	return at.In(c.zone).Format(time.RFC3339)
 }
 
-// wakePrompt is the prompt of a wake (OSA-76). It is the same for
-// every attempt at the run.
+// wakePrompt returns the prompt of a wake (OSA-76), the same for every attempt.
 func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
 	last, err := r.lastEnded(ctx, t.run)
 	if err != nil {
@@ -225,8 +222,8 @@ func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
 	return wakeText(t.run, *t.detail.Wake, last, t.plan.Zone), nil
 }
 
-// lastEnded is the latest run of an agent that had ended when another began; zero when there
-// is none. A run that was skipped did nothing.
+// lastEnded returns the latest run of an agent that ended before another began, without skipped
+// ones.
 func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
 	f := ledger.RunFilter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
 	for {
@@ -250,8 +247,8 @@ func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, err
 	}
 }
 
-// wakeText words the prompt. The instructions come last and as they are: nothing that
-// follows can be taken for a part of them.
+// wakeText words the prompt. The instructions come last, so that nothing can pass for a part of
+// them.
 func wakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.Location) string {
 	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
 	var s strings.Builder

@@ -73,8 +73,8 @@ func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
 	})
 }
 
-// showsPlainFolder reports whether a prompt may list the files of a folder that is not a project. It may not if the list
-// would label the run as one that has met untrusted content or private data: a list is not worth an approval.
+// showsPlainFolder reports whether a prompt may list a folder that is not a project. It may not if
+// the list would label the run: a list is not worth an approval.
 func (r *Runner) showsPlainFolder(ctx context.Context, t *attempt) bool {
 	roots, err := r.roots(t)
 	if err != nil {
@@ -85,14 +85,11 @@ func (r *Runner) showsPlainFolder(ctx context.Context, t *attempt) bool {
 	return err == nil && need.AddsTaint|tool.ParseTaint(letters) == 0
 }
 
-// projectFolder describes a working folder to a model: its kind, its files, its manifest, its branch, what git says has
-// changed, and what its people have written for agents (OSA-39). A folder with neither manifest nor advice is described
-// briefly, and only if plain is set. What cannot be read is left out: a model can look for itself.
+// projectFolder describes a working folder to a model: kind, files, manifest, branch, git status
+// and advice for agents (OSA-39). A folder with neither manifest nor advice is described briefly,
+// and only if plain is set. What cannot be read is left out.
 //
-// gitStatus is asked once the folder is known to be a repository; nil: git is not asked.
-//
-// Texts are redacted before they are cut: half a secret would not be known for one. part is how much of its
-// greatest length a part of it may have.
+// gitStatus is optional. Texts are redacted before they are cut. part limits the length of a part.
 func projectFolder(b nofollow.Boundary, dir string, plain bool, redact func(string) string, part func(most int) int, gitStatus func() string) string {
 	roots, err := tool.NewRootsWithin(b, dir, nil)
 	if err != nil {
@@ -209,8 +206,7 @@ func validUTF8(part []byte) string {
 	return out
 }
 
-// listTree lists a folder level by level, so that a deep branch does not crowd out what is beside it, in at
-// most so many characters and entries.
+// listTree lists a folder level by level, so that a deep branch does not hide its siblings.
 func listTree(root fs.FS, ignore []string, most, maxEntries int) string {
 	type level struct {
 		dir   string

@@ -29,9 +29,9 @@ type session struct {
 	taint string // letters of the runs that are told of: what they met is in what they said
 }
 
-// readSession tells of the last runs of the session that had ended when this one began: what they were given, what they asked
-// their owner, what the owner answered, and how they ended. The runs before those are summarized. What their tools brought is
-// never told again. It goes back to a run that was started fresh, and no further.
+// readSession returns the last runs of the session: what they were given, what they asked, the
+// answers, and how they ended. Older runs are summarized. Tool results are left out. It goes back
+// to a run that was started fresh.
 func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
 	f := ledger.RunFilter{Job: t.run.Job, Agent: t.run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: t.run.ID, Limit: maxTurns + maxOlder}
 	keeps := t.run.Job != "" && t.job.KeepSession
@@ -68,8 +68,8 @@ func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
 	return s, nil
 }
 
-// summaryText returns a summary of the runs before the turns, and the letters of those that are quoted in it. It counts how the
-// runs ended, and quotes the ends of the newest of them, the oldest first. With more, the session had runs before these.
+// summaryText counts how the runs before the turns ended, and quotes the newest of them. It returns
+// the labels of the quoted runs. more: the session had earlier runs.
 func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, taint string) {
 	if len(older) == 0 {
 		return "", ""

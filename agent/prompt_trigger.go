@@ -17,8 +17,8 @@ const (
 	maxListedBytes = 8000
 )
 
-// triggerPrompt tells a model which files, which request, or which other run started its run. Their names are quoted, so that none
-// can begin a line of its own, and said to be data.
+// triggerPrompt tells a model what started its run. Names are quoted, so that none can begin a
+// line.
 func triggerPrompt(t *attempt) string {
 	switch f := t.detail.File; {
 	case f != nil:

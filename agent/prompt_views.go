@@ -22,8 +22,8 @@ const (
 	maxViewsText = 24_000
 )
 
-// contextViews shows the saved views that the job and the wake asked for. One that is not
-// there, or does not work, is named instead: the run may be able to do without.
+// contextViews returns the saved views that the job and the wake ask for. A view that does not work
+// is named.
 func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
 	names := slices.Clone(t.job.ContextViews)
 	if t.detail.Wake != nil {
@@ -65,8 +65,8 @@ func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
 	return b.String(), nil
 }
 
-// ViewProblem returns why runs of an agent cannot show a saved view, or "" if they can. It returns "" as well if the database does
-// not exist yet, because the first run creates it and may save the view.
+// ViewProblem returns why runs of an agent cannot show a saved view, or "". A missing database is
+// no problem: the first run creates it.
 func (r *Runner) ViewProblem(ctx context.Context, agent, view string) string {
 	if !r.databases.Has(agent) {
 		return ""
@@ -123,9 +123,8 @@ const (
 	maxWorkspacesText = 3_000 // bytes
 )
 
-// promptWorkspaces lists the active workspaces of the agent's skills with what their runs wait for, and where their labels
-// are; "" when there are none (OSL-35). Names and phases were written by models and skills, so that they are quoted as
-// data, and no state is shown.
+// promptWorkspaces lists the active workspaces of the agent's skills, and where their labels are
+// (OSL-35). Names and phases are quoted as data, and no state is shown.
 func (r *Runner) promptWorkspaces(ctx context.Context, t *attempt) (string, []ledger.Place, error) {
 	kept := t.workspaceSkills()
 	if len(kept) == 0 {

@@ -27,15 +27,14 @@ import (
 	"rouse/internal/domain"
 )
 
-// recordingPath is where an attempt is recorded: a file of its own, so that an attempt whose
-// process is thought dead, and is not, writes into no other; and with the id of the ledger, so that
-// the recording of another ledger's run is never taken for this one's.
+// recordingPath returns the file of an attempt's recording. The id of the ledger is in it, so that
+// it is never taken for that of another ledger's run.
 func (r *Runner) recordingPath(run int64, attempt int) string {
 	return filepath.Join(r.recordings, fmt.Sprintf("%d.%d.%s.jsonl", run, attempt, r.ledger.EpochOf(run).ID))
 }
 
-// startRecording records what the model of an attempt is asked and answers, if its job wants that. A
-// recording that cannot be written is logged, and is no reason to end the run.
+// startRecording records what the model of an attempt is asked and answers, if its job wants that.
+// Errors are logged.
 func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt) (end func()) {
 	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
 		return func() {}
@@ -68,9 +67,8 @@ func (r *Runner) endRecording(ctx context.Context, rec *exchangeRecorder, agent 
 	}
 }
 
-// exchangeRecorder writes the recording of one attempt. Exchanges reach the file before the step that
-// they belong to is in the ledger, so that no step is there without its exchanges; they are
-// not forced to the disk, since a recording that a power failure cuts off says so.
+// exchangeRecorder writes the recording of one attempt. Exchanges reach the file before their step
+// is in the ledger. They are not synced: a cut recording says so.
 type exchangeRecorder struct {
 	loop.Recorder
 	path    string
@@ -275,8 +273,7 @@ func (p *exchangeRecorder) fault(err error) *replay.Fault {
 	return f
 }
 
-// cleanRequest is what was asked, without its secrets. What the last request had is not cleaned
-// again: a transcript only grows.
+// cleanRequest returns a request without secrets. It cleans only messages that are new.
 func (p *exchangeRecorder) cleanRequest(r model.Request) *model.Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -307,8 +304,8 @@ func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 // nodesClocks is how far the clock of a node, by which exchanges are recorded, may be behind that of the ledger.
 const nodesClocks = time.Minute
 
-// readRecording returns the recording of an attempt, from here or from another node. A recording that begins before the
-// attempt is of another one: the ledger was restored to an earlier state.
+// readRecording returns the recording of an attempt, also from another node. One that is older than
+// the attempt belongs to a ledger that was restored.
 func (r *Runner) readRecording(ctx context.Context, a ledger.Attempt) (replay.Recording, error) {
 	begun := a.StartedAt
 	out, err := readRecordingFile(r.recordingPath(a.Run, a.Number))
@@ -358,8 +355,7 @@ func readRecordingLines(f io.Reader, name string) (replay.Recording, error) {
 	return out, nil
 }
 
-// sweepRecordings removes the recordings of runs that the ledger had and does not keep any longer. Those
-// of other ledgers, as their names say, and of runs that it never knew are their owner's.
+// sweepRecordings removes recordings of runs that this ledger no longer keeps.
 func (r *Runner) sweepRecordings(ctx context.Context) error {
 	if r.recordings == "" {
 		return nil

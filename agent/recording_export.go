@@ -14,8 +14,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// ExportRecording is everything that is kept of a finished run, put together so that it can be
-// played again. Exchanges are there if its job was recorded.
+// ExportRecording returns everything that is kept of a finished run, to be replayed.
 func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recording, error) {
 	run, err := r.ledger.Run(ctx, id)
 	if err != nil {

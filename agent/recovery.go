@@ -19,8 +19,7 @@ import (
 // maxShownArgs is how many bytes of a call's arguments its owner is shown.
 const maxShownArgs = 2000
 
-// recoveryAnswer is what the owner of a run said of a call that was cut off, "" when nothing yet.
-// What was said of an earlier try at the call does not count for a later one.
+// recoveryAnswer returns the owner's answer on a call that was cut off, or "".
 func recoveryAnswer(c ledger.Call, items []ledger.Item) (answer string) {
 	for _, i := range items {
 		if i.Kind == ledger.KindRecovery && i.Call == c.Key && i.Attempt > c.Attempt && i.State == ledger.ItemAnswered {
@@ -30,8 +29,7 @@ func recoveryAnswer(c ledger.Call, items []ledger.Item) (answer string) {
 	return answer
 }
 
-// decideUncertain keeps what is to become of a call that was cut off while it may have changed the
-// world.
+// decideUncertain decides on a call that was cut off while it may have changed something.
 func (h *history) decideUncertain(c ledger.Call, items []ledger.Item) {
 	if len(h.calls[c.Key].Envelope) > 0 {
 		return // it was about to be told its result again, when it was cut off
@@ -67,9 +65,8 @@ func (h *history) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	return ledger.Call{}, false
 }
 
-// recover deals with a call that an earlier attempt was cut off in. A model is told of it by
-// the loop and can look what became of it, so its owner is only informed. A list of calls
-// cannot look: its run is parked until its owner has.
+// recover handles a call that was cut off. A model can look what became of it, so its owner is only
+// informed. A list of calls is parked until its owner has looked.
 func (r *Runner) recover(ctx context.Context, t *attempt) error {
 	c := t.past.uncertain
 	if c == nil {

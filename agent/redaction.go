@@ -10,8 +10,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// longSecret is the shortest secret that is removed from answers of the API, in bytes: a shorter one may be part of a name, which
-// would then name nothing.
+// longSecret is the shortest secret, in bytes, that is removed from API answers. A shorter one may
+// be part of a name.
 const longSecret = 8
 
 // RedactAnswer removes secrets from an answer of the API. A link stays: one for signing in names its client, which may be a secret.
@@ -22,8 +22,8 @@ func (r *Runner) RedactAnswer(document json.RawMessage) json.RawMessage {
 // Redact blacks secrets out of what an owner writes into the record.
 func (r *Runner) Redact(text string) string { return r.plan.Load().redactor.Replace(text) }
 
-// remember adds secrets to those that this process ever had, and returns all. What was replaced by another value may still
-// stand in a transcript, in what an agent remembers and in its files. The caller holds planMu.
+// remember adds secrets to those that this process ever had, and returns all: an old secret may
+// still stand in a transcript or a file. The caller holds planMu.
 func (r *Runner) remember(secrets ...string) []string {
 	for _, s := range secrets {
 		if !slices.Contains(r.secrets, s) {
@@ -111,8 +111,7 @@ func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
 	return *p.cleanRequest(r)
 }
 
-// cleanMessage cleans the texts before they are written as JSON: within a text that is JSON
-// itself a secret would look otherwise afterwards.
+// cleanMessage cleans texts before they are encoded, because encoding changes a secret's form.
 func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
 	m.Text = redact.Replace(m.Text)
 	m.Raw = cleanRaw(m.Raw, redact)
@@ -129,8 +128,7 @@ func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
 	return out
 }
 
-// cleanRaw is a document without secrets; what is no JSON becomes a text, as the loop makes
-// of the arguments of a call.
+// cleanRaw returns a document without secrets. Invalid JSON becomes a string.
 func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
 	if len(raw) == 0 {
 		return nil

@@ -20,8 +20,7 @@ import (
 // ReplayResult is what became of a run that was played again.
 type ReplayResult struct {
 	Differences []replay.Difference // none: it does today what it did
-	// Unknown says where the recording ends although the run would go on; "" when the replay
-	// came to an end.
+	// Unknown names where the recording ends although the run would go on, or is "".
 	Unknown       string
 	Recorded, Now Ending
 }
@@ -42,10 +41,9 @@ type Ending struct {
 	CostMicroUSD int64          `json:"cost_micro_usd"`
 }
 
-// Replay plays a run again with the plan that is set: on the same loop, with the recorded
-// answers for a model and the recorded results for tools, of which none is called. What is
-// recorded of the replay goes into the runner's own ledger and folders, so they are to be
-// ones that are thrown away. An error means that the run cannot be played at all.
+// Replay plays a run again with the current plan and the same loop. Recorded answers replace the
+// model, and recorded results replace all tools. It writes into the runner's own ledger and
+// folders, which must be temporary.
 func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult, error) {
 	run, t, err := r.recordedTask(rec)
 	if err != nil {
@@ -104,8 +102,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 	return out, nil
 }
 
-// recordedTask is the task of a recorded run as the plan has it today. The error says what
-// keeps it from being played.
+// recordedTask returns the task of a recorded run by the current plan.
 func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")

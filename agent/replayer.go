@@ -23,8 +23,7 @@ import (
 // errCut is where the record of an attempt that was cut off ends.
 var errCut = errors.New("the recorded attempt was cut off here")
 
-// replayer stands for everything beyond the loop in a replay: it is the model, it answers for
-// the tools, and it compares.
+// replayer is the model, the tools and the comparison of a replay.
 type replayer struct {
 	loop.Recorder
 	recording replay.Recording
@@ -83,8 +82,7 @@ func (p *replayer) StartStep(ctx context.Context, s loop.Step) error {
 // Flush lets the record that is behind it write what it has held back.
 func (p *replayer) Flush(ctx context.Context) error { return flushRecorder(ctx, p.Recorder) }
 
-// StartCall implements loop.Recorder. A call that a dead process did not come to is not
-// begun now: the next attempt would take it for one that may have been made.
+// StartCall implements loop.Recorder. A call that a dead process did not reach is not started.
 func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
 	if p.beyond(c) {
 		return errCut
@@ -92,8 +90,7 @@ func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
 	return p.Recorder.StartCall(ctx, c)
 }
 
-// FinishCall implements loop.Recorder. A call in which a dead process was cut off, as in the
-// middle of a reduction, does not end: the next attempt makes it again.
+// FinishCall implements loop.Recorder. A call in which a process died does not end.
 func (p *replayer) FinishCall(ctx context.Context, c loop.Call) error {
 	if p.cutOff(c) {
 		return errCut
@@ -127,8 +124,7 @@ func (p *replayer) cutOff(c loop.Call) bool {
 	return p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
 }
 
-// Stream implements model.Provider: the next recorded answer, whatever is asked, since it
-// is what is known of the model. What is asked is compared.
+// Stream implements model.Provider. It gives the next recorded answer, and compares the request.
 func (p *replayer) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		x, err := p.next(r)
@@ -191,8 +187,7 @@ func (p *replayer) usageAtCut() replay.Exchange {
 	return replay.Exchange{}
 }
 
-// recordingEnded ends an attempt whose record has ended. A turn that the recorded attempt had begun was
-// paid for; another one is not.
+// recordingEnded ends an attempt whose record has ended.
 func (p *replayer) recordingEnded(why string) error {
 	p.reachedEnd = true
 	if !p.interrupted() {
@@ -219,8 +214,8 @@ func (p *replayer) durations() map[string]time.Duration {
 	return out
 }
 
-// answerFromRecord is a tool whose calls are answered from the record. Those tools alone work that
-// reach nothing beyond the run: they end it, ask in it, and keep its todo list.
+// answerFromRecord answers the calls of a tool from the record. Tools that affect only the run
+// itself still work.
 func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 	if t.Spec().Scope == tool.ScopeRun {
 		return t
@@ -275,8 +270,8 @@ func (p *replayer) accountFor(w replay.Within) {
 	p.inner.Account(w.Turns, w.Steps, w.Calls, spent)
 }
 
-// endedAsRecorded says whether an attempt came to the same kind of end as the recorded one,
-// so that the next one follows on it.
+// endedAsRecorded reports whether an attempt ended as the recorded one, so that the next one
+// follows.
 func (p *replayer) endedAsRecorded(res ledger.Result) bool {
 	switch p.attempt.State {
 	case domain.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
@@ -303,8 +298,7 @@ func (p *replayer) adoptEnding(res ledger.Result, recorded Ending) ledger.Result
 	return res
 }
 
-// adoptVerdict gives a run the recorded verdict on what its job expects: nothing was done that
-// could be looked at.
+// adoptVerdict adopts the recorded verdict on the job's expectations, which cannot be checked.
 func (p *replayer) adoptVerdict(res *ledger.Result) {
 	why := p.recording.Run.Error
 	if p.attempt.Number != p.recording.Attempts[len(p.recording.Attempts)-1].Number {
@@ -317,8 +311,8 @@ func (p *replayer) adoptVerdict(res *ledger.Result) {
 	res.Verified = res.Verified || p.recording.Run.Verified
 }
 
-// Authorize implements loop.Authorizer. What was refused has a recorded answer as every call has; where the
-// recorded attempt waited for an approval of a call, there is none of it, and it waits again.
+// Authorize implements loop.Authorizer. A call for which the recorded attempt waited has no
+// recorded answer, and waits again.
 func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,9 +48,8 @@ func (r *Runner) roots(t *attempt) (*tool.Roots, error) {
 	return roots, nil
 }
 
-// grants are the places that a run may reach: the agent's own, and what started the run. Of
-// a folder that is to come to rest that is all of it: its list of changes is cut when it is
-// long, and what is right to do with one file depends on the others.
+// grants returns the places that a run may reach: the agent's own, and what started the run. Of a
+// watched folder that is all of it, because the list of changes may be cut.
 func grants(t *attempt) []tool.Grant {
 	var out []tool.Grant
 	for _, p := range t.agent.Read {
@@ -85,8 +84,7 @@ func grants(t *attempt) []tool.Grant {
 	return append(out, skillGrants(t)...)
 }
 
-// watchedFolders are the folders that jobs watch, and all others that strangers' files come to: what lies there may
-// be their work, whichever run reads it.
+// watchedFolders returns the folders in which strangers can leave files.
 func watchedFolders(p Plan) (out []string) {
 	for _, folder := range p.UntrustedFolders {
 		out = append(out, filepath.Clean(folder))
@@ -158,8 +156,8 @@ func (w writers) boundary(p Plan) nofollow.Boundary {
 // overlaps reports whether a path is such a folder, lies in one or holds one.
 func (w writers) overlaps(path string) bool { return w.of(path, "") != nil }
 
-// of returns the first such folder that a path is, lies in or holds, nil if there is none. The folders that only the executor of an
-// agent writes do not count if that agent is given.
+// of returns the first such folder that a path is, lies in or holds, or nil. It ignores folders
+// that only the executor of the given agent writes.
 func (w writers) of(path, agent string) *writer {
 	glance := nofollow.NewGlance()
 	held := glance.Boundary(path)

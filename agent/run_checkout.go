@@ -32,8 +32,8 @@ type Checkout struct {
 	Push      *Push // after success; nil: the branch waits in Repo
 }
 
-// CheckoutNames are what the template of checkout.branch can name. The host alone decides them, because the owner's
-// repository gets the name.
+// CheckoutNames are the names for the template of checkout.branch. Only the host decides their
+// values.
 func CheckoutNames() []string { return []string{"Job", "Agent", "Run"} }
 
 // checkout returns the checkout of a run, or nil if it works in the agent's workdir: a call that a person makes by hand does.
@@ -130,8 +130,7 @@ func (b broughtBack) tell(res *ledger.Result) {
 	}
 }
 
-// collectClone brings the branch of a run into the owner's repository at the end of an attempt, however that ended. If it cannot be
-// brought back the clone stays.
+// collectClone brings the branch of a run into the owner's repository. On failure the clone stays.
 func (r *Runner) collectClone(ctx context.Context, t *attempt, res loop.Result) (b broughtBack, err error) {
 	if t.clone == nil || res.Wait != nil || res.Approval != nil {
 		return b, nil
@@ -315,8 +314,8 @@ type Push struct {
 	Provider    string // github or gitlab; "" is told by the host of the remote
 }
 
-// pushBranch sends the branch of a run to a server after success. If that fails, the run ends as an error, because its owner waits
-// for the branch there; it stays in the owner's repository in any case. A step that was done before a crash is found done.
+// pushBranch pushes the branch of a successful run. On failure the run ends as an error, and the
+// branch stays in the owner's repository.
 func (r *Runner) pushBranch(ctx context.Context, t *attempt, got checkout.Result, out *ledger.Result) error {
 	o := t.checkout()
 	if o == nil || o.Push == nil || out.Outcome != domain.OutcomeSuccess || out.Wait != nil || len(got.Commits) == 0 {

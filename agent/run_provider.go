@@ -17,9 +17,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// relay asks the model that answers now: the first, until it has failed for good and the
-// loop has the next one take over. What only the first understands of the transcript its
-// adapter alone sends back.
+// relay asks the model that answers now: the first, until it has failed for good and the loop
+// switches to the next one.
 type relay struct {
 	models []*Model
 	now    int
@@ -31,8 +30,7 @@ type relay struct {
 	failure error                         // of the last request
 }
 
-// modelChain returns a model and its fallbacks. A cycle ends where it would begin again. A fallback that cannot be asked, because its
-// key is not set, is left out.
+// modelChain returns a model and its fallbacks, without fallbacks that have an obstacle.
 func modelChain(m *Model) (out []*Model) {
 	for seen := map[*Model]bool{}; m != nil && !seen[m]; m = m.Fallback {
 		if seen[m] = true; len(out) == 0 || len(m.Obstacles) == 0 {
@@ -42,9 +40,9 @@ func modelChain(m *Model) (out []*Model) {
 	return out
 }
 
-// begin chooses who answers first: the first model that is not paused and whose circuit lets it be asked.
-// Where there is none, it is the first that is not paused, else the first. A run that a person started or
-// tries again (insists) asks a model that is paused, too: it may have been paid for.
+// begin chooses the first model that is neither paused nor behind an open circuit, else the first
+// that is not paused, else the first. A run that a person started or retried (insists) also asks a
+// paused model.
 func (r *relay) begin(h *modelHealth, insists bool, now time.Time) {
 	r.health = h
 	choice, why := -1, ""

@@ -31,18 +31,17 @@ type Options struct {
 	Ledger    *ledger.Ledger
 	Databases *agentdb.Pool
 	Manifests string // folder for the lists of the files of batches
-	// Recordings is the folder for what models were asked and answered in jobs that are
-	// recorded; "" where none is.
+	// Recordings is the folder for recordings of models, or "" for none.
 	Recordings string
-	// Scratch is the folder in which commands have theirs while they run. What is there when a Runner is
-	// made was left by a process that died, and is removed; "" is the system's for temporary files.
+	// Scratch is the folder for running commands. New removes what a dead process left there. "" is
+	// the system's temporary folder.
 	Scratch string
 	// Storage is the folder for what skills with a module store, for each agent by itself; "" where they can store nothing.
 	Storage string
 	// Homes brings here what agents have, where several nodes do runs; nil: nothing is anywhere else.
 	Homes Homes
-	// Before is the folder for what files were before agent programs that change them; "" is one for temporary files, which
-	// no start after a crash finds.
+	// Before is the folder for files before agent programs change them. "" is a temporary one,
+	// which no later start finds.
 	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
 	SignIns *SignInOptions
@@ -52,11 +51,10 @@ type Options struct {
 	Version string
 	// Servers is the folder for what is approved of MCP servers; "" where nothing is.
 	Servers string
-	// Locks is the folder for the lock files of the files that tools change, for all processes that may
-	// change the same ones; "" where no other process does.
+	// Locks is the folder for lock files of files that several processes may change. Optional.
 	Locks string
-	// Tools are those beside the built-in ones, for every agent that has what they are given with
-	// (RequiresSkills, RequiresUnlisted and RequiresPhases, no tool of these can be).
+	// Tools are additional tools. They cannot require RequiresSkills, RequiresUnlisted or
+	// RequiresPhases.
 	Tools []tool.Tool
 	// Live shows what runs are doing at this moment; nil: nobody looks.
 	Live *live.Board

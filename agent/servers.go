@@ -24,8 +24,7 @@ import (
 	"rouse/skills"
 )
 
-// A run has the tools of its agent's MCP servers that the owner has approved, as the book has them when an attempt begins. No server is
-// started for that, and none in a replay: the first call does it.
+// A run has the approved tools of its agent's MCP servers. The first call starts a server.
 
 // givenServers are the servers of a task's agent, with the tools that are approved.
 func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
@@ -193,9 +192,9 @@ func (r *Runner) Server(name string) (ServerState, bool) {
 	return all[i], true
 }
 
-// LookAtServer starts a server, or asks at its address, to see which tools it has now, and ends it again. Its program gets no folders and
-// no network, since its owner may have approved nothing of it. as is an agent whose runs have both; then the program has them, too, by the
-// word of its owner, and what it may write is labelled as in a run.
+// LookAtServer starts a server to list its tools, and ends it again. The program gets no folders
+// and no network, because nothing of it may be approved. If as names an agent, the owner gives it
+// what runs of that agent have, and what it may write is labelled.
 func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerState, err error) {
 	st, ok := r.Server(name)
 	switch {
@@ -276,8 +275,8 @@ func (r *Runner) recordLook(ctx context.Context, s mcp.Server, as string, roots 
 	return r.appendEvent(ctx, ledger.Run{}, "mcp.looked", map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
 }
 
-// ApproveServer approves tools of a server as they were seen last, those of the names or all: only if what was seen is what its owner was
-// shown, by the hashes; nil asks for nothing of the kind.
+// ApproveServer approves the named tools of a server, or all, if they still have the hashes that
+// the owner was shown. nil checks no hashes.
 func (r *Runner) ApproveServer(ctx context.Context, name string, tools []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
 	st, ok := r.Server(name)
 	if !ok {
@@ -334,9 +333,8 @@ func (a Agent) serverNames() (out []string) {
 	return out
 }
 
-// ServerTooWeak returns why the calls of a server that is a program are refused in runs of one of its agents, with the remedy. It
-// returns "" if they are not. The responses of servers are untrusted, and a run that holds untrusted content needs the strongest
-// sandbox unless its owner sets min_tier.
+// ServerTooWeak returns why calls of a server program are refused in runs of one of its agents, or
+// "". Responses of servers are untrusted, which needs the strongest sandbox unless min_tier is set.
 func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 	if len(st.Argv) == 0 {
 		return ""
@@ -367,8 +365,7 @@ func requiredServerTools(m *skills.Manifest) (out []string) {
 // maxReceived bounds the artifacts of a run, in bytes.
 const maxReceived = 256 << 20
 
-// receivedFolder returns the folder for the files that a run receives from MCP servers. The run can read it; Sweep removes it when
-// the run has finished, and the artifacts stay.
+// receivedFolder returns the folder for files that a run receives from MCP servers.
 func (r *Runner) receivedFolder(run int64) string {
 	return filepath.Join(r.manifests, fmt.Sprintf("%d.files", run))
 }

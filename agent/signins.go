@@ -112,8 +112,7 @@ func (p *Plan) moduleFor(id signin.ID) *skills.Skill {
 	return p.Modules[id.Skill]
 }
 
-// SignInLink is the link that an item of the inbox asks its owner to open; "" for an item that asks for something else. It is in no
-// record.
+// SignInLink returns the link of an inbox item that asks for a sign-in, or "". It is in no record.
 func (r *Runner) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
 	id, ok := signInOf(i)
 	if !ok || i.State != ledger.ItemOpen {
@@ -131,8 +130,8 @@ func (r *Runner) SignInLink(ctx context.Context, i ledger.Item) (string, error) 
 	return r.signIns.book.Link(ctx, p, base)
 }
 
-// AnswerSignIn takes what the owner pasted as the answer to an item that asks for a sign-in: false for any other item. With it the runs
-// that wait for that sign-in go on.
+// AnswerSignIn takes a pasted answer to an item that asks for a sign-in. It returns false for any
+// other item.
 func (r *Runner) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
 	id, ok := signInOf(i)
 	if !ok {
@@ -168,8 +167,7 @@ func (r *Runner) redeem(ctx context.Context, id signin.ID, reply signin.Reply) e
 	return r.SettleSignIns(ctx)
 }
 
-// SettleSignIns has the runs go on that wait for a sign-in which is there: one that came while their process was gone, or
-// while they were about to wait.
+// SettleSignIns continues the runs that wait for a sign-in which exists by now.
 func (r *Runner) SettleSignIns(ctx context.Context) error {
 	if r.signIns == nil {
 		return nil
@@ -224,8 +222,7 @@ func (r *Runner) SignInRedirects() ([]string, error) {
 	return r.signIns.book.Redirects()
 }
 
-// The sign-ins at MCP servers are kept beside those of skills. No agent has the name under which they are: a server is signed in to for all
-// agents that its owner gives it to.
+// Sign-ins at MCP servers are kept under a name that no agent has, because all agents share them.
 const serverSignIns = "@mcp"
 
 // serverCallback is the path to which browsers are sent from a sign-in at an MCP server.

@@ -25,10 +25,8 @@ type Skills struct {
 	Allowing bool
 }
 
-// readSkills reads what the model is told of skills from the start: those that its agent
-// names, and those that its task names as /name (AUT-05, AGS-10). The words of a wake are the
-// agent's own and name none. The run ends if one of them cannot be used: an agent that works without
-// what it was to know does something else than its owner wants.
+// readSkills reads the skills that the agent preloads, and those that the task names as /name
+// (AUT-05, AGS-10). The words of a wake name none. The run ends if one cannot be used.
 func (s *snapshot) readSkills(t *attempt) error {
 	v := t.agent.Skills.View
 	if v.Empty() || !t.needsModel() {
@@ -101,9 +99,8 @@ func (s snapshot) addSkills(system, prompt *string) {
 	}
 }
 
-// skillTools are the tools for the skills of a task, and the others such that reading a
-// SKILL.md loads its skill (UNI-07). A reduction has the tools of before: what it loads would
-// be in its context, and not in that of the run.
+// skillTools adds the tools for skills, and lets reading a SKILL.md load its skill (UNI-07). A
+// reduction does not have them.
 func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
 	if !t.needsModel() {
 		return granted, nil
@@ -136,8 +133,8 @@ func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.To
 		out = append(out, one)
 	}
 
-	// The tools for skills come after the filter of the others, so they have one of their own. A list of allowed tools need not
-	// name those that load others of that list.
+	// The lists of the agent apply to these tools too, except that tools which load others need no
+	// allowance.
 	finders := skill.Specs().Where(func(s tool.Spec) bool { return s.Requires == tool.RequiresUnlisted })
 	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.agent.Deny, name) })
 	for _, one := range more {
@@ -211,18 +208,16 @@ func loadedSkills(t *attempt) *skill.LoadedSet {
 	return skill.NewLoadedSet(out...)
 }
 
-// shellToolNames are the names under which the allowed-tools of other agents speak of commands; unasked are
-// those of their tools that need no permission here: what they reach is granted by folders.
+// shellToolNames and foreignToolsAllowed are names of tools of other agents in allowed-tools. The
+// latter need no permission here.
 var (
 	shellToolNames      = []string{"bash", "shell"}
 	foreignToolsAllowed = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")
 )
 
-// SkillCommands are the commands that the allowed-tools of a skill allow, where its owner lets them
-// (AGS-13), and the patterns that allow nothing here. They are written for other agents:
-// Bash(git log:*) and Bash(git log *) are git log with any further arguments, Bash(make test) is that
-// alone. Whatever is not plainly one program with its arguments allows nothing. A path is one within
-// the skill where there is such a file: no other may stand in its place.
+// SkillCommands returns the commands that the allowed-tools of a skill allow (AGS-13), and the
+// patterns that allow nothing. Bash(git log:*) and Bash(git log *) allow any further arguments. A
+// path means a file of the skill if there is one.
 func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
 	if len(s.AllowedTools) == 0 {
 		return nil, nil
@@ -306,8 +301,7 @@ func (t *task) skillsAllowingCommands() (out []skillGrant) {
 	return out
 }
 
-// allowedBySkills tells the commands that the skills allow which the model of a task has loaded so far;
-// nil where skills allow nothing.
+// allowedBySkills returns a function for the commands that loaded skills allow, or nil.
 func (t *attempt) allowedBySkills() func() []shell.Grant {
 	all := t.skillsAllowingCommands()
 	if len(all) == 0 {

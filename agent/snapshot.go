@@ -9,9 +9,8 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// snapshot is what an attempt finds beside its task: what the ledger, the database and the
-// folders said when it began. A replay takes it from the recording, since all of it has
-// changed meanwhile.
+// snapshot is what an attempt found in the ledger, the database and the folders when it began. A
+// replay takes it from the recording.
 type snapshot struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	LastRun     time.Time `json:"last_run,omitzero"`
@@ -134,8 +133,8 @@ func (s snapshot) templateData(t *attempt) map[string]any {
 	return data
 }
 
-// times returns the times of earlier runs of the run's job. Skipped runs do not count: otherwise a job that must wait six
-// hours after its last run would be skipped forever.
+// times returns the times of earlier runs of the job, without skipped runs: a job that must wait
+// after its last run would otherwise be skipped forever.
 func (r *Runner) times(ctx context.Context, run ledger.Run) (ledger.LastTimes, error) {
 	if run.Job == "" {
 		return ledger.LastTimes{}, nil

@@ -14,8 +14,7 @@ import (
 	"rouse/internal/owner"
 )
 
-// task is everything that a run asks for: the agent, the job or what stands in its place, the model, what triggered the run, and who
-// is told of it. It is resolved from the plan once, when the run is taken, and does not change after that.
+// task is everything that a run asks for. It is resolved from the plan once, and does not change.
 type task struct {
 	plan   *Plan // that it was resolved from
 	run    ledger.Run
@@ -42,9 +41,8 @@ func (e *notConfiguredError) Error() string {
 	return fmt.Sprintf("the %s %q is no longer in the configuration, or is disabled", e.kind, e.name)
 }
 
-// resolve finds what a run asks for. With an error, which is a *notConfiguredError unless the
-// run's record is damaged, the task holds what could be found: a run that cannot begin is still
-// told of as its job wants.
+// resolve finds what a run asks for. The error is a *notConfiguredError unless the record is
+// damaged. The task is usable for notices even then.
 func (p *Plan) resolve(run ledger.Run) (*task, error) {
 	d, damaged := parseDetail(run)
 	t := &task{
@@ -107,8 +105,7 @@ func parseDetail(run ledger.Run) (ledger.Detail, error) {
 	return d, nil
 }
 
-// originJob is the job at the beginning of the chain that a wake goes back to, or a run that another one started, nil when
-// it is no longer configured for the same agent.
+// originJob returns the job that began the chain of a run without a job, or nil.
 func (p *Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
 	if run.Job != "" {
 		return nil
@@ -121,9 +118,8 @@ func (p *Plan) originJob(run ledger.Run, d ledger.Detail) *Job {
 	return &job
 }
 
-// wakeNotify says who is told of a wake: whoever is told of the job that its chain goes back to.
-// Where there is none, the first channel is told of failures. The title is not the job's, which
-// would speak of work that this run did not do.
+// wakeNotify returns who is told of a wake: as of the job that began its chain, or else of
+// failures. The job's title is left out, because it is about other work.
 func wakeNotify(origin *Job, told []string) Notify {
 	if origin != nil {
 		n := origin.Notify
@@ -134,8 +130,8 @@ func wakeNotify(origin *Job, told []string) Notify {
 	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: told}
 }
 
-// governingJob is the job whose bounds, budget and confinement a run has: a wake spends what the job
-// may that its chain goes back to, so that no job sets anything going that is larger than itself.
+// governingJob returns the job whose bounds, budget and confinement apply: of a wake, the job that
+// began its chain.
 func (t *task) governingJob() Job {
 	if t.origin != nil {
 		return *t.origin
@@ -168,8 +164,8 @@ func (t *task) asksModel() bool {
 	return t.detail.Tool == "" && t.job.AsksModel() || !t.executes() && t.callsAskingModule()
 }
 
-// makeWorkdir creates the agent's workdir and the folders of grants.write in it if they are missing. A name with an extension is
-// taken for a file.
+// makeWorkdir creates the agent's workdir and the folders of grants.write in it. A name with an
+// extension counts as a file.
 func (t *task) makeWorkdir() error {
 	folders := []string{t.agent.Workdir}
 	for _, path := range t.agent.Write {

@@ -13,8 +13,7 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// templateTime is an instant in a template: it prints as RFC 3339 in UTC with milliseconds, as the rows of a
-// database have their times (C-3), and keeps the methods of time.Time.
+// templateTime prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).
 type templateTime struct{ time.Time }
 
 func (s templateTime) String() string { return s.UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -22,8 +21,8 @@ func (s templateTime) String() string { return s.UTC().Format("2006-01-02T15:04:
 // MarshalJSON writes what an expression gives as an argument like what a template prints.
 func (s templateTime) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// templateData is what prompts, playbooks and notices can name. A name that a run does
-// not have (a file, in a scheduled one) is absent, so that using it is an error that says so.
+// templateData returns what prompts, playbooks and notices can name. Other names are absent, so
+// that using one is an error.
 func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
 	scheduled := run.ScheduledAt
 	if scheduled.IsZero() { // not started by a clock: due when it was asked for
@@ -56,8 +55,8 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 	return data
 }
 
-// DestinationNames are the template names of on_success and on_failure. Their values are the same in each attempt, so that a
-// move interrupted by a crash can be completed.
+// DestinationNames are the names for on_success and on_failure. Their values are the same in each
+// attempt.
 func DestinationNames() []string {
 	return []string{"Job", "Agent", "Run", "Scheduled", "Input", "File", "Outcome"}
 }
@@ -87,8 +86,7 @@ func endedOf(e ledger.EndedRun) ended {
 	return ended{Job: e.Job, Run: e.Run, Outcome: string(e.Outcome), Summary: e.Summary, Error: e.Error, Finished: templateTime{e.FinishedAt}, Artifacts: e.Artifacts}
 }
 
-// TemplateTypes are the types of all that templates and expressions can name, whatever starts their run; nil where
-// only the run knows.
+// TemplateTypes returns the types of all template names; nil if only the run knows.
 func TemplateTypes() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
 	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
@@ -100,8 +98,7 @@ func TemplateTypes() map[string]reflect.Type {
 	return out
 }
 
-// addBody adds what came with the request of a webhook: Body as it came, Payload as the JSON that it is, or as the fields of a form; an
-// empty object where it is neither.
+// addBody adds the body of a webhook request: Body as it came, Payload as JSON or form fields.
 func addBody(data map[string]any, body string) {
 	data["Body"], data["Payload"] = body, map[string]any{}
 

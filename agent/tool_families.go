@@ -35,11 +35,9 @@ type family struct {
 	onHost bool
 	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
 	planned func(Plan) tool.Specs
-	// tools are those that the run of a task has, before its agent's lists of tools allow or deny
-	// them; nil: there are none.
+	// tools makes the tools of a run, before its agent's lists are applied. Optional.
 	tools func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
-	// extend adds to the tools that were granted those that are made of them; all were there before
-	// the agent's lists. nil: there are none.
+	// extend adds tools that are made of the granted ones. Optional.
 	extend func(t *attempt, roots *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error)
 }
 
@@ -74,8 +72,7 @@ func families() []family {
 	return known.families
 }
 
-// Specs is what is known of every tool that this version has, and of those beside them. Nothing is
-// opened for it.
+// Specs returns the specs of all tools of this version, and of the given ones.
 func Specs(beside ...tool.Tool) tool.Specs {
 	var out tool.Specs
 	for _, f := range families() {
@@ -207,8 +204,7 @@ func (t *attempt) checkKnown(names ...string) error {
 	return nil
 }
 
-// given says whether the run of a task has a tool, before its agent's lists of tools allow or deny
-// it. What the families that are made over others are given with, only they can say.
+// given reports whether the run has a tool, before its agent's lists are applied.
 func (t *attempt) given(s tool.Spec) bool {
 	switch s.Requires {
 	case tool.RequiresModule:
@@ -315,8 +311,8 @@ func dbTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 // ownerAddress matches a URL in texts of the owner.
 var ownerAddress = regexp.MustCompile(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
 
-// ownersAddresses returns the URLs that the owner wrote into the configuration of an agent and its job. Texts of wakes and
-// requests do not count, because others wrote them.
+// ownersAddresses returns the URLs in the configuration of an agent and its job, without texts of
+// wakes and requests.
 func (t *task) ownersAddresses() []string {
 	words := t.agent.Instructions
 	if t.job.Where != "" && t.detail.Wake == nil && t.detail.Prompt == "" {
@@ -425,8 +421,7 @@ func withTools(registry *tool.Registry, tools []tool.Tool) (_ *tool.Registry, er
 //go:embed reduce.md
 var reduceText string
 
-// withReduce adds the tool that reads much and gives back little, where the agent may have it
-// and has something to read with (OSA-24).
+// withReduce adds the reduce tool if the agent may have it and has something to read with (OSA-24).
 func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
 	if t.reducer == nil {
 		return granted, nil

@@ -10,12 +10,11 @@ import (
 // narrowContext is the number of tokens below which a context has to economize on tools and prompts.
 const narrowContext = 16_384
 
-// toolShare is the part of a narrow context that the list of tools may take: a third leaves as much for
-// the prompt and the answer, and as much for what the calls come to.
+// toolShare is the divisor of a narrow context for the list of tools.
 const toolShare = 3
 
-// promptPart is how long a part of a prompt may be that the host writes, by how long it is at most: in a
-// narrow context it has half of what its share would be, for there the tools take more than theirs.
+// promptPart returns the maximum length of a part of the prompt, which is smaller in a narrow
+// context.
 func (t *task) promptPart(most int) int {
 	if t.model == nil || t.model.ContextSize() <= 0 || t.model.ContextSize() >= narrowContext {
 		return most
@@ -40,8 +39,7 @@ func listingOf(t *attempt, granted *tool.Registry) listing {
 	return all[len(all)-1]
 }
 
-// listingsOf returns the listings to choose from, the fullest first. Without on_demand the model is told of the tools that
-// ordinary tasks need, and of those that the agent names.
+// listingsOf returns the possible listings, the fullest first.
 func listingsOf(t *attempt, granted *tool.Registry) []listing {
 	unlisted := func(apart func(tool.Spec) bool) []string {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })

@@ -29,8 +29,8 @@ type history struct {
 	module     moduleHistory             // of a run that a module answers in
 	uncertain  *ledger.Call              // nobody knows what became of it; nil: of all others it is known
 	cutOff     bool                      // the last attempt was interrupted
-	// continues is the first of the interrupted attempts that this one goes on from, and
-	// used is what they used of the run's bounds.
+	// continues is the first attempt that this one goes on from, and used is what these attempts
+	// used.
 	continues int
 	// failedWith is why the last attempt failed, "" where it did not.
 	failedWith string
@@ -42,9 +42,9 @@ type history struct {
 	}
 }
 
-// past reads what earlier attempts did. After an interruption every recorded result is
-// used again. After a failure a playbook starts over, but what has changed something is
-// not done twice; a model goes on from its transcript and is told how it ended.
+// past reads what earlier attempts did. After an interruption every recorded result is used again.
+// After a failure a playbook starts over without repeating changes, and a model goes on from its
+// transcript.
 func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (history, error) {
 	h := history{calls: map[string]loop.PriorCall{}, durations: map[string]time.Duration{}, begunAt: map[string]time.Time{}, madeAt: map[string]time.Time{}, skipped: map[string]bool{}, madeCalls: map[string]bool{}, triedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
 	if a.Number == 1 {
@@ -159,8 +159,7 @@ func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 	}
 }
 
-// continues says whether the attempt after this one goes on where it ended: it was cut off, or
-// it had asked something.
+// continues reports whether the next attempt goes on where this one ended.
 func continues(a ledger.Attempt) bool {
 	return a.State == domain.AttemptInterrupted || a.State == domain.AttemptWaiting
 }
@@ -248,8 +247,7 @@ func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before le
 	return nil
 }
 
-// addAnswer adds what became of a question. Calls behind it were not made and do not appear
-// (OSA-06); the answer may be a reason not to make them.
+// addAnswer adds the answer to a question. Calls behind the question were not made (OSA-06).
 func (h *history) addAnswer(i ledger.Item) {
 	for at := len(h.messages) - 1; at >= 0 && len(h.pending) > 0; at-- {
 		if m := &h.messages[at]; m.Role == model.RoleAssistant {
@@ -303,8 +301,7 @@ func (r *Runner) noteUndone(ctx context.Context, t *attempt) (err error) {
 	return err
 }
 
-// undoneAt is when what earlier attempts wrote was last undone; zero when it was not. The
-// database itself says so: undo and note are one transaction, whatever crashes.
+// undoneAt returns when the database writes of earlier attempts were undone, or zero.
 func (r *Runner) undoneAt(ctx context.Context, t *attempt) (time.Time, error) {
 	if !t.agent.Database {
 		return time.Time{}, nil
@@ -319,8 +316,7 @@ func (r *Runner) undoneAt(ctx context.Context, t *attempt) (time.Time, error) {
 	return db.UndoneAt(ctx, t.run.ID)
 }
 
-// dropUndone leaves out what was written before a run was undone: another attempt does it
-// again, and a model that goes on from its transcript is told.
+// dropUndone forgets calls whose effects were undone, and tells the model.
 func (h *history) dropUndone(s snapshot) error {
 	for _, key := range s.Discarded {
 		delete(h.calls, key)
@@ -367,8 +363,7 @@ func (h *history) forget(key string) {
 	}
 }
 
-// undoneCalls are the calls whose changes of files were undone since: another attempt makes
-// them again. What the run itself undid by a call stays undone.
+// undoneCalls returns the calls whose file changes were undone, except by the run itself.
 func (r *Runner) undoneCalls(ctx context.Context, run ledger.Run, calls []ledger.Call) ([]string, error) {
 	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 	if err != nil {

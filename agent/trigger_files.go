@@ -25,9 +25,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// batchFile is a file of a batch as templates and expressions know it. One that was there
-// when the run began and has gone since keeps its place in the list: the keys of a
-// playbook's calls count on it.
+// batchFile is a file of a batch in templates. A missing one keeps its place, because keys of a
+// playbook's calls are positions.
 type batchFile struct {
 	ledger.File
 	gone bool
@@ -73,8 +72,7 @@ type droppedFile struct {
 	Why  string `json:"why"`
 }
 
-// checkFile checks the file that started a run once more: it may have gone, changed, or
-// been moved away by an earlier end of the same run.
+// checkFile checks that the file that started a run is still there and unchanged.
 func (r *Runner) checkFile(ctx context.Context, t *attempt) error {
 	f, why, err := r.locateFile(ctx, t, *t.detail.File)
 	switch {
@@ -88,9 +86,8 @@ func (r *Runner) checkFile(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// checkBatch checks the files of a batch once more. A run begins without those that have
-// gone or changed. What it began with stays the list of all its attempts: a playbook's
-// calls are known by their places in it.
+// checkBatch checks the files of a batch. A run begins without missing or changed ones, and keeps
+// this list in all attempts, because keys of a playbook's calls are positions.
 func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 	left, fixed, err := r.droppedBefore(ctx, t)
 	if err != nil {
@@ -145,8 +142,7 @@ func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 	}
 }
 
-// release gives up the claims of files that the run goes on without, so that they start a run when
-// they come again.
+// release gives up the claims of dropped files, so that they can start another run.
 func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, files []ledger.File, missed []droppedFile) error {
 	var claims []ledger.Claim
 	for _, f := range files {
@@ -157,8 +153,7 @@ func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 	return r.ledger.ReleaseClaims(ctx, a, claims...)
 }
 
-// droppedBefore says which files the run began without, and whether the list of the others
-// must keep its order and length: once a playbook has made a call.
+// droppedBefore returns the files that the run began without, and whether the list is fixed.
 func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string]bool, fixed bool, err error) {
 	left = map[string]bool{}
 	if t.a.Number == 1 {
@@ -186,8 +181,8 @@ func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string
 	return left, fixed, nil
 }
 
-// locateFile finds the bytes that a run was given: where they were or, when they are not there
-// any more, where an earlier end of the same run had them put. Else it says why not.
+// locateFile finds the file of a run: at its path, or where an earlier end of the run moved it. why
+// says why it is missing.
 func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (found ledger.File, why string, err error) {
 	defer func() {
 		switch {
@@ -228,8 +223,8 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 	return f, why, err
 }
 
-// unreadable says why no tool of a run reads its file, "" when they do: it got a second name since it was accepted. In the
-// agent's own workdir it may have one.
+// unreadable returns why no tool may read a file, or "": it got a second name. In the agent's own
+// workdir it may have one.
 func (t *task) unreadable(path string) (string, error) {
 	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
 		return "", nil
@@ -247,8 +242,7 @@ func (t *task) unreadable(path string) (string, error) {
 	return "is a hard link by now, and its other name may lie anywhere, so that no run may read it; copy the file instead", nil
 }
 
-// awaitMove waits for the watcher to record where the file of a run lies that was retried: it may be moving it away
-// after the earlier end.
+// awaitMove waits until the watcher has recorded where it moved the file of a retried run.
 func (r *Runner) awaitMove(ctx context.Context, job string, f ledger.File) error {
 	late := time.After(moveWait)
 	for {
@@ -336,8 +330,7 @@ func (r *Runner) manifestPath(run int64) string {
 	return filepath.Join(r.manifests, fmt.Sprintf("%d.json", run))
 }
 
-// writeManifest lists the files of a batch where the run's tools can read it. It holds no
-// more than the run's record does, so that each attempt writes the same.
+// writeManifest lists the files of a batch in a file. Each attempt writes the same.
 func (r *Runner) writeManifest(t *attempt) (path string, err error) {
 	text, err := manifest(t.run, present(t.files), t.detail.More, t.plan.Zone)
 	if err != nil {
@@ -387,8 +380,7 @@ func (r *Runner) removeManifest(t *attempt) {
 	}
 }
 
-// Sweep removes the manifests and received files of runs that have ended, and the
-// recordings of runs that are no longer kept.
+// Sweep removes manifests, received files and recordings that are no longer needed.
 func (r *Runner) Sweep(ctx context.Context) error {
 	return errors.Join(r.sweepManifests(ctx), r.sweepRecordings(ctx))
 }

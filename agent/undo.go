@@ -50,10 +50,8 @@ type UndoResult struct {
 // Any says whether there is, or was, anything to undo.
 func (u UndoResult) Any() bool { return len(u.Files) > 0 || u.Database.Changes > 0 || u.clone }
 
-// Undo reverts what a run wrote: its changes of files and of its agent's database, both or,
-// where something came later, neither. The files come first, since most can go wrong there; each
-// of them, and the database as a whole, knows by itself that it was undone, so that an
-// undo which a crash has cut off is finished by making it again.
+// Undo reverts a run's changes of files and of its agent's database: both, or neither if something
+// later stands in the way. Files come first. An undo that a crash has cut off can be repeated.
 func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (UndoResult, error) {
 	if r.homes != nil && !spec.DryRun { // where what it wrote is not, nothing of it can be undone
 		if err := r.homes.Arrive(ctx, run.Agent); err != nil {
@@ -154,8 +152,7 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	return nil
 }
 
-// disownFiles lets the content of an undone run start a new run when it is dropped again. A file that still lies in the
-// watched folder starts no run.
+// disownFiles lets the content of an undone run start a new run when it is dropped again.
 func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResult) error {
 	claims, err := r.ledger.ClaimsOfRun(ctx, run.ID)
 	if err != nil {
@@ -207,10 +204,8 @@ func unobstructed(files []file.Undone) bool {
 	return true
 }
 
-// undoOnFailure undoes what a run of a job with UndoOnFailure wrote, files and database, when
-// it ended in neither success, nothing nor partial. A run that waits, or that a stop of the
-// daemon cut off, goes on later and keeps what it wrote. How that went is added to what the
-// run's record says of its end.
+// undoOnFailure undoes what a failed run wrote if its job has undo_on_failure. A run that waits or
+// was interrupted keeps its changes. The result says how it went.
 func (r *Runner) undoOnFailure(ctx context.Context, t *attempt, res ledger.Result) ledger.Result {
 	failed := []domain.Outcome{domain.OutcomeError, domain.OutcomeTimeout, domain.OutcomeBudget, domain.OutcomeCancelled}
 	if res.Wait != nil || !slices.Contains(failed, res.Outcome) {
@@ -223,8 +218,7 @@ func (r *Runner) undoOnFailure(ctx context.Context, t *attempt, res ledger.Resul
 	return r.undoIfConfigured(ctx, &t.task, res)
 }
 
-// OnFinalize undoes what a run of such a job wrote that no attempt ends any more: it was cut
-// off for the last time, nobody answered it, or the host broke.
+// OnFinalize is undoOnFailure for a run that ends without an attempt.
 func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
 	t, err := r.task(run)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // maxLeft is how many of the calls are named whose effects stay.
 const maxLeft = 20
 
-// remaining names what a run did and no undo reaches: commands, requests, notices, artifacts, and the
-// files of which nothing was kept.
+// remaining lists effects that undo cannot revert: commands, requests, notices, artifacts and files
+// without a copy.
 func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, spec UndoOptions) ([]string, error) {
 	out := append([]string{}, u.Database.Remaining...)
 	if spec.Only == UndoDatabase {
@@ -63,8 +63,8 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 	return append(out, calls...), err
 }
 
-// remainingEffects are the calls of a run that did something beside its files and its database. What they did in a clone is gone
-// with that.
+// remainingEffects describes calls with effects beyond files and database. Effects in a clone are
+// gone with it.
 func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
 	calls, err := r.ledger.Calls(ctx, run.ID)
 	if err != nil {
@@ -110,8 +110,8 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bo
 	return out, nil
 }
 
-// effectOf says in words how sure it is that a call had an effect; "" when it had none, or none but on the
-// agent's database.
+// effectOf describes how certain it is that a call had an effect beyond the database, or returns
+// "".
 func effectOf(s tool.Spec, c ledger.Call) string {
 	var e tool.Envelope
 	if len(c.Envelope) > 0 && json.Unmarshal(c.Envelope, &e) != nil {
@@ -147,8 +147,7 @@ func neverBegan(s tool.Spec, kind tool.Kind) bool {
 	return false
 }
 
-// failedProgram says whether the result of a call is one of a program that did not succeed: of shell_run,
-// or in the text of bash.
+// failedProgram reports whether a result is that of a program with a bad exit code.
 func failedProgram(result json.RawMessage) bool {
 	var r struct {
 		ExitCode int    `json:"exit_code"`
@@ -179,8 +178,8 @@ func (r *Runner) isGone(name string, s tool.Spec, c ledger.Call) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// undoable says whether an undo of the run reverts what a call wrote, or names it elsewhere. kept
-// says that the files that the call changed were kept as they were before.
+// undoable reports whether an undo reverts a call's writes, or names them elsewhere. kept: copies
+// of the changed files exist.
 func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 	switch writes {
 	case tool.WritesNothing, tool.WritesRows, tool.WritesArtifact, tool.WritesUndo:

@@ -31,8 +31,7 @@ type Error struct {
 	Err        error
 	// Window and Needed are the size of the context and that of the refused request, in tokens, if the server names them.
 	Window, Needed int
-	// Feedback is what the model is to be told when the turn is asked again, so that it does better; "":
-	// it is not to blame.
+	// Feedback tells the model what to do better when the turn is asked again. Optional.
 	Feedback string
 }
 
@@ -44,10 +43,8 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// AllowsFallback says whether a fallback model may be asked, once retries of this one are used up: its
-// server is down, overloaded, out of credit or broken. Another model would refuse a bad request as
-// well; a wrong key and an answer beyond its limit are for the owner to fix, and a fallback would
-// hide them.
+// AllowsFallback reports whether a fallback model may be asked once retries are used up. Another
+// model would also refuse a bad request. A wrong key must not be hidden from the owner.
 func (e *Error) AllowsFallback() bool {
 	switch e.Kind {
 	case KindUnavailable, KindRateLimited, KindQuota, KindInvalidResponse:

@@ -8,12 +8,9 @@ type Info struct {
 	Price  Price
 }
 
-// known are models by their names, with list prices in USD per million tokens and context windows
-// as published on 2026-11-21: Anthropic's on its own pages, those of the others in public lists of
-// 2026. Prices change: models[].price and
-// context_window override this table, and a model that is missing in it needs a price where
-// money is limited. Where long prompts have another price, the window ends where that
-// begins, so that the price given here is the one that is paid.
+// known has list prices in USD per million tokens and context windows as of 2026-11-21. The
+// configuration overrides both. If long prompts cost more, the window ends where their price
+// begins.
 var known = map[string]Info{
 	"gpt-5.4":      {200_000, Price{2.50, 15, 0.25}},
 	"gpt-5.4-mini": {400_000, Price{0.75, 4.50, 0.075}},
@@ -66,9 +63,8 @@ var known = map[string]Info{
 // foundationWindow is the context of models that come with an operating system, in tokens (OSA-21).
 const foundationWindow = 4096
 
-// Lookup finds what is known of a model (OSA-21). A name with a date, like gpt-5-2025-08-07 or
-// claude-sonnet-4-5-20250929, means the model without it; any other suffix makes it another model,
-// of which nothing is known.
+// Lookup returns what is known of a model (OSA-21). A date or "latest" at the end of a name, as in
+// gpt-5-2025-08-07, is ignored; any other suffix means another model.
 func Lookup(name string) (Info, bool) {
 	name = strings.TrimPrefix(strings.ToLower(name), "models/")
 	full := name

@@ -57,8 +57,8 @@ type Call struct {
 // Tool declares a tool to a model.
 type Tool struct {
 	Name, Description string
-	// Schema describes the arguments, in the subset of JSON Schema that every server reads: each schema has one type, and beside it
-	// only description, enum (of strings), items, properties and required. Empty means that there are no arguments.
+	// Schema describes the arguments: each schema has one type, and besides that only description,
+	// enum (of strings), items, properties and required. Empty means no arguments.
 	Schema json.RawMessage
 }
 
@@ -84,8 +84,7 @@ func (u Usage) Add(o Usage) Usage {
 	return Usage{u.Input + o.Input, u.Output + o.Output, u.Cached + o.Cached, u.Written + o.Written, u.WrittenLong + o.WrittenLong}
 }
 
-// Unreported is what a turn may have cost beyond its Usage, because its server did not report it: an answer
-// broke off, never came, or was not counted.
+// Unreported is what a turn may have cost beyond the Usage that its server reported.
 type Unreported struct {
 	Requests int   `json:"requests,omitempty"` // that reached the server, and that it did not refuse
 	Bytes    int   `json:"bytes,omitempty"`    // of their answers, as far as they arrived
@@ -126,8 +125,7 @@ const (
 // WorthKeeping reports whether a request so long after another would find only what was cached for an hour.
 func WorthKeeping(after time.Duration) bool { return after > CacheMinutes && after <= CacheHour }
 
-// Why a model stopped, in Event.Stop. Reasons of a server that have no translation are passed on as
-// they are.
+// Reasons in Event.Stop. A reason of a server without a translation is passed on as it is.
 const (
 	StopDone    = "stop"           // the answer is complete
 	StopCalls   = "tool_calls"     // it expects the results of its calls
@@ -157,14 +155,12 @@ type End struct {
 	Kind           string // of the error, in a few words that stay the same when the details do not; "" where nothing is known
 }
 
-// Provider answers requests. The sequence can be used once. It ends after the last event, or with an
-// error, after which there is nothing.
+// Provider answers requests. The sequence can be used once. Nothing follows an error.
 type Provider interface {
 	Stream(ctx context.Context, r Request) iter.Seq2[Event, error]
 }
 
-// MaxImage is the largest image of a message, in bytes (YOA-01). Most providers accept less, as
-// their adapters say.
+// MaxImage is the largest image of a message, in bytes (YOA-01). Most providers accept less.
 const MaxImage = 20 << 20
 
 // Image is an image in a message.
@@ -176,8 +172,7 @@ type Image struct {
 // imageTypes are those that models support.
 var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 
-// ImageType is the media type of an image that begins with these bytes; "" if models do not support
-// it, or it is no image.
+// ImageType returns the media type of an image by its first bytes, "" if it is not supported.
 func ImageType(beginning []byte) string {
 	if kind := http.DetectContentType(beginning); slices.Contains(imageTypes, kind) {
 		return kind
@@ -193,8 +188,7 @@ func (i Image) String() string {
 	return fmt.Sprintf("%s of %d KiB", i.Type, (len(i.Data)+1023)>>10)
 }
 
-// Listing is what a server says of its models when it is asked for them. No model is run for it, and it
-// costs nothing.
+// Listing is what a server reports of its models, without running one.
 type Listing struct {
 	Server string    // its address, without credentials
 	Date   time.Time // its clock; zero when it did not say
@@ -206,8 +200,7 @@ type Listing struct {
 	NoTool bool     // the model cannot call tools, as its server says
 }
 
-// Lister is a Provider that can ask its server for its models. An error is an *Error; the Server of the Listing
-// is set all the same.
+// Lister is a Provider that can list the models of its server. An error is an *Error.
 type Lister interface {
 	Provider
 	List(ctx context.Context) (Listing, error)
@@ -225,8 +218,8 @@ const (
 	cacheHourSurcharge  = 1    // for CacheHour
 )
 
-// Cost is what a usage costs in micro-USD, rounded up. Impossible counts (below zero, more cached
-// tokens than there were) are read as the most expensive that they may have meant.
+// Cost returns the cost of a usage in micro-USD, rounded up. Impossible counts are read as the most
+// expensive that they may have meant.
 func (p Price) Cost(u Usage) int64 {
 	u = u.Clamped()
 	surcharge := float64(u.Written-u.WrittenLong)*cacheWriteSurcharge + float64(u.WrittenLong)*cacheHourSurcharge
@@ -234,8 +227,7 @@ func (p Price) Cost(u Usage) int64 {
 	if cost >= math.MaxInt64/2 {
 		return math.MaxInt64 / 2
 	}
-	// Decimal prices are not exact as floats. Their sum is off by less than this, which must not
-	// round up to a whole micro-USD.
+	// Decimal prices are not exact as floats: an error below this must not round up.
 	return int64(math.Ceil(cost - 1e-6))
 }
 

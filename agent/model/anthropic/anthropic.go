@@ -76,8 +76,7 @@ var (
 
 const minOutput = 1024 // tokens: less than that is not worth a request
 
-// Adapt implements wire.Exchange. Each thing is learned once, or makes max_tokens smaller, so
-// that the retries end.
+// Adapt implements wire.Exchange. Each thing is learned once, so that the retries end.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sent.images, refusal) {
 		return true
@@ -134,8 +133,7 @@ type listed struct {
 	MaxInput int    `json:"max_input_tokens"`
 }
 
-// List implements model.Lister. The model is asked for by its name first, which may be another one of it
-// (an alias without a date), and is then not in the list.
+// List implements model.Lister. It asks by name first, because an alias is not in the list.
 func (p *Provider) List(ctx context.Context) (model.Listing, error) {
 	l := p.client.Listing()
 	var one listed

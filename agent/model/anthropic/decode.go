@@ -37,9 +37,8 @@ type delta struct {
 	StopReason  string `json:"stop_reason"`
 }
 
-// usage comes twice, at the start and at the end of an answer. Later counts replace earlier
-// ones, and those that are left out then still hold. Tokens read from the cache and written to it
-// are not part of input_tokens.
+// usage comes at the start and at the end of an answer; later counts replace earlier ones.
+// input_tokens lacks tokens read from and written to the cache.
 type usage struct {
 	Input   *wire.TokenCount `json:"input_tokens"`
 	Output  *wire.TokenCount `json:"output_tokens"`
@@ -146,8 +145,7 @@ func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	return all.String(), nil
 }
 
-// startBlock adds a block, which may be whole already, and returns its text. Blocks start one
-// after the other: a gap means that an event was lost.
+// startBlock adds a block and returns its text. Blocks start in order: a gap is a lost event.
 func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (string, error) {
 	var head struct {
 		Type, Text, ID, Name string
@@ -169,8 +167,7 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 		return head.Text, nil
 	case "tool_use":
 		b.call = a.StartCall(index, head.ID, head.Name)
-		// A stream starts with an empty object and sends the input in deltas, which would then
-		// stand behind it.
+		// A stream starts with an empty object and sends the input in deltas.
 		if input := string(head.Input); input != "{}" {
 			b.input = input
 		}
@@ -214,8 +211,7 @@ func (t *turn) addDelta(index int, d delta) (string, error) {
 	return "", nil
 }
 
-// finish records why the model stopped, and the parts of its answer. With a call that has not
-// ended the answer stays incomplete: it gets no finish reason.
+// finish records why the model stopped. It sets no finish reason if a call has not ended.
 func (t *turn) finish(reason string, a *wire.Accumulator) {
 	for _, b := range t.blocks {
 		if b.call != nil && !b.stopped {

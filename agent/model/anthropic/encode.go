@@ -90,8 +90,8 @@ var (
 	forAnHour = &cacheControl{Type: "ephemeral", TTL: "1h"}
 )
 
-// marks returns the marks for the tools, and for what comes after them: the longer ones have to come first. nil means that the tools
-// have none, because the mark of the system prompt covers them.
+// marks returns the cache marks for the tools and for what follows. Longer ones come first. nil
+// means that the mark of the system prompt covers the tools.
 func (t *turn) marks() (tools, rest *cacheControl) {
 	switch {
 	case !t.sent.cacheMarked:
@@ -122,8 +122,7 @@ func (t *turn) encode() request {
 	} else if markOfTools == nil {
 		markOfTools = mark
 	}
-	// Tools come before the system prompt in what the provider caches, so that a mark on that
-	// covers them. Without a system prompt the last tool has to carry it.
+	// A mark on the system prompt covers the tools before it.
 	if len(out.Tools) > 0 {
 		out.Tools[len(out.Tools)-1].Cache = markOfTools
 	}
@@ -161,8 +160,7 @@ func (t *turn) encodeMessages(history []model.Message) []message {
 	return out
 }
 
-// markForCache marks the ends of the last two user messages: the next request goes on at the last one, and this request
-// at the one before.
+// markForCache marks the last two user messages, where this request and the next one go on.
 func markForCache(messages []message, mark *cacheControl) {
 	left := 2
 	for _, m := range slices.Backward(messages) {
@@ -271,8 +269,7 @@ func appendText(content []any, text string) []any {
 	return append(content, &textBlock{Type: "text", Text: text})
 }
 
-// inputObject is the input of a call. The API refuses anything but an object, and a transcript of
-// another provider, or a playbook's, may hold a call without arguments.
+// inputObject returns the input of a call. The API refuses anything but an object.
 func inputObject(args json.RawMessage) json.RawMessage {
 	if len(args) == 0 || args[0] != '{' {
 		return json.RawMessage("{}")

@@ -77,8 +77,7 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 		return "", t.p.client.NoAnswer(f.Data)
 	}
 
-	// Each chunk may have counts, of all that was sent so far: the last ones count. Thoughts are
-	// billed as output, and counted apart.
+	// Counts are of all that was sent so far. Thoughts are billed as output, and counted apart.
 	if u := c.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Prompt+u.ToolPrompt, u.Candidates+u.Thoughts, u.Cached, 0)
 	}
@@ -124,8 +123,7 @@ func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text.String(), nil
 }
 
-// addPart adds one part to the answer, and returns its text. Thoughts are dropped: they are not
-// part of the answer, and only signatures have to go back.
+// addPart adds one part and returns its text. Thoughts are dropped; signatures go back.
 func (t *turn) addPart(p answerPart, a *wire.Accumulator) (string, error) {
 	switch {
 	case p.Thought:

@@ -164,8 +164,7 @@ func imageParts(m model.Message) (parts []part) {
 	return parts
 }
 
-// resultObject is an envelope as an object, as the API wants it. A notice that follows the envelope
-// becomes a field beside it.
+// resultObject returns an envelope as an object. A notice behind it becomes a field beside it.
 func resultObject(text string) any {
 	var object json.RawMessage
 	dec := json.NewDecoder(strings.NewReader(text)) // reads one value, and leaves what follows
@@ -204,8 +203,7 @@ func encodeTool(t model.Tool) function {
 	return f
 }
 
-// translate gives a schema the API's names of types. False means that it holds an object of any properties, which only JSON Schema
-// can describe.
+// translate uses the API's names of types. False: only JSON Schema can describe the schema.
 func (s *schema) translate() bool {
 	if s.Type == "object" && len(s.Properties) == 0 || s.Items != nil && !s.Items.translate() {
 		return false

@@ -62,8 +62,7 @@ type turn struct {
 // EncodeRequest implements wire.Exchange.
 func (t *turn) EncodeRequest() any { return t.encode() }
 
-// Adapt implements wire.Exchange. At first calls without a signature get the placeholder; if that
-// is refused too, those with one get it as well.
+// Adapt implements wire.Exchange. First, calls without a signature get the placeholder; then all.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true

@@ -200,8 +200,7 @@ type chunk struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// stopReasons translates done_reason. load and unload come without an answer; the filter is that of
-// a cloud model, to which the server only forwards.
+// stopReasons translates done_reason. load and unload come without an answer.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "length": model.StopLength, "load": wire.StopServerError, "unload": wire.StopServerError, "content_filter": model.StopFilter,
 }

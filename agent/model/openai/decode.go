@@ -84,8 +84,7 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 // failed says whether the server sends an error where an answer should be.
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
-// stopReasons translates finish_reason, as many kinds of servers write it. With StopDone and
-// StopCalls the calls are complete.
+// stopReasons translates finish_reason of many kinds of servers.
 var stopReasons = map[string]string{
 	"stop": model.StopDone, "end_turn": model.StopDone, "stop_sequence": model.StopDone, "eos": model.StopDone, "complete": model.StopDone,
 	"tool_calls": model.StopCalls, "tool_call": model.StopCalls, "tool_use": model.StopCalls, "function_call": model.StopCalls,
@@ -178,9 +177,8 @@ func extendCall(a *wire.Accumulator, c *wire.PartialCall, f callDelta) {
 	c.Args.WriteString(string(f.Function.Arguments))
 }
 
-// findCall finds the call that a fragment continues; nil for a new call. Some servers give every
-// call the same index, so that a new id means a new call; some give no index, and then ids and
-// names decide.
+// findCall returns the call that a fragment continues, or nil for a new call. Some servers give
+// every call the same index; some give none, and then ids and names decide.
 func findCall(a *wire.Accumulator, f callDelta) *wire.PartialCall {
 	for _, c := range slices.Backward(a.Calls) {
 		switch {

@@ -52,8 +52,8 @@ const (
 	ownerOllama   = "library"
 )
 
-// runningContext asks a server on a machine of its owner for the size of the context that it was started with, beyond the protocol of
-// OpenAI. The model may have been trained for more. Zero means that the server does not say.
+// runningContext asks a local server for the context that it was started with, which may be less
+// than the model was trained for. Zero means that it does not say.
 func runningContext(ctx context.Context, client *wire.Client, owner string, l *model.Listing) int {
 	name := client.Model()
 	switch owner {

@@ -67,8 +67,7 @@ func (t *turn) EncodeRequest() any {
 	return t.sent
 }
 
-// Adapt implements wire.Exchange. It looks at what was sent, so that each field is learned about
-// once, and the request is repeated at most twice.
+// Adapt implements wire.Exchange. Each field is learned once, so it repeats at most twice.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true

@@ -13,8 +13,7 @@ import (
 	"rouse/agent/model/wire"
 )
 
-// Responses is one model on one server with OpenAI's Responses API. It may be used by many
-// goroutines.
+// Responses is one model with OpenAI's Responses API. It may be used by many goroutines.
 type Responses struct {
 	client   *wire.Client
 	isOpenAI bool // the server is OpenAI's own, which has prompt_cache_key
@@ -94,8 +93,7 @@ func (p *Responses) hint(_ model.ErrorKind, status int, _ wire.ServerError) stri
 	return ""
 }
 
-// cacheKey is the same for all requests of one run. It routes them to the same machine, where the
-// next one finds its prefix in the cache.
+// cacheKey routes all requests of a run to the same machine, whose cache has their prefix.
 func cacheKey(r model.Request) string {
 	h := sha256.New() // a key has at most 64 characters, and must not disclose the prompt
 	h.Write([]byte(r.System))

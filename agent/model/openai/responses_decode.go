@@ -71,8 +71,7 @@ var responsesStopReasons = map[string]string{
 	"completed": model.StopDone, "max_output_tokens": model.StopLength, "max_tokens": model.StopLength, "content_filter": model.StopFilter, "cancelled": wire.StopServerError, "failed": wire.StopServerError,
 }
 
-// maxItems bounds the items of one answer: the server chooses their indexes, and all below the
-// highest are allocated.
+// maxItems bounds the items of an answer, because all below the highest index are allocated.
 const maxItems = 4096
 
 // Decode implements wire.Exchange.
@@ -177,8 +176,7 @@ func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 // refusal as the phase of a message: the model declined to answer.
 const refusal = "refusal"
 
-// finishItem records a finished item, and returns its text unless deltas have brought it. Arguments
-// are taken from here alone: their deltas are for clients that show them.
+// finishItem records a finished item, and returns its text unless deltas have brought it.
 func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, error) {
 	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -211,8 +209,7 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 			return text.String(), nil
 		}
 	default:
-		// Reasoning without content is a reference to what the server stored, and it stores nothing
-		// for us: sent back it would be refused.
+		// Reasoning without content refers to what the server stored, which is nothing.
 		if in.Type != "reasoning" || in.Encrypted != "" || len(in.Content) > 0 {
 			it.raw = bytes.Clone(raw)
 		}
@@ -221,12 +218,10 @@ func (t *responsesTurn) finishItem(index int, raw json.RawMessage) (string, erro
 	return "", nil
 }
 
-// finish adds the items to the answer. With a call that has not ended it stays incomplete: it gets
-// no finish reason.
+// finish adds the items to the answer. It sets no finish reason if a call has not ended.
 func (t *responsesTurn) finish(b responsesBody, a *wire.Accumulator) (string, error) {
 	var text strings.Builder
-	// The final event repeats all items; a server may leave out the events before it. Those that
-	// were finished already are not added again.
+	// The final event repeats all items; finished ones are not added again.
 	for i, raw := range b.Output {
 		delta, err := t.finishItem(i, raw)
 		if err != nil {

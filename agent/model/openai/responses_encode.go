@@ -6,8 +6,7 @@ import (
 	"rouse/agent/model"
 )
 
-// responsesRequest asks for an answer that the server does not store: each request has the whole
-// conversation, with the reasoning encrypted.
+// responsesRequest asks for an answer that the server does not store.
 type responsesRequest struct {
 	Model           string          `json:"model"`
 	Instructions    string          `json:"instructions,omitempty"`
@@ -96,8 +95,7 @@ type inputPart struct {
 	Detail   string `json:"detail,omitempty"`
 }
 
-// inputContent is the content of a user message or a tool result: a string, or a list of text and
-// images.
+// inputContent returns the content of a user message or a tool result.
 func inputContent(m model.Message) any {
 	if len(m.Images) == 0 {
 		return m.Text

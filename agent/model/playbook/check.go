@@ -89,15 +89,14 @@ func checkValue(where string, v any, report func(error)) {
 // Types are the types of the names in the data of a run; nil where only the run knows.
 type Types map[string]reflect.Type
 
-// Shape is what is known of a value before a run: its type and, of a list, that of its items; nil where
-// only the run knows.
+// Shape is the type of a value, and of a list that of its items; nil if only the run knows.
 type Shape struct{ Type, Item reflect.Type }
 
 // noMember finds the member that a type lacks, in the words of the expression library.
 var noMember = regexp.MustCompile(`^type (\S+) has no (?:field|method) (\S+)`)
 
-// CheckExpression reports what is wrong with an expression over data of the given types, and the shape of
-// what it gives. A run evaluates it without types: this finds before a run what would fail in it.
+// CheckExpression reports before a run what would fail in an expression over data of the given
+// types. It returns the shape of the result.
 func CheckExpression(name, source string, known Types) (Shape, error) {
 	if err := checkExpression(name, source); err != nil {
 		return Shape{}, err
@@ -160,8 +159,7 @@ func membersOf(name string, known Types) []string {
 	return nil
 }
 
-// Members are the names that templates and expressions can take of a value of a struct type; nil for
-// any other.
+// Members returns the exported fields of a struct type, or nil for any other type.
 func Members(t reflect.Type) []string {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil

@@ -26,8 +26,7 @@ const (
 	kindUnmet = "unmet"
 	// resultName is what an expectation knows the result of its own call by.
 	resultName = "result"
-	// mustSucceed is the argument by which a tool is told whether an exit code other than 0, or a status
-	// of 400 and above, is a failure of the call.
+	// mustSucceed is the argument that makes a bad exit code or status a failure of the call.
 	mustSucceed = "must_succeed"
 
 	maxShown = 200 // characters of a result that has no short form, in a message
@@ -49,8 +48,7 @@ func (e Expect) check(report func(error)) {
 	}
 }
 
-// unmet says why the result of the current call is not what is expected of it, "" when it is. An
-// error means that it cannot be told.
+// unmet returns why the result of the current call is not as expected, or "".
 func (p *Provider) unmet(result any) (string, error) {
 	c := &p.calls[p.index]
 	if why := cmp.Or(notAmong("exit_code", c.Expect.Exit, result), notAmong("status", c.Expect.Status, result)); why != "" {

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// The errors of text/template are plain text, written for programmers: these find the parts in them
-// that say something to the author of a playbook.
+// Parts of the errors of text/template that help the author of a playbook.
 var (
 	execError = regexp.MustCompile(`(?s)^template: ` + templateTag + `:\d+:\d+: executing "` + templateTag + `" at <(.*?)>: (.*)$`)
 	noKey     = regexp.MustCompile(`map has no entry for key "(.*)"$`)
@@ -19,8 +18,8 @@ var (
 	funcError = regexp.MustCompile(`^error calling \w+: (.*)$`)
 )
 
-// explainError turns a failed execution into a message for someone who writes YAML. scoped says
-// that the dot may be something other than the data.
+// explainError rewrites the error of a failed execution for someone who writes YAML. scoped: the
+// dot may be something other than the data.
 func explainError(name string, err error, data map[string]any, scoped bool) error {
 	m := execError.FindStringSubmatch(err.Error())
 	switch {
@@ -116,8 +115,7 @@ func lookup(owner any, name string) (any, bool) {
 	return v.FieldByIndex(f.Index).Interface(), true
 }
 
-// memberNames are the names in an object or a struct; nil when it cannot have any, which is not the
-// same as an empty object.
+// memberNames returns the names in an object or a struct, or nil if it cannot have any.
 func memberNames(owner any) []string {
 	if m, ok := owner.(map[string]any); ok {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))

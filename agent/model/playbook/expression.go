@@ -30,8 +30,8 @@ var noName = regexp.MustCompile(`^unknown name (\S+)`)
 
 var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 
-// languageOptions are the functions of all expressions. There is no clock among them, and what is
-// made of a map is sorted, so that a resumed attempt makes the same calls as the one before it.
+// languageOptions are the functions of expressions. There is no clock, and lists made of a map are
+// sorted, so that a resumed attempt makes the same calls.
 func languageOptions() []expr.Option {
 	return []expr.Option{
 		expr.DisableBuiltin("now"),
@@ -100,8 +100,7 @@ func functions() []string {
 	return slices.DeleteFunc(slices.Clone(builtin.Names), func(name string) bool { return name == "now" })
 }
 
-// broken is the error of an expression that cannot be computed, whatever the data of the run. A name that
-// is not known here is that of a function, whose nearest is asked for.
+// broken returns the error of an expression that no data can make valid.
 func broken(name string, err error) error {
 	what := firstLine(err)
 	if m := noName.FindStringSubmatch(what); m != nil {
@@ -114,8 +113,7 @@ func broken(name string, err error) error {
 
 // checkExpression says whether an expression can be computed if all that it names exists.
 func checkExpression(name, source string) error {
-	// Declares every name that the expression uses, so that only its form and its functions are
-	// checked: the data of a run is not known yet.
+	// Every name counts as declared, so that only the form and the functions are checked.
 	names := types.Map{}
 	if len(source) <= maxExpression {
 		if tree, err := parser.Parse(source); err == nil {
@@ -133,8 +131,7 @@ func checkExpression(name, source string) error {
 	return err
 }
 
-// identifiers counts the names in an expression that stand for data: not those of
-// functions, and not those that the expression itself declares.
+// identifiers counts the names in an expression that stand for data of the run.
 type identifiers struct{ used map[string]int }
 
 // Visit implements ast.Visitor; a node comes after those inside it.

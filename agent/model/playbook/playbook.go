@@ -30,8 +30,8 @@ type Call struct {
 	If      string         // an expression; false skips the call
 	Each    any            // a list, or an expression that gives one: the call is made for each item
 	OnError string         // fail (default) or continue
-	// MustSucceed says whether an exit code other than 0, or a status of 400 and above, is a failure of the
-	// call, of a tool that reports one; nil: it is, unless Expect names the codes.
+	// MustSucceed makes an exit code other than 0, or a status of 400 and above, a failure. If nil,
+	// it does unless Expect names the codes.
 	MustSucceed *bool
 	Expect      Expect
 	Line        int // in the configuration, for messages
@@ -43,8 +43,8 @@ type Options struct {
 	Data  map[string]any
 	// Recorded is the envelope that a call has of an earlier attempt, and whether it was begun in one; nil: none was.
 	Recorded func(key string) (envelope json.RawMessage, begun bool)
-	// Forget is told of each call whose recorded result is not what is expected of it, before it is asked for:
-	// a call that failed is made again where its attempt failed with it. nil: every result stands.
+	// Forget is called for a call whose recorded result is not as expected: it is made again if its
+	// attempt failed with it. Optional.
 	Forget func(key string)
 	// Skipped says whether the owner decided that a call is not made; nil: none is skipped.
 	Skipped func(key string) bool
@@ -52,8 +52,8 @@ type Options struct {
 	Redact func(text string) string
 }
 
-// RemovableItem is an item of an each that may be gone, like a file. It keeps its place in the list,
-// because the keys of the calls are positions; no call is made for it unless its result is recorded.
+// RemovableItem is an item of an each that may be gone, like a file. It keeps its place, because
+// keys of calls are positions.
 type RemovableItem interface{ Removed() bool }
 
 // Provider makes the calls, one in each turn. It serves one attempt of one run.
@@ -74,8 +74,7 @@ type Provider struct {
 	redact   func(text string) string
 }
 
-// New returns the provider of one attempt. A playbook with a mistake does not start, not even with
-// the calls before the mistake.
+// New returns the provider of one attempt. It returns an error if any call has a mistake.
 func New(o Options) (*Provider, error) {
 	if len(o.Calls) == 0 {
 		return nil, errors.New("the playbook has no calls")
@@ -265,8 +264,7 @@ func readEnvelope(raw json.RawMessage) (e envelope, result any, err error) {
 	return e, result, err
 }
 
-// failedBefore reports whether the current call succeeded in an earlier attempt, and did not come to what is
-// expected of it.
+// failedBefore reports whether the current call succeeded earlier, but not as expected.
 func (p *Provider) failedBefore(key string) bool {
 	raw, _ := p.recorded(key)
 	if len(raw) == 0 {

@@ -89,8 +89,7 @@ func Describe(name string, result json.RawMessage, redact func(string) string) s
 	return tally{name: name, made: 1, about: about, detail: what}.String()
 }
 
-// describe says in a few words what a result is, by the keys that the tools of rouse use, and what it is about:
-// the tool, or the program that it ran.
+// describe describes a result in a few words, and its subject: the tool, or the program it ran.
 func (p *Provider) describe(name string, result any) (about, what string) {
 	m, ok := result.(map[string]any)
 	if !ok {

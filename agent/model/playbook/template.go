@@ -88,8 +88,8 @@ func parseTemplate(name, source string, w *quota) (t *template.Template, scoped 
 	return t, in.scoped, nil
 }
 
-// instrument rewrites a template so that every output goes through _show and every iteration of a
-// range through _turn: the package has no other way to bound a loop, or to print a value differently.
+// instrument sends every output through _show and every iteration of a range through _turn, because
+// text/template has no other way to bound a loop.
 type instrument struct{ scoped, includes bool }
 
 func (in *instrument) list(l *parse.ListNode) {
@@ -146,8 +146,7 @@ func (w *quota) charge(text string) (string, error) { return text, w.spend(len(t
 // wideFormat finds a width that makes a short format produce a huge text before it can be counted.
 var wideFormat = regexp.MustCompile(`%[^%a-zA-Z]*(\*|\d{4,})`)
 
-// functions are text/template's own; the text that they make is counted, because it may be stored
-// in a variable and never reach the output.
+// functions counts the text that functions make: it may stay in a variable.
 func (w *quota) functions() template.FuncMap {
 	return template.FuncMap{
 		"_show": show,
@@ -181,8 +180,7 @@ func (m quotaWriter) Write(b []byte) (int, error) {
 	return m.Writer.Write(b)
 }
 
-// show is a value as a person writes it: numbers without exponents, lists and objects as
-// JSON, and nil as nothing.
+// show formats a value for people: no exponents, lists and objects as JSON, nil as "".
 func show(v any) string {
 	switch v := v.(type) {
 	case nil:

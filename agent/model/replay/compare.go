@@ -11,8 +11,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Difference is one thing that is not as it was recorded. Attempt and Step are 0 when it belongs to
-// none. Recorded and Now are excerpts around the place where they differ; "" when there is nothing.
+// Difference is one difference to the record. Attempt and Step are 0 if it belongs to none.
+// Recorded and Now are excerpts, or "".
 type Difference struct {
 	Attempt  int    `json:"attempt,omitempty"`
 	Step     int    `json:"step,omitempty"`
@@ -33,8 +33,7 @@ func quoteOrNothing(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Two requests may differ in their times: in the lines of the system prompt with the start of the run, and in the field
-// now of results.
+// Texts of requests that contain times, which may differ.
 var (
 	clockLines = regexp.MustCompile(`(?m)^This run started on .*\n(When a minute or more has passed, .*\n)?`)
 	resultTime = regexp.MustCompile(`"now":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)",("ok":)`)
@@ -48,8 +47,7 @@ func timeless(m model.Message) string {
 	return resultTime.ReplaceAllString(m.Text, "$2")
 }
 
-// Compare says where a request differs from the recorded one: in the system prompt, the tools, the
-// messages. The length of the answer and its sampling are settings of the model, and ignored.
+// Compare returns how a request differs from the recorded one. It ignores settings of the model.
 func Compare(recorded, now model.Request) []Difference {
 	var out []Difference
 	add := func(what, a, b string) {
@@ -196,8 +194,7 @@ func ExcerptDifference(a, b string) (string, string) {
 	return excerptFrom(a, from), excerptFrom(b, from)
 }
 
-// excerptFrom is a part of a text, with dots where something is left out: unlike what text.Truncate does,
-// at both ends, and the part goes on to the end of the character it breaks off in.
+// excerptFrom returns a part of a text between whole characters, with dots for the rest.
 func excerptFrom(text string, from int) string {
 	from = min(from, len(text))
 	for from > 0 && from < len(text) && !utf8.RuneStart(text[from]) {

@@ -12,9 +12,8 @@ import (
 	"rouse/agent/model"
 )
 
-// Bounds of a recording that is read: one line in bytes, and the messages of all its requests
-// together. A short file could otherwise ask for any amount of memory, because each request repeats
-// the messages of the one before it.
+// Bounds of a recording: bytes of a line, and messages of all its requests. A short file could
+// otherwise ask for any amount of memory.
 const (
 	maxLine     = 64 << 20
 	maxMessages = 4 << 20
@@ -40,8 +39,8 @@ type exchange struct {
 	Request *request `json:"request,omitempty"`
 }
 
-// request is what is new in a request. System and Tools that are missing are those of the
-// request before, and Same says how many of its messages come first.
+// request is what is new in a request. Missing System and Tools are those of the request before,
+// and its first Same messages come first.
 type request struct {
 	System      *string         `json:"system,omitempty"`
 	Tools       *[]tool         `json:"tools,omitempty"`
@@ -190,8 +189,7 @@ func SameMessage(a, b model.Message) bool {
 // Read reads a file. The error names the line.
 func Read(r io.Reader) (Recording, error) { return read(r, true) }
 
-// ReadLines reads lines as an Encoder makes them, without the first line of a file. A last
-// one that was cut off while it was written is left out.
+// ReadLines reads lines of an Encoder, without a header. A last line that was cut off is left out.
 func ReadLines(r io.Reader) (Recording, error) { return read(r, false) }
 
 func read(from io.Reader, headed bool) (Recording, error) {
@@ -214,8 +212,7 @@ func read(from io.Reader, headed bool) (Recording, error) {
 	}
 }
 
-// decodeRest reads what comes after the last newline. A person may leave the newline out; in lines
-// that a recorder wrote, what cannot be read there was cut off.
+// decodeRest reads what follows the last newline, unless a recorder was cut off there.
 func (d *decoder) decodeRest(text []byte, n int) error {
 	cutOff := !d.strict && !json.Valid(text)
 	if len(bytes.TrimSpace(text)) > 0 && !cutOff {
@@ -231,8 +228,7 @@ func (d *decoder) decodeRest(text []byte, n int) error {
 	return nil
 }
 
-// readLine reads up to the next newline. It does not use a bufio.Scanner, whose buffer would have
-// to be as long as the longest line from the beginning.
+// readLine reads up to the next newline. A bufio.Scanner would need a buffer for the longest line.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {

@@ -61,9 +61,8 @@ func New(name string, r Recording) (*Provider, error) {
 	return p, nil
 }
 
-// playableTurns are the answers that a run continued with: the last try of each turn, without
-// failures and empty answers, which no transcript holds. The last exchange is kept whatever it is:
-// it is how the run ended.
+// playableTurns returns the answers that a run continued with: the last try of each turn, without
+// failures and empty answers. The last exchange is always kept.
 func playableTurns(all []Exchange) []Exchange {
 	var out []Exchange
 	seen := map[string]bool{}
@@ -78,8 +77,7 @@ func playableTurns(all []Exchange) []Exchange {
 		}
 
 		x.Calls = slices.Clone(x.Calls)
-		// The ids tell where in the recording a transcript is, so they must be unique, and the same
-		// each time the file is read.
+		// The ids show where in the recording a transcript is: unique, and the same on each read.
 		for j := range x.Calls {
 			c := &x.Calls[j]
 			if c.ID == "" || seen[c.ID] {
@@ -163,11 +161,10 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 	yield(model.Event{Stop: stop}, nil)
 }
 
-// answerTo is the answer to a request: the one to the same request, or else the first to all that contain what it does, or else
-// the one after the last answer that the transcript holds.
+// answerTo returns the answer to the same request, or the first to a request that contains the same
+// texts, or the one after the last answer in the transcript.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
-	// The same request is certain. The search below may find the wrong one of two answers that are
-	// alike, if a part of the history was left out.
+	// The search below may find the wrong one of two similar answers.
 	for _, x := range p.turns {
 		if x.Request != nil && len(x.Request.Messages) == len(r.Messages) && len(Compare(*x.Request, r)) == 0 {
 			return x, nil
@@ -186,8 +183,7 @@ func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 			continue
 		}
 
-		// Answers come in the same order in both, so those that are alike are told apart by
-		// searching on from the last one found.
+		// Similar answers are told apart by their order.
 		if i := p.turnOf(m, at); i >= 0 {
 			at = i + 1
 		}
@@ -235,9 +231,8 @@ func (x Exchange) again(messages int) Exchange {
 	return x
 }
 
-// turnOf finds an answer of a transcript in the recording, from an index on; -1 when it is not
-// there, because another model gave it. The transcript may lack calls of the answer: a run drops
-// those that it has not made.
+// turnOf finds an answer of a transcript in the recording, or returns -1. The transcript may lack
+// calls that a run has not made.
 func (p *Provider) turnOf(m model.Message, from int) int {
 	i := slices.IndexFunc(p.turns[from:], func(x Exchange) bool {
 		if x.Text != m.Text || (len(m.Calls) == 0) != (len(x.Calls) == 0) && m.Text == "" {

@@ -48,8 +48,7 @@ type Attempt struct {
 	Number int                 `json:"number"`
 	State  domain.AttemptState `json:"state"`
 	Error  string              `json:"error,omitempty"`
-	// What the attempt found when it began. Only the runner reads it; without it the attempt was
-	// not recorded.
+	// Snapshot is what the attempt found when it began. Only the runner reads it.
 	Snapshot json.RawMessage `json:"scene,omitempty"`
 	// What the attempt asked its owner, in order.
 	Questions []Question `json:"heard,omitempty"`
@@ -107,16 +106,15 @@ type Within struct {
 	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`
 }
 
-// Exchange is one request and what came back. A turn that failed and was asked again has
-// one for each try.
+// Exchange is one request and its answer. Each try of a turn has its own.
 type Exchange struct {
 	Attempt int            `json:"attempt,omitempty"`
 	Step    int            `json:"step,omitempty"`
 	Try     int            `json:"try,omitempty"`   // from 0 on, within the step
 	Model   string         `json:"model,omitempty"` // its name in the configuration
 	Request *model.Request `json:"-"`               // a line has only what is new in it
-	// Contains are texts that a request has to hold for this to be its answer, each in the system prompt or in the last
-	// message. They are written manually, in place of a request.
+	// Contains are texts that a request must hold, in the system prompt or in the last message.
+	// They are written by hand, in place of a request.
 	Contains Texts `json:"contains,omitempty"`
 	Answer
 	Fault     *Fault    `json:"error,omitempty"`
@@ -143,12 +141,10 @@ func clamped(u model.Unreported) *model.Unreported {
 	return &model.Unreported{Requests: min(max(u.Requests, 0), maxRequests), Bytes: min(max(u.Bytes, 0), maxLine), Begun: u.Begun.Clamped()}
 }
 
-// inTranscript says whether a transcript holds anything of the answer: the loop leaves empty ones
-// out.
+// inTranscript reports whether a transcript holds the answer. It holds no empty ones.
 func (a Answer) inTranscript() bool { return a.Text != "" || len(a.Calls) > 0 }
 
-// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the model did not fail, but
-// the run had to end, with Outcome.
+// Fault is why a turn failed. Kind is a model.ErrorKind; "" means that the run had to end.
 type Fault struct {
 	Kind      string         `json:"kind,omitempty"`
 	Message   string         `json:"message"`
@@ -175,8 +171,7 @@ type stopped struct {
 func (s *stopped) Error() string           { return s.reason }
 func (s *stopped) Outcome() domain.Outcome { return s.outcome }
 
-// AnswersOnly is a copy with the answers alone, without the requests: a provider gives them in their
-// order, whatever it is asked.
+// AnswersOnly returns the answers without the requests, to be given in their order.
 func (r Recording) AnswersOnly() Recording {
 	out := Recording{}
 	// Without the requests, failed tries and empty answers would come in their turn too.

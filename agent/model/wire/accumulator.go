@@ -14,8 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Stop reasons that only this package knows, beside those of package model. Neither reaches a
-// caller: both become a *model.Error.
+// Stop reasons that become a *model.Error in this package.
 const (
 	StopServerError = "gave up" // the server failed while it answered
 	StopInvalidCall = "garbled" // the server could not parse the model's call
@@ -45,8 +44,7 @@ func (a *Accumulator) reported() (u model.Usage) {
 	return u
 }
 
-// The limits of an answer for each token that it may have. Servers count tokens, and these limits are for servers that do not
-// keep max_tokens. So they are above the usual length of a token, and above the number of frames for one.
+// Limits of an answer for each token that it may have, for servers that ignore max_tokens.
 const (
 	maxTokenBytes  = 6
 	maxTokenFrames = 4
@@ -184,8 +182,7 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 	return calls, nil
 }
 
-// parseArgs reads the arguments of a call: no text means no arguments, and some models encode
-// their JSON as a string once more.
+// parseArgs reads the arguments of a call. Some models encode their JSON as a string once more.
 func parseArgs(written string) (json.RawMessage, bool) {
 	raw := bytes.TrimSpace([]byte(written))
 	if len(raw) == 0 || string(raw) == "null" {
@@ -220,8 +217,7 @@ func newCallID() string {
 	return "call_" + hex.EncodeToString(b[:])
 }
 
-// Part is a part of an answer, in the order in which the model gave them: text, a call, or
-// opaque data of the server. It refers to text and calls of the neutral message.
+// Part is a part of an answer: text, a call, or opaque data. It refers to the neutral message.
 type Part struct {
 	Text   int             `json:"text,omitempty"`   // its length in bytes
 	Call   int             `json:"call,omitempty"`   // its number, from 1
@@ -236,8 +232,7 @@ type providerState struct {
 	Parts    []Part `json:"parts"`
 }
 
-// AddPart adds a part to the answer. Deltas of text become one part, unless opaque data comes
-// with one of them.
+// AddPart adds a part to the answer. Deltas of text without opaque data become one part.
 func (a *Accumulator) AddPart(p Part) {
 	if n := len(a.Parts) - 1; p.Call == 0 && p.Opaque == nil && n >= 0 && a.Parts[n].Call == 0 && a.Parts[n].Opaque == nil {
 		a.Parts[n].Text += p.Text
@@ -246,8 +241,7 @@ func (a *Accumulator) AddPart(p Part) {
 	a.Parts = append(a.Parts, p)
 }
 
-// marshalParts is the Raw of an answer: nil unless some part has opaque data, for without any
-// the neutral message says it all.
+// marshalParts returns the Raw of an answer, or nil if no part has opaque data.
 func (c *Client) marshalParts(parts []Part) json.RawMessage {
 	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Opaque != nil }) {
 		return nil
@@ -267,9 +261,8 @@ type ContentBlock struct {
 	Opaque json.RawMessage
 }
 
-// ContentBlocks are a message as its server sent it. A message of another model or another host,
-// or one that was changed since, becomes its text and then its calls: nobody else can read the
-// opaque data, and its place is not known any more.
+// ContentBlocks returns a message as its server sent it. A message that came from elsewhere or was
+// changed becomes its text and then its calls, without opaque data.
 func (c *Client) ContentBlocks(m model.Message) []ContentBlock {
 	var k providerState
 	if len(m.Raw) > 0 && json.Unmarshal(m.Raw, &k) == nil && k.Provider == c.dialect.Name && k.Model == c.endpoint.Model && k.Host == c.host {

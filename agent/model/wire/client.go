@@ -56,22 +56,20 @@ type Dialect struct {
 	Headers    map[string]string // sent with each request
 	JSONLines  bool              // streams are JSON lines, not server-sent events
 	Images     ImageLimits       // without Types the server accepts no images
-	// Hint returns the remedy of a failure for its message, or "" for the general remedies. The status is 0 if there was no
+	// Hint returns the remedy of a failure, or "" for the general ones. The status is 0 without a
 	// response. Optional.
 	Hint func(kind model.ErrorKind, status int, refusal ServerError) string
 }
 
-// Exchange encodes the request and decodes the answer of one turn, for one kind of server. All of
-// an adapter that is not its Dialect is here.
+// Exchange encodes the request and decodes the answer of one turn.
 type Exchange interface {
-	// EncodeRequest returns the body of a request, which is sent as JSON. It is called for each request of the turn: again
-	// when Adapt has learned something, and to continue an answer that pauses. HTTP retries send the same body.
+	// EncodeRequest returns the body of a request, which is sent as JSON. It is called again after
+	// Adapt has learned something, and to continue an answer that pauses.
 	EncodeRequest() any
 	// Adapt learns from an error response what the server does not support, and reports whether to
-	// retry without it. It must not do so without end.
+	// retry. It must not do so without end.
 	Adapt(status int, refusal ServerError) (retry bool)
-	// Decode adds a frame to the answer, and returns the text in it, which is emitted at once.
-	// io.EOF means that the answer is complete.
+	// Decode adds a frame and returns its text, which is emitted at once. io.EOF ends the answer.
 	Decode(f Frame, a *Accumulator) (delta string, err error)
 }
 
@@ -107,8 +105,7 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.ExampleURL)
 	}
 
-	// A key that was read from a file ends with a line feed. Other control characters are refused
-	// here: net/http would refuse them with an error that holds the key.
+	// A key from a file ends with a line feed. net/http would put a refused key into its error.
 	e.APIKey = strings.TrimSpace(e.APIKey)
 	for name, v := range e.Headers {
 		if strings.ContainsFunc(v, unicode.IsControl) {
@@ -168,8 +165,7 @@ var errStopped = errors.New("the consumer stopped")
 
 type emit func(model.Event) bool
 
-// Stream runs one turn. An Exchange cannot be used for another. maxOutput is the greatest length of the answer in tokens, also
-// if the server does not keep it; zero means no limit.
+// Stream runs one turn. An answer longer than maxOutput tokens is cut; zero means no limit.
 func (c *Client) Stream(ctx context.Context, x Exchange, maxOutput int) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.endpoint.Timeout, c.tooLong)
@@ -205,8 +201,7 @@ func (c *Client) runTurn(ctx context.Context, x Exchange, maxOutput int, lost *l
 		return failure
 	}
 
-	// The usage of an incomplete answer is only that of its beginning. That of a complete one is
-	// reported even if it turns out below to be unusable: it was paid for.
+	// A complete answer was paid for, even if it turns out to be unusable below.
 	whole := failure == nil && a.FinishReason != "" && !a.stopped
 	if whole {
 		paid = paid.Add(a.reported())
@@ -260,8 +255,7 @@ func (c *Client) roundTrip(ctx context.Context, x Exchange, a *Accumulator, emit
 	})
 }
 
-// send returns the response to a request that the server accepted, adapting it as often as the
-// exchange knows how to.
+// send returns the response to a request that the server accepted, adapting it if necessary.
 func (c *Client) send(ctx context.Context, x Exchange) (*http.Response, error) {
 	for {
 		body, err := json.Marshal(x.EncodeRequest())
@@ -328,9 +322,8 @@ const maxListing = 8 << 20
 // Listing is a listing of the client's server of which nothing is known yet.
 func (c *Client) Listing() model.Listing { return model.Listing{Server: c.shownURL} }
 
-// Ask sends one request beside the endpoint of the turns, and reads the JSON of its answer. It is not repeated. path is below
-// BaseURL, with a query or without; a question that is not nil is posted. found is false, without an error, when
-// the server has no such thing. What it says of its clock is put into l.
+// Ask sends one request to a path below BaseURL and reads the JSON of its answer. A question that
+// is not nil is posted. It returns false if the server has no such path. It sets l.Date.
 func (c *Client) Ask(ctx context.Context, path string, question, answer any, l *model.Listing) (found bool, err error) {
 	method, body := http.MethodGet, io.Reader(nil)
 	if question != nil {

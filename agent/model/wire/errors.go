@@ -254,8 +254,7 @@ func (c *Client) hint(kind model.ErrorKind, status int, refusal ServerError, gen
 	return "; " + general
 }
 
-// APIError is for an error that the server sent in place of an answer, or in the middle of one:
-// under the status 200, so that the kind has to be found in its codes.
+// APIError returns the error that a server sent with status 200, in place of an answer or within.
 func (c *Client) APIError(data []byte) error {
 	serverErr := c.parseError(data)
 	status := http.StatusOK
@@ -293,8 +292,7 @@ func (c *Client) newError(kind model.ErrorKind, retryable bool, format string, a
 	return &model.Error{Kind: kind, Retryable: retryable, Message: fmt.Sprintf(format, args...)}
 }
 
-// classify says what kind of failure it is, and whether the same request may succeed later. A
-// status of 200 means that the error came where an answer was due.
+// classify returns the kind of a failure, and whether the same request may succeed later.
 func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 	words := strings.ToLower(serverErr.Message + " " + serverErr.Code)
 	holds := func(any ...string) bool {
@@ -306,8 +304,7 @@ func classify(status int, serverErr ServerError) (model.ErrorKind, bool) {
 		return false
 	}
 
-	// Too long a request is a 400 like any other to most servers: only the words tell. "context"
-	// alone would also be found in messages that are about something else.
+	// Most servers answer a request that is too long with 400, so only the words tell.
 	long := holds("context") && holds("exceed", "length", "size", "window", "overflow", "too long") ||
 		holds("prompt is too long", "maximum model length", "input token count", "maximum number of tokens", "reduce the length", "request_too_large")
 	switch {

@@ -17,9 +17,8 @@ type ImageLimits struct {
 	MaxTotal int      // bytes of all images of a request
 }
 
-// FilterImages leaves out the images that the server does not accept, and adds a line that says
-// why to their message. If a request cannot hold all of them, the newest are sent. hasImages
-// says whether any are left.
+// FilterImages leaves out images that the server does not accept, and says so in their messages. If
+// a request cannot hold all of them, the newest are sent.
 func (c *Client) FilterImages(messages []model.Message) (filtered []model.Message, hasImages bool) {
 	if !slices.ContainsFunc(messages, func(m model.Message) bool { return len(m.Images) > 0 }) {
 		return messages, false
@@ -65,15 +64,13 @@ func (c *Client) imageProblem(i model.Image, left int) string {
 
 func mebibytes(n int) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// AdaptImages learns from the refusal of a request with images that the model does not support
-// any, and says whether to retry without them.
+// AdaptImages learns that the model supports no images, and reports whether to retry without.
 func (c *Client) AdaptImages(sent bool, refusal ServerError) bool {
 	words := strings.ToLower(refusal.Message)
 	says := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(w string) bool { return strings.Contains(words, w) })
 	}
-	// No provider has a code for this: it has to be told, by words, from what they say of a single
-	// image that is too large or of a wrong format.
+	// No provider has a code for this, so its words decide.
 	if !sent || !says("image", "vision", "multimodal", "modalit") || says("media type", "media_type", "format", "too large", "exceeds", "could not process") ||
 		!says("support", "not enabled", "not a multimodal", "missing data required", "unknown variant", "not accept", "cannot process", "only text") {
 		return false
@@ -83,8 +80,7 @@ func (c *Client) AdaptImages(sent bool, refusal ServerError) bool {
 	return true
 }
 
-// MoveToolImages moves the images of tool results into a user message after the results, for
-// servers that accept no images in a result.
+// MoveToolImages moves images of tool results into a user message after the results.
 func MoveToolImages(history []model.Message, hasImages bool) []model.Message {
 	if !hasImages {
 		return history
@@ -133,8 +129,8 @@ func (c *Client) Limit(wanted int) int {
 	return wanted
 }
 
-// AdaptLimit learns from an error response that the server does not take the limit that was sent, and reports whether to
-// ask again with a lower one or without one. The client stops an answer that is longer than its limit in any case.
+// AdaptLimit learns that the server does not take the limit that was sent, and reports whether to
+// ask again with a lower one or none. The client cuts a longer answer in any case.
 func (c *Client) AdaptLimit(sent int, refusal ServerError) bool {
 	if sent <= 0 || !limitField.MatchString(refusal.Message) {
 		return false

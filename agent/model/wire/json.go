@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// UnmarshalString decodes what encoding/json found to be a string, or null, which leaves into
-// as it is. A stream is full of short strings without an escape, and decoding those through
-// encoding/json once more costs a parser each.
+// UnmarshalString decodes a JSON string or null. It is faster than encoding/json for the many short
+// strings of a stream.
 func UnmarshalString(raw []byte, into *string) error {
 	if string(raw) == "null" {
 		return nil

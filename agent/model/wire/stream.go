@@ -30,8 +30,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 		return c.brokenError(err, limited)
 	}
 
-	// io.EOF from decode means that the server marked the end of its answer: whatever happens to
-	// the connection after that does no harm.
+	// After io.EOF from decode the answer is complete, whatever happens to the connection.
 	done := false
 	err = c.readFrames(resp, r, limited, first, func(f Frame) error {
 		err := decode(f)
@@ -39,8 +38,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 		return err
 	})
 
-	// What follows tells the errors of decode, which are final, from those of reading. limited.N
-	// is 0 where the answer was cut at the limit, so that its error is only a symptom of that.
+	// Errors of decode are final. If limited.N is 0, an error is only a symptom of the limit.
 	var e *model.Error
 	switch {
 	case done, limited.N > 0 && (err == nil || errors.Is(err, io.EOF)):
@@ -52,8 +50,7 @@ func (c *Client) readAnswer(resp *http.Response, decode func(Frame) error) error
 	return c.brokenError(err, limited)
 }
 
-// readFrames decides by the first bytes of an answer how to read it: Content-Type is wrong too
-// often.
+// readFrames picks the format by the first bytes, because Content-Type is wrong too often.
 func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.LimitedReader, first rune, decode func(Frame) error) error {
 	beginning, err := r.Peek(r.Buffered())
 	if err != nil {
@@ -109,8 +106,8 @@ func isEventStream(beginning []byte) bool {
 	return false
 }
 
-// readLine reads one line without its line break. A last line without one is returned together
-// with io.EOF. The result is valid until the next read.
+// readLine reads a line without its line break; a last one comes with io.EOF. The result is valid
+// until the next read.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadSlice('\n')
 	// Nearly all lines fit into the buffer and are not copied.
@@ -126,8 +123,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r")), err
 }
 
-// readLines reads an answer of JSON lines. A last line without a line break is decoded too: if it
-// was cut off, it is no valid JSON.
+// readLines reads an answer of JSON lines. The last line may lack a line break.
 func readLines(r *bufio.Reader, decode func(Frame) error) error {
 	for {
 		text, err := readLine(r)
@@ -143,8 +139,7 @@ func readLines(r *bufio.Reader, decode func(Frame) error) error {
 	}
 }
 
-// readEvents reads server-sent events, and decodes those that have data. An event that the end of
-// the stream cuts off is dropped, as the standard demands.
+// readEvents reads server-sent events with data. An event cut off by the end is dropped.
 func readEvents(r *bufio.Reader, decode func(Frame) error) error {
 	var f Frame
 	for {

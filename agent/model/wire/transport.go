@@ -29,8 +29,8 @@ const (
 	longestPause = time.Minute // a server that asks for more is left to the caller
 )
 
-// newClient is an HTTP client that retries, and gives up an attempt when the server sends nothing
-// for too long. It has no http.Client.Timeout, which would also end a stream that makes progress.
+// newClient returns an HTTP client that retries, and gives up an attempt if the server is silent.
+// It has no http.Client.Timeout, which would end a stream that makes progress.
 func (c *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
 	// A redirect is not followed: it would send the key in the headers to another host.
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -47,8 +47,7 @@ func (c *Client) newClient(base http.RoundTripper) *retryablehttp.Client {
 	return rc
 }
 
-// idleConnections is how many connections to a server are kept for later requests: there are
-// seldom more runs at once, and none of them should have to begin with a handshake.
+// idleConnections is the number of connections to a server that are kept for later requests.
 const idleConnections = 256
 
 // newTransport is the connection pool of one model.
@@ -63,10 +62,9 @@ func newTransport() http.RoundTripper {
 	return pool
 }
 
-// checkRetry is the library's policy, bounded by the time that the caller has, for requests that cost
-// nothing: one that may be billed is not repeated without its caller, who counts what it takes. Nor is one that
-// was refused for good, whatever its status: a 429 may say that the quota is spent. It returns
-// no error: the library would return it together with a response whose body is still open.
+// checkRetry repeats only requests that cost nothing, within the caller's time. It does not repeat
+// a final refusal, such as a 429 for a spent quota. It returns no error, because the library would
+// return it together with an open response.
 func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
 	if !worthWaiting(ctx, resp, err) || lostOf(ctx).n.Load() > 0 {
 		return false, nil
@@ -119,8 +117,7 @@ func worthWaiting(ctx context.Context, resp *http.Response, err error) bool {
 	return !asked || wait <= longestPause && (!bounded || wait < time.Until(deadline))
 }
 
-// backoff doubles with each attempt, or is what the server asked for. Both get jitter, so that
-// clients that were refused together do not come back together.
+// backoff doubles with each attempt, or is what the server asked for. Both get jitter.
 func (c *Client) backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	wait, asked := retryAfter(resp)
 	if !asked {
@@ -160,15 +157,13 @@ func retryAfter(resp *http.Response) (wait time.Duration, asked bool) {
 	return 0, false
 }
 
-// idleTimeout is the error of a server that sent nothing for too long. It is not retried at once:
-// the server has had its time.
+// idleTimeout is the error of a silent server. It is not retried at once.
 type idleTimeout struct{ error }
 
 func (e *idleTimeout) Unwrap() error { return e.error }
 
-// idleTransport ends an attempt when the server sends nothing for too long. Its timer runs only
-// while something is awaited from the server: not between attempts, and not while the consumer
-// of the events is busy.
+// idleTransport ends an attempt if the server sends nothing for too long. Its timer runs only while
+// the client waits for the server.
 type idleTransport struct {
 	next   http.RoundTripper
 	client *Client
@@ -215,8 +210,8 @@ func moveRetryDelay(resp *http.Response) {
 	}
 }
 
-// A server that refuses for now may say for how long in its message alone: "Please try again in
-// 6h13m20s", "retry after 90 seconds", "You will regain access on 2026-12-01 at 00:00 UTC".
+// Servers may name the pause in a message alone: "Please try again in 6h13m20s", "You will regain
+// access on 2026-12-01 at 00:00 UTC".
 var (
 	namedSpan    = regexp.MustCompile(`(?i)\b(?:again|retry|retrying|resets?) (?:in|after) (?:about )?((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|[smhd])\b,? ?(?:and )?|\d+(?:\.\d+)?(?:ms|[smhd]))+)`)
 	namedPart    = regexp.MustCompile(`(?i)(\d+(?:\.\d+)?) ?(ms|mil|s|m|h|d)`)

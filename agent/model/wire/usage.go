@@ -13,8 +13,8 @@ import (
 	"rouse/agent/model"
 )
 
-// TokenCount is a number of tokens as a server reports it. Servers leave it out, send it as a
-// string, or send nonsense: none of that may cost an answer, or give tokens back to a run.
+// TokenCount is a number of tokens as a server reports it: missing, a string or nonsense count as
+// 0.
 type TokenCount int64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -31,23 +31,21 @@ func (c *TokenCount) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// NewUsage is what an answer used. Tokens read from the provider's cache, and those written to
-// it, are part of the input.
+// NewUsage returns the usage of an answer. Cached and written tokens are part of the input.
 func NewUsage(input, output, cached, written TokenCount) *model.Usage {
 	u := model.Usage{Input: int64(input), Output: int64(output), Cached: int64(cached), Written: int64(written)}.Clamped()
 	return &u
 }
 
-// lostRequests counts the requests of a turn that reached the server and got no answer: what they cost
-// nobody says. Beside them it notes those after which the turn was asked again.
+// lostRequests counts the requests of a turn that reached the server and got no answer, and notes
+// the retries.
 type lostRequests struct {
 	n       atomic.Int32
 	retried model.Retried
 	failure error // of the last try, while the next one is waited for
 }
 
-// ended is the error of a turn that was ended for a cause: one that waited for its next try also says why it
-// had to.
+// ended returns the error of a turn that was ended, with the failure that it waited to retry.
 func (l *lostRequests) ended(cause error) error {
 	if l.failure == nil {
 		return cause
@@ -55,8 +53,7 @@ func (l *lostRequests) ended(cause error) error {
 	return &endedError{l.failure, cause}
 }
 
-// endedError is the failure after which a turn waited for its next try when it was ended. It reads as the failure: who
-// ended the turn knows the cause.
+// endedError reads as the failure that a turn waited to retry, and wraps the cause of its end.
 type endedError struct{ failure, cause error }
 
 func (e *endedError) Error() string   { return e.failure.Error() }
@@ -73,8 +70,7 @@ func lostOf(ctx context.Context) *lostRequests {
 	return &lostRequests{}
 }
 
-// count counts a request that was sent in full and got no response (nil), or that of a gateway
-// behind which the model may be at work.
+// count counts a request that was sent in full and got no response, or a gateway's timeout.
 func (l *lostRequests) count(sent bool, resp *http.Response) {
 	if resp != nil {
 		sent = maybeBilled(resp.StatusCode)
@@ -84,14 +80,12 @@ func (l *lostRequests) count(sent bool, resp *http.Response) {
 	}
 }
 
-// maybeBilled says of the status of an error whether the model may have been at work all the same:
-// after a timeout of the server or a gateway.
+// maybeBilled reports whether the model may have been at work despite an error status.
 func maybeBilled(status int) bool {
 	return status == http.StatusGatewayTimeout || status == http.StatusRequestTimeout
 }
 
-// unreported is what a turn may have cost beyond the usage that its server reported. whole: its last
-// answer is complete.
+// unreported returns what a turn may have cost beyond its usage. whole: its answer is complete.
 func (c *Client) unreported(a *Accumulator, lost *lostRequests, whole bool, failure error) model.Unreported {
 	u := model.Unreported{Requests: int(lost.n.Load())}
 	counted := whole && a.reported() != (model.Usage{})
