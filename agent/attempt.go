@@ -63,7 +63,6 @@ type earlyEnd struct{ ledger.Result }
 
 func (e *earlyEnd) Error() string { return "the run ends before it begins: " + e.Result.Error }
 
-// endEarly ends a run that cannot begin.
 func endEarly(outcome domain.Outcome, format string, args ...any) error {
 	return &earlyEnd{failed(outcome, format, args...)}
 }
@@ -118,7 +117,6 @@ func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 	return err
 }
 
-// attempt prepares the loop, runs it, and checks its result.
 func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, err error) {
 	defer r.removeManifest(t)
 	defer t.close()
@@ -172,7 +170,6 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	return r.options(ctx, t)
 }
 
-// close ends the sessions and the module of the attempt.
 func (t *attempt) close() {
 	t.sessions.Close()
 	t.module.close() // may be nil
@@ -254,7 +251,6 @@ func errorKind(res loop.Result) string {
 	return res.Kind
 }
 
-// waitQuestion returns the inbox item for a question of a run.
 func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
 	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
 	if t.module != nil { // a module repeats its calls after a restart; a model continues from its transcript

@@ -419,5 +419,4 @@ func PlainJSON(raw json.RawMessage) string {
 	return unescapeHTML.Replace(line.String())
 }
 
-// oneLine is a text on one line, without anything that is not shown as itself.
 func oneLine(said string) string { return text.Collapse(text.OneLine(said)) }

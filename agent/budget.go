@@ -42,7 +42,6 @@ func (r *Runner) newBudget(t *attempt, left loop.Bounds) *budget {
 	return b
 }
 
-// overBudget ends a run that has no room for another turn.
 type overBudget struct {
 	outcome domain.Outcome
 	exit    domain.Exit
@@ -137,7 +136,6 @@ func (b *budget) estimatedWhy(took loop.Spent, failure error) string {
 	return text.Truncate(b.attempt.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.run.ID, failure)), maxWhy)
 }
 
-// ledgerUsage is what turns took, as the ledger counts it.
 func ledgerUsage(s loop.Spent) ledger.Usage {
 	return ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD,
 		EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}
@@ -151,7 +149,6 @@ func (b *budget) plausible(used, reserved model.Usage) model.Usage {
 	return used.Clamped()
 }
 
-// hint says how a turn is reserved for less.
 func (b *budget) hint() string {
 	if b.attempt.relay.model().MaxOutput > 0 {
 		return ""
@@ -159,7 +156,6 @@ func (b *budget) hint() string {
 	return "; with max_output on the model less is set aside for an answer"
 }
 
-// limit is the budget that a sum is held against.
 func (b *budget) limit(s ledger.Spending) Budget {
 	switch s.Scope {
 	case ledger.ScopeDaemon:
@@ -208,12 +204,10 @@ func (b *budget) notify(ctx context.Context, s ledger.Spending, suffix string, n
 	return b.ledger.AppendNotices(ctx, notices(key)...)
 }
 
-// nearlyUsed says whether so much is used of a limit that its owner wants to know.
 func nearlyUsed(used, limit int64) bool {
 	return limit > 0 && float64(used)*100 >= float64(limit)*warnAt
 }
 
-// budgetOwner names whose budget it is.
 func budgetOwner(s ledger.Spending) string {
 	if s.Scope == ledger.ScopeDaemon {
 		return "rouse"
@@ -253,7 +247,6 @@ func describeFull(f ledger.BudgetExceeded, until ledger.Day, tokens, cost int64)
 	return fmt.Sprintf("%s; %s, the last in %s", said, why, f.EstimatedWhy)
 }
 
-// periodText is the word for what a sum is of.
 func periodText(s ledger.Spending) string {
 	if s.Monthly() {
 		return "month"
@@ -261,7 +254,6 @@ func periodText(s ledger.Spending) string {
 	return "day"
 }
 
-// usd prints money with the digits that matter.
 func usd(micro int64) string {
 	switch v := float64(micro) / 1e6; {
 	case micro == 0:

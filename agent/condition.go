@@ -35,7 +35,6 @@ const conditionTimeout = 10 * time.Second
 // conditionEventKind and the JSON keys of conditionEvent are old names that stay for old ledgers.
 const conditionEventKind = "gate"
 
-// conditionEvent records what a condition gave.
 type conditionEvent struct {
 	Gate  string `json:"gate"`
 	Value string `json:"value,omitempty"`
@@ -44,7 +43,6 @@ type conditionEvent struct {
 	Left  int    `json:"left"`            // conditions that come after it; once the last holds, the run may begin
 }
 
-// conditionChecker checks the conditions of one run.
 type conditionChecker struct {
 	*Runner
 	task   *attempt
@@ -144,7 +142,6 @@ func (q conditionChecker) check(ctx context.Context, g Condition) (value string,
 	return checkFileCondition(bounded, q.task.plan.Boundary, g)
 }
 
-// describe names a condition in messages.
 func (q conditionChecker) describe(g Condition) string {
 	kind, text := "file", g.File
 	switch {
@@ -199,7 +196,6 @@ func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (val
 	return fmt.Sprint(ok), ok, nil
 }
 
-// checkSQL asks the agent's database for one value.
 func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
 	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
@@ -243,7 +239,6 @@ func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value stri
 	return value, truth(seen), nil
 }
 
-// explainSQLError says what the owner can do about a query that the database refuses.
 func (q conditionChecker) explainSQLError(err error) error {
 	var bad *agentdb.Error
 	if !errors.As(err, &bad) {
@@ -262,7 +257,6 @@ func (q conditionChecker) explainSQLError(err error) error {
 	return err
 }
 
-// explainTimeout says that a condition took too long, where that is why it failed.
 func explainTimeout(ctx context.Context, g Condition, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)
@@ -303,7 +297,6 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// networkError says why there was no answer, without the addresses in it.
 func networkError(err error, g Condition) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {

@@ -22,7 +22,6 @@ import (
 	"rouse/internal/text"
 )
 
-// maxConditionLine is the maximum number of characters shown of the first line of a command's output.
 const maxConditionLine = 200
 
 // commandOutput is how many characters are kept of what a command says, of which a line is shown.
@@ -127,7 +126,6 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 	return argv, append(named, g.Read...), nil
 }
 
-// notStarted says in words why a command did not start.
 func notStarted(ctx context.Context, g Condition, err error) error {
 	program := g.Command[0]
 	var path *fs.PathError
@@ -153,7 +151,6 @@ func notStarted(ctx context.Context, g Condition, err error) error {
 	return err
 }
 
-// firstLine is the first line that says something.
 func firstLine(out *shell.Output) string {
 	text, _ := out.Raw() // of a flood, the beginning is in it
 	for line := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -164,7 +161,6 @@ func firstLine(out *shell.Output) string {
 	return ""
 }
 
-// conditionView is what the command of a condition gets to see.
 type conditionView struct {
 	launcher *shell.Launcher
 	withheld string // the workdir, if the command does not see it

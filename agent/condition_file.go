@@ -75,7 +75,6 @@ func findFile(ctx context.Context, b nofollow.Boundary, path string) (found stri
 	return "", tree.err
 }
 
-// ignoreNotExist drops an error that says that something is not there.
 func ignoreNotExist(err error) error {
 	_, link := errors.AsType[*nofollow.LinkError](err)
 	switch {

@@ -20,7 +20,6 @@ import (
 	"rouse/internal/text"
 )
 
-// maxUntrusted is the maximum number of sources of untrusted content in a message.
 const maxUntrusted = 3
 
 // programUses lists, in words, the ways in which the runs of a task can start confined programs.
@@ -31,7 +30,6 @@ type programUses struct {
 
 func (u programUses) all() []string { return slices.Concat(u.labelled, u.others) }
 
-// programUses returns the ways in which the runs of a task can start confined programs.
 func (t *task) programUses() (out programUses) {
 	if t.agent.Unconfined != "" {
 		return out
@@ -159,7 +157,6 @@ func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
 	return given(weak, r.repositoryFlaw(ctx, t))
 }
 
-// given returns the texts that are not empty.
 func given(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 }

@@ -82,7 +82,6 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 	}
 }
 
-// tellQuota tells the owner once that the database has reached 80 % of its quota (OSA-62).
 func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
 		return r.ledger.AppendNotices(ctx, quotaNotices(t, used, limit)...)

@@ -130,7 +130,6 @@ func (p Plan) Fingerprint(job string) string {
 	return tool.ActionHash(text, expected.String(), asked.String())[:16]
 }
 
-// text is the definition as it is shown and hashed.
 func (d definition) text() (string, error) {
 	var out strings.Builder
 	e := json.NewEncoder(&out)

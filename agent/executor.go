@@ -99,7 +99,6 @@ func (t *task) ledProgram(s executor.Settings, located executor.Located) error {
 	return nil
 }
 
-// costHistory is the number of earlier runs used for an estimate.
 const costHistory = 20
 
 // usualCost returns the median cost of the job's earlier runs that reported one, or 0.
@@ -125,7 +124,6 @@ func (r *Runner) usualCost(ctx context.Context, job string) (int64, error) {
 	return reported[len(reported)/2], nil
 }
 
-// executorRegistry is the one tool of a run that a program does.
 func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	p := t.program
 	launcher, err := r.programs.executorHost(t, roots)
@@ -218,7 +216,6 @@ func (p programProvider) Stream(_ context.Context, r model.Request) iter.Seq2[mo
 	}
 }
 
-// end is the run's end for the result of the call, which an earlier attempt may have recorded.
 func (p *programRun) end(envelope json.RawMessage) model.End {
 	var e struct {
 		OK            bool
@@ -307,7 +304,6 @@ func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
 	return p.t.recorder.FinishStep(ctx, s)
 }
 
-// speaker says whose words a step holds.
 func (p *programRun) speaker(name string) string {
 	said := filepath.Base(p.settings.Argv[0]) + ", as it says"
 	if name != "" {

@@ -82,7 +82,6 @@ func (r *Runner) fileMissed(ctx context.Context, b nofollow.Boundary, path strin
 	return why, nil
 }
 
-// fileUnmet says why a file does not count as made by this run.
 func fileUnmet(b nofollow.Boundary, path string, started time.Time) string {
 	info, err := b.Stat(path)
 	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
@@ -131,7 +130,6 @@ func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error
 	return fmt.Sprintf("%q gives %v", sql, value), nil
 }
 
-// truth says whether a value of the database counts as true.
 func truth(value any) bool {
 	switch v := value.(type) {
 	case int64:
@@ -207,7 +205,6 @@ func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (s
 	return name + " " + how, nil
 }
 
-// lastLines are the last lines of an output.
 func lastLines(out *shell.Output) string {
 	raw, _ := out.Raw()
 	lines := strings.Split(strings.TrimRight(text.Clean(string(raw)), "\n"), "\n")

@@ -207,7 +207,6 @@ func forPlan(p Plan) (*Runner, error) {
 	return r, nil
 }
 
-// contextNeed measures the prompt and the tools of a task.
 func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
 	registry, err := r.promptTools(t)
 	if err != nil {

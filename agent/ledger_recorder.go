@@ -172,7 +172,6 @@ type durability struct {
 	made    bool // their calls may have made files
 }
 
-// add puts entries at the end of the queue.
 func (r *Recorder) add(ctx context.Context, d durability, entries ...ledger.Entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,7 +193,6 @@ func (r *Recorder) add(ctx context.Context, d durability, entries ...ledger.Entr
 	return nil
 }
 
-// flushLate flushes the queue after maxLag.
 func (r *Recorder) flushLate() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +234,6 @@ func (r *Recorder) writeQueue(ctx context.Context) {
 	r.flushed.Broadcast()
 }
 
-// take empties the queue. The caller holds mu.
 func (r *Recorder) take() []ledger.Entry {
 	all := r.queue
 	r.queue, r.made = nil, false

@@ -46,7 +46,6 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 	return r.modelOptions(ctx, t, prompt, loop.Headless())
 }
 
-// callOptions returns the options of a run of `rouse call`, which makes one call.
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
 	o.Provider = manualCall{t.detail, t.redactor().Replace}
@@ -54,7 +53,6 @@ func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, err
 	return o, err
 }
 
-// playbookOptions returns the options of a run that makes a fixed list of calls.
 func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
 	if err != nil {
@@ -80,7 +78,6 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 	return o, nil
 }
 
-// listedOptions returns the shared options of a typed call and a playbook.
 func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	r.openRecorder(t)
 	o, err := r.toolOptions(ctx, t)
@@ -139,13 +136,11 @@ func (t *attempt) prompt() (string, error) {
 	return playbook.Expand("prompt", t.job.Prompt, t.data)
 }
 
-// policy adds on_denied of the agent to a policy.
 func (t *attempt) policy(p loop.Policy) loop.Policy {
 	p.StopOnRejection = p.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
 	return p
 }
 
-// openRecorder opens the record of an attempt.
 func (r *Runner) openRecorder(t *attempt) {
 	t.recorder = newRecorder(r.ledger.Record, t.a, t.redactor(), t.needsModel())
 	if r.homes != nil {
@@ -202,7 +197,6 @@ func bounds(t *task) loop.Bounds {
 	return b
 }
 
-// overrideBounds is b with what j gives.
 func overrideBounds(b, j loop.Bounds) loop.Bounds {
 	return loop.Bounds{
 		Steps: cmp.Or(j.Steps, b.Steps), Calls: cmp.Or(j.Calls, b.Calls), Wall: cmp.Or(j.Wall, b.Wall), Idle: cmp.Or(j.Idle, b.Idle),

@@ -82,7 +82,6 @@ func (h *modelHealth) trip(m *Model, failure error) {
 	h.circuits[m.Name] = circuit{m, time.Now(), text.Truncate(failure.Error(), maxPauseReason)}
 }
 
-// answered notes that a model answers. paused says that its pause is over with that.
 func (h *modelHealth) answered(name string) (paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +94,6 @@ func (h *modelHealth) answered(name string) (paused bool) {
 	return paused
 }
 
-// downSince notes that a model cannot be reached, and returns since when.
 func (h *modelHealth) downSince(name string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +133,6 @@ func quotaSpent(e *model.Error) bool {
 	return e.Kind == model.KindQuota || e.Kind == model.KindRateLimited && e.RetryAfter > loop.MaxRetryWait
 }
 
-// modelAnswered notes that the model of a run has answered.
 func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
 	if !r.health.answered(m.Name) {
 		return
@@ -236,7 +233,6 @@ func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
 	return out
 }
 
-// pausedText says of a pause what it is, when it ends, and how to ask before that.
 func pausedText(p ledger.ModelPause) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
@@ -264,7 +260,6 @@ type modelRefusal struct {
 // refuses says whether a failure means that no other request would fare better before somebody has mended something.
 func refuses(e *model.Error) bool { return e.Kind == model.KindAuth || e.Missing }
 
-// refuse notes that a model was refused.
 func (h *modelHealth) refuse(m *Model, why string, now time.Time, listed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -392,7 +387,6 @@ func (h *modelHealth) toAsk(now time.Time) (out []*Model) {
 	return out
 }
 
-// forgive ends the refusal of a model.
 func (h *modelHealth) forgive(m *Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

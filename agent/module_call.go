@@ -41,7 +41,6 @@ type moduleCalls struct {
 	started int // runs of their own
 }
 
-// newModuleCalls is nil for a run without offers.
 func (r *Runner) newModuleCalls(t *attempt) *moduleCalls {
 	if len(t.offers) == 0 {
 		return nil
@@ -49,14 +48,12 @@ func (r *Runner) newModuleCalls(t *attempt) *moduleCalls {
 	return &moduleCalls{runner: r, task: t, inner: &loop.Inner{}, completer: newCompleter(t), times: newCallTimes(t.recorder, t.past)}
 }
 
-// begin gives the loop what it needs for such calls.
 func (c *moduleCalls) begin(o *loop.Options) {
 	if c != nil {
 		o.Inner, o.Recorder = c.inner, c.times
 	}
 }
 
-// use sets what modules work with.
 func (c *moduleCalls) use(roots *tool.Roots, all []tool.Tool) error {
 	if c == nil {
 		return nil
@@ -131,7 +128,6 @@ func refusal(e *tool.Envelope) tool.Envelope {
 	return *e
 }
 
-// offerEnvelope is the result of a call that a module answered.
 func offerEnvelope(ctx context.Context, res loop.Result, output json.RawMessage) tool.Envelope {
 	switch {
 	case ctx.Err() != nil:
@@ -157,7 +153,6 @@ func offerEnvelope(ctx context.Context, res loop.Result, output json.RawMessage)
 	return e
 }
 
-// maxStarted is how many runs one attempt may start by calling skills.
 const maxStarted = 10
 
 type startedRun struct {
@@ -247,7 +242,6 @@ func (r *Runner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	return !s.Manifest.Supports(runtime.GOOS) || len(host.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
 }
 
-// secretNames are the secrets that an agent is granted.
 func (a Agent) secretNames() (out []string) {
 	for _, g := range a.Secrets {
 		out = append(out, g.Name)
@@ -285,7 +279,6 @@ func (r *Runner) registeredPlaces(t *attempt, registered map[string][]host.Offer
 	return out
 }
 
-// offeredTools are the tools of a run that its skills offer.
 func offeredTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {

@@ -40,14 +40,12 @@ func newModuleEvents(l *ledger.Ledger, run ledger.Run, r *redact.Redactor) *modu
 	return &moduleEvents{ledger: l, run: run, redact: r, live: run.Attempt <= 1}
 }
 
-// logs adds the lines that a module wrote.
 func (m *moduleEvents) logs(lines []module.Log) {
 	for _, l := range lines {
 		m.add(eventLog, map[string]any{"level": l.Level, "text": text.Truncate(m.redact.Replace(l.Text), maxLogText)})
 	}
 }
 
-// add adds an event, unless there are too many.
 func (m *moduleEvents) add(kind string, data map[string]any) {
 	if !m.live {
 		return
@@ -101,7 +99,6 @@ func (m *moduleEvents) put(kind string, data map[string]any) {
 	m.waiting = append(m.waiting, ledger.Event{Run: m.run.ID, Job: m.run.Job, Kind: kind, Data: m.redact.JSON(raw)})
 }
 
-// flush writes what was added.
 func (m *moduleEvents) flush(ctx context.Context) error {
 	if len(m.waiting) == 0 {
 		return nil

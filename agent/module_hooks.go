@@ -30,7 +30,6 @@ const (
 	hookUninstall = "onUninstall"
 )
 
-// hook is a hook that is due for an agent.
 type hook struct {
 	name string
 	args json.RawMessage        // its argument before host; nil: it has none
@@ -141,7 +140,6 @@ func (h *moduleHooks) settle(m *skills.Manifest) {
 	}
 }
 
-// isOver says whether a run is finished, or not there any more.
 func (r *Runner) isOver(ctx context.Context, run int64) (bool, error) {
 	other, err := r.ledger.Run(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
@@ -158,7 +156,6 @@ func (h *moduleHooks) now() string {
 	return h.due[0].name
 }
 
-// returned keeps that the hook was told what it was called for.
 func (h *moduleHooks) returned(ctx context.Context) error {
 	h.due[0].told(&h.state)
 	h.due = h.due[1:]

@@ -24,7 +24,6 @@ type modulePass struct {
 	known map[string][]string
 }
 
-// moduleHistory is what earlier attempts left for a module.
 type moduleHistory struct {
 	passes  []modulePass
 	passed  map[string]bool        // keys of calls at which a pass ended: they are behind the run
@@ -79,7 +78,6 @@ func newModuleHistory(calls []ledger.Call, items []ledger.Item, continues int) m
 	return h
 }
 
-// isConflict says whether a call came upon what somebody else had changed.
 func isConflict(c ledger.Call) bool {
 	var e struct{ Kind tool.Kind }
 	return c.State == domain.CallFailed && json.Unmarshal(c.Envelope, &e) == nil && e.Kind == tool.KindConflict
@@ -184,14 +182,12 @@ func (c *callTimes) noteEnd(call loop.Call) {
 	c.at[call.Key] = at
 }
 
-// of is when a call came to its end.
 func (c *callTimes) of(key string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at[key]
 }
 
-// beginning is when a call was first made.
 func (c *callTimes) beginning(key string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -64,14 +64,12 @@ type moduleProvider struct {
 	made []string // calls of a dry run
 }
 
-// openCall is a call of a module that the loop makes.
 type openCall struct {
 	id    int
 	call  host.Call
 	known bool // an earlier attempt has its result
 }
 
-// stop ends the run when its calls are made.
 func (p *moduleProvider) stop(end *model.End) {
 	if p.over == nil {
 		p.over = end
@@ -206,7 +204,6 @@ func (p *moduleProvider) seen(c host.Call, key string) time.Time {
 	return p.times.of(key)
 }
 
-// waits says whether the run waits for its owner with a call.
 func (p *moduleProvider) waits(c model.Call) bool {
 	t, ok := p.registry.Lookup(c.Name)
 	return ok && t.Waits()
@@ -363,7 +360,6 @@ func answer(id int, value json.RawMessage, err error, now time.Time) module.Answ
 	return a
 }
 
-// end is how the run ends with its module.
 func (p *moduleProvider) end(e *module.End) *model.End {
 	rules := p.skill.Manifest.Sandbox
 	failed := func(outcome domain.Outcome, format string, args ...any) *model.End {

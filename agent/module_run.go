@@ -45,7 +45,6 @@ func (r *Runner) machine() (*module.Machine, error) {
 	return r.modules, err
 }
 
-// moduleRun is the module of one attempt.
 type moduleRun struct {
 	ledger    *ledger.Ledger
 	run       ledger.Run
@@ -102,7 +101,6 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	return o, nil
 }
 
-// newModuleRun compiles the module of a skill for an attempt.
 func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) (*moduleRun, error) {
 	if err := install.Verify(s); err != nil {
 		return nil, endEarly(domain.OutcomeError, "%v", err)
@@ -153,7 +151,6 @@ func (r *Runner) storageOf(agent, skill string) string {
 	return filepath.Join(r.storage, agent, skill+".db")
 }
 
-// hostTools are the tools for what a module gets of its host, within what its agent was granted.
 func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
 	o := host.Options{
 		Agent: t.agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
@@ -277,7 +274,6 @@ func (m *moduleRun) constants(config json.RawMessage, call string) map[string]js
 	return out
 }
 
-// close ends the process of the module, and closes what it stored.
 func (m *moduleRun) close() {
 	if m == nil {
 		return
@@ -340,7 +336,6 @@ func (m *moduleRun) stayAwake(ctx context.Context) error {
 	return nil
 }
 
-// letSleep ends what stayAwake began.
 func (m *moduleRun) letSleep() {
 	if m.release != nil {
 		_ = m.release() // whose process has ended already is awake no more
@@ -370,7 +365,6 @@ type moduleOutage struct {
 	begun bool         // it gave one, or a call was made that may have changed something
 }
 
-// heard notes what came of a question to the model.
 func (o *moduleOutage) heard(res loop.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

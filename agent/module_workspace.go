@@ -55,7 +55,6 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	return err
 }
 
-// workspaceName is the name of the workspace that a run is to work in, "" for none.
 func workspaceName(t *attempt, data map[string]any) (string, error) {
 	if t.detail.Workspace != "" {
 		return t.detail.Workspace, nil

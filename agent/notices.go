@@ -17,13 +17,11 @@ import (
 
 // The texts of all notices except an agent's own are in this file.
 
-// maxNoticeAction is how much of an action a notice shows, in characters.
 const maxNoticeAction = 1000
 
 // noticeReadTimeout bounds how long a notice waits for what it tells beside its run.
 const noticeReadTimeout = 10 * time.Second
 
-// maxNoticeArtifacts is how many shared files a notice lists.
 const maxNoticeArtifacts = 5
 
 // address addresses a notice to each channel. Its key becomes one key for each channel.
@@ -108,7 +106,6 @@ func (r *Runner) notices(t *task, res ledger.Result) []ledger.Notice {
 	}, t.notify.Channels)
 }
 
-// nameInNotices is what a run is called in the titles of notices.
 func nameInNotices(run ledger.Run) string {
 	if run.Job == "" {
 		return run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
@@ -132,7 +129,6 @@ func (r *Runner) addDelivery(data map[string]any, run ledger.Run, d ledger.Detai
 	addBody(data, body)
 }
 
-// expandNotice is a text as the job words it, or the built-in one.
 func (r *Runner) expandNotice(template string, data map[string]any, fallback string) string {
 	if template == "" {
 		return fallback
@@ -146,13 +142,11 @@ func (r *Runner) expandNotice(template string, data map[string]any, fallback str
 	return text
 }
 
-// defaultBody is the built-in body of the notice that a run has finished.
 func defaultBody(run ledger.Run, res ledger.Result) string {
 	text := cmp.Or(res.Error, res.Summary, "no summary")
 	return fmt.Sprintf("%s\nrouse show %d", text, run.ID)
 }
 
-// questionBody is what a run waits for, with the command that answers it.
 func questionBody(q ledger.Question) string {
 	if q.Kind == ledger.KindApproval {
 		shown := text.Truncate(q.Action.Description, maxNoticeAction)
@@ -336,7 +330,6 @@ type Group struct {
 // usualGroup is that of a channel of which nothing else is said.
 var usualGroup = Group{Every: 10, Recovery: true}
 
-// groupOf is how a channel gathers failures.
 func (p *Plan) groupOf(channel string) Group {
 	if g, ok := p.Groups[channel]; ok {
 		return g
@@ -377,10 +370,8 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	return out
 }
 
-// noticeLayout is the layout of times in notices.
 const noticeLayout = "2006-01-02 15:04 MST"
 
-// noticeTime is an instant as notices show it.
 func noticeTime(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format(noticeLayout)
 }

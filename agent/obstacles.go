@@ -43,7 +43,6 @@ const (
 	obstacleDisk        = "disk"
 )
 
-// maxObstacleTitle is how much of an obstacle the title of a notice has, in characters.
 const maxObstacleTitle = 100
 
 // skillGoodFor is how long a skill is taken to be what it was: to look at one reads all of it, and compiles its module.
@@ -98,12 +97,10 @@ func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duratio
 	return r.askRefusing(ctx) || cleared, rest
 }
 
-// diskObstacles are those of a disk on which a run could not be recorded.
 func (r *Runner) diskObstacles(context.Context, *task) []ledger.Obstacle {
 	return obstacle(obstacleDisk, "disk", r.ledger.NoRoom(), "")
 }
 
-// configuredObstacles are those that were found when the configuration was read.
 func configuredObstacles(_ *Runner, _ context.Context, t *task) []ledger.Obstacle {
 	return append(append([]ledger.Obstacle(nil), t.agent.Obstacles...), t.job.Obstacles...)
 }
@@ -229,7 +226,6 @@ func (t *task) mayRun(program string) bool {
 	return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
 }
 
-// mentions says whether a text at any depth of an argument holds another.
 func mentions(v any, text string) bool {
 	switch v := v.(type) {
 	case string:
@@ -254,7 +250,6 @@ func (r *Runner) lookFor(ctx context.Context, source string, look func() string)
 	return r.prober.LookFor(source, skillGoodFor, look)
 }
 
-// skillObstacles are skills that the run has to have, and that cannot be used.
 func (r *Runner) skillObstacles(ctx context.Context, t *task) (out []ledger.Obstacle) {
 	add := func(s *skills.Skill, where string, look func() string) {
 		source := "skill/" + s.Dir
@@ -272,7 +267,6 @@ func (r *Runner) skillObstacles(ctx context.Context, t *task) (out []ledger.Obst
 	return out
 }
 
-// skillObstacle says why a skill cannot be used, "" when it can.
 func skillObstacle(s *skills.Skill) string {
 	err := install.Verify(s)
 	if err == nil {
@@ -284,7 +278,6 @@ func skillObstacle(s *skills.Skill) string {
 	return ""
 }
 
-// moduleObstacle says why the module of a skill cannot be run, "" when it can.
 func (r *Runner) moduleObstacle(s *skills.Skill) string {
 	if err := install.Verify(s); err != nil {
 		return fmt.Sprintf("the skill %s cannot be used: %v", s.Name, err)
@@ -370,7 +363,6 @@ func (r *Runner) serverObstacles(_ context.Context, t *task) (out []ledger.Obsta
 	return out
 }
 
-// unapproved says why a tool of a server cannot be called, "" when its owner has approved it.
 func (r *Runner) unapproved(s mcp.Server, name string) string {
 	return r.prober.Look("mcp/"+mcp.ToolName(s.Name, name), func() string {
 		rec, err := r.servers.Of(s)
@@ -384,7 +376,6 @@ func (r *Runner) unapproved(s mcp.Server, name string) string {
 	})
 }
 
-// serverProgram says what keeps the program of a server from being started, "" when nothing does.
 func (r *Runner) serverProgram(t *task, s mcp.Server) string {
 	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.plan.Boundary.Covers(s.Argv[0]) {
 		return ""

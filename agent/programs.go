@@ -28,7 +28,6 @@ type programHosts struct {
 	sandboxes map[string]*sandbox.Sandbox // by the reason that is given for none, "" for confined
 }
 
-// newPrograms starts them with their own folders in scratch.
 func newPrograms(scratch string) (*programHosts, error) {
 	n := max(2, runtime.NumCPU())
 	lanes, err := shell.NewLimiter(n)
@@ -65,7 +64,6 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 	return b, err
 }
 
-// host is what starts the programs of a task.
 func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	box, err := p.sandboxFor(t.agent.Unconfined)
 	if err != nil {
@@ -89,7 +87,6 @@ func (p *programHosts) executorHost(t *attempt, roots *tool.Roots) (*shell.Launc
 	return launcher, nil
 }
 
-// conditionHost is what starts the commands of a task's conditions.
 func (p *programHosts) conditionHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	launcher, err := p.host(t, roots)
 	if err != nil {

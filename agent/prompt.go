@@ -22,7 +22,6 @@ import (
 //go:embed phases.md
 var phasedInstructions string
 
-// placePrompt is what a model or a program is told of where it works.
 func placePrompt(a Agent) string {
 	if a.Mode == ModeNone {
 		return "You have no file tools, and start no programs.\n"
@@ -35,7 +34,6 @@ func placePrompt(a Agent) string {
 	return told
 }
 
-// systemPrompt is what a model is told before the task.
 func systemPrompt(t *attempt) string {
 	var s strings.Builder
 	if text := strings.TrimSpace(t.agent.Instructions); text != "" {
@@ -142,7 +140,6 @@ func (t *task) soul() *soul {
 	return &soul{Text: soulHead + "> " + strings.ReplaceAll(told, "\n", "\n> ") + "\n", Hash: hex.EncodeToString(sum[:])}
 }
 
-// promptTime is the layout of times in prompts.
 const promptTime = "Monday 2006-01-02 15:04:05 MST"
 
 // clockZone returns the time zone of the job, or that of the configuration.
@@ -168,7 +165,6 @@ func clockPrompt(t *attempt) string {
 // clockNote tells the model where to find later times.
 const clockNote = "When a minute or more has passed, a tool result holds the current time in its field now.\n"
 
-// triggerWords describes a trigger for a prompt.
 func triggerWords(t domain.Trigger) string {
 	switch t {
 	case domain.TriggerSchedule:
@@ -197,7 +193,6 @@ type resultClock struct {
 	told time.Time // last time that the model was given
 }
 
-// clockStep is the minimum interval between two times in tool results.
 const clockStep = time.Minute
 
 // now returns the time for a result, or "" if the model knows a recent one.

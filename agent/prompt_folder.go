@@ -51,7 +51,6 @@ var projects = []project{
 // adviceFiles are files in which people tell agents about a folder; the first that is there counts.
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
-// projectDir is the folder whose project a model is told of.
 func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
@@ -188,7 +187,6 @@ func excerptOfFile(roots *tool.Roots, name string, most int, redact func(string)
 		text.RedactedTail(ends, max(0, len(ends)-int(tail)), redact))
 }
 
-// readPart reads a file from one place to another, as far as it can be read.
 func readPart(f io.ReaderAt, from, to int64) []byte {
 	part, err := io.ReadAll(io.NewSectionReader(f, from, to-from))
 	if err != nil {
@@ -250,7 +248,6 @@ func listTree(root fs.FS, ignore []string, most, maxEntries int) string {
 	return s.String()
 }
 
-// readSome returns the entries of a folder by name. Of a folder with very many it reads only some.
 func readSome(root fs.FS, dir string) ([]fs.DirEntry, error) {
 	f, err := root.Open(dir)
 	if err != nil {

@@ -69,7 +69,6 @@ func (t *task) sayNothing() string {
 	return "call complete with the outcome nothing"
 }
 
-// promptList are the items of a list, as many of them as a prompt holds.
 type promptList struct {
 	strings.Builder
 	n int

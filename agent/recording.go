@@ -171,7 +171,6 @@ func (p *exchangeRecorder) close() (written bool) {
 	return true
 }
 
-// add takes an exchange.
 func (p *exchangeRecorder) add(x replay.Exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +191,6 @@ func (p *exchangeRecorder) add(x replay.Exchange) {
 	p.lines.Write(line)
 }
 
-// recordingProvider is a provider whose exchanges are recorded.
 type recordingProvider struct {
 	model.Provider
 	relay    *relay // knows who answers
@@ -256,7 +254,6 @@ func (p *exchangeRecorder) unread(ctx context.Context) *replay.Fault {
 	return &replay.Fault{Message: "the run did not take the whole answer", Outcome: domain.OutcomeBudget}
 }
 
-// fault says why a turn failed.
 func (p *exchangeRecorder) fault(err error) *replay.Fault {
 	f := &replay.Fault{Message: p.redact.Replace(err.Error())}
 	var e *model.Error
@@ -294,7 +291,6 @@ func (p *exchangeRecorder) cleanRequest(r model.Request) *model.Request {
 	return out
 }
 
-// cleanAnswer makes an answer one that can be kept.
 func (p *exchangeRecorder) cleanAnswer(a *replay.Answer) {
 	a.Text = strings.ReplaceAll(strings.ToValidUTF8(p.redact.Replace(a.Text), "\ufffd"), "\x00", "")
 	a.Raw = cleanRaw(a.Raw, p.redact)

@@ -83,7 +83,6 @@ func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recordin
 	return nil
 }
 
-// place is a call in one attempt.
 type place struct {
 	attempt int
 	key     string
@@ -190,7 +189,6 @@ func heardKind(i ledger.Item) string {
 	return replay.QuestionApproval
 }
 
-// snapshotAsOf is what a run found that was not recorded, as far as it can still be told.
 func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMessage, error) {
 	d, err := parseDetail(run)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"rouse/internal/text"
 )
 
-// maxShownArgs is how many bytes of a call's arguments its owner is shown.
 const maxShownArgs = 2000
 
 // recoveryAnswer returns the owner's answer on a call that was cut off, or "".
@@ -101,7 +100,6 @@ func (h *history) goesOnWithin(key string) bool {
 	})
 }
 
-// shown is a call as its owner is shown it, up to maxShownArgs.
 func (r *Runner) shown(c ledger.Call) string {
 	call := CallText(r.Specs().Find(c.Tool), c.Args)
 	if len(call) <= maxShownArgs {
@@ -111,7 +109,6 @@ func (r *Runner) shown(c ledger.Call) string {
 	return fmt.Sprintf("%s… (%d bytes; all of them: rouse show %d --json)", text.HeadBytes(call, maxShownArgs), len(call), c.Run)
 }
 
-// callPlace names the place of a call in its list.
 func callPlace(t *attempt, key string) string {
 	if t.detail.Tool != "" {
 		return "the manual call"

@@ -70,10 +70,8 @@ func (t *attempt) redactor() *redact.Redactor {
 	return t.task.redactor()
 }
 
-// redactor blacks secrets out.
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 
-// cleanResult is how a run ended, without secrets: a model repeats what it has read.
 func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 	res.Summary, res.Error = redact.Replace(res.Summary), redact.Replace(res.Error)
 	if res.Wait != nil {
@@ -105,7 +103,6 @@ func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 	return out
 }
 
-// cleanRequest is a request without secrets.
 func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
 	p := exchangeRecorder{redact: redact}
 	return *p.cleanRequest(r)

@@ -102,7 +102,6 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 	return out, nil
 }
 
-// recordedTask returns the task of a recorded run by the current plan.
 func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
@@ -134,7 +133,6 @@ func ofJobNamed(job string) string {
 	return " " + job
 }
 
-// endingOf is how the recorded run ended.
 func endingOf(rec replay.Recording) Ending {
 	e := Ending{Outcome: rec.Run.Outcome, Exit: rec.Run.Exit, Verified: rec.Run.Verified, Summary: rec.Run.Summary, Error: rec.Run.Error,
 		Steps: rec.Run.Steps, Calls: rec.Run.Calls, CostMicroUSD: rec.Run.CostMicroUSD}
@@ -256,7 +254,6 @@ func (r *Runner) answerAsRecorded(ctx context.Context, a ledger.Attempt, heard [
 	return nil
 }
 
-// compare compares the steps and calls of the played run with those of the record.
 func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) error {
 	steps, err := l.Steps(ctx, run)
 	if err != nil {
@@ -348,7 +345,6 @@ func (p *replayer) compareCall(c replay.Call, now ledger.Call, made bool) {
 	}
 }
 
-// compareEnds compares the end of the played run with that of the record.
 func (p *replayer) compareEnds(recorded, now Ending) {
 	add := func(what, a, b string) {
 		if a != b {

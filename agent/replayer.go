@@ -63,7 +63,6 @@ func (p *replayer) answerLost(at replay.Attempt, x replay.Exchange) bool {
 	})
 }
 
-// interrupted says whether the recorded attempt had no end of its own.
 func (p *replayer) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
 
 func (p *replayer) addDifference(d replay.Difference) {
@@ -187,7 +186,6 @@ func (p *replayer) usageAtCut() replay.Exchange {
 	return replay.Exchange{}
 }
 
-// recordingEnded ends an attempt whose record has ended.
 func (p *replayer) recordingEnded(why string) error {
 	p.reachedEnd = true
 	if !p.interrupted() {

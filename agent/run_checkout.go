@@ -79,7 +79,6 @@ func (r *Runner) makeClone(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// cloneOf is the name of a run's clone.
 func cloneOf(run ledger.Run) string { return strconv.FormatInt(run.ID, 10) }
 
 // noteCheckout records an event of a run's checkout, unless the last one says the same: a step that a crash has cut off is made again.
@@ -165,7 +164,6 @@ func waits(run ledger.Run, res checkout.Result) string {
 	return joined(says, left)
 }
 
-// joined puts a sentence behind a text.
 func joined(before, more string) string {
 	if before == "" || more == "" {
 		return before + more
@@ -303,7 +301,6 @@ func (r *Runner) CheckoutUsage() (checkout.Usage, error) {
 	return r.clones.Usage()
 }
 
-// pullRequestTimeout bounds each request to the API of a server.
 const pullRequestTimeout = 30 * time.Second
 
 // Push is what the owner has had done with the branch of a run that ended with success.
@@ -341,7 +338,6 @@ func (r *Runner) pushBranch(ctx context.Context, t *attempt, got checkout.Result
 	return nil
 }
 
-// push pushes a branch.
 func (r *Runner) push(ctx context.Context, run ledger.Run, o Push, got checkout.Result) error {
 	// A stranger's text must not send private data anywhere unasked.
 	now, err := r.ledger.Run(ctx, run.ID)
@@ -386,7 +382,6 @@ func (r *Runner) openPullRequest(ctx context.Context, run ledger.Run, o Push, go
 	return opened.URL, r.noteCheckout(ctx, run, "checkout.proposed", map[string]any{"url": opened.URL, "number": opened.Number})
 }
 
-// pullRequestTitle is the subject of a single commit, or says how many there are.
 func pullRequestTitle(run ledger.Run, got checkout.Result) string {
 	if len(got.Commits) == 1 && strings.TrimSpace(got.Commits[0].Subject) != "" {
 		return text.Truncate(text.OneLine(got.Commits[0].Subject), 200)

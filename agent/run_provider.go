@@ -80,7 +80,6 @@ func (r *relay) startAt(name string) {
 	}
 }
 
-// fail notes that the model that answers now has failed for good.
 func (r *relay) fail(failure error) {
 	// A model whose quota is spent is paused, which is longer.
 	e, ok := errors.AsType[*model.Error](failure)
@@ -109,7 +108,6 @@ func (r *relay) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 	}
 }
 
-// model is who answers now.
 func (r *relay) model() *Model { return r.models[r.now] }
 
 // fallback tells the loop who may take over, nil when nobody may.

@@ -181,7 +181,6 @@ func (r *Runner) Set(p Plan) {
 	r.health.reconsider(p)
 }
 
-// failed is the result of a run that could not begin.
 func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }

@@ -26,7 +26,6 @@ import (
 
 // A run has the approved tools of its agent's MCP servers. The first call starts a server.
 
-// givenServers are the servers of a task's agent, with the tools that are approved.
 func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
 	if !t.usesServers() {
 		return nil
@@ -103,7 +102,6 @@ func (r *Runner) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) 
 	}
 }
 
-// serverTools are the tools of the servers of a task.
 func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if t.sessions == nil {
 		return nil, nil
@@ -116,7 +114,6 @@ func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) 
 	return t.sessions.Tools(t.servers, roots, t.calledTools())
 }
 
-// calledTools are the tools that a task's own list of calls names.
 func (t *task) calledTools() (out []string) {
 	if t.detail.Tool != "" {
 		out = append(out, t.detail.Tool)
@@ -129,7 +126,6 @@ func (t *task) calledTools() (out []string) {
 	return out
 }
 
-// hasServer says whether the agent of a task has the server of a tool.
 func (t *task) hasServer(name string) bool {
 	server, _, ok := mcp.SplitName(name)
 	return ok && slices.ContainsFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == server })
@@ -354,7 +350,6 @@ func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 	return ""
 }
 
-// requiredServerTools are the tools of servers that a program cannot do without, as agents call them.
 func requiredServerTools(m *skills.Manifest) (out []string) {
 	for _, t := range m.RequiredMCPTools {
 		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))
@@ -362,7 +357,6 @@ func requiredServerTools(m *skills.Manifest) (out []string) {
 	return out
 }
 
-// maxReceived bounds the artifacts of a run, in bytes.
 const maxReceived = 256 << 20
 
 // receivedFolder returns the folder for files that a run receives from MCP servers.

@@ -22,7 +22,6 @@ type SignInOptions struct {
 	Listen func(ctx context.Context) (string, error)
 }
 
-// signIns are those of a runner.
 type signIns struct {
 	book   *signin.Book
 	listen func(ctx context.Context) (string, error)
@@ -54,7 +53,6 @@ func (r *Runner) openSignIns(o *SignInOptions) (*signIns, error) {
 // signedInWord is the answer to an inbox item that asks for a sign-in, once that is there.
 const signedInWord = "signed in"
 
-// errNoSignIns says that no sign-in is kept here.
 var errNoSignIns = errors.New("no sign-ins are kept here")
 
 // askToSignIn makes a question one for a sign-in: runs that ask for the same are one entry of the inbox.
@@ -102,7 +100,6 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 	return p, err
 }
 
-// moduleFor is the skill that an agent signs in for, nil when it is not there any more.
 func (p *Plan) moduleFor(id signin.ID) *skills.Skill {
 	for _, j := range p.Jobs {
 		if j.Agent == id.Agent && j.Skill != nil && j.Skill.Name == id.Skill {

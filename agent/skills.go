@@ -62,13 +62,11 @@ func (s *snapshot) readSkills(t *attempt) error {
 	return nil
 }
 
-// activatedSkill is a skill that the task itself asked for.
 type activatedSkill struct {
 	Name    string `json:"name"`
 	Content string `json:"content"`
 }
 
-// skillsNamedIn are the skills that a text names as /name, each once, in the order of the text.
 func skillsNamedIn(list []*skills.Skill, text string) []*skills.Skill {
 	var out []*skills.Skill
 	seen := map[string]bool{}
@@ -171,7 +169,6 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 	return shelf.LoadFile(path)
 }
 
-// workspaceSkills are the names of the agent's skills that keep workspaces.
 func (t *task) workspaceSkills() []string {
 	var out []string
 	for _, s := range t.agent.Skills.All() {
@@ -281,7 +278,6 @@ func ofSkill(s *skills.Skill, word string) string {
 	return path
 }
 
-// skillGrant are the commands that a skill allows.
 type skillGrant struct {
 	*skills.Skill
 	grants []shell.Grant

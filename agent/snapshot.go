@@ -50,7 +50,6 @@ type snapshotFile struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// takeSnapshot reads what an attempt begins with.
 func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
 	s = snapshot{run: t.run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
 	last, err := r.times(ctx, t.run)
@@ -105,7 +104,6 @@ func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (e
 	return err
 }
 
-// apply gives a task what a recorded attempt began with.
 func (s snapshot) apply(t *attempt) {
 	t.manifest = s.Manifest
 	if s.Prompt != "" {
@@ -121,7 +119,6 @@ func (s snapshot) apply(t *attempt) {
 	}
 }
 
-// templateData is what templates can name.
 func (s snapshot) templateData(t *attempt) map[string]any {
 	data := templateData(s.run, t.a.Number, t.detail, s.LastSuccess, s.LastRun)
 	if len(t.files) > 0 {

@@ -139,7 +139,6 @@ func (t *task) governingJob() Job {
 	return t.job
 }
 
-// asker names who asks something of the owner.
 func (t *task) asker() string { return cmp.Or(t.job.Name, t.agent.Name) }
 
 // minTier is the weakest confinement that the programs of the run may have, "" for the rule.
@@ -154,7 +153,6 @@ func (t *task) minTier() string {
 	return least
 }
 
-// needsModel says whether a language model answers in the run.
 func (t *task) needsModel() bool {
 	return t.detail.Tool == "" && t.job.Prompts() && !t.executes()
 }

@@ -165,7 +165,6 @@ var templateValues = []TemplateValue{
 	{"Error", "", "notify: title, body", "why it failed, empty where it did not"},
 }
 
-// noticeTypes are the types of what only notices know.
 var noticeTypes = map[string]reflect.Type{"Outcome": reflect.TypeFor[string](), "Summary": reflect.TypeFor[string](), "Error": reflect.TypeFor[string]()}
 
 // TemplateValues are the names that templates and expressions know, beside the results that a playbook has saved.
@@ -183,7 +182,6 @@ func TemplateValues() []TemplateValue {
 	return out
 }
 
-// templateType is a type in words, with the fields of an object as templates name them.
 func templateType(t reflect.Type) string {
 	switch {
 	case t == nil:

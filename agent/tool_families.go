@@ -93,7 +93,6 @@ func IsHostTool(name string) bool {
 // Specs is what is known of every tool that the runner's agents could have.
 func (r *Runner) Specs() tool.Specs { return r.plan.Load().specs }
 
-// specsOf is what is known of every tool of a plan, with those of its skills.
 func (r *Runner) specsOf(p Plan) tool.Specs {
 	out := slices.Clone(r.specs)
 	for _, f := range families() {
@@ -120,7 +119,6 @@ func checkSpecs(specs tool.Specs) error {
 	return nil
 }
 
-// tools are the tools of the task within the agent's grants.
 func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 	roots, err := r.roots(t)
 	if err != nil {
@@ -288,7 +286,6 @@ func sharesContent(s tool.Spec) bool { return s.Writes == tool.WritesArtifact }
 
 func readsHost(s tool.Spec) bool { return !sharesContent(s) }
 
-// toolsOfFiles returns what makes the chosen tools of the file family.
 func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roots) ([]tool.Tool, error) {
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
 	return func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
@@ -408,7 +405,6 @@ func withHost(t *attempt, roots *tool.Roots, granted *tool.Registry, _ []tool.To
 	return withTools(granted, tools)
 }
 
-// withTools adds tools to a registry.
 func withTools(registry *tool.Registry, tools []tool.Tool) (_ *tool.Registry, err error) {
 	for _, one := range tools {
 		if registry, err = registry.With(one); err != nil {

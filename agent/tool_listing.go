@@ -22,7 +22,6 @@ func (t *task) promptPart(most int) int {
 	return most * t.model.ContextSize() / (2 * narrowContext)
 }
 
-// listing is how a model is told of the tools of its run.
 type listing struct {
 	unlisted []string // can be loaded, and called by name all the same
 	brief    bool
@@ -74,7 +73,6 @@ func unlisted(granted *tool.Registry, apart func(tool.Spec) bool) (out []string)
 	return out
 }
 
-// apply returns the registry as its model would be told of it.
 func (l listing) apply(granted *tool.Registry) *tool.Registry {
 	if l.brief {
 		granted = granted.Briefly()

@@ -85,7 +85,6 @@ func (r *Runner) past(ctx context.Context, run ledger.Run, a ledger.Attempt) (hi
 	return h, h.transcript(steps, calls, before, questions)
 }
 
-// addAttempts finds out where an attempt goes on, and gives the one before it.
 func (h *history) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (before ledger.Attempt) {
 	for _, old := range attempts {
 		switch {
@@ -138,7 +137,6 @@ func (h *history) addCalls(calls []ledger.Call, items []ledger.Item) {
 	}
 }
 
-// addUse counts what is used up of the run's bounds.
 func (h *history) addUse(steps []ledger.Step, calls []ledger.Call) {
 	for _, c := range calls {
 		if c.Attempt >= h.continues && c.State != domain.CallReplayed { // it was counted when it was made
@@ -191,7 +189,6 @@ func (h *history) addCall(c ledger.Call, interrupted bool, items []ledger.Item) 
 	}
 }
 
-// transcript rebuilds a model's messages from the record.
 func (h *history) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
 	results := map[string]json.RawMessage{}
 	for _, c := range calls {

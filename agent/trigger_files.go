@@ -43,7 +43,6 @@ func batchOf(files []ledger.File) []batchFile {
 	return out
 }
 
-// present are the files that can be read.
 func present(files []batchFile) []ledger.File {
 	var out []ledger.File
 	for _, f := range files {
@@ -288,7 +287,6 @@ func fileChanged(ctx context.Context, b nofollow.Boundary, f ledger.File) (strin
 	return changed, nil
 }
 
-// contentHash is the SHA-256 of a file, in hexadecimal.
 func contentHash(ctx context.Context, b nofollow.Boundary, path string) (string, error) {
 	f, err := b.Open(path)
 	if err != nil {
@@ -303,7 +301,6 @@ func contentHash(ctx context.Context, b nofollow.Boundary, path string) (string,
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// cancelableFile is a file whose reading ends with a context.
 type cancelableFile struct {
 	ctx context.Context
 	f   *os.File
@@ -325,7 +322,6 @@ func (r *Runner) appendEvent(ctx context.Context, run ledger.Run, kind string, a
 	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
 }
 
-// manifestPath is where the files of a run are listed.
 func (r *Runner) manifestPath(run int64) string {
 	return filepath.Join(r.manifests, fmt.Sprintf("%d.json", run))
 }

@@ -152,7 +152,6 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	return nil
 }
 
-// disownFiles lets the content of an undone run start a new run when it is dropped again.
 func (r *Runner) disownFiles(ctx context.Context, run ledger.Run, out *UndoResult) error {
 	claims, err := r.ledger.ClaimsOfRun(ctx, run.ID)
 	if err != nil {
@@ -194,7 +193,6 @@ func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoOpti
 	return db.Undo(ctx, spec.By, agentdb.UndoSpec{Run: run.ID, Force: spec.Force, DryRun: dry, Progress: spec.Progress})
 }
 
-// unobstructed says whether nothing stands in the way of taking files back.
 func unobstructed(files []file.Undone) bool {
 	for _, f := range files {
 		if f.Why != "" {
@@ -256,7 +254,6 @@ func (r *Runner) undoIfConfigured(ctx context.Context, t *task, res ledger.Resul
 	return res
 }
 
-// places are the places that a run wrote into.
 func (u UndoResult) places() string {
 	switch {
 	case len(u.Files) == 0:
@@ -267,7 +264,6 @@ func (u UndoResult) places() string {
 	return "files and the database"
 }
 
-// inTheWay counts what came later.
 func (u UndoResult) inTheWay() int64 {
 	n := u.Database.ConflictCount
 	for _, f := range u.Files {

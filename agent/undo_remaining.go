@@ -135,7 +135,6 @@ func effectOf(s tool.Spec, c ledger.Call) string {
 	return "may have done before it failed" // its effect out of the host may have come all the same
 }
 
-// neverBegan says whether a call with an answer of this kind was refused, or could not be started.
 func neverBegan(s tool.Spec, kind tool.Kind) bool {
 	switch kind {
 	case tool.KindRejected, tool.KindUserDenied, tool.KindInvalidArgs, tool.KindToolNotFound:
@@ -192,7 +191,6 @@ func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 	return false
 }
 
-// excerptOf is a call on a line.
 func excerptOf(s tool.Spec, c ledger.Call) string {
 	const most = 120
 

@@ -19,8 +19,7 @@ import (
 // maxMisread is the number of answers in a row, without a result and without a usable call, that ends the run.
 const maxMisread = 2
 
-// readText reads the text of an answer without calls: its reasoning is no part of a result, and calls that the model wrote
-// as text are made like any others.
+// readText separates reasoning from the result, and turns calls written as text into calls.
 func (r *run) readText(t *turn, noTools bool) {
 	if len(t.calls) > 0 || t.end != nil {
 		return
@@ -56,8 +55,8 @@ func (r *run) readText(t *turn, noTools bool) {
 	}
 }
 
-// quotesInput reports whether one of the calls stands in a text that the model read. Such an answer may only repeat the
-// text, which anybody may have written.
+// quotesInput reports whether a call stands in a text that the model read, which strangers may have
+// written.
 func (r *run) quotesInput(calls []textcall.Call) bool {
 	if len(calls) == 0 {
 		return false
@@ -132,8 +131,8 @@ func (r *run) askForCall(t turn) (over bool) {
 	return true
 }
 
-// askInParts asks again, once in a row, after an answer that was cut off inside a call because it was too long. It returns
-// the failure that ends the run, or nil.
+// askInParts asks again once after an answer that was cut off inside a call. It returns the failure
+// that ends the run, or nil.
 func (r *run) askInParts(ctx context.Context, failure error) error {
 	var e *model.Error
 	if ctx.Err() != nil || !errors.As(failure, &e) || e.Kind != model.KindTruncated || e.Retryable || e.Feedback == "" {

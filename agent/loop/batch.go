@@ -16,8 +16,7 @@ import (
 	"rouse/internal/text"
 )
 
-// executeCalls executes the calls of an answer and decides whether the run continues. free says
-// that they only moved data, which costs no step.
+// executeCalls executes the calls of an answer. free: they only moved data and cost no step.
 func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err error) {
 	calls := t.calls
 	allowed := len(calls)
@@ -25,8 +24,7 @@ func (r *run) executeCalls(ctx context.Context, t turn) (over, free bool, err er
 		allowed, r.callsLeft = r.affordable(calls, max(r.Bounds.Calls-r.result.Calls, 0))
 	}
 
-	// Only calls that may run are decided on: nobody should be asked about one that is out of
-	// bounds anyway.
+	// The owner must not be asked about a call that is out of bounds.
 	blocked := r.repeatedTooOften(calls)
 	refusals, asking, err := r.authorize(ctx, calls[:allowed], blocked)
 	if asking || err != nil {
@@ -97,8 +95,7 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 		r.addNotice("An earlier attempt at this run was interrupted. The calls that it had left open were finished now.")
 	}
 
-	// The record keeps calls below a step, so these get one, in which no model was asked: it is not
-	// counted.
+	// The record keeps calls below a step. No model was asked in this one, so it is not counted.
 	s := Step{Number: r.nextNumber(), StartedAt: time.Now()}
 	if err := r.Recorder.StartStep(writing, s); err != nil {
 		return true, err
@@ -113,8 +110,8 @@ func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	return over, err
 }
 
-// executeBatch executes calls and appends their results to the history in the model's order.
-// deduped says that one was answered from what is known.
+// executeBatch executes calls and appends their results in the model's order. deduped reports
+// whether a known result answered one.
 func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope, deduped bool, err error) {
 	n := len(b.calls)
 	b.envelopes, b.texts, b.errs, b.deduped = make([]tool.Envelope, n), make([]string, n), make([]error, n), make([]bool, n)
@@ -135,8 +132,7 @@ func (r *run) executeBatch(ctx context.Context, b *callBatch) (_ []tool.Envelope
 	return b.envelopes, slices.Contains(b.deduped, true), nil
 }
 
-// runSerially answers one call after the other, up to the one that ends the run. Later siblings of
-// that one neither run nor appear in the history.
+// runSerially answers calls up to the one that ends the run; later calls are dropped.
 func (b *callBatch) runSerially(ctx context.Context) {
 	r := b.run
 	for i, c := range b.calls {
@@ -168,8 +164,7 @@ func (r *run) appendResults(b *callBatch) error {
 			r.result.Calls++
 		}
 
-		// A serial batch has done this after each call; here the calls ran in any order, and the
-		// memory gets them in the model's.
+		// A serial batch has done this after each call; here calls ran in any order.
 		if !b.serial {
 			r.memorize(c, b.envelopes[i])
 		}
@@ -201,8 +196,7 @@ type callBatch struct {
 	deduped   []bool // answered from what is known
 }
 
-// duplicates separates the calls that read what an earlier one of the same answer reads: they wait
-// for its result.
+// duplicates separates calls that read the same as an earlier call of the answer.
 func (b *callBatch) duplicates() (first, duplicates []int) {
 	if len(b.calls) == 1 {
 		return []int{0}, nil
@@ -226,8 +220,8 @@ func (b *callBatch) duplicates() (first, duplicates []int) {
 	return first, duplicates
 }
 
-// answerAt answers a call: from the record of an earlier attempt, from what this one knows
-// already, or by its tool. A duplicate of a call that failed makes its own try.
+// answerAt answers a call from the record, from known results, or by its tool. A duplicate of a
+// failed call is tried.
 func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	r, c := b.run, b.calls[i]
 	if i >= b.allowed {
@@ -247,8 +241,8 @@ func (b *callBatch) answerAt(ctx context.Context, i int, duplicate bool) {
 	b.envelopes[i], b.texts[i], b.errs[i] = b.answerCall(ctx, i, r.recordIndex(i), c, duplicate)
 }
 
-// answerCall answers a call for the one at i, which is itself or a step that it stands in. index is
-// where its own record stands in the step. The text is the envelope's.
+// answerCall answers call c for the call at i, which is c itself or a step around it. index is the
+// place of its own record. The text is the envelope's.
 func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, duplicate bool) (tool.Envelope, string, error) {
 	r := b.run
 	if e := b.refusals[i]; e != nil {
@@ -283,8 +277,8 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	return e, text, err
 }
 
-// runParallel runs calls at the same time, except those that write the same place, which keep
-// their order, and reductions: a run has one conversation with its model at a time.
+// runParallel runs calls at the same time. Calls that write the same place keep their order, and
+// reductions run one after the other.
 func (r *run) runParallel(calls []model.Call, which []int, answer func(int)) {
 	if len(which) == 1 {
 		answer(which[0])
@@ -331,8 +325,7 @@ func (r *run) endsRun(c model.Call) bool {
 	return ok && t.Ends()
 }
 
-// hasEnded says whether a call has ended the run: with its success, or, where its tool waits for a person, with its question. What
-// needs nobody after all is answered like any other call.
+// hasEnded reports whether a call has ended the run, by its success or with a question to a person.
 func (r *run) hasEnded(c model.Call, e tool.Envelope) bool {
 	if !e.OK || !r.endsRun(c) {
 		return false

@@ -13,8 +13,7 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// bookkeeping remembers what a run has read, what it keeps getting wrong, and what it repeats. A
-// small model cannot do that itself (OSA-12, OSA-13, OSA-14).
+// bookkeeping remembers what a run has read, gets wrong and repeats (OSA-12, OSA-13, OSA-14).
 type bookkeeping struct {
 	results map[string]heldResult // results of reading calls that still hold, by signature
 	failed  map[string]*heldFailure
@@ -36,7 +35,7 @@ type bookkeeping struct {
 }
 
 // heldResult is a result that a later call of the same signature gets. Its text is shared with the
-// message in which the model read it: results are long, and are kept in memory once.
+// message.
 type heldResult struct {
 	text      string // the envelope without its images
 	images    []model.Image
@@ -80,14 +79,14 @@ func readsFiles(c tool.Class) bool {
 	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
 }
 
-// holdsErrors says whether errors of a class are mistakes of the caller, which repeat as long as
-// its arguments and the files stay the same.
+// holdsErrors reports whether errors of a class repeat as long as arguments and files stay the
+// same.
 func holdsErrors(c tool.Class) bool {
 	return readsFiles(c) || c == tool.ClassEdit || c == tool.ClassLoad
 }
 
-// lookup answers a call from what is known; times is how often it has failed, 0 when it has not.
-// Both hold only while the path looks as it did: others may change files too.
+// lookup answers a call from known results, which hold while the path is unchanged. times is how
+// often the call has failed.
 func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	if f := s.failed[sig]; f != nil && f.pathState == t.StatKey(c.Args) {
 		if e, ok = f.envelope(); ok {
@@ -105,8 +104,7 @@ func (s *bookkeeping) lookup(t tool.Tool, c model.Call, sig string) (e tool.Enve
 	return tool.Envelope{}, 0, false
 }
 
-// record remembers the result of an executed call, and the text in which the model reads it.
-// pathState is what its path looked like before.
+// record remembers a call's result and its text. pathState is the state of its path before.
 func (s *bookkeeping) record(t tool.Tool, c model.Call, sig string, e tool.Envelope, text, pathState string) {
 	switch class := t.Class(); {
 	case !e.OK && holdsErrors(class) && (e.Kind == tool.KindInvalidArgs || e.Kind == tool.KindNotFound):
@@ -205,8 +203,7 @@ type refusalStreak struct {
 	refusal string
 }
 
-// maxSameResults is how often a call with the same arguments may get the same result before the run ends, while nothing
-// new happens.
+// maxSameResults is how often a call may get the same result while nothing new happens.
 const maxSameResults = 10
 
 // sameResult counts answers of the model in which a call got the same result as before.
@@ -216,8 +213,7 @@ type sameResult struct {
 	times  int
 }
 
-// noteResults counts the results of one answer of the model. A call that was not made before with that result begins all
-// counts again: the run goes on.
+// noteResults counts the results of an answer. A new result resets all counts.
 func (s *bookkeeping) noteResults(calls []model.Call, envelopes []tool.Envelope) {
 	counted := map[string]bool{}
 	s.stuck = nil
@@ -249,8 +245,8 @@ func isRefusal(k tool.Kind) bool {
 	return k == tool.KindRejected || k == tool.KindUserDenied || k == tool.KindInvalidArgs || k == tool.KindToolNotFound
 }
 
-// noteRefusals updates the streak with the results of one model answer. It reports whether a call was refused. Successful
-// reading and planning calls do not end a streak; all other calls do.
+// noteRefusals updates the streak with the results of an answer, and reports whether a call was
+// refused. Successful reading and planning do not end a streak.
 func (s *bookkeeping) noteRefusals(calls []model.Call, envelopes []tool.Envelope, class func(model.Call) tool.Class) (again bool) {
 	for i, c := range calls {
 		e, sig := envelopes[i], signature(c)

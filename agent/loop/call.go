@@ -15,8 +15,7 @@ import (
 // made is what a call does, and what became of it.
 type made = func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)
 
-// callRecorded makes one call and records its start and its end. The text is what the model
-// reads of the envelope, "" when none was recorded.
+// callRecorded makes a call and records its start and end. The text is the envelope's, or "".
 func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, do made) (_ tool.Envelope, text string, _ error) {
 	record := r.callRecord(step, index, c)
 	// Recorded before it starts: after a crash it is known that the call may have had an effect.
@@ -93,8 +92,7 @@ func (r *run) effect(c model.Call) domain.Effect {
 	return domain.EffectRead
 }
 
-// repeatable says whether a call that was cut off may be made again: reading harms nobody,
-// and the agent's database and the outbox take a key once.
+// repeatable reports whether an interrupted call may be made again: its effect happens once.
 func repeatable(e domain.Effect) bool { return e == domain.EffectRead || e == domain.EffectDatabase }
 
 // execute answers a call from the record where there is an answer, else by its tool.
@@ -116,8 +114,7 @@ func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState
 	case !ok:
 		return e, "", false, nil
 	case prior.Tool != "" && prior.Tool != c.Name:
-		// Keys are places in a playbook. This call must neither get the result of another
-		// tool, nor write a journal under a key that it has used.
+		// Keys are places in a playbook: a changed playbook must not reuse results or journals.
 		e = tool.Failure(tool.KindRejected, "an earlier attempt of this run called %s here, and the playbook was changed since; start the job again", prior.Tool)
 		return e, domain.CallFailed, true, nil
 	case len(prior.Envelope) > 0:
@@ -166,31 +163,28 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	return e, domain.CallUncertain, nil
 }
 
-// UnknownResult is the result that a model gets for a call that was cut off when it may have changed the
-// world.
+// UnknownResult is the model's result for an interrupted call that may have had an effect.
 func UnknownResult(name string) tool.Envelope {
 	e := tool.Failure(tool.KindExecutionError, "an earlier attempt was cut off during this call. Whether it took effect is unknown, and it was not made again: look what is there before you decide")
 	e.Tool, e.Retryable = name, false
 	return e
 }
 
-// unfinished says whether a failure can come from a call that was cut off. Failures of the other
-// kinds are answers of the tool, whenever they come.
+// unfinished reports whether a failure of this kind can come from an interrupted call.
 func unfinished(k tool.Kind) bool {
 	return k == tool.KindExecutionError || k == tool.KindTimeout || k == tool.KindUnavailable
 }
 
 // Authorizer decides on calls before they are made (UNI-06). An error means that the host is broken.
 type Authorizer interface {
-	// The decision on one call. The calls of an answer come in the model's order, before any
-	// of them is made.
+	// Authorize decides on one call. The calls of an answer come in order, before any is made.
 	Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error)
 	// Reports that the calls which were allowed since the last time begin now.
 	OnCallsStart(ctx context.Context) error
 }
 
-// authorize is the first phase of a batch (OSA-07): it answers the calls that are refused. asking
-// says that the agent's owner has to be asked before any call of the batch is made.
+// authorize decides on the calls of a batch (OSA-07). asking means that the owner has to be asked
+// before any call is made.
 func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool) (refusals []*tool.Envelope, asking bool, err error) {
 	refusals = make([]*tool.Envelope, len(calls))
 	if r.Authorizer == nil {
@@ -239,8 +233,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 	return refusals, false, r.Authorizer.OnCallsStart(context.WithoutCancel(ctx))
 }
 
-// verdict is the authorizer's decision on a call. A call of an unknown tool does nothing, so
-// nothing is decided on it.
+// verdict returns the authorizer's decision on a call, or none for an unknown tool.
 func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	t, ok := r.Registry.Lookup(c.Name)
 	if !ok {
@@ -251,8 +244,8 @@ func (r *run) verdict(ctx context.Context, c model.Call) (tool.Verdict, error) {
 	return r.Authorizer.Authorize(ctx, in, t, c.Args)
 }
 
-// resolvedBefore says whether a call is not going to be made because an earlier attempt made it,
-// or may have made it. e is the result if it is known.
+// resolvedBefore reports whether an earlier attempt made a call or may have, with its result if
+// known.
 func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	for _, c := range calls {
 		prior, known := r.PriorCalls[c.Key]
@@ -275,8 +268,7 @@ func skippedAfterDenial(name string) *tool.Envelope {
 	return &e
 }
 
-// cannotWait answers a call that needs an approval where a run cannot wait for one: behind a call
-// that is to end the run, or within a reduction.
+// cannotWait answers a call that needs an approval where the run cannot wait for one.
 func cannotWait(name string) *tool.Envelope {
 	e := tool.Failure(tool.KindRejected, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
 	e.Tool = name

@@ -44,8 +44,7 @@ type run struct {
 	nestedSteps int                              // that runs within the calls of this one asked of a model
 	replayable  int                              // calls that an earlier attempt has made, and counted
 	waiting     map[string]*tool.ApprovalRequest // what the owner has to be asked within calls, by their keys; see knownMu
-	// How many of the fallbacks this run has switched to, and the notices about it that are not
-	// recorded yet. A reduction shares the fallbacks, so that it may be behind.
+	// How many fallbacks this run has switched to, and notices about it that are not recorded yet.
 	fallbacksSeen int
 	answeredAt    time.Time // when the model answered last; zero before
 	waitsLong     bool      // a call has taken so long that the provider's cache was lost
@@ -59,8 +58,7 @@ type run struct {
 	leftOutBy    string // the last tool that left out rows
 }
 
-// Run executes one attempt to its end. An error means that the host is broken; whatever the
-// model, a tool or a person did is in the Result.
+// Run executes one attempt to its end. An error means that the host is broken.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Provider == nil || o.Registry == nil || o.Recorder == nil {
 		return Result{}, errors.New("loop: a provider, a registry and a recorder are needed")
@@ -122,8 +120,7 @@ func (r *run) attempt(ctx context.Context) error {
 	return r.iterate(ctx)
 }
 
-// relief is how many steps need not be charged: as many as the run may take, and no more than policy
-// says, so that a bound on steps is one on what is asked of the model.
+// relief returns how many steps need not be charged, at most as many as the run may take.
 func (r *run) relief() int {
 	if limit := r.limit(); limit > 0 {
 		return min(r.Policy.FreeSteps, limit)
@@ -159,8 +156,8 @@ func (r *run) nextNumber() int {
 	return r.lastStep
 }
 
-// restore rebuilds from the transcript of earlier attempts what the run knows about its calls.
-// over says that one of them had ended the run, and only that end was not recorded.
+// restore rebuilds the state of the run from earlier attempts. over reports that one of them had
+// ended the run without recording it.
 func (r *run) restore() (over bool) {
 	askedCalls := map[string]model.Call{}
 	var calls []model.Call // of the last answer, and what they came to
@@ -191,8 +188,7 @@ func (r *run) restore() (over bool) {
 		ok := json.Unmarshal([]byte(m.Text), &e) == nil && e.OK
 		if c, known := askedCalls[m.CallID]; known {
 			made, acts := r.innerCall(c)
-			// A step without a call of its own failed because it could not be understood, and
-			// never was in the memory.
+			// Other steps failed to parse, and never were in the memory.
 			if acts || ok {
 				r.memorize(c, e)
 			}
@@ -209,8 +205,7 @@ func (r *run) restore() (over bool) {
 	}
 
 	r.noteResults(calls, envelopes)
-	// An attempt that was not interrupted may end with the call of a question. That one has
-	// been answered since, and must not end the run a second time.
+	// A question of an attempt that was not interrupted has been answered since.
 	return r.Interrupted && r.endedByCall(calls, envelopes)
 }
 
@@ -282,8 +277,7 @@ func (r *run) iterate(ctx context.Context) error {
 	}
 }
 
-// fitHistory fits the history into the model's context. When that is not possible it ends the
-// run and returns false; the step is not charged then.
+// fitHistory fits the history into the model's context, or ends the run and returns false.
 func (r *run) fitHistory() bool {
 	if r.Policy.NoModel {
 		return true
@@ -311,8 +305,8 @@ func (r *run) fitHistory() bool {
 	return false
 }
 
-// handleAnswer does what an answer asks for. free says that the step is not charged. Text
-// without calls ends the run as a success that nothing has verified.
+// handleAnswer does what an answer asks for. Text without calls ends the run as an unverified
+// success.
 func (r *run) handleAnswer(ctx context.Context, t turn) (over, free bool, err error) {
 	r.cutOff = 0
 	switch {
@@ -353,8 +347,8 @@ func (r *run) endIfStopped(ctx context.Context) bool {
 	return true
 }
 
-// endWithCause ends the run with the outcome that a cause carries, and with its exit, which is
-// Cancelled unless the cause says another one. false: the cause carries no outcome.
+// endWithCause ends the run with the outcome and exit of a cause. It returns false if the cause has
+// no outcome.
 func (r *run) endWithCause(cause error) bool {
 	var withOutcome interface{ Outcome() domain.Outcome }
 	if !errors.As(cause, &withOutcome) {
@@ -389,8 +383,7 @@ func (r *run) endFailed(ctx context.Context, failure error) {
 	}
 }
 
-// closeWithText ends a run whose steps are used up, and asks the model for a last text without
-// tools: its owner should read more than that it stopped.
+// closeWithText ends a run whose steps are used up, and asks the model for a last text.
 func (r *run) closeWithText(ctx context.Context) error {
 	r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 	more := ""
@@ -408,8 +401,7 @@ func (r *run) closeWithText(ctx context.Context) error {
 	case r.phased != nil:
 		r.result.Error = fmt.Sprintf("stuck: the %d steps of this run were used up%s", r.PriorSteps+r.limit(), more)
 	}
-	// The last results may be what does not fit any more. That is no reason of its own: the
-	// steps were used up before.
+	// If the history does not fit, that is no reason of its own.
 	if !r.fitHistory() {
 		r.result.Exit, r.result.Outcome = domain.ExitIterationCap, domain.OutcomeBudget
 		return nil
@@ -427,9 +419,8 @@ func (r *run) closeWithText(ctx context.Context) error {
 	return err
 }
 
-// idleTimer ends a run in which nothing happens for too long. It stands still while a call runs or
-// a retry waits: those have limits of their own, and the timeout of a call should reach the model
-// before the run is over.
+// idleTimer ends a run in which nothing happens. It stands still while a call runs or a retry
+// waits, which have limits of their own.
 type idleTimer struct {
 	after time.Duration
 

@@ -17,8 +17,7 @@ import (
 	"rouse/internal/text"
 )
 
-// nest runs a loop within a call of the run, within what is left of the run's bounds, and adds what it used
-// to the run.
+// nest runs a loop within a call of the run and its bounds, and adds its use to the run.
 func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 	// At least 1, because 0 would be no bound: a loop whose run has nothing left ends after its first answer.
 	if o.Bounds.Tokens > 0 {
@@ -69,8 +68,8 @@ func (r *run) asked() int {
 	return r.result.Steps
 }
 
-// Completer asks a model within the calls of a run that no model answers in. Each completion is a run of its own
-// within its call, without tools: with the record, the bounds and the budget of the run. There is one at a time.
+// Completer asks a model within the calls of a run without a model. Each completion is a run of its
+// own without tools, one at a time.
 type Completer struct {
 	Provider model.Provider
 	Model    ModelInfo
@@ -86,8 +85,8 @@ type Completion struct {
 	Temperature *float64
 }
 
-// Complete asks, and returns the text as the Summary of the result. Whatever the model did is in the result; an
-// error means that the host is broken.
+// Complete asks, and returns the text as the Summary of the result. An error means that the host is
+// broken.
 func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completion) (Result, error) {
 	r := c.run
 	if r == nil {
@@ -125,12 +124,12 @@ func completionPolicy() Policy {
 	return Policy{Name: "complete", TurnRetries: 3, UnreachableRetries: 3}
 }
 
-// Inner makes inner runs: what a call stands for answers as the provider of a run within the call, on the same loop, with the
-// record, the authorizer and the bounds of the run. Its calls are on record below the call, under keys that begin
-// with the call's (InnerKey), so that a call which is made again finds there what it has made. There is one at a time.
+// Inner makes inner runs: a call is answered by a run within it, on the same loop, with the run's
+// record, authorizer and bounds. Keys of its calls begin with the key of the outer call (InnerKey),
+// so that a repetition finds them. There is one at a time.
 //
-// Where the owner has to be asked about a call of an inner run, the run waits as it does for its own calls. The call that
-// it is within has no result then, and is made again once there is an answer.
+// If the owner has to be asked within it, the outer call has no result, and is made again once
+// there is an answer.
 type Inner struct {
 	run *run // the attempt, once it has begun
 }
@@ -154,8 +153,8 @@ func OuterKey(key string) (string, bool) {
 	return outer, within
 }
 
-// Run makes a run within a call. Whatever became of it is in the result; an error means that the host is broken. With an
-// Approval the call stays open: what its tool answers is told to nobody.
+// Run makes a run within a call. An error means that the host is broken. With an Approval the outer
+// call stays open.
 func (i *Inner) Run(ctx context.Context, in tool.Invocation, p InnerRun) (Result, error) {
 	r := i.run
 	if r == nil {
@@ -206,8 +205,8 @@ func answered(prior map[string]PriorCall) (n int) {
 	return n
 }
 
-// canWait says whether the run may wait for its owner: one of its own, and an inner one of such a one. A reduction
-// is made from its beginning each time.
+// canWait reports whether the run may wait for its owner. A reduction is made from its beginning
+// each time.
 func (r *run) canWait() bool {
 	return r.outer == nil || r.Policy.NoModel && r.outer.canWait()
 }
@@ -241,8 +240,8 @@ func (r *run) parked() *tool.ApprovalRequest {
 	return nil
 }
 
-// Account counts what was done within a call in a run that is played again, where nothing is: turns are those that had a number in
-// the run, and asked those that a model was asked in.
+// Account counts what was done within a call, in a replay where nothing is done. turns have a
+// number in the run; in asked of them a model was asked.
 func (i *Inner) Account(turns, asked, calls int, spent Spent) {
 	r := i.run
 	r.lastStep += turns
@@ -260,9 +259,8 @@ const (
 	maxDigest          = 8000 // characters
 )
 
-// Reducer answers the reduce calls of one attempt: each by a run of its own within the call,
-// on the same loop, with the same model, record and bounds, but with a history of its own. The
-// run that made the call sees only the digest. There is one reduction at a time.
+// Reducer answers the reduce calls of one attempt, each by a run of its own with its own history.
+// The outer run sees only the digest. There is one reduction at a time.
 type Reducer struct {
 	// System is the system prompt of reductions.
 	System string
@@ -270,8 +268,8 @@ type Reducer struct {
 	run    *run // the attempt, once it has begun
 }
 
-// ReduceSpec is the tool that reads much and returns little. Its effect and its class are the worst
-// that the tools within it may have; each of their calls is authorized, and recorded, by itself.
+// ReduceSpec is the tool that reads much and returns little. Its effect and class are the worst
+// possible ones of its tools.
 func ReduceSpec(description string) tool.Spec {
 	return tool.Spec{
 		Name: "reduce", Description: description, Effect: domain.EffectExternal, Class: tool.ClassExec, Scope: tool.ScopeRun, Writes: tool.WritesNothing,
@@ -291,8 +289,7 @@ type digest struct {
 	Iterations int    `json:"iterations"`
 }
 
-// Tool is the reduce tool over those of a run's tools that read, search or execute; false when
-// there are none. Its effect is the worst of theirs.
+// Tool returns the reduce tool over the given tools that read, search or execute, or false.
 func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool, ok bool, err error) {
 	spec := ReduceSpec(description)
 	spec.Effect, spec.Class = domain.EffectRead, tool.ClassOther
@@ -381,8 +378,8 @@ func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string
 	return r.nest(ctx, o)
 }
 
-// reductionPolicy is the policy of a run that only reads: it has no todo list, ends with its digest, and
-// has no relief of its own, for its steps are taken out of that of the run.
+// reductionPolicy is for a run that only reads. It has no relief, because its steps count for the
+// run.
 func reductionPolicy(p Policy) Policy {
 	p.Name, p.Phases, p.StaleTodoSteps, p.FreeSteps = "reduce", Phases{}, 0, 0
 	p.ClosingPrompt = "Write the digest now, of what you have found out so far, and say what is missing in it."
@@ -422,8 +419,7 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 	return e
 }
 
-// recursive says whether a call is a reduction within a reduction. The tools of a reduction do not
-// have one, but a model may call it all the same; the tools of the outer run know its name.
+// recursive reports whether a call is a reduction within a reduction.
 func (r *run) recursive(c model.Call) bool {
 	if r.outer == nil {
 		return false

@@ -24,8 +24,7 @@ func (r *run) addNotice(format string, args ...any) {
 	r.staged = append(r.staged, noticePrefix+fmt.Sprintf(format, args...))
 }
 
-// orderNotices puts the notices of the next request in order: budget, state, todo, then the ones
-// added so far (OSA-05).
+// orderNotices orders the notices: budget, state, todo, then the added ones (OSA-05).
 func (r *run) orderNotices() {
 	if r.Policy.NoModel {
 		return
@@ -65,8 +64,7 @@ func (r *run) learnResult(t tool.Tool, c model.Call, sig string, e tool.Envelope
 	r.books.record(t, c, sig, e, text, pathState)
 }
 
-// adviseKnown tells the model that a call was not made: always when it would only fail again, and
-// when its result is known only if policy says so.
+// adviseKnown tells the model that a call was not made.
 func (r *run) adviseKnown(c model.Call, e tool.Envelope, times int) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
@@ -196,9 +194,8 @@ func (r *run) nudge() (over bool) {
 	return true
 }
 
-// messagesWithNotices is the history with the working memory and the notices at its end: within
-// the tool result that is last, since many models take no user message between a tool and
-// themselves, else as a user message. The history itself never holds them.
+// messagesWithNotices returns the history with memory and notices at its end: in the last tool
+// result, because many models take no user message behind one, else as a user message.
 func (r *run) messagesWithNotices() []model.Message {
 	seen := r.view
 	if r.Policy.NoModel {

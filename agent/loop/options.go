@@ -34,19 +34,16 @@ type Options struct {
 	Temperature  *float64
 	Fallback     *Fallback // nil: no other model takes over
 
-	// The calls of earlier attempts, by key: a recorded result is replayed, an uncertain call is
-	// not repeated.
+	// PriorCalls are the calls of earlier attempts, by key.
 	PriorCalls map[string]PriorCall
 	// The calls at the end of Messages that have no result there yet.
 	PendingCalls []model.Call
-	// The last attempt was interrupted: the end of Messages may be the end of the run, and only
-	// its record is missing.
+	// Interrupted: the end of Messages may be the end of the run, without its record.
 	Interrupted bool
-	// The attempts that ended with a question used up all steps: the pending calls are made, and
-	// the run is closed. Otherwise each answer of a person would give it one step more.
+	// Exhausted: earlier attempts used up all steps. Otherwise each answer of a person would give
+	// one step more.
 	Exhausted bool
-	// Of a run in phases: how long the calls of earlier attempts took, by key, and how many steps
-	// those attempts used.
+	// Of a run in phases: durations of earlier calls, by key, and steps of earlier attempts.
 	PriorDurations map[string]time.Duration
 	PriorSteps     int
 
@@ -69,8 +66,8 @@ type Policy struct {
 	BudgetWarning int // tell the model when this many steps or fewer are left; 0 never
 	EmptyRetries  int // how often in a row to ask again after an empty answer
 	TurnRetries   int // repeats, not charged, of a turn that failed on the model's side
-	// UnreachableRetries takes the place of TurnRetries for a server that no request has reached, where
-	// that is more: with their pauses they are about 90 seconds, in which a server restarts.
+	// UnreachableRetries replaces TurnRetries for an unreachable server, if it is more: about 90
+	// seconds.
 	UnreachableRetries int
 	NoRetryDelay       bool // without a pause before them: a recording answers, not a server
 	StopOnRejection    bool // a rejected call ends the run
@@ -79,8 +76,8 @@ type Policy struct {
 	DedupeNotice       bool // and the model gets a notice about it
 	Advice             bool // advice after listings, guesses and repetitions (OSA-14)
 	StaleTodoSteps     int  // steps without a change after which a todo list with open items gets a notice; 0 never
-	// FreeSteps is the relief: how many steps of a run are not charged, and never more than its bound.
-	// They are those that only move rows (OSA-23) and the steps of reductions. Empty answers are never charged (OSA-04).
+	// FreeSteps is how many steps are not charged: those that only move rows (OSA-23), and of
+	// reductions. Empty answers are never charged (OSA-04).
 	FreeSteps     int
 	NoModel       bool   // no model answers (a playbook): each call is a step, and nothing is said to it
 	ClosingPrompt string // what the last text is to say when the steps are used up; "": what was done
@@ -95,8 +92,7 @@ func Headless() Policy {
 // ChatSteps is how many steps a run has that a chat asked for, where no bound is given (OSA-01).
 const ChatSteps = 15
 
-// Chat is the policy of runs whose asker waits for the answer in a conversation: they are told at once that something was
-// refused, and go on in their own words.
+// Chat is the policy of conversations: a rejected call and a question end the run.
 func Chat() Policy {
 	p := Headless()
 	p.Name, p.StopOnRejection, p.DedupeNotice, p.EndOnQuestion = "chat", true, true, true
@@ -106,8 +102,7 @@ func Chat() Policy {
 // Playbook is the policy of fixed lists of calls.
 func Playbook() Policy { return Policy{Name: "playbook", NoModel: true} }
 
-// Phases are the limits of runs that work in phases (AYA-11). Without MaxSteps a run does
-// not work in phases.
+// Phases are the limits of runs that work in phases (AYA-11). MaxSteps 0 means no phases.
 type Phases struct {
 	BaseSteps int // to begin with
 	PerCall   int // steps that each action adds
@@ -117,8 +112,7 @@ type Phases struct {
 	View      int // bytes of the working memory that a model sees
 }
 
-// Phased is the policy of models that work in phases and keep a working memory. Its view shows
-// the plan and repetitions, so that fewer notices are needed.
+// Phased is the policy of models that work in phases and keep a working memory.
 func Phased() Policy {
 	p := Headless()
 	p.Name, p.StaleTodoSteps = "phased", 0
@@ -154,8 +148,8 @@ func (b Bounds) withDefaults() Bounds {
 	return b
 }
 
-// After is what is left for an attempt that continues where an interrupted one had used this
-// much: bounds are those of a run. One step and one call are always left, to end it properly.
+// After returns what is left for an attempt that continues an interrupted one. One step and one
+// call are always left.
 func (b Bounds) After(steps, calls int, tokens int64) Bounds {
 	b = b.withDefaults()
 	if b.Steps > 0 {
@@ -234,23 +228,21 @@ type Call struct {
 	StartedAt, FinishedAt time.Time
 }
 
-// Recorder keeps the record; what it refuses does not happen. It may delay writing the end of a
-// step or a call, and the start of one that only reads, until the next one starts, or until Flush.
+// Recorder keeps the record; what it refuses does not happen. It may delay the end of a step or
+// call, and the start of one that only reads.
 type Recorder interface {
 	StartStep(ctx context.Context, s Step) error
 	FinishStep(ctx context.Context, s Step) error
 	StartCall(ctx context.Context, c Call) error
 	FinishCall(ctx context.Context, c Call) error
-	// AnswerCall records one that is not made, as its answer is known: from an earlier attempt, from this one, or because it is
-	// refused. Nothing begins, so there is no instant at which it is on record without its end.
+	// AnswerCall records a call that is not made, because its answer is known or it is refused.
 	AnswerCall(ctx context.Context, c Call) error
 	Flush(ctx context.Context) error // the run is over
 }
 
 // PriorCall is what an earlier attempt left of a call.
 type PriorCall struct {
-	// Envelope is nil when the call had started and its result is not known. Then only a call that
-	// reads, or whose effect happens once because of a journal, is made again.
+	// Envelope is nil if the call had started and its result is not known.
 	Envelope  json.RawMessage
 	Uncertain bool   // it may have changed the world
 	Repeat    bool   // the owner decided that it is made again, whatever it did
@@ -270,8 +262,7 @@ type Result struct {
 	Spent
 	// Failure is the failure of a model that ended the run, nil where none did.
 	Failure error
-	// Wait is what the run asks a person, and Approval the call that needs one; Outcome is "" then.
-	// That call was not made, nor was any other of the same answer.
+	// Wait is what the run asks a person, and Approval the call that needs one. Outcome is "" then.
 	Wait     *Question
 	Approval *tool.ApprovalRequest
 }

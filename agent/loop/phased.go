@@ -59,8 +59,7 @@ func StepSpec() tool.Spec {
 	}
 }
 
-// StepTool is the tool of StepSpec. The loop itself answers it, and more leniently than its
-// schema promises; in a run without phases it does nothing.
+// StepTool returns the tool of StepSpec. The loop itself answers its calls.
 func StepTool() (tool.Tool, error) {
 	return tool.Define(StepSpec(), func(context.Context, tool.Invocation, stepArgs) (tool.Envelope, error) {
 		return tool.Failure(tool.KindUnavailable, "this run does not work in phases"), nil
@@ -87,8 +86,7 @@ func newPhased(o Options) *phased {
 	return p
 }
 
-// limit is how many steps this attempt may take. In phases it grows with each action, so that a run
-// that does something has longer than one that only thinks.
+// limit returns how many steps this attempt may take. In phases it grows with each action.
 func (r *run) limit() int {
 	if r.phased == nil {
 		return r.Bounds.Steps
@@ -116,8 +114,7 @@ func (r *run) renderMemory() {
 		s.Context = min(100*r.window.total(r.messages)/r.window.budget, 100)
 	}
 
-	// The window counts tokens and the view bytes, about four to a token: so the view gets no more
-	// than a quarter of what the history may have.
+	// The view gets no more bytes than the history has tokens: about a quarter.
 	p.view = p.memory.View(s, min(r.Policy.Phases.View, r.window.budget))
 	p.signals = nil
 	for _, text := range p.memory.Signals(s) {
@@ -135,8 +132,7 @@ func (r *run) noticesForRecord() []string {
 	return append(slices.Clip(r.phased.signals), r.staged...)
 }
 
-// recordDuration remembers how long a call took. A replayed call took as long as it did when it was
-// made.
+// recordDuration remembers how long a call took when it was made.
 func (r *run) recordDuration(key string, from, to time.Time) {
 	if r.phased == nil {
 		return
@@ -150,14 +146,12 @@ func (r *run) recordDuration(key string, from, to time.Time) {
 	}
 }
 
-// RecordedDuration is how long something took, as precisely as the record has it: a resumed run must render
-// the same view as the interrupted one.
+// RecordedDuration has the precision of the record, so that a resumed run renders the same view.
 func RecordedDuration(from, to time.Time) time.Duration {
 	return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 }
 
-// recordIndex is where the record of the call at i stands in its step: in phases the index behind
-// it is left free for the call that it makes.
+// recordIndex returns the index of a call's record. In phases, the next one is for its inner call.
 func (r *run) recordIndex(i int) int {
 	if r.phased == nil {
 		return i
@@ -167,8 +161,8 @@ func (r *run) recordIndex(i int) int {
 
 func (r *run) isStep(c model.Call) bool { return r.phased != nil && c.Name == memory.StepTool }
 
-// innerCall is the call that a step makes; false when it makes none. Any other call is its own
-// inner call. A question is a call of the tool that asks (AYA-07).
+// innerCall returns the call that a step makes, or false. Any other call is its own inner call. A
+// question is a call of the asking tool (AYA-07).
 func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	if !r.isStep(c) {
 		return c, true
@@ -190,8 +184,7 @@ func (r *run) innerCall(c model.Call) (model.Call, bool) {
 	return in, true
 }
 
-// askTool is the tool by which the run asks its owner. If there is none, the call is answered like
-// that of any unknown tool, under the name that it usually has.
+// askTool returns the tool by which the run asks its owner, or its usual name.
 func (r *run) askTool() string {
 	for _, name := range r.Registry.Names() {
 		if t, ok := r.Registry.Lookup(name); ok && t.Waits() {
@@ -201,8 +194,8 @@ func (r *run) askTool() string {
 	return "clarify"
 }
 
-// affordable is how many of the calls may be made when left are left, and how many are left
-// after them: a step with an action is two calls.
+// affordable returns how many calls may be made, and how many are left then. A step with an action
+// is two.
 func (r *run) affordable(calls []model.Call, left int) (fit, spare int) {
 	for i, c := range calls {
 		price := 1
@@ -249,8 +242,7 @@ func (r *run) blockedResult(c model.Call) tool.Envelope {
 	return e
 }
 
-// answerStep answers a step: by the call that it makes, which has a record of its own, or from the
-// working memory.
+// answerStep answers a step by the call that it makes, or from the working memory.
 func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run
 	step := b.calls[i]
@@ -296,8 +288,7 @@ func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, strin
 	})
 }
 
-// memorize puts a call and its result into the working memory, and answers a step that makes no
-// call.
+// memorize puts a call and its result into the memory, and answers a step without a call.
 func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	made, acts := r.innerCall(c)
 	if acts {
@@ -322,8 +313,7 @@ func (r *run) memorize(c model.Call, e tool.Envelope) tool.Envelope {
 	return e
 }
 
-// rebuildTodo writes the todo list of a call whose tool did not run, because its result was
-// replayed: the list lives no longer than its attempt (UNI-10).
+// rebuildTodo writes the todo list of a replayed call: the list lives only in its attempt (UNI-10).
 func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 	if t, known := r.Registry.Lookup(made.Name); r.Board == nil || !e.OK || !known || t.Class() != tool.ClassPlan {
 		return
@@ -352,8 +342,7 @@ func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	return a
 }
 
-// answerMemoryStep answers a step that makes no call (AYA-07). A step that cannot be understood is
-// answered with what is wrong, and the run continues (AYA-06).
+// answerMemoryStep answers a step that makes no call (AYA-06, AYA-07).
 func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 	parsed, invalid := memory.Parse(c.Args)
 	if invalid != nil {

@@ -113,9 +113,8 @@ func (r *run) step(ctx context.Context, noTools bool) (t turn, failure, err erro
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// encode is a message for the record, with the arguments of its calls as they are sent: json.Marshal would
-// escape <, > and & in them, and an attempt that goes on from the record would send other bytes than
-// this one does, which the provider's cache does not hold.
+// encode encodes a message for the record. It does not escape <, > and &: a resumed attempt must
+// send the same bytes, which the provider has cached.
 func encode(m model.Message) (json.RawMessage, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -124,9 +123,8 @@ func encode(m model.Message) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
-// askWithRetries asks until a turn is whole, as often as policy allows: a turn that failed for the
-// moment is repeated without a charge (OSA-03). Only the first try carries the notices. The turn
-// is billed for what all tries used; each has a reservation of its own, and reserved is the first.
+// askWithRetries asks until a turn is whole. Retries are not charged (OSA-03). Only the first try
+// carries the notices. Each try has its own reservation; reserved is the first.
 func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation, noTools bool) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	staged := r.staged
@@ -184,8 +182,7 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 	}
 }
 
-// tellFeedback tells the model what was wrong with its answer, with the next request. It is recorded, for
-// the next answer is to it as well.
+// tellFeedback tells the model what was wrong with its answer, and records that.
 func (r *run) tellFeedback(e *model.Error) {
 	if e.Feedback != "" {
 		r.addNotice("%s", e.Feedback)
@@ -193,8 +190,8 @@ func (r *run) tellFeedback(e *model.Error) {
 	}
 }
 
-// retries is how often a turn that failed is asked again. A server that no request has reached may be
-// about to start, so it is asked for longer, unless another model can answer.
+// retries returns how often a failed turn is asked again: longer for an unreachable server without
+// a fallback.
 func (r *run) retries(e *model.Error, t *turn) int {
 	last := r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next)
 	if last && e.Kind == model.KindUnavailable && !t.started && t.unreportedUsage(e).Requests == 0 {
@@ -203,8 +200,7 @@ func (r *run) retries(e *model.Error, t *turn) int {
 	return r.Policy.TurnRetries
 }
 
-// playbookStep is a step of a playbook, which knows its answer at once. That there is no further
-// call is not a step, so the provider is asked before anything is recorded.
+// playbookStep takes a step of a playbook. The end of the playbook is not a step, so it asks first.
 func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	writing := context.WithoutCancel(ctx)
 	s := Step{StartedAt: time.Now()}
@@ -228,8 +224,8 @@ func (r *run) playbookStep(ctx context.Context) (t turn, failure, err error) {
 	return t, nil, r.Recorder.FinishStep(writing, s)
 }
 
-// waitBeforeRetry waits before a turn is asked again; false when the run has to end meanwhile, or
-// when the server wants a longer pause than a run can take.
+// waitBeforeRetry waits before a retry. It returns false if the run has to end, or the pause is too
+// long.
 func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool {
 	if r.Policy.NoRetryDelay {
 		return true
@@ -365,8 +361,7 @@ func (t turn) broken() turn {
 	return turn{usage: t.usage, unreported: t.unreported, started: t.started, arrived: t.arrived}
 }
 
-// countOutput counts what a model writes while it writes it, so that one that does not end is
-// stopped.
+// countOutput counts what a model writes, to stop one that does not end.
 func (r *run) countOutput(e model.Event) error {
 	if r.Policy.NoModel {
 		return nil
@@ -388,9 +383,8 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "")
 }
 
-// assignIDs gives each call its id (OSA-09) and the key under which later attempts find it. Two
-// calls with the same id could not be distinguished. Arguments that are not JSON become a string,
-// which the tool's validation refuses.
+// assignIDs gives each call a unique id (OSA-09) and its key for later attempts. Arguments that are
+// not JSON become a string, which validation refuses.
 func (r *run) assignIDs(t *turn) {
 	seen := map[string]bool{}
 	for i := range t.calls {
@@ -418,8 +412,7 @@ func (r *run) assignIDs(t *turn) {
 	}
 }
 
-// compact is JSON without blanks, as the record keeps it: what is sent back to the model is the same bytes
-// in this attempt and in one that goes on from the record.
+// compact returns JSON without blanks, as in the record: resumed attempts send the same bytes.
 func compact(raw json.RawMessage) (json.RawMessage, error) {
 	out := bytes.NewBuffer(make([]byte, 0, len(raw)))
 	err := json.Compact(out, raw)
@@ -442,9 +435,8 @@ type ModelInfo struct {
 	Temperature *float64
 }
 
-// Fallback are the models that take over, one after the other, when the one that answers has
-// failed for good. A model that took over stays until the end of the attempt: switching back and
-// forth would pay for the history each time. A run and its reductions share one Fallback.
+// Fallback are the models that take over one after the other, until the end of the attempt. A run
+// and its reductions share one Fallback.
 type Fallback struct {
 	Next []ModelInfo
 	// Switch makes Options.Provider and Options.Budget continue with Next[i].
@@ -468,8 +460,7 @@ func (r *run) followFallback() {
 	r.window.sent = 0 // this model has nothing in its cache that should stay as it is
 }
 
-// switchToFallback lets the next model take over after a failure that it need not share. It returns
-// nil when it did, else why the run fails.
+// switchToFallback lets the next model take over. It returns nil, or why the run fails.
 func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	var e *model.Error
 	if ctx.Err() != nil || r.Fallback == nil || r.Fallback.taken == len(r.Fallback.Next) || !errors.As(failure, &e) || !e.AllowsFallback() {
@@ -480,8 +471,7 @@ func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	r.Fallback.Switch(r.Fallback.taken)
 	r.Fallback.taken++
 	r.followFallback()
-	// fitHistory ends the run when the history does not fit. Here the run ends because the first
-	// model failed, so that result is restored, and the error names both reasons.
+	// The run ends because the first model failed, so fitHistory's result is not kept.
 	before := r.result
 	if !r.fitHistory() {
 		err := fmt.Errorf("%w; and its fallback %s cannot go on: %s", failure, r.Model, r.result.Error)
@@ -493,11 +483,9 @@ func (r *run) switchToFallback(ctx context.Context, failure error) error {
 	return nil
 }
 
-// Budget reserves the cost of each turn of a model before it is asked, retries included, and
-// settles it afterwards.
+// Budget reserves the cost of each request before it is sent, and settles it afterwards.
 type Budget interface {
-	// Reserve sets aside what a turn may use at most. A refusal is an error with an Outcome,
-	// and perhaps an Exit, with which the run ends; any other error means that the host is broken.
+	// Reserve sets aside what a turn may use at most. A refusal is an error with an Outcome.
 	Reserve(ctx context.Context, step int, most model.Usage) (id int64, err error)
 	// Settle releases what was not used, and returns what was.
 	Settle(ctx context.Context, id int64, used Settlement) (Spent, error)
@@ -547,8 +535,7 @@ func (r *run) reserve(ctx context.Context, step int, noTools bool) (held reserva
 	return held, nil, err
 }
 
-// notAskedAgain is a refusal to ask again after a failure, which is told first: it is what has to be
-// mended. The run ends as the refusal says.
+// notAskedAgain refuses to ask again. It reads as the failure, and ends the run as the refusal.
 type notAskedAgain struct{ refusal, failure error }
 
 func (e *notAskedAgain) Error() string {
@@ -557,8 +544,7 @@ func (e *notAskedAgain) Error() string {
 
 func (e *notAskedAgain) Unwrap() error { return e.refusal }
 
-// maxUsage estimates what a turn uses at most: its request, and an answer of the greatest length.
-// Without such a limit the answer is taken to be as long as the room that the window keeps for it.
+// maxUsage estimates the most that a turn uses: its request, and the longest answer.
 func (r *run) maxUsage(noTools bool) model.Usage {
 	req := r.request(noTools)
 	n := tokens(len(req.System)) + ToolTokens(req.Tools)
@@ -574,8 +560,7 @@ func (r *run) maxUsage(noTools bool) model.Usage {
 	return model.Usage{Input: int64(n), Output: int64(answer)}
 }
 
-// settle bills a try: what the server reported, and beside that what was sent and received of which
-// it said nothing.
+// settle bills a try: the reported usage, and an estimate of the rest.
 func (r *run) settle(ctx context.Context, held reservation, t *turn, failure error) error {
 	if r.Budget == nil {
 		t.spent.Usage = t.usage
@@ -587,8 +572,7 @@ func (r *run) settle(ctx context.Context, held reservation, t *turn, failure err
 	return err
 }
 
-// estimate is what requests may have taken of which no usage tells: the input of each, and what has
-// arrived of their answers. most is what one of them may take.
+// estimate returns what requests without a usage may have taken. most is the most of one.
 func estimate(u model.Unreported, most model.Usage) model.Usage {
 	e := u.Begun
 	asked := int64(u.Requests)
@@ -601,8 +585,7 @@ func estimate(u model.Unreported, most model.Usage) model.Usage {
 	return e
 }
 
-// unreportedUsage is what the turn may have cost beyond its usage: as its provider says, or, where that says
-// nothing, one request with what has arrived of its answer.
+// unreportedUsage returns what the turn may have cost beyond its usage.
 func (t *turn) unreportedUsage(failure error) model.Unreported {
 	var dialled *net.OpError
 	var e *model.Error

@@ -25,13 +25,11 @@ const (
 	perImage        = 1600 // tokens that an image costs: about as many as providers count at most
 )
 
-// omittedNote tells a model that turns were left out. It has no count in it, so that it stays the
-// same however much more is left out.
+// omittedNote has no count, so that it stays the same as more is left out.
 const omittedNote = "\n\n[Earlier turns of this task were left out to fit the context. What their calls did still stands.]"
 
-// window decides how much of the history a model sees. What was once left out stays out,
-// and what was once sent as it is is never shortened later: the beginning of a request stays
-// the same bytes from step to step, which is what providers keep in their caches (OSA-22).
+// window decides how much of the history a model sees. It never changes what was sent or left out,
+// because providers cache the beginning of a request (OSA-22).
 type window struct {
 	budget    int            // tokens that the history may have
 	sent      int            // messages up to here have been sent as they are
@@ -45,17 +43,15 @@ type window struct {
 	sum       int            // tokens
 }
 
-// newWindow subtracts from a model's context what is not history: a safety margin, the system
-// prompt, the tools, and the answer.
+// newWindow subtracts what is not history from a model's context.
 func newWindow(o Options) *window {
 	listed := ToolTokens(o.Registry.ModelTools())
 	budget := HistoryRoom(o.Window, o.MaxOutput, TextTokens(o.System)+listed)
 	return &window{budget: budget, listed: listed, tools: o.Registry, omitted: map[int]bool{}, shortened: map[int]string{}}
 }
 
-// HistoryRoom is how many tokens of a context the history may have, beside the system prompt and the tools
-// and with room for an answer; below 0 there is none. maxOutput is the greatest length of an answer, 0 when
-// nobody has given one.
+// HistoryRoom returns how many tokens of a context the history may have, beside the system prompt,
+// the tools and an answer. maxOutput 0 means no configured limit.
 func HistoryRoom(window, maxOutput, beside int) int {
 	usable := UsableWindow(window)
 	if maxOutput <= 0 { // the safety margin has room for an answer, too
@@ -80,8 +76,7 @@ func answerLimit(window, maxOutput int) int {
 // TextTokens estimates how many tokens a text has.
 func TextTokens(text string) int { return tokens(len(text)) }
 
-// UsableWindow is how many of a context's tokens are used; 0 is a context that nobody has given. Tokens are
-// estimated from bytes, and the estimate may be too low.
+// UsableWindow returns how many tokens of a context are used, because the estimate may be too low.
 func UsableWindow(size int) int {
 	if size <= 0 {
 		size = DefaultWindow
@@ -119,8 +114,7 @@ func (w *window) fit(history []model.Message) ([]model.Message, bool) {
 	return w.visible(history), total <= w.budget
 }
 
-// total is what the history costs. It only grows, except where it is compacted, so that each
-// message is counted once.
+// total returns what the history costs. Each message is counted once.
 func (w *window) total(history []model.Message) int {
 	for ; w.counted < len(history); w.counted++ {
 		w.sum += w.cost(w.counted, history[w.counted])
@@ -152,8 +146,8 @@ func (w *window) cost(i int, m model.Message) int {
 	return n
 }
 
-// compact makes room, somewhat more than is needed, so that it need not be done at each step.
-// Results that were not sent yet are replaced by a line each, then the oldest turns are left out.
+// compact makes more room than needed. It replaces unsent results by a line each, then leaves out
+// the oldest turns.
 func (w *window) compact(history []model.Message, total int) int {
 	enough := w.budget * 7 / 10
 	end := w.protectedFrom(history)
@@ -190,13 +184,11 @@ func (w *window) compact(history []model.Message, total int) int {
 	return w.compactProtected(history, end)
 }
 
-// protectedShares are the parts of the budget that a result of the protected turns may have, from one try
-// to the next.
+// protectedShares are the divisors of the budget for results of the protected turns.
 var protectedShares = []int{2, 4, 8, 16}
 
-// compactProtected makes room in the last turns, where it does not fit yet and nothing else is left to give way: a small context ends
-// the run otherwise. Long results are cut, and say how to get at the rest; then the older of these turns are
-// left out, and at last results are replaced by a line. The latest gives way last.
+// compactProtected makes room in the last turns if nothing else is left. Long results are cut, then
+// older turns are left out, and at last results become a line.
 func (w *window) compactProtected(history []model.Message, from int) int {
 	total := 0
 	for _, share := range protectedShares { // those after the one that is enough change nothing
@@ -217,8 +209,7 @@ func (w *window) compactProtected(history []model.Message, from int) int {
 	return w.shortenAll(history, from, 0)
 }
 
-// shortenAll cuts the results from an index on to so many tokens, one after the other until the history
-// fits; what is left of one that cannot be cut is a line.
+// shortenAll cuts results to so many tokens, or to a line, until the history fits.
 func (w *window) shortenAll(history []model.Message, from, most int) int {
 	total := w.recount(history)
 	for i := from; i < len(history) && total > w.budget; i++ {
@@ -292,8 +283,7 @@ func (w *window) protectedFrom(history []model.Message) int {
 	return 1
 }
 
-// holdsInstructions says whether a message holds the instructions of a skill. The rest of the run
-// follows them, so it is never left out (AGS-12).
+// holdsInstructions reports whether a message holds a skill, which is never left out (AGS-12).
 func holdsInstructions(m model.Message) bool {
 	if m.Role != model.RoleTool || !strings.Contains(m.Text, `"skill_content":`) {
 		return false
@@ -375,10 +365,9 @@ const (
 	handoffTextLen   = 2000    // characters of what the model said last, and of what it was told
 )
 
-// rotate replaces the context, once in an attempt, when what has to stay in it does not fit any
-// more: all turns give way to the task, followed by what the model said last, what it was told since, and
-// a summary of what it did (AYA-13). The record keeps the turns; an attempt that continues from it rotates again if
-// it has to. false says that there is nothing to gain.
+// rotate replaces the context once in an attempt: by the task, what the model said last, what it
+// was told since, and a summary (AYA-13). The record keeps the turns. It returns false if nothing
+// is gained.
 func (r *run) rotate() bool {
 	if r.rotated || len(r.messages) < 2 {
 		return false
@@ -457,9 +446,8 @@ func (r *run) memoryOfTurns() *memory.Memory {
 	return m
 }
 
-// makeRoom shortens the next request after the model's server has refused one as too long: the window is smaller than configured, or
-// than assumed. It returns false if nothing can be left out. The server's own numbers are used if its refusal has them, else half of
-// the window is a guess.
+// makeRoom shortens the next request after a server refused one as too long. It uses the server's
+// numbers, or else half of the window. It returns false if nothing can be left out.
 func (r *run) makeRoom(failure error) bool {
 	var e *model.Error
 	if !errors.As(failure, &e) || e.Kind != model.KindContextOverflow {
@@ -496,8 +484,7 @@ func (r *run) makeRoom(failure error) bool {
 	return r.rotate()
 }
 
-// maxTokenError is the greatest factor by which the estimate of a request can be too low. If a server counts more, it counts something
-// else than this request.
+// maxTokenError is the greatest factor by which an estimate of tokens can be too low.
 const maxTokenError = 4
 
 // requestTokens estimates the size of the next request.

@@ -70,8 +70,8 @@ func (b *Board) Plan() Plan {
 	return p
 }
 
-// SetPlan replaces the plan and starts the first sub-task that can start. A dependency on
-// something that is not in the plan could never be met: it is dropped, with a warning.
+// SetPlan replaces the plan and starts its first sub-task. It drops dependencies on unknown
+// sub-tasks, with a warning.
 func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +99,7 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 		warnings = append(warnings, "these sub-tasks wait for each other and can never begin: "+strings.Join(stuck, ", "))
 	}
 
-	// When all sub-tasks wait for each other, one is current all the same: an outcome that the
-	// model reports must belong to something.
+	// In a cycle one is current all the same, because an outcome must belong to something.
 	if _, ok := b.advance(); !ok && len(tasks) > 0 {
 		b.plan.Current = tasks[0].ID
 	}
@@ -108,12 +107,10 @@ func (b *Board) SetPlan(goal string, tasks []SubTask) (warnings []string) {
 	return warnings
 }
 
-// cyclic are the sub-tasks that depend on themselves, directly or through others, or on one that
-// does.
+// cyclic returns the sub-tasks that depend on themselves, or on one that does.
 func cyclic(tasks []SubTask) []string {
 	done := map[string]bool{}
-	// Each round finishes what depends on finished sub-tasks only; the longest chain needs as many
-	// rounds as there are sub-tasks.
+	// Each round finishes sub-tasks whose dependencies are finished.
 	for range tasks {
 		for _, t := range tasks {
 			if !slices.ContainsFunc(t.DependsOn, func(id string) bool { return !done[id] }) {
@@ -146,8 +143,7 @@ func (b *Board) Update(id string, s Status) bool {
 	return true
 }
 
-// Advance starts the first pending sub-task whose dependencies are all done; false when there is
-// none (AYA-03).
+// Advance starts the first pending sub-task without open dependencies, or returns false (AYA-03).
 func (b *Board) Advance() (SubTask, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,8 +173,7 @@ func (b *Board) advance() (SubTask, bool) {
 	return SubTask{}, false
 }
 
-// SetItems replaces the list as the todo tool does. A sub-task with the same text keeps its id
-// and its dependencies; writing what is there already changes nothing.
+// SetItems replaces the list. A sub-task with the same text keeps its id and its dependencies.
 func (b *Board) SetItems(items []Item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

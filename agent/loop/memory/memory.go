@@ -88,8 +88,7 @@ func (m *Memory) IdleSteps() int { return m.idleSteps }
 // Streak says which action was taken last and how often in a row.
 func (m *Memory) Streak() (signature string, times int) { return m.last, m.streak }
 
-// ResetStreaks forgets idle steps and repetitions: a person has said something, so what came before
-// is no reason to stop now.
+// ResetStreaks forgets idle steps and repetitions, because a person has said something.
 func (m *Memory) ResetStreaks() { m.idleSteps, m.last, m.streak = 0, "", 0 }
 
 // AddStep records a step and returns its number.
@@ -204,8 +203,7 @@ func (m *Memory) RecordStep(s ParsedStep) (reply any, warnings []string) {
 		out = acknowledged{Acknowledged: true, Version: p.Version, SubTasks: p.SubTasks}
 	case Verify:
 		if current := m.board.Plan().Current; current != "" && s.Outcome != "" {
-			// After a failure the sub-task stays current: the model decides whether it tries
-			// again or plans something else.
+			// After a failure the sub-task stays current.
 			m.board.Update(current, s.Outcome)
 			if s.Outcome == Done {
 				m.board.Advance()

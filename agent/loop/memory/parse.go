@@ -34,9 +34,8 @@ type Invalid struct{ Field, Message, Expected string }
 
 func (w *Invalid) Error() string { return w.Message }
 
-// Parse reads what models write as they mean it: an object written as a string, numbers as ids,
-// words in another case. Only without its phase, or without what that phase needs, is a step
-// invalid.
+// Parse reads sloppy JSON: an object written as a string, numbers as ids, any case. A step is
+// invalid only without its phase, or without what that phase needs.
 func Parse(args json.RawMessage) (ParsedStep, *Invalid) {
 	m, ok := object(args)
 	if !ok {

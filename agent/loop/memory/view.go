@@ -13,8 +13,7 @@ type Signals struct {
 	Context      int // percent of the model's context
 }
 
-// Signals returns lines about the state of the run. A line with ℹ informs, and a line with ⚠ warns
-// the model of a mistake or of a limit that is near.
+// Signals returns lines about the state of the run: ℹ informs, ⚠ warns.
 func (m *Memory) Signals(s Signals) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -74,9 +73,8 @@ func (m *Memory) omitOldest(f *viewStart) bool {
 	return true
 }
 
-// View is the memory as a model sees it, within so many bytes where that can be: the newest
-// results whole, older ones in a line, and the oldest steps not at all (AYA-04, C-9). It is
-// "" when there is nothing to see.
+// View renders the memory within so many bytes if possible: the newest results whole, older ones in
+// a line, the oldest steps not at all (AYA-04, C-9).
 func (m *Memory) View(s Signals, budget int) string {
 	signals := m.Signals(s)
 	if len(m.steps) == 0 && m.board.Plan().Version == 0 && len(signals) == 0 {
@@ -88,8 +86,7 @@ func (m *Memory) View(s Signals, budget int) string {
 		results[i] = collapsed(step.Output, briefLen)
 	}
 
-	// First with all results shortened: what can be shown at all is decided before what is shown
-	// whole.
+	// First with all results shortened, to decide what is shown at all.
 	var first viewStart
 	for len(m.render(signals, results, first)) > budget && m.omitOldest(&first) {
 	}
@@ -122,8 +119,7 @@ func collapsed(output string, most int) string {
 	return text.HeadBytes(output, most) + fmt.Sprintf(pointer, len(output))
 }
 
-// shorten is the beginning of a text of the model's own. It needs no pointer to the rest: the model
-// wrote it.
+// shorten cuts a text of the model's own, without a pointer to the rest.
 func shorten(said string, most int) string {
 	if said = oneLine(said); len(said) > most {
 		return text.HeadBytes(said, most) + "…"

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// parse reads a text that consists of calls. ok reports whether the text has that form; fault is why a call of it cannot be
-// made.
+// parse reads a text that consists of calls. fault is why one of them cannot be made.
 func parse(text string, tools Tools) (calls []Call, fault string, ok bool) {
 	r := &reader{text: text, tools: tools}
 	if !r.all() {
@@ -19,8 +18,7 @@ func parse(text string, tools Tools) (calls []Call, fault string, ok bool) {
 	return r.calls, r.fault, true
 }
 
-// reader reads calls from the beginning of a text to its end. Its methods return false if the text does not continue
-// as expected.
+// reader reads calls from the beginning of a text. Its methods return false on a mismatch.
 type reader struct {
 	text  string
 	at    int
