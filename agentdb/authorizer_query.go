@@ -2,7 +2,7 @@ package agentdb
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
 	"strings"
 
@@ -38,90 +38,61 @@ func (g queryAuthorizer) allowRead(table, column string) bool {
 	return column == "" && table != "dbstat" && !reservedTable(table) && !strings.HasPrefix(table, "pragma_")
 }
 
-// reader is a pool of guarded connections that fits one state of the schema.
+// reader is a pool of guarded connections for one version of the schema.
 type reader struct {
-	guarded *sqlite.GuardedPool
+	*sqlite.GuardedPool
 	version int64
 }
 
-func (r *reader) close() error { return r.guarded.Close() }
-
-// readConn lends a guarded connection that fits the schema as it is now. With deleted false it sees live rows only.
-func (db *DB) readConn(ctx context.Context, deleted bool) (*sqlite.GuardedConn, error) {
+// readConn lends a guarded connection for the present schema. Unless deleted is true, it sees live rows only.
+func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 	for {
 		r, err := db.readerFor(ctx, deleted)
 		if err != nil {
 			return nil, err
 		}
 
-		// Waiting for a free connection must not keep others from theirs.
-		conn, err := r.guarded.Conn(ctx)
-		switch {
-		// The schema changed while this caller waited, and the pool that it waited for was closed.
-		case errors.Is(err, sqlite.ErrClosed) && ctx.Err() == nil && db.readerReplaced(deleted, r):
-			continue
-		case err != nil:
-			return nil, err
-		}
-
-		// Asked for each query, since another process may have changed the schema. All that is done on the
-		// connection then has this one: names, and what a statement was compiled to.
-		version, err := conn.SchemaVersion()
-		if err == nil && version == r.version {
-			return conn, nil
-		}
-
-		if err := errors.Join(err, conn.Close()); err != nil {
-			return nil, err
-		}
-		if err := db.dropReader(deleted, r); err != nil {
-			return nil, err
+		// Without the lock: waiting for a free connection must not block other queries.
+		conn, err := r.Conn(ctx)
+		if err == nil || ctx.Err() != nil || !db.readerReplaced(deleted, r) {
+			return conn, err
 		}
 	}
 }
 
-// readerReplaced says that a pool was closed meanwhile, because the schema changed.
+// readerReplaced reports whether a pool was closed because the schema changed.
 func (db *DB) readerReplaced(deleted bool, r *reader) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return db.readers[deleted] != r
 }
 
-// dropReader closes a pool of a schema that has changed, unless somebody else has done so.
-func (db *DB) dropReader(deleted bool, r *reader) error {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-
-	if db.readers[deleted] != r {
-		return nil
-	}
-	delete(db.readers, deleted)
-	return r.close()
-}
-
-// readerFor gives the pool that was made last, or makes one for the schema as it is now.
+// readerFor returns the pool for the present schema, which another process may have changed.
 func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-
-	if r := db.readers[deleted]; r != nil {
-		return r, nil
-	}
-
-	// Before what it describes: where that changes in between, the pool is found to be too old.
+	// Read before the schema itself: if that changes in between, the pool is found to be too old.
 	var version int64
 	if err := db.db.Read().QueryRowContext(ctx, "pragma schema_version").Scan(&version); err != nil {
 		return nil, err
+	}
+
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if r := db.readers[deleted]; r != nil {
+		if r.version == version {
+			return r, nil
+		}
+		delete(db.readers, deleted)
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
 	}
 
 	guarded, err := db.openGuarded(ctx, deleted)
 	if err != nil {
 		return nil, err
 	}
-
-	r := &reader{guarded, version}
-	db.readers[deleted] = r
-	return r, nil
+	db.readers[deleted] = &reader{guarded, version}
+	return db.readers[deleted], nil
 }
 
 // openGuarded opens connections with, unless deleted rows are wanted, a temporary view over the

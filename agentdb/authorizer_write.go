@@ -170,7 +170,7 @@ func (db *DB) confinedError(ctx context.Context, err error) error {
 		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
 	}
 
-	switch sqlCode(err) {
+	switch sqlite.Code(err) {
 	case sqlite3.SQLITE_FULL:
 		return db.diskFullError(ctx, err, db.quota.limitBytes())
 	case sqlite3.SQLITE_AUTH:

@@ -175,3 +175,17 @@ func parseObject(raw json.RawMessage) (any, error) {
 
 	return nil, errors.New("a value of an unknown kind")
 }
+
+func decodeNumbers(text string, into any) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into)
+}
+
+func wholeNumber(v any) (int64, error) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("%v is not a number", v)
+	}
+	return n.Int64()
+}

@@ -240,3 +240,23 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 
 	return ran, nil
 }
+
+// dropTriggers drops all triggers and gives the SQL that makes them again.
+func dropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err error) {
+	objects, err := readObjects(tx)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, o := range objects {
+		if o.Type != "trigger" {
+			continue
+		}
+		if _, err := tx.SQL().ExecContext(ctx, "DROP TRIGGER "+quote(o.Name)); err != nil {
+			return nil, err
+		}
+		definitions = append(definitions, o.SQL)
+	}
+
+	return definitions, nil
+}

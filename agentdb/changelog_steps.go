@@ -216,3 +216,77 @@ func (c Change) withTimestamps(m Image) Image {
 	n := len(m.Columns)
 	return Image{append(m.Columns[:n:n], createdAt, updatedAt), append(m.Values[:n:n], c.At, c.At)}
 }
+
+// unknownColumn is a column of the step that the table does not have, "" when it has all.
+func (s Step) unknownColumn(t *tableLayout) string {
+	for _, m := range []*Image{&s.Key, s.Before, s.After} {
+		if m == nil {
+			continue
+		}
+		if lost := m.missingIn(t); len(lost) > 0 {
+			return lost[0]
+		}
+	}
+	return ""
+}
+
+// statement is the SQL of a step about a row. Names in a condition stand with their table:
+// SQLite takes a bare one that it does not know for a text. A row that is in the way stops
+// it, even where the table was made to replace such rows.
+func (s Step) statement(t *tableLayout) (query string, args []any) {
+	where := func() {
+		conds := make([]string, len(s.Key.Columns))
+		for i, name := range s.Key.Columns {
+			conds[i] = quote(s.Table) + "." + quote(name) + " IS ?"
+			args = append(args, s.Key.Values[i])
+		}
+		query += " WHERE " + strings.Join(conds, " AND ")
+	}
+	switch {
+	case s.After == nil:
+		query = "DELETE FROM " + quote(s.Table)
+		where()
+	case s.Before == nil:
+		m := s.After.storedIn(t)
+		args = m.Values
+		query = "INSERT OR ABORT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
+	default:
+		m := s.After.storedIn(t)
+		// Every column that differed is gone from the table.
+		if len(m.Columns) == 0 {
+			return "", nil
+		}
+
+		set := make([]string, len(m.Columns))
+		for i, name := range m.Columns {
+			set[i] = quote(name) + " = ?"
+		}
+
+		args = append(args, m.Values...)
+		query = "UPDATE OR ABORT " + quote(s.Table) + " SET " + strings.Join(set, ", ")
+		where()
+	}
+
+	return query, args
+}
+
+// storedIn leaves out what the table does not store.
+func (m Image) storedIn(t *tableLayout) (out Image) {
+	for i, name := range m.Columns {
+		if containsFold(t.imageColumns(), name) {
+			out.Columns, out.Values = append(out.Columns, name), append(out.Values, m.Values[i])
+		}
+	}
+	return out
+}
+
+// missingIn are the columns that the table does not store. The host's are none of them: the rows
+// of a chunk are given them, whether their table has them or not.
+func (m Image) missingIn(t *tableLayout) (out []string) {
+	for _, name := range m.Columns {
+		if !hostColumn(name) && !containsFold(t.imageColumns(), name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -55,7 +55,6 @@ type Conflict struct {
 const (
 	maxConflicts = 20
 	undoTimeout  = 30 * time.Minute
-	undoCacheKiB = 32 << 10  // KiB of pages: rows that a text tells apart lie all over their file
 	undoMaxEntry = 512 << 20 // bytes of an entry of the changelog: one row of a file can have as much
 )
 
@@ -87,14 +86,6 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	how := sqlite.Confinement{Timeout: undoTimeout, MaxLength: undoMaxEntry}
 	err := db.runConfinedWithin(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		u = newUndoer(tx, by, spec)
-		// The rows of a run can lie all over a large file, and SQLite's usual cache would read the
-		// same pages again and again.
-		done, err := withCache(ctx, tx, undoCacheKiB)
-		if err != nil {
-			return err
-		}
-		defer done()
-
 		if err := u.run(ctx); err != nil {
 			return err
 		}
@@ -120,22 +111,6 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	return out, db.shipped(ctx)
 }
 
-// withCache gives the connection more memory for pages, until done is called.
-func withCache(ctx context.Context, tx *sqlite.Tx, kib int) (done func(), err error) {
-	var before int
-	if err := tx.QueryRow("pragma cache_size").Scan(&before); err != nil {
-		return nil, err
-	}
-	if _, err := tx.SQL().ExecContext(ctx, fmt.Sprintf("pragma cache_size=-%d", kib)); err != nil {
-		return nil, err
-	}
-
-	return func() {
-		// A connection that is broken takes its memory with it.
-		_, _ = tx.SQL().ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("pragma cache_size=%d; pragma shrink_memory", before))
-	}, nil
-}
-
 func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
 	var bad *Error
 	if errors.As(err, &bad) || ctx.Err() != nil {
@@ -149,7 +124,10 @@ func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
 
 // undoer undoes one run inside a transaction.
 type undoer struct {
-	*applier
+	tx                *sqlite.Tx
+	by                By
+	at                string
+	layouts           map[string]*tableLayout // nil: there is none of that name
 	spec              UndoSpec
 	out               Undone
 	counts            map[string]*UndoneTable
@@ -162,7 +140,7 @@ type undoer struct {
 
 func newUndoer(tx *sqlite.Tx, by By, spec UndoSpec) *undoer {
 	return &undoer{
-		applier: &applier{tx: tx, by: by, at: now()}, spec: spec, out: Undone{Run: spec.Run},
+		tx: tx, by: by, at: now(), spec: spec, out: Undone{Run: spec.Run},
 		counts: map[string]*UndoneTable{}, conflicts: map[string]bool{},
 	}
 }
@@ -242,13 +220,6 @@ func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
 }
 
 func (u *undoer) undoChange(ctx context.Context, c Change) error {
-	// The fast way first; it declines where a row needs a closer look.
-	if c.isChunk() {
-		if done, err := u.undoChunk(ctx, c); done || err != nil {
-			return err
-		}
-	}
-
 	steps, err := c.Reverse()
 	if err != nil {
 		if c.Op == opSchema {
@@ -268,6 +239,11 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 		}
 	}
 
+	if c.isChunk() {
+		if done, err := u.undoChunk(ctx, c, steps); done || err != nil {
+			return err
+		}
+	}
 	return u.undoRows(ctx, steps)
 }
 
@@ -401,7 +377,7 @@ func (u *undoer) suspendTriggers(ctx context.Context) (err error) {
 		return nil
 	}
 	u.triggersSuspended = true
-	u.suspended, err = u.dropTriggers(ctx)
+	u.suspended, err = dropTriggers(ctx, u.tx)
 	return err
 }
 

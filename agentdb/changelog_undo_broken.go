@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/sqlite"
 )
 
 // key tells objects of one schema apart.
@@ -49,7 +51,7 @@ func (u *undoer) brokenTriggers(ctx context.Context, triggers []schemaObject, ou
 		}
 	}()
 
-	if _, err := u.dropTriggers(ctx); err != nil {
+	if _, err := dropTriggers(ctx, u.tx); err != nil {
 		return err
 	}
 
@@ -82,7 +84,7 @@ func (u *undoer) tryTrigger(ctx context.Context, o schemaObject) (why string, er
 	}
 
 	if _, err := u.tx.SQL().ExecContext(ctx, o.SQL); err != nil {
-		if sqlCode(err) == 0 {
+		if sqlite.Code(err) == 0 {
 			return "", err
 		}
 		return sqlText(err), nil
@@ -122,7 +124,7 @@ func (u *undoer) compiles(ctx context.Context, text string) (why string, err err
 		return "", rows.Err()
 	}
 
-	switch sqlCode(err) {
+	switch sqlite.Code(err) {
 	case 0: // not SQLite's refusal, but a failure of the host or the deadline
 		return "", err
 	case sqlite3.SQLITE_AUTH: // what the authorizer refuses, it refused before

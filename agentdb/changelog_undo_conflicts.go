@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,11 +26,7 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 
 	expect, more := s.Before.storedIn(t).conditions(t)
 	if s.After == nil { // the columns that the run did not know would go with the row
-		rest, err := u.otherDefaults(ctx, t, s.Before.Columns)
-		if err != nil {
-			return "", err
-		}
-		expect += rest
+		expect += t.otherDefaults(s.Before.Columns)
 	}
 
 	var same bool
@@ -55,36 +52,15 @@ func (m Image) conditions(t *tableLayout) (text string, args []any) {
 	return strings.Join(append(conds, "1"), " AND "), args
 }
 
-// otherDefaults adds that the columns beside the known ones have their defaults.
-func (u *undoer) otherDefaults(ctx context.Context, t *tableLayout, known []string) (string, error) {
-	var others []string
-	for _, name := range t.columns {
-		if !containsFold(known, name) {
-			others = append(others, name)
-		}
-	}
-	if len(others) == 0 {
-		return "", nil
-	}
-
-	rows, err := u.tx.SQL().QueryContext(ctx, `select name, coalesce(dflt_value, 'null') from pragma_table_xinfo(?) where hidden = 0`, t.name)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-
+// otherDefaults is the condition that the columns beside the known ones have their defaults.
+func (t *tableLayout) otherDefaults(known []string) string {
 	var b strings.Builder
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return "", err
-		}
-		if containsFold(others, name) {
-			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), value)
+	for i, name := range t.columns {
+		if !containsFold(known, name) {
+			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), cmp.Or(t.defaults[i], "NULL"))
 		}
 	}
-
-	return b.String(), rows.Err()
+	return b.String()
 }
 
 // addRowConflict notes a row once, with who changed it.

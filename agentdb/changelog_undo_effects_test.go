@@ -79,26 +79,6 @@ func TestUndoIsRecorded(t *testing.T) {
 	}
 }
 
-// OSA-61: a table that somebody else has filled is dropped by no step that only knows how it was made.
-func TestApplyKeepsRowsOfOthers(t *testing.T) {
-	t.Parallel()
-	db := fresh(t)
-	run(t, db, 1, "create table t(a)")
-	made := changes(t, db)[1]
-	steps, err := made.Reverse()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	run(t, db, 2, "insert into t values (1)")
-	_, err = db.Apply(t.Context(), agentdb.By{Actor: "user"}, steps)
-	wantError(t, err, "rejected", "table", "holds rows that came from elsewhere")
-	run(t, db, 2, "delete from t where 1")
-	if _, err := db.Apply(t.Context(), agentdb.By{Actor: "user"}, steps); err != nil || contents(t, db) != "" {
-		t.Errorf("an empty one: %v", err)
-	}
-}
-
 // OSA-61: an undo of what a run did to the schema leaves it as it was, with what the host knows of a table,
 // and the file that describes it.
 func TestUndoOfTheSchema(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/sqlite"
 )
 
 // undoSchema undoes a change of the schema: a table that the run made is dropped once the
@@ -75,7 +77,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
 			// Not SQLite's refusal, but a failure of the host or the deadline.
-			if sqlCode(err) == 0 {
+			if sqlite.Code(err) == 0 {
 				return ran, err
 			}
 			return ran, &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %s is refused: %s", u.spec.Run, text, sqlText(err))}

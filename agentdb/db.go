@@ -74,8 +74,6 @@ type DB struct {
 	newestRun atomic.Int64 // no run above it has written
 	unknown   string       // why the ledger did not know its runs when it was opened
 
-	known knownTables // for writes
-
 	mu      sync.Mutex
 	readers map[bool]*reader // by whether they see deleted rows
 }
@@ -182,7 +180,7 @@ func (db *DB) Close() error {
 
 	var errs []error
 	for _, r := range db.readers {
-		errs = append(errs, r.close())
+		errs = append(errs, r.Close())
 	}
 
 	clear(db.readers)
@@ -269,7 +267,7 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 		if w.result, err = do(ctx, tx); err != nil {
 			return err
 		}
-		stored, err := encoded(w.result)
+		stored, err := json.Marshal(w.result)
 		if err != nil {
 			return err
 		}
@@ -302,15 +300,6 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 	}
 
 	return written{}, db.explain(ctx, err)
-}
-
-// encoded is a result as the journal keeps it.
-func encoded(result any) ([]byte, error) {
-	// encoding/json would read again what a MarshalJSON has written.
-	if r, ok := result.(interface{ encode() ([]byte, error) }); ok {
-		return r.encode()
-	}
-	return json.Marshal(result)
 }
 
 // recallAfterError returns the result of a write that is in the file although its commit returned an

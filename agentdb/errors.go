@@ -44,18 +44,9 @@ func invalid(field, format string, args ...any) *Error {
 	return &Error{Kind: kindInvalid, Message: fmt.Sprintf(format, args...), Field: field, Retryable: true}
 }
 
-// sqlCode is SQLite's primary result code of an error, 0 when it is none of SQLite's.
-func sqlCode(err error) int {
-	var e *msqlite.Error
-	if !errors.As(err, &e) {
-		return 0
-	}
-	return e.Code() & 0xff
-}
-
-// corrupt says whether SQLite found that the file is damaged.
+// corrupt reports whether SQLite found that the file is damaged.
 func corrupt(err error) bool {
-	code := sqlCode(err)
+	code := sqlite.Code(err)
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
@@ -81,7 +72,7 @@ func sqlText(err error) string {
 
 // refused says whether SQLite refused a row because of what is in it.
 func refused(err error) bool {
-	switch sqlCode(err) {
+	switch sqlite.Code(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return true
 	}
@@ -107,11 +98,11 @@ func rowErrorText(err error) string {
 // explain makes the error of a failed write complete.
 func (db *DB) explain(ctx context.Context, err error) error {
 	var bad *Error
-	switch code := sqlCode(err); {
+	switch code := sqlite.Code(err); {
 	case errors.As(err, &bad), ctx.Err() != nil:
 		return err
 	case corrupt(err):
-		return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+		return db.quarantine(err)
 	case code == sqlite3.SQLITE_FULL:
 		return db.diskFullError(ctx, err, 0)
 	case code == sqlite3.SQLITE_READONLY:
@@ -121,6 +112,11 @@ func (db *DB) explain(ctx context.Context, err error) error {
 	}
 
 	return fmt.Errorf("cannot write to %s: %w", db.path, err)
+}
+
+// quarantine keeps a database that SQLite found damaged from further use.
+func (db *DB) quarantine(err error) error {
+	return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 }
 
 // diskFullError says what SQLite means by a full database. limit is the quota that bounded the write,

@@ -30,14 +30,10 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 	if err != nil {
 		return Executed{}, err
 	}
-	if s.args, err = (QuerySpec{Params: spec.Params, Named: spec.Named}).args(); err != nil {
-		return Executed{}, err
-	}
 	if len(spec.Params) > 0 && len(s.statements) > 1 {
 		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
-
-	if err := parametersOf(spec.SQL).check(spec.Params, spec.Named); err != nil {
+	if s.args, err = (QuerySpec{Params: spec.Params, Named: spec.Named}).args(spec.SQL); err != nil {
 		return Executed{}, err
 	}
 

@@ -48,16 +48,6 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 		return Exported{}, fileError(err)
 	}
 
-	text, err := checkSelect(spec.SQL)
-	if err != nil {
-		return Exported{}, err
-	}
-
-	args, err := QuerySpec{Params: spec.Params, Named: spec.Named}.args()
-	if err != nil {
-		return Exported{}, err
-	}
-
 	patience := exportTimeouts * db.timeout
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,7 +58,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 
 	counted := &countingWriter{to: to}
 	out := Exported{Format: format}
-	err = db.export(bounded, text, args, counted, &out, timer)
+	err = db.export(bounded, spec, counted, &out, timer)
 	out.Bytes = counted.n
 	switch {
 	case err == nil:
@@ -82,74 +72,40 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 	return Exported{}, db.queryError(ctx, ctx, spec.SQL, fileError(err))
 }
 
-func (db *DB) export(ctx context.Context, text string, args []any, to *countingWriter, out *Exported, timer *time.Timer) (err error) {
-	conn, err := db.readConn(ctx, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-
-	if out.Columns, text, err = db.describeQuery(ctx, conn.Conn, text, ""); err != nil {
-		return err
-	}
-
-	// See Query: all the work is done in the first step, which can be interrupted.
-	wrapped := fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d) SELECT * FROM \"the answer\"", text, maxExportRows+1)
-	rows, err := conn.QueryContext(ctx, wrapped, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
-	timer.Stop()
+func (db *DB) export(ctx context.Context, spec ExportSpec, to *countingWriter, out *Exported, timer *time.Timer) error {
 	buffer := bufio.NewWriterSize(to, 1<<16)
-	file, err := tabular.NewWriter(out.Format, buffer, out.Columns)
-	if err != nil {
+	var file tabular.Writer
+	begin := func(columns []string) (err error) {
+		timer.Stop()
+		out.Columns = columns
+		file, err = tabular.NewWriter(out.Format, buffer, columns)
 		return err
 	}
-
-	values := make([]any, len(out.Columns))
-	into := pointers(values)
-	for rows.Next() {
+	err := db.eachRow(ctx, QuerySpec{SQL: spec.SQL, Params: spec.Params, Named: spec.Named}, maxExportRows, begin, func(values []any) (more bool, err error) {
 		// The row that is too many was asked for only to know that there is one.
 		if out.RowsExported == maxExportRows || to.n > maxExportBytes {
 			out.Truncated = true
 			out.Warnings = append(out.Warnings, fmt.Sprintf("the answer goes on after %d rows; export the rest with WHERE, or with LIMIT and OFFSET", out.RowsExported))
-			break
-		}
-
-		if err := rows.Scan(into...); err != nil {
-			return err
+			return false, nil
 		}
 
 		for i, v := range values {
-			values[i] = plain(v)
+			if b, ok := v.(bool); ok { // as SQLite stores it
+				values[i], _ = storable(b)
+			}
 		}
-		if err := file.Row(values); err != nil {
-			return err
-		}
-
 		out.RowsExported++
+		return true, file.Row(values)
+	})
+	if err != nil {
+		return err
 	}
-
-	if err := errors.Join(rows.Err(), file.Close(), buffer.Flush()); err != nil {
+	if err := errors.Join(file.Close(), buffer.Flush()); err != nil {
 		return err
 	}
 
 	out.Warnings = append(out.Warnings, file.Warnings()...)
 	return nil
-}
-
-// plain leaves nil, int64, float64 and string.
-func plain(v any) any {
-	v = readable(v)
-	if b, ok := v.(bool); ok { // as SQLite stores it
-		if b {
-			return int64(1)
-		}
-		return int64(0)
-	}
-	return v
 }
 
 type countingWriter struct {

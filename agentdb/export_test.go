@@ -2,6 +2,7 @@ package agentdb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // GuardedConn lends a connection as queries use it.
-func GuardedConn(ctx context.Context, db *DB) (*sqlite.GuardedConn, error) {
+func GuardedConn(ctx context.Context, db *DB) (*sql.Conn, error) {
 	return db.readConn(ctx, false)
 }
 
@@ -110,15 +111,14 @@ func Measure(path string) error {
 	return err
 }
 
-// Forget drops all that is kept of the schema and of statements.
+// Forget drops all that is kept of the schema.
 func Forget(db *DB) error {
-	db.known = knownTables{}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 
 	var errs []error
 	for deleted, r := range db.readers {
-		errs = append(errs, r.close())
+		errs = append(errs, r.Close())
 		delete(db.readers, deleted)
 	}
 	return errors.Join(errs...)

@@ -79,7 +79,6 @@ func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, err
 		imported.Warnings = db.quotaWarnings(ctx, imported.Warnings)
 	}
 
-	db.checkpoint(ctx)
 	return imported, err
 }
 
@@ -125,10 +124,6 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 
 // importRows runs inside a write, perhaps more than once.
 func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec, s *source) (Imported, error) {
-	if err := deferCheckpoint(tx); err != nil {
-		return Imported{}, err
-	}
-
 	m, created, err := s.mapTable(ctx, tx, by, spec)
 	if err != nil {
 		return Imported{}, err
@@ -160,7 +155,7 @@ func (db *DB) importRows(ctx context.Context, tx *sqlite.Tx, by By, spec ImportS
 		}
 	}
 
-	if n := rejected.count(); n > 0 {
+	if n := rejected.rejected; n > 0 {
 		out.RowsRejected, out.SampleErrors = int64(n), rejected.samples()
 		out.Warnings = append(out.Warnings[:len(out.Warnings):len(out.Warnings)], fmt.Sprintf("%d of %d rows of %s were left out because they do not fit; sample_errors says why, of the first", n, s.Rows, s.name))
 	}
@@ -179,101 +174,55 @@ func (db *DB) checkRoom(tx *sqlite.Tx) error {
 		return nil
 	}
 
-	var pages, size int64
-	if err := tx.QueryRow("pragma page_count").Scan(&pages); err != nil {
+	var size int64
+	if err := tx.QueryRow("select page_count * page_size from pragma_page_count, pragma_page_size").Scan(&size); err != nil || size <= 2*limit {
 		return err
-	}
-	if err := tx.QueryRow("pragma page_size").Scan(&size); err != nil {
-		return err
-	}
-	if pages*size <= 2*limit {
-		return nil
 	}
 
 	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
 		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
 }
 
-// load writes all records. They are read and turned into chunks beside the writing.
-func (l *loader) load(ctx context.Context, s *source, m *mapping, every func(done int64) error) (written int64, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	chunks := make(chan *chunk, 4)
-	read := make(chan error, 1)
-	go func() {
-		defer close(chunks)
-		read <- s.chunks(ctx, m, l.rejected, chunks)
-	}()
-	defer func() {
-		// Ends a reader that waits to send a chunk; what it has sent already is drained.
-		stop(err)
-		for range chunks { // the reader ends before the transaction does
-		}
-		if e := <-read; err == nil {
-			err = s.fileError(e)
-		}
-	}()
-
-	n, done := 0, int64(0)
-	for c := range chunks {
-		changed, _, err := l.write(ctx, c)
-		if err != nil {
-			return 0, err
-		}
-
-		written += changed
-		done += int64(c.rows)
-		if n++; n%checkChunks == 0 {
-			if err := every(done); err != nil {
-				return 0, err
-			}
-		}
-	}
-
-	return written, nil
-}
-
-// chunks reads the file again, which is known to have no fault that would end it, and
-// sends the rows that fit.
-func (s *source) chunks(ctx context.Context, m *mapping, rejected *rejects, to chan<- *chunk) error {
+// load writes all records of a file that fit. It calls progress now and then with the number of records done.
+func (l *loader) load(ctx context.Context, s *source, m *mapping, progress func(done int64) error) (written int64, err error) {
 	r, err := s.Records()
 	if err != nil {
-		return err
+		return 0, s.fileError(err)
 	}
 
-	b := &chunker{columns: m.columns, size: chunkRows, at: now(), emit: func(c *chunk) error {
-		select {
-		case to <- c:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	done, chunks := int64(0), 0
+	b := &chunker{columns: m.columns, at: now(), emit: func(c *chunk) error {
+		done += int64(len(c.rows))
+		changed, err := l.write(ctx, c)
+		written += changed
+		if chunks++; err == nil && chunks%checkChunks == 0 {
+			err = progress(done)
 		}
+		return err
 	}}
 
-	// The chunker copies the values, so one slice serves all rows.
-	values := make([]any, len(m.columns))
+	values := make([]any, len(m.columns)) // the chunker copies them
 	for range s.Rows {
 		if err := r.Next(); err != nil {
-			return err
+			return 0, s.fileError(err)
 		}
 
 		why := r.Mismatch()
 		if why == "" {
 			why = m.fill(values, r)
 		}
-
 		if why != "" {
-			if err := rejected.add(r.Line(), why); err != nil {
-				return err
-			}
-			continue
+			err = l.rejected.add(r.Line(), why)
+		} else {
+			err = b.add(r.Line(), values)
 		}
-
-		if err := b.add(r.Line(), values); err != nil {
-			return err
+		if err != nil {
+			return 0, err
 		}
 	}
 
-	return b.flush()
+	err = b.flush()
+	return written, err
 }
 
 // fill takes the values of the current record into the order of the mapping, or says why

@@ -132,29 +132,5 @@ func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec I
 		m.isKey[at] = true
 		m.keys = append(m.keys, m.columns[at])
 	}
-	if m.table.uniqueBy(m.keys) {
-		return nil
-	}
-
-	// ON CONFLICT needs a unique index over exactly these columns.
-	name := m.table.Name + "_by_" + strings.Join(m.keys, "_")
-	index := Index{Name: name[:min(len(name), maxName)], Columns: m.keys, Unique: true}
-	if err := nameFree(tx, "key_columns", index.Name); err != nil {
-		return err
-	}
-
-	err := applySchema(ctx, tx, by, now(), m.table.Name, index.statement(m.table.Name))
-	if refused(err) {
-		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", m.table.Name, strings.Join(m.keys, ", "))
-	}
-
-	return err
-}
-
-// uniqueBy says whether no two rows can have the same values in these columns.
-func (t *Table) uniqueBy(columns []string) bool {
-	same := func(others []string) bool {
-		return len(others) == len(columns) && !slices.ContainsFunc(others, func(name string) bool { return !containsFold(columns, name) })
-	}
-	return same(t.key) || slices.ContainsFunc(t.Indexes, func(i Index) bool { return i.Unique && same(i.Columns) })
+	return m.table.ensureUnique(ctx, tx, by, m.keys)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 )
 
 const sampleRows = 5 // rows that a message or a result names
@@ -13,12 +12,9 @@ const sampleRows = 5 // rows that a message or a result names
 // errTooManyRejects ends an import of which more than half the rows do not fit.
 var errTooManyRejects = errors.New("most rows do not fit")
 
-// rejects are the rows of a file that do not fit. The reader of the file and the writer of
-// the table both add to it.
+// rejects are the rows of a file that do not fit.
 type rejects struct {
-	total int // rows of the file
-
-	mu       sync.Mutex
+	total    int // rows of the file
 	rejected int
 	first    []reject // in the order of the file
 }
@@ -30,11 +26,8 @@ type reject struct {
 
 // add notes a row. It ends the import with errTooManyRejects when too many do not fit.
 func (f *rejects) add(line int, why string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-
 	f.rejected++
-	// Reader and writer report out of order; the samples are the first in the file.
+	// Rows that SQLite refuses come later than those of the same chunk that cannot be read.
 	at, _ := slices.BinarySearchFunc(f.first, line, func(a reject, line int) int { return a.line - line })
 	f.first = slices.Insert(f.first, at, reject{line, why})
 	f.first = f.first[:min(len(f.first), sampleRows)]
@@ -45,15 +38,7 @@ func (f *rejects) add(line int, why string) error {
 	return nil
 }
 
-func (f *rejects) count() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.rejected
-}
-
 func (f *rejects) samples() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	out := make([]string, len(f.first))
 	for i, bad := range f.first {
 		out[i] = fmt.Sprintf("line %d: %s", bad.line, bad.reason)

@@ -1,53 +1,29 @@
 package agentdb
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
 )
 
-const maxInsert = 10000 // rows of one call; more come by import
+const (
+	maxInsert = 10000    // rows of one call; more come by import
+	opUpsert  = "upsert" // of the journal; the changelog has inserts and updates
+)
 
 // Inserted is the result of Insert: the primary keys of the rows in their order.
 type Inserted struct {
 	IDs      []any    `json:"ids"`
 	Count    int      `json:"count"`
 	Warnings []string `json:"warnings,omitempty"`
-}
-
-// encode is json.Marshal of it, for there may be ten thousand ids, and most are numbers.
-func (i Inserted) encode() ([]byte, error) {
-	ids := i.IDs
-	i.IDs = nil
-	rest, err := json.Marshal(i)
-	if err != nil || ids == nil {
-		return rest, err
-	}
-
-	out := append(make([]byte, 0, len(rest)+8*len(ids)), `{"ids":[`...)
-	for n, id := range ids {
-		if n > 0 {
-			out = append(out, ',')
-		}
-		if number, ok := id.(int64); ok {
-			out = strconv.AppendInt(out, number, 10)
-			continue
-		}
-
-		encoded, err := json.Marshal(id)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, encoded...)
-	}
-
-	return append(append(out, ']'), bytes.TrimPrefix(rest, []byte(`{"ids":null`))...), nil
 }
 
 // Insert writes rows, all or none. A row may leave columns out; their default applies.
@@ -61,131 +37,156 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 	}
 
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		t, err := db.tableToWrite(ctx, tx, table)
+		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
 			return Inserted{}, err
 		}
-		return insertRows(ctx, tx, by, t, rows)
+		ids, _, err := t.writeRows(ctx, tx, by, nil, rows)
+		return Inserted{IDs: ids, Count: len(rows)}, err
 	})
 	if err == nil {
 		inserted.Warnings = db.quotaWarnings(ctx, inserted.Warnings)
 	}
-
 	return inserted, err
 }
 
-func insertRows(ctx context.Context, tx *sqlite.Tx, by By, t *Table, rows []map[string]any) (out Inserted, err error) {
-	l := &loader{tx: tx, by: by, op: opInsert, table: t, unit: "row"}
-	defer func() {
-		if e := l.close(); err == nil {
-			err = e
-		}
-	}()
+// Upsert inserts rows, or updates those that have the same values in the key columns, all
+// or none (OSA-54). A row of keys alone that is there already stays as it is.
+func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, rows []map[string]any) (Affected, error) {
+	switch {
+	case len(rows) == 0:
+		return Affected{}, invalid("rows", "there is no row to write")
+	case len(rows) > maxInsert:
+		return Affected{}, invalid("rows", "%d rows are more than the %d that one call can write; write them to a file and use db_import with mode upsert", len(rows), maxInsert)
+	case len(keys) == 0:
+		return Affected{}, invalid("key_columns", "name the columns that tell rows apart")
+	}
 
-	b := &chunker{columns: t.columnNames(), size: min(len(rows), chunkRows), at: now(), emit: func(c *chunk) error {
-		_, last, err := l.write(ctx, c)
+	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
+		t, err := needTable(ctx, prepared{tx}, table)
 		if err != nil {
-			return err
+			return Affected{}, err
 		}
+		names, err := t.keyColumns(keys)
+		if err != nil {
+			return Affected{}, err
+		}
+		if err := t.ensureUnique(ctx, tx, by, names); err != nil {
+			return Affected{}, err
+		}
+		_, changed, err := t.writeRows(ctx, tx, by, names, rows)
+		return Affected{Rows: changed}, err
+	})
+	if err == nil {
+		done.Warnings = db.quotaWarnings(ctx, done.Warnings)
+	}
+	return done, err
+}
 
-		for i := range c.rows {
-			out.IDs = append(out.IDs, l.id(c, i, last))
+// keyColumns returns the names as the table has them.
+func (t *Table) keyColumns(keys []string) ([]string, error) {
+	var out []string
+	for i, key := range keys {
+		c := t.column(key)
+		switch {
+		case c == nil:
+			return nil, invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, didYouMean(key, t.columnNames()))
+		case containsFold(out, key):
+			return nil, invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
+		out = append(out, c.Name)
+	}
+	return out, nil
+}
+
+// ensureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one over
+// exactly these columns.
+func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
+	same := func(columns []string) bool {
+		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !containsFold(keys, name) })
+	}
+	if same(t.key) || slices.ContainsFunc(t.Indexes, func(i Index) bool { return i.Unique && same(i.Columns) }) {
 		return nil
-	}}
+	}
 
-	out.IDs = make([]any, 0, len(rows))
-	values := make([]any, len(t.Columns)) // of one row after the other; the chunk has copies
+	name := t.Name + "_by_" + strings.Join(keys, "_")
+	index := Index{Name: name[:min(len(name), maxName)], Columns: keys, Unique: true}
+	if err := nameFree(tx, "key_columns", index.Name); err != nil {
+		return err
+	}
+
+	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
+	if refused(err) {
+		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
+	}
+	return err
+}
+
+// writeRows inserts rows, or upserts them if there are keys. It returns the primary keys of the rows and how
+// many rows changed.
+func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by By, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
+	l := &loader{tx: tx, by: by, op: opInsert, table: t, keys: keys}
+	defer func() { err = errors.Join(err, l.close()) }()
+
+	b := &chunker{columns: t.columnNames(), at: now(), emit: func(c *chunk) error {
+		n, err := l.write(ctx, c)
+		changed += n
+		for _, row := range c.rows {
+			ids = append(ids, l.id(c, row))
+		}
+		return err
+	}}
 	for i, row := range rows {
-		if err := t.values(values, i, row); err != nil {
-			return Inserted{}, err
+		values, err := t.values(i, row, keys)
+		if err != nil {
+			return nil, 0, err
 		}
 		if err := b.add(i+1, values); err != nil {
-			return Inserted{}, err
+			return nil, 0, err
 		}
 	}
-
-	out.Count = len(rows)
-	return out, b.flush()
+	err = b.flush()
+	return ids, changed, err
 }
 
-// values puts a row into the order of the table's columns.
-func (t *Table) values(into []any, i int, row map[string]any) error {
-	for n := range into {
-		into[n] = tabular.Absent{}
+// values puts row i into the order of the table's columns. Each of the keys needs a value.
+func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) {
+	out := make([]any, len(t.Columns))
+	for n := range out {
+		out[n] = tabular.Absent{}
 	}
 
-	// From the end, for what most rows leave out is the id, the first: nobody looks for it once all keys are found.
-	left := len(row)
-	for n := len(t.Columns) - 1; n >= 0 && left > 0; n-- {
-		if v, ok := row[t.Columns[n].Name]; ok {
-			left--
-			if err := t.setValue(into, n, i, v); err != nil {
-				return err
-			}
+	given := map[int]bool{}
+	for _, name := range slices.Sorted(maps.Keys(row)) { // of several errors always the same
+		n := slices.IndexFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
+		problem := func(format string, args ...any) error {
+			return invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
 		}
-	}
-
-	// Keys that are left may be columns in another case.
-	for n, c := range t.Columns {
-		if left == 0 {
-			return nil
-		}
-		if _, exact := row[c.Name]; exact {
-			continue
-		}
-
-		if v, ok := foldedKey(row, c.Name); ok {
-			left--
-			if err := t.setValue(into, n, i, v); err != nil {
-				return err
-			}
-		}
-	}
-
-	// A column that does not exist would otherwise be dropped without a word.
-	if left > 0 {
-		return t.unknownColumn(i, row)
-	}
-	return nil
-}
-
-// setValue puts a value of row i into the place of column n.
-func (t *Table) setValue(into []any, n, i int, v any) error {
-	c := t.Columns[n]
-	value, err := storable(v)
-	if err != nil {
-		return invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "the value of %s in row %d cannot be stored: %v", c.Name, i+1, err)
-	}
-	if value == nil && c.Name == t.rowKey {
-		return nil // NULL asks for the next id
-	}
-
-	into[n] = value
-	return nil
-}
-
-// foldedKey finds a key written in another case, as SQLite would.
-func foldedKey(row map[string]any, column string) (any, bool) {
-	for name, v := range row {
-		if containsFold([]string{column}, name) {
-			return v, true
-		}
-	}
-	return nil, false
-}
-
-func (t *Table) unknownColumn(i int, row map[string]any) error {
-	for name := range row {
-		field := fmt.Sprintf("rows[%d].%s", i, name)
 		switch {
-		case hostColumn(name):
-			return invalid(field, "the column %s is written by the host; leave it out", name)
-		case t.column(name) == nil:
-			return invalid(field, "the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+		case n < 0 && hostColumn(name):
+			return nil, problem("the column %s is written by the host; leave it out", name)
+		case n < 0:
+			return nil, problem("the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+		case given[n]:
+			return nil, invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
+		}
+
+		given[n] = true
+		value, err := storable(row[name])
+		if err != nil {
+			return nil, problem("the value of %s in row %d cannot be stored: %v", t.Columns[n].Name, i+1, err)
+		}
+		if value != nil || t.Columns[n].Name != t.rowKey { // NULL asks for the next id
+			out[n] = value
 		}
 	}
-	return invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
+
+	for n, c := range t.Columns {
+		if _, missing := out[n].(tabular.Absent); (missing || out[n] == nil) && containsFold(keys, c.Name) {
+			return nil, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
+		}
+	}
+	return out, nil
 }
 
 // storable turns a value of Go or JSON into one that SQLite holds.

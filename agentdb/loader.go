@@ -2,101 +2,104 @@ package agentdb
 
 import (
 	"context"
-	"database/sql/driver"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"rouse/agentdb/sqlite"
+	"rouse/agentdb/tabular"
 )
 
-// loader writes chunks into one table, each with its row in the changelog.
+// errConfine says that a write may change or read more than the rows it names, by a trigger,
+// a cascade or an expression of the agent's. It has to run again, confined and row by row.
+var errConfine = errors.New("this write has to be confined")
+
+// plainUpsert is the longest row, in bytes, that an unconfined upsert writes. The length of the row that it
+// becomes, together with the columns that the upsert leaves alone, is not bounded there.
+const plainUpsert = 32 << 10
+
+// loader writes chunks into one table, each with its entry in the changelog.
 type loader struct {
 	tx       *sqlite.Tx
 	by       By
 	op       string // of the changelog
 	table    *Table
 	keys     []string // columns by which rows are updated instead; nil only inserts
-	unit     string   // what a line is called in messages: "line" or "row"
-	rejected *rejects // rows that SQLite refuses are left out and collected here; nil refuses all
+	rejected *rejects // collects the rows that SQLite refuses; if nil, a refused row is an error
 
-	layout *tableLayout // read with the first chunk, unless the write is confined
-
-	statement *sqlite.Prepared // of the chunk before, kept while the shape stays
-	shape     shape
+	layout    *tableLayout // read with the first chunk, unless the write is confined
+	statement *sql.Stmt    // writes a row of the columns
+	columns   []string
 }
 
-// shape is what the text of a chunk's statement depends on.
-type shape struct {
-	pattern string
-	rows    int
-}
-
-// write writes one chunk and says how many rows it changed and the last row id it gave.
-func (l *loader) write(ctx context.Context, c *chunk) (changed, last int64, err error) {
+// write writes one chunk and returns how many rows it changed. It removes refused rows from the chunk.
+func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, 0, context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 
 	// The transaction may be shared, so this caller's end must not end it.
 	ctx = l.tx.Context(ctx)
 	if err := l.checkPlain(ctx, c); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-
-	before, err := l.before(ctx, c)
+	before, err := l.images(ctx, c)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 
-	// All rows by one statement; only when that is refused are they tried one by one.
-	result, err := l.exec(c)
-	if refused(err) && l.rejected != nil {
-		return l.writeOneByOne(ctx, c, err)
-	}
-	if refused(err) {
-		return 0, 0, l.findRefused(c, err)
-	}
-	if err != nil {
-		return 0, 0, err
+	if l.statement == nil || !slices.Equal(l.columns, c.columns) {
+		if err := l.close(); err != nil {
+			return 0, err
+		}
+		if l.statement, err = l.tx.SQL().PrepareContext(ctx, l.insert(c)); err != nil {
+			return 0, err
+		}
+		l.columns = c.columns
 	}
 
-	if changed, err = result.RowsAffected(); err != nil {
-		return 0, 0, err
+	var written []chunkRow
+	for _, row := range c.rows {
+		n, err := l.writeRow(ctx, c.at, &row)
+		switch {
+		case err == nil:
+			changed += n
+			written = append(written, row)
+		case !refused(err):
+			return 0, err
+		case l.rejected == nil:
+			return 0, &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("row %d: %s; nothing was written", row.line, rowErrorText(err))}
+		default:
+			if err := l.rejected.add(row.line, rowErrorText(err)); err != nil {
+				return 0, err
+			}
+		}
 	}
-	if last, err = result.LastInsertId(); err != nil {
-		return 0, 0, err
+	if c.rows = written; len(written) == 0 {
+		return 0, nil
 	}
-
-	return changed, last, l.logChunk(ctx, c, before, last)
+	return changed, l.logChunk(ctx, c, before)
 }
 
-func (l *loader) exec(c *chunk) (driver.Result, error) {
-	if needed := (shape{c.pattern, c.rows}); needed != l.shape {
-		if err := l.close(); err != nil {
-			return nil, err
-		}
-
-		statement, err := l.tx.Prepare(l.insert(c))
-		if err != nil {
-			return nil, err
-		}
-		l.statement, l.shape = statement, needed
+func (l *loader) writeRow(ctx context.Context, at string, row *chunkRow) (changed int64, err error) {
+	args := row.values
+	if l.table.hasHost {
+		args = append([]any{at}, args...)
 	}
 
-	args := c.args
-	if !l.table.hasHost {
-		args = args[1:]
-	}
-
-	// Rows of a refused statement are rolled back by SQLite but were seen by the hook.
+	// A row that is refused was seen by the hook all the same.
 	mark := l.tx.ChangeCount()
-	result, err := l.statement.Exec(args)
+	result, err := l.statement.ExecContext(ctx, args...)
 	if err != nil {
 		l.tx.DiscardChanges(mark)
+		return 0, err
 	}
-
-	return result, err
+	if row.id, err = result.LastInsertId(); err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 func (l *loader) close() error {
@@ -104,26 +107,22 @@ func (l *loader) close() error {
 		return nil
 	}
 	err := l.statement.Close()
-	l.statement, l.shape = nil, shape{}
+	l.statement = nil
 	return err
 }
 
-// insert writes the statement. In tables with host columns parameter 1 is the instant;
-// the values follow in order.
+// insert writes the statement for one row. In tables with host columns parameter 1 is the time of writing.
 func (l *loader) insert(c *chunk) string {
-	row := placeholders(len(c.columns))
-	columns := quoteAll(c.columns)
+	row, columns := placeholders(len(c.columns)), quoteAll(c.columns)
 	if l.table.hasHost {
-		columns = createdAt + ", " + updatedAt + ", " + columns
-		row = "?1, ?1, " + row
+		row, columns = "?1, ?1, "+row, createdAt+", "+updatedAt+", "+columns
 	}
 
-	onConflict := ""
+	query := "INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")"
 	if l.keys != nil {
-		onConflict = " ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c)
+		query += " ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c)
 	}
-
-	return "INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")" + strings.Repeat(", ("+row+")", c.rows-1) + onConflict
+	return query
 }
 
 // onConflict updates what is not a key, and brings a deleted row back. Rows of keys alone
@@ -146,82 +145,170 @@ func (l *loader) onConflict(c *chunk) string {
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
-// findRefused finds the row of a refused chunk by writing them one by one; all of it is rolled
-// back afterwards.
-func (l *loader) findRefused(c *chunk, whole error) error {
-	for i := range c.rows {
-		part := c.single(i)
-		if _, err := l.exec(part); refused(err) {
-			return &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("%s %d: %s; nothing was written", l.unit, part.lines[0], rowErrorText(err))}
-		} else if err != nil {
-			return errors.Join(whole, err)
+// checkPlain returns errConfine if a chunk cannot be written with one entry in the changelog. A confined
+// write is recorded row by row by SQLite's hook instead.
+func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
+	if l.tx.Confined() {
+		return nil
+	}
+	if l.layout == nil {
+		if l.layout, err = readLayout(ctx, l.tx, l.table.Name); err != nil {
+			return err
 		}
 	}
-	return whole
+
+	tooLong := func(row chunkRow) bool {
+		length := 0
+		for _, v := range row.values {
+			length += size(v)
+		}
+		return length > plainUpsert
+	}
+	// An upsert updates rows, which may cascade to tables that point here. And a chunk can be
+	// recorded as a whole only if each of its rows can be found again.
+	if !l.layout.plain || l.keys != nil && (l.layout.parent || slices.ContainsFunc(c.rows, tooLong)) || !l.numbered() && !l.keyed(c) {
+		return errConfine
+	}
+	return nil
 }
 
-// writeOneByOne writes a refused chunk without the rows that SQLite refuses one by one.
-func (l *loader) writeOneByOne(ctx context.Context, c *chunk, whole error) (changed, last int64, err error) {
-	// The good rows are found by writing them, removed again, and then written as one chunk, so
-	// that the changelog has them as one.
-	if _, err := l.tx.Exec("savepoint one_by_one"); err != nil {
-		return 0, 0, err
-	}
-
-	mark := l.tx.ChangeCount()
-	var good []int
-	for i := range c.rows {
-		switch _, err := l.exec(c.single(i)); {
-		case refused(err):
-			if err := l.rejected.add(c.lines[i], rowErrorText(err)); err != nil {
-				return 0, 0, err
-			}
-		case err != nil:
-			return 0, 0, errors.Join(whole, err)
-		default:
-			good = append(good, i)
-		}
-	}
-
-	for _, end := range []string{"rollback to one_by_one", "release one_by_one"} {
-		if _, err := l.tx.Exec(end); err != nil {
-			return 0, 0, err
-		}
-	}
-
-	l.tx.DiscardChanges(mark)
-	if len(good) == c.rows {
-		return 0, 0, whole // refused together though each is accepted alone: do not go round for ever
-	}
-	if len(good) == 0 {
-		return 0, 0, nil
-	}
-
-	return l.write(ctx, c.subset(good))
+// numbered reports whether the rows of a chunk get row ids that follow each other and are their key.
+func (l *loader) numbered() bool {
+	return l.keys == nil && (l.layout.byRowID || l.table.rowKey != "")
 }
 
-// id is the primary key of row i: the value itself, or a list when there are several
-// columns. last is the id that SQLite gave to the chunk's last row.
-func (l *loader) id(c *chunk, i int, last int64) any {
+// keyed reports whether every row of a chunk has a value for each column of its key.
+func (l *loader) keyed(c *chunk) bool {
+	keys := l.keys
+	if keys == nil {
+		keys = l.layout.key
+	}
+	return !slices.ContainsFunc(keys, func(name string) bool {
+		at := c.index(name)
+		return at < 0 || slices.ContainsFunc(c.rows, func(row chunkRow) bool { return row.values[at] == nil })
+	})
+}
+
+// logChunk writes the changelog's entry of a chunk (C-14); see Change. before has the rows that an upsert
+// found.
+func (l *loader) logChunk(ctx context.Context, c *chunk, before [][]any) error {
+	if l.tx.Confined() {
+		return nil
+	}
+
+	entry := change{op: l.op, table: l.table.Name}
+	columns, rows := c.columns, make([][]any, len(c.rows))
+	for i, row := range c.rows {
+		rows[i] = row.values
+	}
+
+	keys := l.layout.key
+	if l.keys != nil {
+		// Columns that the upsert does not set keep values that the chunk does not have.
+		keys, columns = l.keys, l.layout.imageColumns()
+		var err error
+		if rows, err = l.images(ctx, c); err != nil {
+			return err
+		}
+
+		key := func(row []any) string { return Image{columns, row}.pick(keys).String() }
+		stays := map[string]bool{}
+		for _, row := range rows {
+			stays[key(row)] = true
+		}
+		// What was there of a refused row does not belong to the chunk.
+		entry.before = rowsImage(columns, slices.DeleteFunc(before, func(row []any) bool { return !stays[key(row)] }))
+	}
+	entry.after = rowsImage(columns, rows)
+
+	var pk []byte
+	if l.keys == nil && (l.layout.byRowID || c.index(keys[0]) < 0) {
+		// SQLite numbers rows one after the other, so the first and the last number are enough.
+		pk = tabular.AppendText([]byte(`{"column":`), keys[0])
+	} else {
+		pk = appendNames([]byte(`{"keys":`), keys)
+	}
+	pk = l.appendID(append(pk, `,"from":`...), l.id(c, c.rows[0]))
+	pk = l.appendID(append(pk, `,"to":`...), l.id(c, c.rows[len(c.rows)-1]))
+	entry.pk = fmt.Sprintf(`%s,"count":%d}`, pk, len(c.rows))
+	_, err := logChange(l.tx, l.by, c.at, entry)
+	return err
+}
+
+func (l *loader) appendID(out []byte, id any) []byte {
+	if list, ok := id.([]any); ok {
+		return appendValues(out, list)
+	}
+	return appendValue(out, id)
+}
+
+// rowsImage is how the changelog keeps the rows of a chunk: {"columns":[…],"rows":[[…],…]}. It is "" for no rows.
+func rowsImage(columns []string, rows [][]any) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	out := append(appendNames([]byte(`{"columns":`), columns), `,"rows":[`...)
+	for i, row := range rows {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendValues(out, row)
+	}
+	return string(append(out, "]}"...))
+}
+
+// images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows are new,
+// and for a confined write.
+func (l *loader) images(ctx context.Context, c *chunk) (out [][]any, err error) {
+	if l.keys == nil || l.tx.Confined() {
+		return nil, nil
+	}
+
+	columns := l.layout.imageColumns()
+	key := "(" + placeholders(len(l.keys)) + ")"
+	query := "SELECT " + selection(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
+		key + strings.Repeat(", "+key, len(c.rows)-1) + ")"
+	var args []any
+	for _, row := range c.rows {
+		for _, name := range l.keys {
+			args = append(args, row.values[c.index(name)])
+		}
+	}
+
+	rows, err := l.tx.SQL().QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row := make([]any, len(columns))
+		if err := rows.Scan(pointers(row)...); err != nil {
+			return nil, err
+		}
+		out = append(out, row)
+	}
+	return out, rows.Err()
+}
+
+// id returns the primary key of a row: the value itself, or a list if it has several columns.
+func (l *loader) id(c *chunk, row chunkRow) any {
 	key := l.table.key
 	if l.keys != nil {
 		key = l.keys
 	}
-	// LastInsertId is that of the last row, so count back.
 	if len(key) == 0 || l.keys == nil && l.table.rowKey != "" && c.index(l.table.rowKey) < 0 {
-		return last - int64(c.rows-1-i) // ids of one statement follow each other
+		return row.id
 	}
 
 	values := make([]any, len(key))
 	for k, name := range key {
 		if at := c.index(name); at >= 0 {
-			values[k] = c.row(i)[at]
+			values[k] = row.values[at]
 		}
 	}
 	if len(values) == 1 {
 		return values[0]
 	}
-
 	return values
 }
 
@@ -241,16 +328,5 @@ func pointers(values []any) []any {
 	for i := range values {
 		out[i] = &values[i]
 	}
-	return out
-}
-
-// subset is a chunk of some of the rows.
-func (c *chunk) subset(rows []int) *chunk {
-	out := &chunk{columns: c.columns, rows: len(rows), pattern: c.pattern, args: []any{c.args[0]}}
-	for _, i := range rows {
-		out.args = append(out.args, c.row(i)...)
-		out.lines = append(out.lines, c.lines[i])
-	}
-	out.image = image(out.columns, out.args[1:])
 	return out
 }

@@ -3,14 +3,12 @@ package agentdb
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -51,26 +49,7 @@ type Rows struct {
 
 // Query runs one SELECT on connections that cannot write, under a deadline.
 func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
-	text, err := checkSelect(spec.SQL)
-	if err != nil {
-		return Rows{}, err
-	}
-
 	limit, err := spec.limit()
-	if err != nil {
-		return Rows{}, err
-	}
-
-	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
-	want := parametersOf(text)
-	if spec.AllowExtra {
-		spec.Named = want.filter(spec.Named)
-	}
-	if err := want.check(spec.Params, spec.Named); err != nil {
-		return Rows{}, err
-	}
-
-	args, err := spec.args()
 	if err != nil {
 		return Rows{}, err
 	}
@@ -78,7 +57,33 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	bounded, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
 
-	out, err := db.query(bounded, spec, text, args, limit)
+	out, size := Rows{Rows: []map[string]any{}}, 0
+	begin := func(columns []string) error {
+		out.Columns = columns
+		return nil
+	}
+	err = db.eachRow(bounded, spec, limit, begin, func(values []any) (more bool, err error) {
+		row := make(map[string]any, len(values))
+		for i, v := range values {
+			row[out.Columns[i]] = v
+		}
+
+		encoded, err := json.Marshal(row)
+		if err != nil {
+			return false, fmt.Errorf("a row cannot be written as JSON: %w", err)
+		}
+		if size += len(encoded) + len(","); size > maxEncoded && len(out.Rows) == 0 {
+			return false, invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
+		}
+		if size > maxEncoded || len(out.Rows) == limit {
+			out.Truncated = true
+			out.Warnings = []string{fmt.Sprintf("the answer goes on: ask again with offset %d, or narrow the query", spec.Offset+len(out.Rows))}
+			return false, nil
+		}
+
+		out.Rows = append(out.Rows, row)
+		return true, nil
+	})
 	if err != nil {
 		return Rows{}, db.queryError(ctx, bounded, spec.SQL, err)
 	}
@@ -86,64 +91,55 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	return out, nil
 }
 
-func (db *DB) query(ctx context.Context, spec QuerySpec, text string, args []any, limit int) (out Rows, err error) {
+// eachRow calls begin with the columns of a query's answer, then take for each row until it returns false. It
+// reads one row more than limit. take must not keep its argument.
+func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func(columns []string) error, take func(row []any) (more bool, err error)) (err error) {
+	text, err := checkSelect(spec.SQL)
+	if err != nil {
+		return err
+	}
+	args, err := spec.args(text)
+	if err != nil {
+		return err
+	}
+
 	conn, err := db.readConn(ctx, spec.IncludeDeleted)
 	if err != nil {
-		return Rows{}, err
+		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	statement, err := db.compileQuery(ctx, conn, spec, text, limit)
+	columns, text, err := db.describeQuery(ctx, conn, text, spec.redefines)
 	if err != nil {
-		return Rows{}, err
-	}
-	defer func() { err = errors.Join(err, statement.Close()) }()
-
-	out = Rows{Columns: slices.Clone(statement.Columns), Rows: []map[string]any{}}
-	reading := &rowReader{into: &out, offset: spec.Offset, limit: limit}
-	err = statement.Query(ctx, bound(args), reading.take)
-	return out, err
-}
-
-// compileQuery gives the statement that answers a query, with the names of its columns. One that the connection has
-// compiled before was decided on then, for the same schema; one that names saved views is never found again, because what it
-// stands for can change while the schema stays.
-func (db *DB) compileQuery(ctx context.Context, conn *sqlite.GuardedConn, spec QuerySpec, text string, limit int) (*sqlite.Prepared, error) {
-	if statement := conn.Cached(materialized(text, limit, spec.Offset)); statement != nil {
-		return statement, nil
+		return err
 	}
 
-	columns, whole, err := db.describeQuery(ctx, conn.Conn, text, spec.redefines)
+	// The driver can interrupt only a statement's first step. A materialized expression does all the work
+	// there, and its limit keeps the order.
+	rows, err := conn.QueryContext(ctx, fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d OFFSET %d) SELECT * FROM \"the answer\"",
+		text, limit+1, spec.Offset), args...)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer rows.Close()
+	if err := begin(columns); err != nil {
+		return err
 	}
 
-	statement, err := conn.Prepare(materialized(whole, limit, spec.Offset))
-	if err != nil {
-		return nil, err
-	}
-
-	statement.Columns = columns
-	return statement, nil
-}
-
-// materialized wraps a query, for one row more than its limit. The driver interrupts a statement in its first step only,
-// so all of the work has to happen there: a materialized expression does that, and its limit keeps the order.
-func materialized(text string, limit, offset int) string {
-	const before, limited, after = "WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n", "\n) LIMIT ", ") SELECT * FROM \"the answer\""
-	return before + text + limited + strconv.Itoa(limit+1) + " OFFSET " + strconv.Itoa(offset) + after
-}
-
-// bound are values as the driver takes them.
-func bound(args []any) []driver.NamedValue {
-	out := make([]driver.NamedValue, len(args))
-	for i, v := range args {
-		out[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
-		if named, ok := v.(sql.NamedArg); ok {
-			out[i].Name, out[i].Value = named.Name, named.Value
+	values := make([]any, len(columns))
+	into := pointers(values)
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i, v := range values {
+			values[i] = readable(v)
+		}
+		if more, err := take(values); !more || err != nil {
+			return err
 		}
 	}
-	return out
+	return rows.Err()
 }
 
 // describe compiles the statement as it was written, so that its errors speak of it alone,
@@ -168,83 +164,6 @@ func describe(conn *sql.Conn, text string) (names []string, err error) {
 	}
 
 	return names, err
-}
-
-// rowReader takes rows until one of the bounds is met.
-type rowReader struct {
-	into          *Rows
-	offset, limit int
-	size          int // bytes of the rows as JSON
-	names         int // bytes of what each row has beside its values
-}
-
-func (r *rowReader) take(values []driver.Value) (more bool, err error) {
-	out := r.into
-	if r.names == 0 {
-		r.names = len("{},") // the comma between two rows counts too
-		for _, name := range out.Columns {
-			n, err := jsonSize(name)
-			if err != nil {
-				return false, err
-			}
-			r.names += n + len(":,")
-		}
-	}
-
-	row := make(map[string]any, len(values))
-	size := r.names - len(",") // there is none after the last value
-	for i, v := range values {
-		v = readable(v)
-		row[out.Columns[i]] = v
-
-		n, err := jsonSize(v)
-		if err != nil {
-			return false, fmt.Errorf("a row cannot be written as JSON: %w", err)
-		}
-		size += n
-	}
-	r.size += size
-	if r.size > maxEncoded && len(out.Rows) == 0 {
-		return false, invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(size-1)))
-	}
-
-	if r.size > maxEncoded || len(out.Rows) == r.limit {
-		out.Truncated = true
-		out.Warnings = []string{fmt.Sprintf("the answer goes on: ask again with offset %d, or narrow the query", r.offset+len(out.Rows))}
-		return false, nil
-	}
-
-	out.Rows = append(out.Rows, row)
-	return true, nil
-}
-
-// jsonSize is how many bytes a value has as JSON.
-func jsonSize(v any) (int, error) {
-	switch v := v.(type) {
-	case nil:
-		return len("null"), nil
-	case int64:
-		var digits [20]byte
-		return len(strconv.AppendInt(digits[:0], v, 10)), nil
-	case string:
-		if plainInJSON(v) {
-			return len(`""`) + len(v), nil
-		}
-	}
-
-	encoded, err := json.Marshal(v)
-	return len(encoded), err
-}
-
-// plainInJSON says that each byte of a text stands for itself in JSON; others may be written as several.
-func plainInJSON(s string) bool {
-	for i := range len(s) {
-		switch b := s[i]; {
-		case b < ' ' || b >= 0x7f, b == '"', b == '\\', b == '<', b == '>', b == '&':
-			return false
-		}
-	}
-	return true
 }
 
 // readable makes a value fit for JSON, and for a person: what is stored stays as it is.
@@ -275,7 +194,17 @@ func (s QuerySpec) limit() (int, error) {
 	return min(s.Limit, maxRows), nil
 }
 
-func (s QuerySpec) args() ([]any, error) {
+// args returns the values of the parameters of SQL as the driver takes them.
+func (s QuerySpec) args(sqlText string) ([]any, error) {
+	want := parametersOf(sqlText)
+	if s.AllowExtra {
+		s.Named = want.filter(s.Named)
+	}
+	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
+	if err := want.check(s.Params, s.Named); err != nil {
+		return nil, err
+	}
+
 	var args []any
 	for i, v := range s.Params {
 		value, err := storable(v)
@@ -299,7 +228,7 @@ func (s QuerySpec) args() ([]any, error) {
 // queryError turns SQLite's word into advice. ctx is the caller's, bounded ours.
 func (db *DB) queryError(ctx, bounded context.Context, text string, err error) error {
 	var bad *Error
-	code := sqlCode(err)
+	code := sqlite.Code(err)
 	switch {
 	case errors.As(err, &bad):
 		return err
@@ -307,8 +236,8 @@ func (db *DB) queryError(ctx, bounded context.Context, text string, err error) e
 		return context.Cause(ctx)
 	case bounded.Err() != nil:
 		return &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
-	case code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
-		return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
+	case corrupt(err):
+		return db.quarantine(err)
 	case code == sqlite3.SQLITE_NOMEM:
 		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:

@@ -36,7 +36,6 @@ type Table struct {
 	rowKey    string   // the column that is the row id itself, "" when none is
 	hasHost   bool     // it has the host columns
 	createdAt string
-	layout    *tableLayout // of one that is to be written, nil otherwise
 }
 
 // querier is a pool of readers or a transaction.

@@ -82,7 +82,7 @@ func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 		where = excerpt(s.text, statement.offset+at)
 	}
 
-	switch code := sqlCode(err); {
+	switch code := sqlite.Code(err); {
 	case code == sqlite3.SQLITE_AUTH:
 		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + authorizerOf(ctx).describeDenied(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
 	case refused(err):

@@ -13,6 +13,7 @@ import (
 type tableLayout struct {
 	name     string
 	columns  []string // all that are stored, the host's included
+	defaults []string // their defaults as SQL; "" for none
 	position []int    // where each is among the values that SQLite hands over
 	key      []string // what tells rows apart: the primary key, or the row id
 	byRowID  bool     // key is the row id, by a name that no column has
@@ -59,7 +60,7 @@ func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, 
 
 		all = append(all, strings.ToLower(column))
 		if hidden == 0 {
-			t.columns, t.position = append(t.columns, column), append(t.position, cid)
+			t.columns, t.defaults, t.position = append(t.columns, column), append(t.defaults, value), append(t.position, cid)
 			t.plain = t.plain && (hostColumn(column) || constant(value))
 		}
 

@@ -84,10 +84,8 @@ func newConfined(path string) (*confined, error) {
 	}
 
 	c := &confined{path: path, state: &confinement{}}
-	host := connector{model, dsn(path, existing, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)}
-	c.db = sql.OpenDB(confinedConnector{host, c.state})
-	c.db.SetMaxOpenConns(1)
-
+	source := dsn(path, existing, "_txlock=immediate", "_pragma=cell_size_check(1)", "_defensive=1", strictQuotes)
+	c.db = openPool(connector{driver: model, dsn: source, prepare: c.state.install}, 1)
 	return c, nil
 }
 
@@ -125,10 +123,10 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 
 	tx, err := c.conn.conn.BeginTx(detached, nil)
 	switch {
-	case isBusy(err):
-		return fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
+	case Code(err) == sqlite3.SQLITE_BUSY:
+		return beginError(err)
 	case err != nil:
-		return c.discard(fmt.Errorf("cannot begin to write: %w", err))
+		return c.discard(beginError(err))
 	}
 
 	err = recoverTx(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
@@ -269,38 +267,18 @@ func (c RowChange) size() int {
 	return n
 }
 
-type confinedConnector struct {
-	connector
-	state *confinement
-}
-
-// Connect installs authorizer and hook before anybody can use the connection. Statements of the
-// host pass the authorizer, but not what a trigger or a view does on their behalf.
-func (c confinedConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.connector.Connect(ctx)
-	if err != nil {
-		return nil, err
+// install puts authorizer and hook on a new connection. Statements of the host pass the authorizer, but
+// not what a trigger or a view does on their behalf.
+func (s *confinement) install(_ context.Context, conn driver.Conn) error {
+	hooks, ok := conn.(msqlite.HookRegisterer)
+	if !ok {
+		return errors.New("sqlite: the driver has no hooks")
 	}
-
-	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
-	hooks, too := conn.(msqlite.HookRegisterer)
-	if !ok || !too {
-		return nil, errors.Join(errors.New("sqlite: the driver has no authorizer or no hooks"), conn.Close())
-	}
-
-	s := c.state
-	if err := registerer.RegisterAuthorizer(func(action Action, a1, a2, database, inside string) msqlite.AuthorizerReturnCode {
-		// inside names the trigger or view whose code asks: that is never the host's own statement.
-		if !s.enforced && inside == "" || s.Allow(action, a1, a2, database, inside) {
-			return msqlite.AuthorizerOK
-		}
-		return msqlite.AuthorizerDeny
-	}); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-
 	hooks.RegisterPreUpdateHook(s.recordChange)
-	return conn, nil
+	return authorize(conn, func(action Action, a1, a2, database, inside string) bool {
+		// inside names the trigger or view whose code asks: that is never the host's own statement.
+		return !s.enforced && inside == "" || s.Allow(action, a1, a2, database, inside)
+	})
 }
 
 // MaxLength is how long a string or a row can be for SQL of a model, in bytes, unless it is said

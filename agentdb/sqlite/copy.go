@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	msqlite "modernc.org/sqlite"
 )
@@ -109,15 +108,6 @@ func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done
 
 		return nil
 	})
-}
-
-func copyError(to string, err error) error {
-	const full, ioerr = 13, 10
-	var e *msqlite.Error
-	if errors.As(err, &e) && (e.Code()&0xff == full || e.Code()&0xff == ioerr) {
-		return fmt.Errorf("the copy does not fit, or its disk fails: %s; free some space there, or name another place: %w", filepath.Dir(to), err)
-	}
-	return fmt.Errorf("cannot copy the database to %s: %w", to, err)
 }
 
 // Copy writes the database as it is now to a new file; see the function Copy.

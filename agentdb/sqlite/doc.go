@@ -12,14 +12,11 @@
 // file that fails is reported as *CorruptError and left as it is; nothing is recreated
 // silently.
 //
-// A transaction goes into the log with one call of the system and not two for each page (logwrites.go, a VFS).
-//
 // What is written can be kept out of the file itself (Hold), as long as it is not known whether the
 // file is sound.
 //
 // The host and the SQL of a model never share a driver instance: OpenGuarded gives a
-// connection pool whose every connection carries an authorizer and limits from birth. It keeps the
-// statements that were asked last; SQLite compiles one again, and asks again, when the schema changes.
+// connection pool whose every connection carries an authorizer and limits from birth.
 //
 // # Size
 //

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-
-	msqlite "modernc.org/sqlite"
 )
 
 // Hold keeps what is written in the log: until it is released nothing of it gets into the file
@@ -17,8 +15,7 @@ type Hold struct {
 
 // Hold begins to keep the file as it is. The log has to be empty: it holds what comes from now on.
 func (db *DB) Hold(ctx context.Context) (*Hold, error) {
-	h := &Hold{db: sql.OpenDB(connector{&msqlite.Driver{}, dsn(db.path, "mode=ro", "_pragma=query_only(1)")})}
-	h.db.SetMaxOpenConns(1)
+	h := &Hold{db: openOne(db.path, "mode=ro", "_pragma=query_only(1)")}
 
 	// A snapshot of a time when all was in the file: SQLite may not write over it while somebody reads
 	// it. The connection cannot write, so if it is closed last, nobody empties the log on closing.
@@ -40,28 +37,3 @@ func (db *DB) Hold(ctx context.Context) (*Hold, error) {
 func (h *Hold) Release() error {
 	return errors.Join(h.tx.Rollback(), h.db.Close())
 }
-
-// StorageFailed says whether a write failed because of the disk: full, read-only, or failing.
-func StorageFailed(err error) bool {
-	const readOnly, ioError, full, cannotOpen = 8, 10, 13, 14
-	var e *msqlite.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-
-	switch e.Code() & 0xff {
-	case readOnly, ioError, full, cannotOpen:
-		return true
-	}
-	return false
-}
-
-// Full says whether a write failed because there was no room for it, and so left everything as it was.
-func Full(err error) bool {
-	const full, noShared = 13, 10 | 19<<8 // the second: of the memory that processes share, which is a file too
-	var e *msqlite.Error
-	return errors.As(err, &e) && (e.Code()&0xff == full || e.Code() == noShared)
-}
-
-// Corrupt says whether SQLite found a database damaged, or what is in its place is not one.
-func Corrupt(err error) bool { return isCorrupt(err) || errors.As(err, new(*CorruptError)) }

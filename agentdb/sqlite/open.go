@@ -49,13 +49,6 @@ type Options struct {
 	BackupPath func(version int) (path string, err error)
 }
 
-// CorruptError is a file that is not the database it should be. It is left untouched.
-type CorruptError struct{ Path, Reason string }
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%s cannot be used: %s; it was left as it is: restore it from a backup, or move it away to start with an empty one", e.Path, e.Reason)
-}
-
 // DB is one open database file.
 type DB struct {
 	path    string
@@ -101,22 +94,17 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	db := &DB{
 		path: o.Path, beforeWrite: o.BeforeWrite,
-		writeDB: sql.OpenDB(connector{host, dsn(o.Path, existing, "_txlock=immediate")}),
-		read:    sql.OpenDB(connector{host, dsn(o.Path, existing, "_pragma=query_only(1)")}),
+		// SQLite has one writer at a time; a second connection would only wait for the first.
+		writeDB: openPool(connector{driver: host, dsn: dsn(o.Path, existing, "_txlock=immediate")}, 1),
+		read:    openPool(connector{driver: host, dsn: dsn(o.Path, existing, "_pragma=query_only(1)")}, o.Readers),
 	}
-
-	// SQLite has one writer at a time; a second connection would only wait for the first.
-	db.writeDB.SetMaxOpenConns(1)
-	db.writeDB.SetConnMaxLifetime(0)
-	db.read.SetMaxOpenConns(o.Readers)
-	db.read.SetMaxIdleConns(o.Readers)
-	if err := db.initialize(ctx, o, fresh); err != nil {
-		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
+	if err = db.initialize(ctx, o, fresh); err == nil {
+		err = db.file.start(o.Path)
 	}
-	if err := db.file.start(o.Path); err != nil {
-		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
+	if err == nil {
+		db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{})
 	}
-	if db.writer, err = NewWriter(ctx, db.writeDB, WriterOptions{}); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, db.writeDB.Close(), db.read.Close())
 	}
 
@@ -303,31 +291,6 @@ func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 // PageSize is how large the pages of the file are, in bytes.
 func (db *DB) PageSize() int64 { return db.pageSize }
 
-// openError words SQLite's error for the owner of the file; a broken file is a *CorruptError.
-func openError(path string, err error) error {
-	var e *msqlite.Error
-	const cannotOpen, noShared = 14, 19<<8 | 10
-	switch {
-	case !errors.As(err, &e):
-	case isCorrupt(err):
-		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
-	case e.Code() == noShared: // a few KiB beside the file, which even reading needs
-		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
-	}
-
-	if errors.As(err, &e) && e.Code()&0xff == cannotOpen { // or make the files beside it
-		return fmt.Errorf("cannot open the database %s: look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", path, err)
-	}
-
-	return fmt.Errorf("cannot open the database %s: %w", path, err)
-}
-
-func isCorrupt(err error) bool {
-	const corrupt, notADB = 11, 26
-	var e *msqlite.Error
-	return errors.As(err, &e) && (e.Code()&0xff == corrupt || e.Code()&0xff == notADB)
-}
-
 // dsn is the data source name of a file, in which no character of its path counts as a parameter.
 func dsn(path string, params ...string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
@@ -345,21 +308,35 @@ func dsn(path string, params ...string) string {
 // text: select "amout" would answer amout for each row.
 const strictQuotes = "_dqs=0"
 
-// connector opens connections of one driver instance; nothing is registered globally.
-type connector struct {
-	driver *msqlite.Driver
-	dsn    string
+// openPool opens a pool of so many connections.
+func openPool(c connector, connections int) *sql.DB {
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	return db
 }
 
-func (c connector) Connect(context.Context) (driver.Conn, error) {
-	return c.driver.Open(c.dsn)
+// openOne opens a pool of a single connection, on a driver instance of its own.
+func openOne(path string, params ...string) *sql.DB {
+	return openPool(connector{driver: &msqlite.Driver{}, dsn: dsn(path, params...)}, 1)
+}
+
+// connector opens connections of one driver instance; nothing is registered globally.
+type connector struct {
+	driver  *msqlite.Driver
+	dsn     string
+	prepare func(context.Context, driver.Conn) error // optional; makes a new connection ready for use
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	if err != nil || c.prepare == nil {
+		return conn, err
+	}
+	if err := c.prepare(ctx, conn); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 func (c connector) Driver() driver.Driver { return c.driver }
-
-// isBusy reports whether a database could not be used because somebody else is writing to it.
-func isBusy(err error) bool {
-	const busy = 5
-	var e *msqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == busy
-}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-
-	msqlite "modernc.org/sqlite"
 )
 
 // Snapshot is a database as it was at one instant, of which a copy is made later, while others go on writing. Until it is
@@ -21,8 +19,7 @@ type Snapshot struct {
 // Take is short.
 func OpenSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
 	// One that could not write would leave the log behind, if it is the last to close.
-	s := &Snapshot{path: path, db: sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, "mode=rw", "_pragma=query_only(1)", "_pragma=cell_size_check(1)")})}
-	s.db.SetMaxOpenConns(1)
+	s := &Snapshot{path: path, db: openOne(path, "mode=rw", "_pragma=query_only(1)", "_pragma=cell_size_check(1)")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(openError(path, err), s.Close())

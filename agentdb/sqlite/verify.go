@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	msqlite "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // OpenReadOnly opens a database that nobody else has open, read-only, with what is in its write-ahead
@@ -32,11 +33,9 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 		params = append(params, "immutable=1") // SQLite would make files beside it
 	}
 
-	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, params...)})
-	db.SetMaxOpenConns(1)
-
+	db := openOne(path, params...)
 	var version int
-	if err := db.QueryRow("pragma schema_version").Scan(&version); !cannotOpen(err) {
+	if err := db.QueryRow("pragma schema_version").Scan(&version); Code(err) != sqlite3.SQLITE_CANTOPEN {
 		return db, nil // whoever uses it hears of other errors
 	}
 	if err := db.Close(); err != nil {
@@ -51,9 +50,7 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 // may not support.
 func openWithoutLocks(path string, params []string) *sql.DB {
 	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
-	db := sql.OpenDB(connector{&msqlite.Driver{}, strings.Replace(dsn(path, params...), "?", first, 1)})
-	db.SetMaxOpenConns(1)
-	return db
+	return openPool(connector{driver: &msqlite.Driver{}, dsn: strings.Replace(dsn(path, params...), "?", first, 1)}, 1)
 }
 
 // OpenShared opens a database for reading that others may have open, and write. Where it cannot be written, as on a medium
@@ -63,11 +60,10 @@ func OpenShared(path string) (*sql.DB, error) {
 		return OpenReadOnly(path) // which says what is wrong
 	}
 
-	db := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, existing, "_pragma=query_only(1)", "_pragma=cell_size_check(1)")})
-	db.SetMaxOpenConns(1)
+	db := openOne(path, existing, "_pragma=query_only(1)", "_pragma=cell_size_check(1)")
 	var version int
 	err := db.QueryRow("pragma schema_version").Scan(&version)
-	if !cannotOpen(err) && !StorageFailed(err) {
+	if !StorageFailed(err) {
 		return db, nil // whoever uses it hears of other errors
 	}
 	if err := db.Close(); err != nil {
@@ -82,13 +78,6 @@ func vfsWithoutLocks() string {
 		return "win32-none"
 	}
 	return "unix-none"
-}
-
-// cannotOpen says whether SQLite could not open a file, or make one beside it.
-func cannotOpen(err error) bool {
-	const cannotOpen = 14
-	var e *msqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == cannotOpen
 }
 
 // Verify returns a *CorruptError unless a file is an intact database with the application id.

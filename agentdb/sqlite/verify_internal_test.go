@@ -1,18 +1,15 @@
 package sqlite
 
 import (
-	"database/sql"
 	"os"
 	"path/filepath"
 	"testing"
-
-	msqlite "modernc.org/sqlite"
 )
 
 // On a read-only disk, a database can be read with the content of its log. SQLite creates no file beside it.
 func TestOpenWithoutLocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
-	writer := sql.OpenDB(connector{&msqlite.Driver{}, dsn(path, "_pragma=journal_mode(wal)")})
+	writer := openOne(path, "_pragma=journal_mode(wal)")
 	defer writer.Close()
 	if _, err := writer.ExecContext(t.Context(), "create table t(id integer primary key, v blob not null); insert into t values (7, x'0102')"); err != nil {
 		t.Fatal(err)

@@ -16,13 +16,12 @@ import (
 var ErrClosed = errors.New("the database is closed")
 
 const (
-	defaultGroup = 512
-	maxRetries   = 10
+	maxBatch   = 512 // operations that may share a commit
+	maxRetries = 10
 )
 
 // WriterOptions tune a Writer.
 type WriterOptions struct {
-	MaxBatch int // operations that may share a commit; 0 means 512
 	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
 	// SQLite stores as they are.
 	SanitizeText func(string) string
@@ -37,7 +36,6 @@ type Writer struct {
 	// inside a transaction rolls all of it back, neighbours included.
 	ctx   context.Context
 	db    *sql.DB
-	group int
 	text  func(string) string
 	first func(*Tx) error // nil: nothing comes first
 	done  chan struct{}
@@ -67,11 +65,7 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 		return nil, errors.New("sqlite: a writer needs a database")
 	}
 
-	if o.MaxBatch <= 0 {
-		o.MaxBatch = defaultGroup
-	}
-
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, group: o.MaxBatch, text: o.SanitizeText, first: o.Begin, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, text: o.SanitizeText, first: o.Begin, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -194,7 +188,7 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 	defer w.mu.Unlock()
 
 	// An exclusive operation is a batch of its own; the ones before it go first.
-	n := min(len(w.queue), w.group)
+	n := min(len(w.queue), maxBatch)
 	if i := slices.IndexFunc(w.queue[:n], func(o *operation) bool { return o.exclusive != nil }); i >= 0 {
 		n = max(i, 1)
 	}
@@ -266,11 +260,7 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 		return w.begin(nil)
 	}
 
-	if isBusy(err) {
-		return conn, nil, fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)
-	}
-
-	return conn, nil, fmt.Errorf("cannot begin to write: %w", err)
+	return conn, nil, beginError(err)
 }
 
 // connection is the writer's own connection with its prepared statements.
@@ -279,7 +269,6 @@ type connection struct {
 	conn       *sql.Conn
 	text       func(string) string
 	statements map[string]*sql.Stmt
-	cache      statementCache // of texts that vary
 }
 
 func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
@@ -287,11 +276,7 @@ func open(ctx context.Context, db *sql.DB, text func(string) string) (*connectio
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
-	return newConnection(ctx, conn, text), nil
-}
-
-func newConnection(ctx context.Context, conn *sql.Conn, text func(string) string) *connection {
-	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}, cache: statementCache{most: 1}}
+	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}}, nil
 }
 
 func (c *connection) close() {
@@ -301,10 +286,6 @@ func (c *connection) close() {
 
 	for _, s := range c.statements {
 		_ = s.Close() // the connection is given up; there is nothing to save
-	}
-
-	for _, p := range c.cache.list {
-		_ = p.finalize()
 	}
 	_ = c.conn.Close()
 }

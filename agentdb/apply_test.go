@@ -1,0 +1,148 @@
+package agentdb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/agentdb/sqlite"
+)
+
+// Apply does steps in one transaction: those of the changelog, on an empty database, rebuild its
+// contents; those of Reverse, the newest change first, undo them. It writes to the changelog as
+// any other write. A step whose row does not exist changes nothing.
+func (db *DB) Apply(ctx context.Context, by By, steps []Step) (Affected, error) {
+	return confined(ctx, db, by, "apply", func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
+		return applySteps(ctx, tx, by, steps)
+	})
+}
+
+// applySteps runs inside a confined write. Triggers are dropped meanwhile, because what they did
+// is in the changelog too, and foreign keys are checked at the end.
+func applySteps(ctx context.Context, tx *sqlite.Tx, by By, steps []Step) (out Affected, err error) {
+	if _, err := tx.SQL().ExecContext(ctx, "pragma defer_foreign_keys=1"); err != nil {
+		return out, err
+	}
+
+	a := &applier{tx: tx, by: by, at: now()}
+	for len(steps) > 0 {
+		n := slices.IndexFunc(steps, func(s Step) bool { return s.SQL != nil })
+		// A change of the schema is a step by itself: the rows after it need the tables that it
+		// makes.
+		if n == 0 {
+			if err := a.schema(ctx, steps[0]); err != nil {
+				return out, fmt.Errorf("change %d: %w", steps[0].Change, err)
+			}
+			steps = steps[1:]
+			continue
+		}
+
+		if n < 0 {
+			n = len(steps)
+		}
+
+		rows, err := a.rows(ctx, steps[:n])
+		if out.Rows += rows; err != nil {
+			return out, err
+		}
+
+		steps = steps[n:]
+	}
+
+	return out, nil
+}
+
+type applier struct {
+	tx      *sqlite.Tx
+	by      By
+	at      string
+	layouts map[string]*tableLayout
+}
+
+// schema runs the statements of a step.
+func (a *applier) schema(ctx context.Context, s Step) error {
+	before, err := readObjects(a.tx)
+	if err != nil {
+		return err
+	}
+
+	_, _, err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
+		for _, text := range s.SQL {
+			if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
+				return "", err
+			}
+		}
+
+		after, err := readObjects(a.tx)
+		if err != nil {
+			return "", err
+		}
+
+		ran, err := syncTables(ctx, a.tx, a.by, a.at, before, after)
+		return strings.Join(append(slices.Clone(s.SQL), ran...), ";\n") + ";", err
+	})
+
+	return err
+}
+
+// rows does steps about rows without triggers.
+func (a *applier) rows(ctx context.Context, steps []Step) (affected int64, err error) {
+	triggers, err := dropTriggers(ctx, a.tx)
+	if err != nil {
+		return 0, err
+	}
+
+	// The schema may have changed since the last rows.
+	a.layouts = map[string]*tableLayout{}
+	changes, err := a.tx.RecordChanges(ctx, func(ctx context.Context) error {
+		for _, s := range steps {
+			n, err := a.row(ctx, s)
+			if affected += n; err != nil {
+				return fmt.Errorf("change %d: a row of %s: %w", s.Change, s.Table, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return affected, err
+	}
+	if err := (&rowLog{tx: a.tx, by: a.by, at: a.at}).write(ctx, changes); err != nil {
+		return affected, err
+	}
+
+	// Triggers come back after the rows only: what they did has steps of its own.
+	for _, text := range triggers {
+		if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
+			return affected, err
+		}
+	}
+
+	return affected, nil
+}
+
+func (a *applier) row(ctx context.Context, s Step) (int64, error) {
+	t := a.layouts[s.Table]
+	if t == nil {
+		var err error
+		if t, err = readLayout(ctx, a.tx, s.Table); err != nil {
+			return 0, err
+		}
+		a.layouts[s.Table] = t
+	}
+	if name := s.unknownColumn(t); name != "" {
+		return 0, &Error{Kind: kindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
+	}
+
+	query, args := s.statement(t)
+	if query == "" {
+		return 0, nil
+	}
+
+	result, err := a.tx.SQL().ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+
+	return result.RowsAffected()
+}
