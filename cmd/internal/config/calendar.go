@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -34,18 +33,14 @@ func (c Calendar) Address() string {
 	return c.URL
 }
 
-// calendar is the calendar of a name, nil when there is none.
-func (c *Config) calendar(name string) *schedule.Calendar { return c.calendars[name] }
-
-// CalendarOf is what schedules ask for the times of a configured calendar. Those of a URL are empty until somebody sets their entries.
-func (c *Config) CalendarOf(name string) *schedule.Calendar { return c.calendar(name) }
+// CalendarOf returns a calendar, nil if there is none. That of a URL is empty until it is fetched.
+func (c *Config) CalendarOf(name string) *schedule.Calendar { return c.calendars[name] }
 
 // checkCalendars makes the calendars, and fills those that are not fetched.
 func (c *checker) checkCalendars() {
 	unique(c, "calendars", c.cfg.Calendars, func(one Calendar) Name { return one.Name })
 	c.cfg.calendars = map[string]*schedule.Calendar{}
-	for i := range c.cfg.Calendars {
-		one, path := &c.cfg.Calendars[i], fmt.Sprintf("calendars[%d]", i)
+	for path, one := range each("calendars", c.cfg.Calendars) {
 		made := schedule.NewCalendar(string(one.Name))
 		if one.Name != "" {
 			c.cfg.calendars[string(one.Name)] = made
@@ -55,29 +50,21 @@ func (c *checker) checkCalendars() {
 }
 
 func (c *checker) checkCalendar(path string, one *Calendar, made *schedule.Calendar) {
-	var given []string
-	for _, key := range []string{"holidays", "file", "url"} {
-		if c.d.given(path + "." + key) {
-			given = append(given, key)
-		}
-	}
-	if len(given) != 1 {
-		if one.At.Line > 0 && c.hasNoProblem(path) {
-			c.bad(path, "give one of holidays, file and url: where its times come from")
-		}
+	kind := c.oneOf(path, "holidays", "file", "url")
+	if kind == "" {
 		return
 	}
 	for _, key := range []string{"private_network", "refresh"} {
-		if at := path + "." + key; given[0] != "url" && c.d.given(at) {
+		if at := path + "." + key; kind != "url" && c.d.given(at) {
 			c.bad(at, "goes with url")
 		}
 	}
 
-	at := path + "." + given[0]
+	at := path + "." + kind
 	if !c.hasNoProblem(at) {
 		return
 	}
-	switch given[0] {
+	switch kind {
 	case "holidays":
 		entries, err := calendar.Holidays(one.Holidays, time.Now())
 		if err != nil {
@@ -111,9 +98,7 @@ func (c *checker) calendarURL(path string, one *Calendar) {
 	if u, err := url.Parse(one.Address()); one.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !one.Near)) {
 		c.bad(path+".url", "must be an address like https://example.com/team.ics; http:// is for private_network: true alone")
 	}
-	if one.URL == "" && c.hasNoProblem(path+".url") {
-		c.bad(path+".url", "is empty")
-	}
+	c.notEmpty(path+".url", one.URL, "is empty")
 	if time.Duration(one.Refresh) < minRefresh {
 		c.bad(path+".refresh", "is at least %s", Duration(minRefresh))
 	}

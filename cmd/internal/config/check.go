@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -19,8 +18,7 @@ import (
 	"rouse/skills"
 )
 
-// checker checks what single values cannot show. What could not be read is not checked
-// again: a mistake is reported once.
+// checker checks what single values cannot show. It reports no mistake twice.
 type checker struct {
 	d     *decoder
 	cfg   *Config
@@ -28,18 +26,15 @@ type checker struct {
 
 	models, agents, channels, jobs []string
 	// Looked up by name or folder, since a walk through all for each of them takes seconds at ten thousand jobs.
-	agent    map[string]*Agent
-	jobNamed map[string]*Job             // the first of a name
-	jobsOf   map[string][]int            // by agent
-	watching []*Job                      // those with a watch
-	workdirs map[string][]*Agent         // those that are enabled, by folderKey
-	programs map[string][]placedExecutor // by agent
-	plain    map[string]string           // what plainPlace said
-	given    []givenFolder               // what conditions that can send are given
-	sending  map[*Agent]bool             // conditions of its jobs that can send see its workdir
+	jobsOf   map[string][]int    // by agent
+	watching []*Job              // those with a watch
+	workdirs map[string][]*Agent // those that are enabled, by folderKey
+	plain    map[string]string   // what plainPlace said
+	given    []givenFolder       // what conditions that can send are given
+	sending  map[*Agent]bool     // conditions of its jobs that can send see its workdir
 
-	types map[string]reflect.Type // of what templates and expressions can name
-	takes map[string]takes        // what tools take, as far as playbooks call them
+	types map[string]reflect.Type    // of what templates and expressions can name
+	takes map[string]*tool.Arguments // what tools take, as far as playbooks call them
 
 	skillRoots []skills.Root // where skills are looked for
 
@@ -48,16 +43,15 @@ type checker struct {
 
 	keeping []keepingCall // of playbooks, to be looked at when skills are known
 
-	// Of the job at hand: the mode of its watch, "" when it has none, the names that its calls have saved so
-	// far, and the type of the items of the each at hand, nil when that is not known.
-	mode  string
-	saved []string
-	item  reflect.Type
+	// Of the current job:
+	mode  string       // of its watch, "" if it has none
+	saved []string     // names of the results of its calls so far
+	item  reflect.Type // of the current each, nil if it is not known
 }
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c := &checker{d: d, cfg: cfg, tools: tools, types: agent.TemplateTypes()}
-	c.takes, c.hooks, c.plain, c.sending = map[string]takes{}, map[string]*Job{}, map[string]string{}, map[*Agent]bool{}
+	c.takes, c.hooks, c.plain, c.sending = map[string]*tool.Arguments{}, map[string]*Job{}, map[string]string{}, map[*Agent]bool{}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}
@@ -76,28 +70,30 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.index()
 	// The names are complete from here on, so that references can point forward.
 	c.fallbacks()
-	for i, m := range cfg.Models {
-		c.model(fmt.Sprintf("models[%d]", i), m)
+	for path, m := range each("models", cfg.Models) {
+		c.model(path, m)
 	}
 
 	c.findSkills()
 	c.servers()
 	c.findOffers()
-	for i := range cfg.Agents {
-		c.checkAgent(fmt.Sprintf("agents[%d]", i), &cfg.Agents[i])
+	for path, a := range each("agents", cfg.Agents) {
+		c.checkAgent(path, a)
 	}
 
-	for i := range cfg.Jobs {
-		if cfg.Jobs[i].At.Line > 0 { // else it is no mapping
-			c.job(itemOf("jobs", i), &cfg.Jobs[i])
-			c.tells(itemOf("jobs", i), &cfg.Jobs[i])
+	for path, j := range each("jobs", cfg.Jobs) {
+		if j.At.Line > 0 { // else it is no mapping
+			c.job(path, j)
+			c.tells(path, j)
 		}
 	}
 
 	c.cycles()
 	c.checkExecutors()
 	c.checkCheckouts()
-	c.checkNotifications(cfg.Notifications)
+	for path, n := range each("notifications", cfg.Notifications) {
+		c.notification(path, n)
+	}
 	c.checkDashboard(cfg.Dashboard)
 	c.checkTelemetry(cfg.Telemetry)
 	c.checkHeartbeat(cfg.HeartbeatURL)
@@ -108,43 +104,68 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c.layout()
 	c.keepingCalls()
 	c.moduleSettings()
-	for i := range cfg.Jobs { // the skills are known from here on
-		if j := &cfg.Jobs[i]; j.Skill != "" && j.At.Line > 0 {
-			c.module(fmt.Sprintf("jobs[%d]", i), j, c.agent[j.Agent])
+	for path, j := range each("jobs", cfg.Jobs) { // the skills are known from here on
+		if j.Skill != "" && j.At.Line > 0 {
+			c.module(path, j, c.agent(j))
 		}
+	}
+}
+
+// agent returns the agent of a job, nil if it is not configured.
+func (c *checker) agent(j *Job) *Agent { return c.cfg.agentNamed[j.Agent] }
+
+// oneOf returns the key that is written of several that exclude each other. It reports any other
+// number, unless the mapping has a problem already, and returns "".
+func (c *checker) oneOf(path string, keys ...string) string {
+	var given []string
+	for _, key := range keys {
+		if c.d.given(path + "." + key) {
+			given = append(given, key)
+		}
+	}
+	last := len(keys) - 1
+	message := "give exactly one of " + strings.Join(keys[:last], ", ") + " and " + keys[last]
+	switch {
+	case len(given) == 1:
+		return given[0]
+	case len(given) > 1:
+		c.bad(path+"."+given[1], "%s, not %s", message, strings.Join(given, " and "))
+	case c.d.given(path) && c.hasNoProblem(path): // else it was misspelt
+		c.bad(path, "%s", message)
+	}
+	return ""
+}
+
+// notEmpty reports a text that is written and blank.
+func (c *checker) notEmpty(path, value, message string) {
+	if strings.TrimSpace(value) == "" && c.d.given(path) && c.hasNoProblem(path) {
+		c.bad(path, "%s", message)
 	}
 }
 
 // index notes where agents and jobs are.
 func (c *checker) index() {
-	c.agent, c.workdirs = map[string]*Agent{}, map[string][]*Agent{}
+	c.cfg.agentNamed, c.workdirs = map[string]*Agent{}, map[string][]*Agent{}
 	for i := range c.cfg.Agents {
 		// Pointers into the list: the checks of an agent also fill it in (secrets, skills).
 		a := &c.cfg.Agents[i]
-		c.agent[string(a.Name)] = a
+		c.cfg.agentNamed[string(a.Name)] = a
 		if a.Workdir != "" && On(a.Enabled) {
 			key := folderKey(string(a.Workdir))
 			c.workdirs[key] = append(c.workdirs[key], a)
 		}
 	}
-	c.cfg.agentNamed = c.agent
 
-	c.jobNamed, c.jobsOf = map[string]*Job{}, map[string][]int{}
+	c.cfg.jobNamed, c.jobsOf = map[string]*Job{}, map[string][]int{}
 	for i := range c.cfg.Jobs {
 		j := &c.cfg.Jobs[i]
-		if name := string(j.Name); name != "" && c.jobNamed[name] == nil {
-			c.jobNamed[name] = j
+		if name := string(j.Name); name != "" && c.cfg.jobNamed[name] == nil {
+			c.cfg.jobNamed[name] = j
 		}
 		c.jobsOf[j.Agent] = append(c.jobsOf[j.Agent], i)
 		if j.Watch != nil {
 			c.watching = append(c.watching, j)
 		}
-	}
-	c.cfg.jobNamed = c.jobNamed
-
-	c.programs = map[string][]placedExecutor{}
-	for _, e := range c.cfg.executors() {
-		c.programs[e.agent] = append(c.programs[e.agent], e)
 	}
 }
 
@@ -171,17 +192,14 @@ func (c *checker) warn(path, format string, args ...any) *Problem {
 func unique[T any](c *checker, key string, items []T, of func(T) Name) []string {
 	seen := map[string]string{}
 	var names []string
-	for i, item := range items {
-		name, path := string(of(item)), fmt.Sprintf("%s[%d].name", key, i)
+	for at, item := range each(key, items) {
+		name, path := string(of(*item)), at+".name"
 		if name == "" {
 			continue
 		}
 
 		if first, twice := seen[strings.ToLower(name)]; twice {
-			at := c.d.place(first)
-			// The message stands in a text, where problem does not shorten the path.
-			at.File = display(at.File)
-			c.bad(path, "the name %q is taken, at %s (names are the same whatever their case)", name, at)
+			c.bad(path, "the name %q is taken, at %s (names are the same whatever their case)", name, c.d.place(first))
 		} else {
 			seen[strings.ToLower(name)] = path
 		}
@@ -204,13 +222,13 @@ func (c *checker) checkAgent(path string, a *Agent) {
 		c.bad(path+".instructions_file", "give instructions or instructions_file, not both")
 	}
 
-	for i, name := range a.Channels {
-		c.reference(fmt.Sprintf("%s.channels[%d]", path, i), "channel", name, c.channels)
+	for at, name := range each(path+".channels", a.Channels) {
+		c.reference(at, "channel", *name, c.channels)
 	}
 
 	for list, globs := range map[string][]string{"allow": a.Tools.Allow, "deny": a.Tools.Deny, "on_demand": a.Tools.OnDemand} {
-		for i, g := range globs {
-			c.toolGlob(fmt.Sprintf("%s.tools.%s[%d]", path, list, i), g)
+		for at, g := range each(path+".tools."+list, globs) {
+			c.toolGlob(at, *g)
 		}
 	}
 
@@ -230,14 +248,17 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	}
 
 	c.selfScheduling(path+".self_scheduling", a)
-	c.unconfined(path, a)
+	c.sandboxOff(path, a.Sandbox, a.Reason, "programs of this agent run")
+	if a.Sandbox == "off" && a.MinTier != "" && a.MinTier != "D" {
+		c.bad(path+".min_tier", "with sandbox: off programs run on tier D, so that min_tier %s would refuse all of them", a.MinTier)
+	}
 	c.checkMode(path, a)
 	c.checkSoul(path, a)
 
-	for i, g := range a.Grants.Read {
+	for at, g := range each(path+".grants.read", a.Grants.Read) {
 		if _, err := os.Stat(string(g.Path)); err != nil && g.Path != "" {
 			// Only a warning: the folder may appear later.
-			c.warn(fmt.Sprintf("%s.grants.read[%d]", path, i), "%s does not exist yet", display(string(g.Path)))
+			c.warn(at, "%s does not exist yet", display(string(g.Path)))
 		}
 	}
 
@@ -247,21 +268,17 @@ func (c *checker) checkAgent(path string, a *Agent) {
 	c.warnSharedWorkdir(path+".workdir", a)
 }
 
-// unconfined requires a reason for switching the sandbox off, and refuses a minimum tier that no
-// program could reach then.
-func (c *checker) unconfined(path string, a *Agent) {
-	switch off := a.Sandbox == "off"; {
-	case off && strings.TrimSpace(a.Reason) == "":
-		c.bad(path+".sandbox", "sandbox: off needs a reason beside it: what makes it safe that programs of this agent run without confinement")
-	case !off && a.Reason != "":
+// sandboxOff requires a reason if the sandbox is off, and only then.
+func (c *checker) sandboxOff(path, sandbox, reason, what string) {
+	switch off := sandbox == "off"; {
+	case off && strings.TrimSpace(reason) == "":
+		c.bad(path+".sandbox", "sandbox: off needs a reason beside it: what makes it safe that %s without confinement", what)
+	case !off && reason != "":
 		c.bad(path+".reason", "a reason is only for sandbox: off")
-	case off && a.MinTier != "" && a.MinTier != "D":
-		c.bad(path+".min_tier", "with sandbox: off programs run on tier D, so that min_tier %s would refuse all of them", a.MinTier)
 	}
 }
 
-// warnSharedWorkdir warns of a workdir that another agent could replace by a link, which would lead
-// the file tools of this one elsewhere.
+// warnSharedWorkdir warns of a workdir that another agent could replace by a link.
 func (c *checker) warnSharedWorkdir(path string, a *Agent) {
 	if a.Workdir == "" || !On(a.Enabled) {
 		return
@@ -282,15 +299,11 @@ func (c *checker) toolGlob(at, glob string) {
 		return
 	}
 
-	switch c.tools.Find(glob).Requires {
-	case tool.RequiresPhases:
-		c.bad(at, "%s comes with loop: phased, and is neither allowed nor denied by itself", glob)
-		return
-	case tool.RequiresExecutor:
-		c.bad(at, "%s comes with executor, and is neither allowed nor denied by itself", glob)
-		return
-	case tool.RequiresModule:
-		c.bad(at, "%s comes with the manifest of a skill, and is neither allowed nor denied by itself", glob)
+	comesWith := map[tool.Requirement]string{
+		tool.RequiresPhases: "loop: phased", tool.RequiresExecutor: "executor", tool.RequiresModule: "the manifest of a skill",
+	}
+	if with := comesWith[c.tools.Find(glob).Requires]; with != "" {
+		c.bad(at, "%s comes with %s, and is neither allowed nor denied by itself", glob, with)
 		return
 	}
 
@@ -352,4 +365,64 @@ func (c *Config) ZoneOf(j *Job) *time.Location {
 		return z
 	}
 	return c.Zone()
+}
+
+// maxSoul is how long a soul may be, in bytes: it stands before every prompt.
+const maxSoul = 8_000
+
+// settle sets the workdir (OSA-40). An isolated agent works in own and may read its workdir.
+func (a *Agent) settle(own Path) {
+	if a.Mode == agent.ModeIsolated && a.Workdir != "" && a.Workdir != own { // the same in a configuration that rouse has shown
+		a.HostFolder = string(a.Workdir)
+		a.Grants.Read = append(a.Grants.Read, readGrant{Path: a.Workdir, Private: a.Private.Workdir})
+		a.Workdir = ""
+	}
+	if a.Workdir == "" {
+		a.Workdir = own
+	}
+}
+
+// checkMode refuses settings that contradict the mode.
+func (c *checker) checkMode(path string, a *Agent) {
+	switch a.Mode {
+	case agent.ModeIsolated:
+		c.contradicts(path, ".grants.write", len(a.Grants.Write) > 0, "with mode: isolated the agent writes in a folder of its own and nowhere else")
+		c.contradicts(path, ".sandbox", a.Sandbox == "off", "mode: isolated cannot be held by programs without confinement")
+		c.contradicts(path, ".min_tier", a.MinTier > "B" && c.hasNoProblem(path+".min_tier"),
+			"mode: isolated needs programs that are confined on tier B or A: the weaker ones do not keep what it reads from being written")
+	case agent.ModeNone:
+		c.contradicts(path, ".workdir", c.d.given(path+".workdir"), "with mode: none the agent has no file tools")
+		c.contradicts(path, ".grants.read", len(a.Grants.Read) > 0, "with mode: none the agent has no file tools")
+		c.contradicts(path, ".grants.write", len(a.Grants.Write) > 0, "with mode: none the agent has no file tools")
+		c.contradicts(path, ".grants.commands", len(a.Grants.Commands) > 0, "with mode: none the agent runs no programs")
+		for at, name := range each(".mcp", a.MCP) {
+			s := c.cfg.serverOf(*name)
+			c.contradicts(path, at, s != nil && len(s.Argv) > 0, "with mode: none the agent runs no programs, and this MCP server is one")
+		}
+	}
+}
+
+// lacksHostTool says whether a tool is one of files or programs, of an agent that has neither.
+func (a *Agent) lacksHostTool(name string) bool {
+	return a.Mode == agent.ModeNone && agent.IsHostTool(name)
+}
+
+func (c *checker) contradicts(path, key string, given bool, why string) {
+	if given {
+		c.bad(path+key, "%s; leave this out, or choose another mode", why)
+	}
+}
+
+// checkSoul refuses a soul that would leave little room for the prompt.
+func (c *checker) checkSoul(path string, a *Agent) {
+	if c.d.given(path+".soul") && c.d.given(path+".soul_file") {
+		c.bad(path+".soul_file", "give soul or soul_file, not both")
+	}
+	if len(a.Soul) > maxSoul {
+		key := ".soul"
+		if a.SoulText != "" {
+			key = ".soul_file"
+		}
+		c.bad(path+key, "is %d bytes long, and a soul has %d at most; what it is to do belongs under instructions", len(a.Soul), maxSoul)
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"rouse/agent/tool"
@@ -18,19 +17,16 @@ import (
 	"rouse/internal/text"
 )
 
-// takes is what a tool takes, nil when that cannot be told.
-type takes struct{ *tool.Arguments }
-
-// argumentsOf are what a tool takes, made once for all of its calls.
-func (c *checker) argumentsOf(s tool.Spec) takes {
+// argumentsOf returns the arguments of a tool, made once for all calls, or nil if they are unknown.
+func (c *checker) argumentsOf(s tool.Spec) *tool.Arguments {
 	if known, ok := c.takes[s.Name]; ok && s.Args != nil {
 		return known
 	}
 
-	var out takes
+	var out *tool.Arguments
 	if s.Args != nil || len(s.Schema) > 0 {
 		if a, err := s.Arguments(); err == nil { // an error is one of the tool, which its runs report
-			out.Arguments = &a
+			out = &a
 		}
 	}
 	if s.Args != nil { // what a skill offers may be another thing for another agent
@@ -39,12 +35,11 @@ func (c *checker) argumentsOf(s tool.Spec) takes {
 	return out
 }
 
-// call checks what a call of a playbook passes to its tool, and whether its agent's grants let it, as far as
-// both are known before it is made.
-func (c *checker) call(path string, call PlaybookCall, j *Job, agent *Agent) {
+// call checks the arguments and grants of a call, as far as they are known before the run.
+func (c *checker) call(path string, call *PlaybookCall, j *Job, agent *Agent) {
 	s := c.specOf(call.Call, agent)
 	takes := c.argumentsOf(s)
-	if takes.Arguments == nil || !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
+	if takes == nil || !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
 		return
 	}
 
@@ -82,15 +77,8 @@ func known(v any) any {
 		}
 		return v
 
-	case int:
-		return json.Number(strconv.Itoa(v))
-	case int64:
-		return json.Number(strconv.FormatInt(v, 10))
-	case uint64:
-		return json.Number(strconv.FormatUint(v, 10))
-	case float64:
-		return json.Number(strconv.FormatFloat(v, 'g', -1, 64))
-
+	case int, int64, uint64, float64:
+		return json.Number(fmt.Sprint(v))
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
@@ -113,7 +101,7 @@ func isConstant(source string) bool {
 }
 
 // granted says of a call whose arguments fit whether the grants of its agent cover it.
-func (c *checker) granted(path string, call PlaybookCall, s tool.Spec, j *Job, agent *Agent) {
+func (c *checker) granted(path string, call *PlaybookCall, s tool.Spec, j *Job, agent *Agent) {
 	argument := func(name string) string { // "" when it is absent, or an expression
 		v, _ := call.With[name].(string)
 		if strings.HasPrefix(v, "= ") {
@@ -157,8 +145,7 @@ func withoutActions(source, in string) (out string, whole bool) {
 	return out, out == source
 }
 
-// judge says what the authorizer is going to say of a call. Of one that is not known as a whole, only that
-// no grant covers it.
+// judge reports that the authorizer will refuse a call, or will ask for approval.
 func (c *checker) judge(path string, need tool.Need, whole bool, agent *Agent, hint string) {
 	switch {
 	case need.Refused != nil && whole:

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,8 +20,8 @@ const longestQuery = 10 * time.Second
 var conditionParameters = []string{":last_success", ":last_run", ":now"}
 
 func (c *checker) conditions(path string, j *Job, agent *Agent) {
-	for i := range j.When {
-		c.condition(fmt.Sprintf("%s[%d]", path, i), &j.When[i], agent, scope(j))
+	for at, g := range each(path, j.When) {
+		c.condition(at, g, agent, scope(j))
 	}
 	// Conditions in defaults are meant for the jobs that have other triggers.
 	if other := len(sources(j)) > 0 || j.RunOnStart || j.Webhook != nil || len(j.Follows) > 0; len(j.When) > 0 && j.Watch != nil && !other && !c.d.given("defaults.when") {
@@ -32,47 +30,29 @@ func (c *checker) conditions(path string, j *Job, agent *Agent) {
 }
 
 func (c *checker) condition(path string, g *condition, agent *Agent, names []string) {
-	if g.At.Line == 0 {
-		return // no mapping, which was said
-	}
-
-	var kinds []string
-	for _, key := range []string{"sql", "command", "http", "file", "that"} {
-		if c.d.given(path + "." + key) {
-			kinds = append(kinds, key)
-		}
-	}
-
-	if len(kinds) != 1 {
-		if c.hasNoProblem(path) { // else it was misspelt
-			c.bad(path, "give exactly one of sql, command, http, file and that")
-		}
-		return
-	}
-
-	if !c.hasNoProblem(path + "." + kinds[0]) {
+	kind := c.oneOf(path, "sql", "command", "http", "file", "that")
+	if kind == "" || !c.hasNoProblem(path+"."+kind) {
 		return
 	}
 
 	for _, key := range []string{"write", "read", "network", "sandbox", "reason"} {
-		if kinds[0] != "command" && c.d.given(path+"."+key) {
+		if kind != "command" && c.d.given(path+"."+key) {
 			c.bad(path+"."+key, "is for conditions with a command")
 		}
 	}
 
-	switch path += "." + kinds[0]; kinds[0] {
+	switch path += "." + kind; kind {
 	case "sql":
 		c.conditionSQL(path, g, agent)
 	case "command":
 		c.conditionCommand(path, g, agent)
 	case "http":
-		c.conditionURL(path, g)
+		c.address(path, g.HTTP, "https://example.com/health")
 	case "that":
-		if strings.TrimSpace(g.That) == "" {
-			c.bad(path, "is empty")
-			return
+		c.notEmpty(path, g.That, "is empty")
+		if strings.TrimSpace(g.That) != "" {
+			c.expression(path, g.That, names)
 		}
-		c.expression(path, g.That, names)
 	case "file":
 		if !doublestar.ValidatePathPattern(string(g.File)) {
 			c.bad(path, "the pattern %q is broken", g.File)
@@ -84,14 +64,8 @@ func (c *checker) condition(path string, g *condition, agent *Agent, names []str
 var sqlWord = regexp.MustCompile("(?s)'[^']*'|\"[^\"]*\"|`[^`]*`|\\[[^\\]]*\\]|--[^\n]*|/\\*.*?\\*/|[A-Za-z_\u0080-\U0010FFFF][A-Za-z0-9_$\u0080-\U0010FFFF]*|[:@$][A-Za-z0-9_]+|\\?[0-9]*")
 
 func (c *checker) conditionSQL(path string, g *condition, agent *Agent) {
-	if strings.TrimSpace(g.SQL) == "" {
-		c.bad(path, "is empty")
-	}
-
-	if agent != nil && !On(agent.Database.Enabled) {
-		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
-	}
-
+	c.notEmpty(path, g.SQL, "is empty")
+	c.needsDatabase(path, agent)
 	if time.Duration(g.Timeout) > longestQuery {
 		c.warn(path, "a query is stopped after %s, whatever its timeout", longestQuery)
 	}
@@ -132,13 +106,7 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 	}
 
 	condition := strings.TrimSuffix(path, ".command")
-	switch off := g.Sandbox == "off"; {
-	case off && strings.TrimSpace(g.Reason) == "":
-		c.bad(condition+".sandbox", "sandbox: off needs a reason beside it: what makes it safe that this command runs without confinement")
-	case !off && g.Reason != "":
-		c.bad(condition+".reason", "a reason is only for sandbox: off")
-	}
-
+	c.sandboxOff(condition, g.Sandbox, g.Reason, "this command runs")
 	if agent == nil {
 		return
 	}
@@ -155,12 +123,12 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 func (c *checker) conditionFolders(path string, g *condition, agent *Agent) {
 	type given struct{ key, folder string }
 	var all []given
-	for i, p := range g.Read {
-		all = append(all, given{fmt.Sprintf("%s.read[%d]", path, i), string(p)})
+	for at, p := range each(path+".read", g.Read) {
+		all = append(all, given{at, string(*p)})
 	}
-	for i, word := range g.Command {
-		if filepath.IsAbs(word) {
-			all = append(all, given{fmt.Sprintf("%s.command[%d]", path, i), word})
+	for at, word := range each(path+".command", g.Command) {
+		if filepath.IsAbs(*word) {
+			all = append(all, given{at, *word})
 		}
 	}
 	for _, one := range all {
@@ -213,8 +181,7 @@ var machinePrograms = []string{"df", "docker", "findmnt", "free", "fuser", "jour
 // scriptProgram finds the programs in a script for a shell, as far as they stand where a command begins.
 var scriptProgram = regexp.MustCompile(`(?:^|[;&|(\x60!\n]|\b(?:if|then|else|elif|while|until|do|exec|sudo)\s)\s*([\w./-]+)`)
 
-// asksMachine is the program of a command that asks about the machine, by its own name or in the script of
-// a shell, and "" when there is none.
+// asksMachine returns the program of a command, or of its shell script, that asks about the machine.
 func asksMachine(argv []string) string {
 	known := func(program string) bool {
 		return slices.Contains(machinePrograms, filepath.Base(program))
@@ -235,25 +202,9 @@ func asksMachine(argv []string) string {
 	return ""
 }
 
-// writable says whether an agent may change a file.
+// writable reports whether an agent may change a file.
 func writable(a *Agent, path string) bool {
-	roots := a.Grants.Write
-	// Without grants.write an agent writes in all of its workdir.
-	if len(roots) == 0 {
-		roots = []Path{a.Workdir}
-	}
-
-	return slices.ContainsFunc(roots, func(root Path) bool {
-		return fspath.Within(path, string(root))
-	})
-}
-
-func (c *checker) conditionURL(path string, g *condition) {
-	u, err := url.Parse(g.HTTP)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		c.bad(path, "must be a URL like https://example.com/health")
-		return
-	}
+	return slices.ContainsFunc(a.writes(), func(root string) bool { return fspath.Within(path, root) })
 }
 
 // Where is a place as messages of runs name it: relative to the folder of the main file.

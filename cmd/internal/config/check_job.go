@@ -13,11 +13,13 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"rouse/agent"
+	"rouse/internal/domain"
+	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )
 
 func (c *checker) job(path string, j *Job) {
-	agent := c.agent[j.Agent]
+	agent := c.agent(j)
 	if agent == nil { // else it need not be looked for among a thousand
 		c.reference(path+".agent", "agent", j.Agent, c.agents)
 	}
@@ -46,16 +48,16 @@ func (c *checker) job(path string, j *Job) {
 	}
 
 	c.conditions(path+".when", j, agent)
-	for i, e := range j.Expect {
-		c.expect(fmt.Sprintf("%s.expect[%d]", path, i), e, agent)
+	for at, e := range each(path+".expect", j.Expect) {
+		c.expect(at, e, agent)
 	}
 
 	if j.Retry.Backoff > j.Retry.MaxBackoff {
 		c.bad(path+".retry", "backoff %s is longer than max_backoff %s", j.Retry.Backoff, j.Retry.MaxBackoff)
 	}
 
-	for i, name := range j.Notify.Channels {
-		c.reference(fmt.Sprintf("%s.notify.channels[%d]", path, i), "channel", name, c.channels)
+	for at, name := range each(path+".notify.channels", j.Notify.Channels) {
+		c.reference(at, "channel", *name, c.channels)
 	}
 
 	// A notice is rendered after the run, when the manifest is deleted and the outcome is known.
@@ -66,24 +68,8 @@ func (c *checker) job(path string, j *Job) {
 
 // work checks what a job does.
 func (c *checker) work(path string, j *Job, agent *Agent) {
-	var given []string
-	for _, key := range []string{"prompt", "prompt_file", "playbook", "skill"} {
-		if c.d.given(path + "." + key) {
-			given = append(given, key)
-		}
-	}
-
-	switch {
-	case len(given) == 0:
-		c.bad(path, "give one of prompt, prompt_file, playbook and skill: what the job does")
-	case len(given) > 1:
-		c.bad(path+"."+given[1], "give one of prompt, prompt_file, playbook and skill, not %s", strings.Join(given, " and "))
-	}
-
-	if at := path + ".prompt"; c.d.given(at) && strings.TrimSpace(j.Prompt) == "" && c.hasNoProblem(at) {
-		c.bad(at, "is empty")
-	}
-
+	c.oneOf(path, "prompt", "prompt_file", "playbook", "skill")
+	c.notEmpty(path+".prompt", j.Prompt, "is empty")
 	if c.d.given(path + ".prompt_file") {
 		c.template(path+".prompt_file", j.Prompt, scope(j))
 	} else {
@@ -96,9 +82,7 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 	if at := path + ".input"; c.d.given(at) && !c.d.given(path+".skill") {
 		c.bad(at, "goes with skill: what its module is given")
 	}
-	if at := path + ".skill"; c.d.given(at) && strings.TrimSpace(j.Skill) == "" && c.hasNoProblem(at) {
-		c.bad(at, "is empty; write the name of a skill")
-	}
+	c.notEmpty(path+".skill", j.Skill, "is empty; write the name of a skill")
 	c.value(path+".input", j.Input, scope(j))
 	if at := path + ".workspace"; c.d.given(at) && !c.d.given(path+".skill") {
 		c.bad(at, "goes with skill: the workspace in which its module works")
@@ -143,16 +127,15 @@ func (c *checker) triggers(path string, j *Job) {
 // times checks dates and names of calendars, each by itself, with any schedule, so that a mistake has its own place in the list.
 func (c *checker) times(path, key string, texts []string) (right bool) {
 	right = true
-	for i, text := range texts {
-		o := schedule.Options{Every: "24h", Calendar: c.cfg.calendar, Exclude: []string{text}}
+	for at, text := range each(path, texts) {
+		o := schedule.Options{Every: "24h", Calendar: c.cfg.CalendarOf, Exclude: []string{*text}}
 		if key == "only" {
-			o.Exclude, o.Only = nil, []string{text}
+			o.Exclude, o.Only = nil, []string{*text}
 		}
 		_, err := schedule.Parse(o)
-		at := fmt.Sprintf("%s[%d]", path, i)
 		if c.schedule(at, key, err); err != nil {
 			right = false
-			if hint := nearestCalendar(text, c.cfg); hint != "" {
+			if hint := nearestCalendar(*text, c.cfg); hint != "" {
 				c.d.problems[len(c.d.problems)-1].Hint = hint
 			}
 		}
@@ -160,8 +143,7 @@ func (c *checker) times(path, key string, texts []string) (right bool) {
 	return right
 }
 
-// wrongSources says what is wrong with the schedules of a job: with each by itself and, where it is right, with what dates and calendars
-// leave of it.
+// wrongSources reports schedules that are wrong, or of which dates and calendars leave nothing.
 func (c *checker) wrongSources(path string, j *Job, all []timing, filtering bool) {
 	location := c.cfg.ZoneOf(j)
 	for _, s := range all {
@@ -172,7 +154,7 @@ func (c *checker) wrongSources(path string, j *Job, all []timing, filtering bool
 		}
 
 		o := s.Options
-		o.Location, o.Exclude, o.Only, o.Calendar = location, j.Exclude, j.Only, c.cfg.calendar
+		o.Location, o.Exclude, o.Only, o.Calendar = location, j.Exclude, j.Only, c.cfg.CalendarOf
 		_, err = schedule.Parse(o)
 		key := "exclude"
 		var wrong *schedule.Error
@@ -205,7 +187,7 @@ func (j *Job) Expired(now time.Time) bool {
 
 // viewsWithoutDatabase warns of context_views of an agent without a database.
 func (c *checker) viewsWithoutDatabase(path string, j *Job) {
-	if a := c.agent[j.Agent]; len(j.ContextViews) > 0 && a != nil && !On(a.Database.Enabled) {
+	if a := c.agent(j); len(j.ContextViews) > 0 && a != nil && !On(a.Database.Enabled) {
 		c.warn(path, "the agent %q has no database (database.enabled: false), so no view has rows", a.Name).Hint = "remove context_views, or give the agent its database"
 	}
 }
@@ -222,16 +204,12 @@ func (c *checker) left(path string, schedules []*schedule.Schedule) {
 	}
 }
 
-// emptySources refuses schedules that are given and empty. They would silently make a job that
-// only runs manually.
+// emptySources refuses blank schedules. A job with one would run only manually.
 func (c *checker) emptySources(path string, j *Job) {
-	for _, s := range [...]struct{ key, text, like string }{
-		{"schedule", j.Schedule, `"0 8 * * 1-5" or "@daily"`}, {"every", j.Every, "15m"}, {"at", j.RunAt, "2026-11-21T08:00:00+01:00"},
-	} {
-		if at := path + "." + s.key; s.text == "" && c.d.given(at) && c.hasNoProblem(at) {
-			c.bad(at, "is empty; write it like %s, or leave the key out", s.like)
-		}
-	}
+	const message = "is empty; write it like %s, or leave the key out"
+	c.notEmpty(path+".schedule", j.Schedule, fmt.Sprintf(message, `"0 8 * * 1-5" or "@daily"`))
+	c.notEmpty(path+".every", j.Every, fmt.Sprintf(message, "15m"))
+	c.notEmpty(path+".at", j.RunAt, fmt.Sprintf(message, "2026-11-21T08:00:00+01:00"))
 }
 
 func (c *checker) schedule(path, key string, err error) {
@@ -283,7 +261,7 @@ func (c *Config) parseSchedules(j *Job) (out []*schedule.Schedule, err error) {
 		o := s.Options
 		o.Timezone, o.Location, o.Job = j.Timezone, c.Zone(), string(j.Name)
 		o.Follows = j.Timezone == "" && c.Timezone == ""
-		o.Exclude, o.Only, o.Calendar = j.Exclude, j.Only, c.calendar
+		o.Exclude, o.Only, o.Calendar = j.Exclude, j.Only, c.CalendarOf
 		if o.Window == "" {
 			o.Jitter = time.Duration(j.Jitter)
 		}
@@ -299,9 +277,9 @@ func (c *Config) parseSchedules(j *Job) (out []*schedule.Schedule, err error) {
 
 func (c *checker) watch(path string, w *watch, j *Job) {
 	for key, globs := range map[string][]string{"include": w.Include, "exclude": w.Exclude} {
-		for i, g := range globs {
-			if !doublestar.ValidatePattern(g) {
-				c.bad(fmt.Sprintf("%s.%s[%d]", path, key, i), "the pattern %q is broken", g)
+		for at, g := range each(path+"."+key, globs) {
+			if !doublestar.ValidatePattern(*g) {
+				c.bad(at, "the pattern %q is broken", *g)
 			}
 		}
 	}
@@ -375,30 +353,106 @@ func (c *checker) watchMode(path string, w *watch, j *Job) {
 	}
 }
 
-func (c *checker) expect(path string, e expect, agent *Agent) {
-	given := 0
-	for _, key := range []string{"file", "sql", "command"} {
-		if c.d.given(path + "." + key) {
-			given++
+func (c *checker) expect(path string, e *expect, agent *Agent) {
+	switch kind := c.oneOf(path, "file", "sql", "command"); kind {
+	case "sql":
+		c.notEmpty(path+".sql", e.SQL, "is empty")
+		c.needsDatabase(path+".sql", agent)
+	case "command":
+		at := path + ".command"
+		if (len(e.Command) == 0 || strings.TrimSpace(e.Command[0]) == "") && c.hasNoProblem(at) {
+			c.bad(at, "must name a program").Hint = "as in command: [go, test, ./...]"
+		}
+		if agent != nil && agent.Mode == "none" {
+			c.bad(at, "the agent %q has mode: none, and runs no programs", agent.Name)
 		}
 	}
-	if given != 1 {
-		c.bad(path, "give exactly one of file, sql and command")
+}
+
+// needsDatabase reports a setting that needs the database of an agent without one.
+func (c *checker) needsDatabase(path string, agent *Agent) {
+	if agent != nil && !On(agent.Database.Enabled) {
+		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
+	}
+}
+
+// Followed are the jobs whose runs a job follows, with the outcomes that it waits for.
+func (j *Job) Followed() map[string][]domain.Outcome {
+	out := map[string][]domain.Outcome{}
+	for _, f := range j.Follows {
+		out[f.Job] = f.On
+	}
+	return out
+}
+
+// follows checks which jobs a job follows.
+func (c *checker) follows(path string, j *Job) {
+	var seen []string
+	for at, f := range each(path, j.Follows) {
+		c.reference(at, "job", f.Job, c.jobs)
+		if slices.Contains(seen, f.Job) {
+			c.bad(at, "the job %q is there already; give all its outcomes in one place", f.Job).Hint = "write {job: " + f.Job + ", on: [success, error]}"
+		}
+		seen = append(seen, f.Job)
+
+		if c.hasNoProblem(at + ".job") {
+			c.notEmpty(at, f.Job, "is empty; write the name of a job")
+		}
+		if c.d.given(at+".on") && len(f.On) == 0 && c.hasNoProblem(at+".on") {
+			c.bad(at+".on", "is empty, so that no run is followed").Hint = "leave it out for success"
+		}
+		if first := c.cfg.jobNamed[f.Job]; first != nil && !On(first.Enabled) && On(j.Enabled) {
+			c.warn(at, "the job %q is disabled, so there are no runs of it to follow", f.Job)
+		}
+	}
+}
+
+// cycles refuses jobs that follow themselves through others. It reports each cycle once.
+func (c *checker) cycles() {
+	done := map[*Job]bool{}
+	for i := range c.cfg.Jobs {
+		c.findCycle(&c.cfg.Jobs[i], nil, done)
+	}
+}
+
+// findCycle searches a cycle. path are the jobs on the way to j, each of which follows the next.
+func (c *checker) findCycle(j *Job, path []*Job, done map[*Job]bool) {
+	if at := slices.Index(path, j); at >= 0 {
+		c.reportCycle(path[at:])
 		return
 	}
-	sql, command := c.d.given(path+".sql"), c.d.given(path+".command")
-	if command && (len(e.Command) == 0 || strings.TrimSpace(e.Command[0]) == "") && c.hasNoProblem(path+".command") {
-		c.bad(path+".command", "must name a program").Hint = "as in command: [go, test, ./...]"
-	}
-	if command && agent != nil && agent.Mode == "none" {
-		c.bad(path+".command", "the agent %q has mode: none, and runs no programs", agent.Name)
+	if done[j] {
+		return
 	}
 
-	if sql && strings.TrimSpace(e.SQL) == "" && c.hasNoProblem(path+".sql") {
-		c.bad(path+".sql", "is empty")
+	for _, f := range j.Follows {
+		if next := c.cfg.jobNamed[f.Job]; next != nil {
+			c.findCycle(next, append(slices.Clip(path), j), done)
+		}
+	}
+	done[j] = true
+}
+
+// reportCycle names the jobs of a cycle with the lines of their after.
+func (c *checker) reportCycle(cycle []*Job) {
+	// It begins with the job that comes first in the configuration, wherever it was entered.
+	first := 0
+	index := func(j *Job) int { return slices.IndexFunc(c.cfg.Jobs, func(o Job) bool { return o.Name == j.Name }) }
+	for i := range cycle {
+		if index(cycle[i]) < index(cycle[first]) {
+			first = i
+		}
+	}
+	cycle = append(slices.Clone(cycle[first:]), cycle[:first]...)
+
+	var steps, names []string
+	for i, j := range cycle {
+		next := cycle[(i+1)%len(cycle)]
+		at := slices.IndexFunc(j.Follows, func(f follow) bool { return f.Job == string(next.Name) })
+		names = append(names, string(j.Name))
+		steps = append(steps, fmt.Sprintf("%s follows %s (%s)", j.Name, next.Name, j.Follows[at].At))
 	}
 
-	if sql && agent != nil && !On(agent.Database.Enabled) {
-		c.bad(path+".sql", "the agent %q has no database (database.enabled: false)", agent.Name)
-	}
+	path := itemOf("jobs", index(cycle[0])) + ".after"
+	c.bad(path, "goes in a circle, in which each run would start the next for ever: %s", text.List(steps, len(steps))).Hint = "take one of them out: " + strings.Join(names, ", ")
 }

@@ -14,8 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-// place is a folder in which somebody else than the owner makes names. Disabled agents and jobs have
-// theirs, too: what they left is still there, and enabling one must not be what opens the host.
+// place is a folder in which others than the owner write, now or while its agent was enabled.
 type place struct {
 	key    string // of the setting that opens it: agents[0].workdir
 	who    string // and what they do there: the agent clerk may write in
@@ -37,7 +36,6 @@ type trusted struct {
 func (t trusted) String() string {
 	said := fmt.Sprintf("%s %s", t.what, display(t.path))
 	if t.at.Line > 0 {
-		t.at.File = display(t.at.File)
 		said += fmt.Sprintf(" (%s)", t.at)
 	}
 	return said
@@ -45,27 +43,23 @@ func (t trusted) String() string {
 
 // places are the folders in which agents write and strangers leave files.
 func (c *Config) places() (out []place) {
-	for i := range c.Agents {
-		a, key := &c.Agents[i], fmt.Sprintf("agents[%d]", i)
+	for key, a := range each("agents", c.Agents) {
 		who := fmt.Sprintf("the agent %s may write in", a.Name)
-		for n, folder := range a.Grants.Write {
-			out = append(out, place{fmt.Sprintf("%s.grants.write[%d]", key, n), who, "grant it a folder that holds nothing else", string(folder), ""})
+		for at, folder := range each(key+".grants.write", a.Grants.Write) {
+			out = append(out, place{at, who, "grant it a folder that holds nothing else", string(*folder), ""})
 		}
 		if len(a.Grants.Write) == 0 && a.Workdir != "" {
 			out = append(out, place{key + ".workdir", who, "give the agent a workdir of its own, or narrow it with grants: {write: [./out]}", string(a.Workdir), ""})
 		}
 	}
 
-	for i := range c.Jobs {
-		w, key := c.Jobs[i].Watch, fmt.Sprintf("jobs[%d].watch", i)
-		if w == nil {
-			continue
+	for key, j := range each("jobs", c.Jobs) {
+		if w := j.Watch; w != nil {
+			const mend = "choose a folder that is for such files alone"
+			out = append(out, place{key + ".watch.path", "whoever drops files may write in", mend, string(w.Path), ""},
+				place{key + ".watch.on_success", "files of others are moved to", mend, w.OnSuccess.Dir, ""},
+				place{key + ".watch.on_failure", "files of others are moved to", mend, w.OnFailure.Dir, ""})
 		}
-
-		const mend = "choose a folder that is for such files alone"
-		out = append(out, place{key + ".path", "whoever drops files may write in", mend, string(w.Path), ""},
-			place{key + ".on_success", "files of others are moved to", mend, w.OnSuccess.Dir, ""},
-			place{key + ".on_failure", "files of others are moved to", mend, w.OnFailure.Dir, ""})
 	}
 
 	for _, e := range c.executors() {
@@ -77,49 +71,49 @@ func (c *Config) places() (out []place) {
 	return slices.DeleteFunc(out, func(p place) bool { return p.folder == "" })
 }
 
-// writerOf is a place that a folder lies in, or that lies in it: somebody else may write a part of it. nil when there is none.
-func (c *Config) writerOf(folder string) *place {
+// writerOf returns a place that holds a folder or lies in it, so that others may write there, or
+// nil. Places of the executor of the agent except do not count.
+func (c *Config) writerOf(folder, except string) *place {
 	glance := nofollow.NewGlance()
 	for _, p := range c.places() {
-		if holds(glance.Boundary(p.folder), folder) || holds(glance.Boundary(folder), ownersPath(p.folder, glance)) {
+		own := except != "" && p.program == except
+		if !own && (holds(glance.Boundary(p.folder), folder) || holds(glance.Boundary(folder), ownersPath(p.folder, glance))) {
 			return &p
 		}
 	}
 	return nil
 }
 
-// ownersFolder refuses a file or a folder that leads a program with the network, a secret or the daemon's own rights, if anybody but
-// its owner can write a part of it. What the executor of an agent writes does not count for that executor.
+// String describes the place as part of a sentence, "" if it is nil.
+func (p *place) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.who + " " + display(p.folder)
+}
+
+// ownersFolder refuses a path that decides what a trusted program does, if others can write there.
+// Writes by the executor of an agent do not count for that executor.
 func (c *checker) ownersFolder(path, folder, agent string) {
 	if folder == "" {
 		return
 	}
 	c.notOfTheHome(path, folder)
-	glance := nofollow.NewGlance()
-	for _, p := range c.cfg.places() {
-		if agent != "" && p.program == agent || !holds(glance.Boundary(p.folder), folder) && !holds(glance.Boundary(folder), ownersPath(p.folder, glance)) {
-			continue
-		}
-		c.bad(path, "%s %s (%s), which is in or around %s, and so could lead the program", p.who, display(p.folder), c.d.place(p.key), display(folder)).
+	if p := c.cfg.writerOf(folder, agent); p != nil {
+		c.bad(path, "%s (%s), which is in or around %s, and so could lead the program", p, c.d.place(p.key), display(folder)).
 			Hint = "choose a place that no folder of an agent lies in or holds, or " + p.mend
-		return
 	}
 }
 
-// Writer says who else may write in a folder, as part of a sentence, and "" when nobody may.
-func (c *Config) Writer(folder string) string {
-	if p := c.writerOf(folder); p != nil {
-		return fmt.Sprintf("%s %s", p.who, display(p.folder))
-	}
-	return ""
-}
+// Writer describes who else may write in a folder, or returns "" if only the owner may.
+func (c *Config) Writer(folder string) string { return c.writerOf(folder, "").String() }
 
 // WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
 func (c *Config) WriterAround(folder string) string {
 	glance := nofollow.NewGlance()
 	for _, p := range c.places() {
 		if holds(glance.Boundary(ownersPath(p.folder, glance)), folder) {
-			return fmt.Sprintf("%s %s", p.who, display(p.folder))
+			return p.String()
 		}
 	}
 	return ""
@@ -153,7 +147,7 @@ func (c *checker) layout() {
 	whole := slices.DeleteFunc(all, func(t trusted) bool { return !t.whole })
 	for i, p := range places {
 		if found := append(inside[i], c.around(real[i], whole, glance)...); len(found) > 0 {
-			c.layoutProblem(p, found)
+			c.layoutProblem(&p, found)
 		}
 	}
 }
@@ -163,7 +157,7 @@ func holds(b nofollow.Boundary, path string) bool {
 	return b.Holds(filepath.Join(path, "any")) != ""
 }
 
-func (c *checker) layoutProblem(p place, found []trusted) {
+func (c *checker) layoutProblem(p *place, found []trusted) {
 	var names []string
 	mends := []string{p.mend}
 	for _, t := range found {
@@ -175,12 +169,8 @@ func (c *checker) layoutProblem(p place, found []trusted) {
 		}
 	}
 
-	c.bad(p.key, "%s %s, and so could change what rouse trusts: %s", p.who, display(p.folder), text.List(names, maxNamed)).
-		Hint = strings.Join(mends, ", or ")
+	c.bad(p.key, "%s, and so could change what rouse trusts: %s", p, text.List(names, 5)).Hint = strings.Join(mends, ", or ")
 }
-
-// maxNamed bounds what one message names.
-const maxNamed = 5
 
 // around are the trusted things that a place lies within, or would become a part of.
 func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
@@ -253,18 +243,18 @@ func (c *checker) trusted() []trusted {
 		}
 	}
 
-	for i, a := range c.cfg.Agents {
-		for n, name := range a.Skills {
-			if isPath(name) {
-				at := c.d.place(fmt.Sprintf("agents[%d].skills[%d]", i, n))
-				out = append(out, trusted{what: "the skill", path: c.d.resolve(at.File, name), at: at, whole: true})
+	for key, a := range each("agents", c.cfg.Agents) {
+		for key, name := range each(key+".skills", a.Skills) {
+			if isPath(*name) {
+				at := c.d.place(key)
+				out = append(out, trusted{what: "the skill", path: c.d.resolve(at.File, *name), at: at, whole: true})
 			}
 		}
 	}
 
-	for i, m := range c.cfg.Models {
+	for key, m := range each("models", c.cfg.Models) {
 		if m.Recording != "" {
-			out = append(out, trusted{what: "what a model answers, recorded in", path: string(m.Recording), at: c.d.place(fmt.Sprintf("models[%d].recording", i))})
+			out = append(out, trusted{what: "what a model answers, recorded in", path: string(m.Recording), at: c.d.place(key + ".recording")})
 		}
 	}
 
@@ -280,17 +270,16 @@ func (c *checker) trusted() []trusted {
 // skillRootPlace is where a root of skills is named, without a line where nothing names it.
 func (c *checker) skillRootPlace(path string) Position {
 	if c.cfg.Skills != nil {
-		for i, r := range c.cfg.Skills.Roots {
+		for key, r := range each("skills.roots", c.cfg.Skills.Roots) {
 			if string(r.Path) == path {
-				return c.d.place(fmt.Sprintf("skills.roots[%d].path", i))
+				return c.d.place(key + ".path")
 			}
 		}
 	}
 	return Position{}
 }
 
-// trustedPrograms are the programs that the host starts, by itself or because they were granted, and the
-// folders in which it looks for those.
+// trustedPrograms returns the programs that the host starts, and the folders of its search path.
 func (c *checker) trustedPrograms() (out []trusted) {
 	if self, err := os.Executable(); err == nil {
 		out = append(out, trusted{what: "the program", path: self})
@@ -303,60 +292,50 @@ func (c *checker) trustedPrograms() (out []trusted) {
 		}
 	}
 
-	for i := range c.cfg.Agents {
-		a := &c.cfg.Agents[i]
-		for n, g := range a.Grants.Commands {
-			if len(g.Argv) > 0 {
-				at := c.d.place(fmt.Sprintf("agents[%d].grants.commands[%d].argv", i, n))
-				out = append(out, program("the granted program", g.Argv[0], string(a.Workdir), search, at)...)
-			}
+	add := func(what, key string, argv []string, folder string) {
+		if len(argv) == 0 {
+			return
+		}
+		if path := programFile(argv[0], folder, search); path != "" {
+			out = append(out, trusted{what: what, path: path, at: c.d.place(key), mend: moveProgram})
 		}
 	}
-
+	for key, a := range each("agents", c.cfg.Agents) {
+		for key, g := range each(key+".grants.commands", a.Grants.Commands) {
+			add("the granted program", key+".argv", g.Argv, string(a.Workdir))
+		}
+	}
 	for _, e := range c.cfg.executors() {
-		if len(e.Argv) > 0 {
-			out = append(out, program("the executor", e.Argv[0], "", search, c.d.place(e.path+".argv"))...)
+		add("the executor", e.path+".argv", e.Argv, "")
+	}
+	for key, s := range each("mcp", c.cfg.MCP) {
+		add("the program of an MCP server", key+".argv", s.Argv, "")
+	}
+	for key, j := range each("jobs", c.cfg.Jobs) {
+		for key, g := range each(key+".when", j.When) {
+			add("the program of a condition", key+".command", g.Command, "")
 		}
 	}
-
-	for i, s := range c.cfg.MCP {
-		if len(s.Argv) > 0 {
-			out = append(out, program("the program of an MCP server", s.Argv[0], "", search, c.d.place(fmt.Sprintf("mcp[%d].argv", i)))...)
-		}
-	}
-
-	for i := range c.cfg.Jobs {
-		j := &c.cfg.Jobs[i]
-		for n, g := range j.When {
-			if len(g.Command) > 0 {
-				at := c.d.place(fmt.Sprintf("jobs[%d].when[%d].command", i, n))
-				out = append(out, program("the program of a condition", g.Command[0], "", search, at)...)
-			}
-		}
-	}
-
 	return out
 }
 
 const moveProgram = "move the program to where no agent writes"
 
-// program is a program that is named by a path, from a folder, or looked for in the folders of PATH: none
-// where it is not found.
-func program(what, name, folder string, search []string, at Position) []trusted {
+// programFile returns the file of a program named by a path, relative to a folder, or in search.
+// It returns "" if the program is not found.
+func programFile(name, folder string, search []string) string {
 	path := filepath.FromSlash(name)
 	if strings.ContainsRune(path, filepath.Separator) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(folder, path)
 		}
-		return []trusted{{what: what, path: path, at: at, mend: moveProgram}}
+		return path
 	}
-
 	for _, dir := range search {
 		path := filepath.Join(dir, name)
-		// The first that there is is the one that is started; its folder is looked at by itself.
 		if info, err := os.Stat(path); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() {
-			return []trusted{{what: what, path: path, at: at, mend: moveProgram}}
+			return path
 		}
 	}
-	return nil
+	return ""
 }

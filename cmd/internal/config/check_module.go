@@ -2,10 +2,10 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 
 	"rouse/agent"
 	"rouse/agent/tool"
@@ -80,8 +80,7 @@ func (c *checker) moduleSettings() {
 		c.bad("skills.sign_in_port", "%d is no port; the last is %d", c.cfg.SignInPort(), maxPort)
 	}
 	if c.cfg.Skills != nil {
-		for i, one := range c.cfg.Skills.Settings {
-			at := fmt.Sprintf("skills.settings[%d]", i)
+		for at, one := range each("skills.settings", c.cfg.Skills.Settings) {
 			s, ok := modules[one.Name]
 			switch {
 			case one.Name == "":
@@ -95,8 +94,8 @@ func (c *checker) moduleSettings() {
 			}
 
 			set[one.Name] = true
-			for k, glob := range one.Tools {
-				c.toolGlob(fmt.Sprintf("%s.tools[%d]", at, k), glob)
+			for at, glob := range each(at+".tools", one.Tools) {
+				c.toolGlob(at, *glob)
 			}
 			if _, err := host.Config(s.Dir, one.Config); err != nil {
 				c.bad(at+".config", "does not fit the config-schema.json of the skill %s: %v", s.Name, err)
@@ -117,8 +116,7 @@ func (c *checker) runs(skill string) bool {
 	return slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Skill == skill }) || c.named(skill)
 }
 
-// module checks a job that runs the module of a skill: that there is one, that it can be run here with what its agent is
-// granted, and its input as far as it is known (OSL-06, OSL-09, OSL-12).
+// module checks a job that runs the module of a skill, with its input (OSL-06, OSL-09, OSL-12).
 func (c *checker) module(path string, j *Job, by *Agent) {
 	at := path + ".skill"
 	if s, ok := c.cfg.SkillCatalog().Get(j.Skill); ok && s.Manifest == nil {
@@ -206,8 +204,8 @@ func (a *Agent) secretNames() []string {
 	return out
 }
 
-// moduleInput checks what a module is given against its schema: all of it where nothing depends on the run, else which values there
-// have to be, and each that does not.
+// moduleInput checks an input against its schema, or, if parts depend on the run, the required keys
+// and each constant value.
 func (c *checker) moduleInput(path string, s *skills.Skill, input map[string]any) {
 	given := known(input)
 	if whole, constant := constantJSON(given); constant {
@@ -264,4 +262,93 @@ func holdsUnknown(v any) bool {
 		}
 	}
 	return false
+}
+
+// findOffers finds the tools that skills offer to agents (OSL-32), and warns of missing ones.
+func (c *checker) findOffers() {
+	c.offered = map[*Agent]tool.Specs{}
+	if c.tools == nil { // callers that pass no list of tools leave the names unchecked
+		return
+	}
+
+	c.tools = slices.Clone(c.tools)
+	for _, s := range c.cfg.Modules() {
+		c.tools = append(c.tools, host.OfferSpecs(s)...)
+	}
+	c.tools = append(c.tools, c.serverSpecs()...)
+
+	for key, a := range each("agents", c.cfg.Agents) {
+		for _, s := range c.cfg.SkillView(a).All() {
+			if s.Manifest == nil {
+				continue
+			}
+
+			lacks := c.lacksForOffers(a, s)
+			if len(lacks) == 0 {
+				c.offered[a] = append(c.offered[a], host.OfferSpecs(s)...)
+			}
+			_, unfit := host.Offers(s)
+			for at, name := range each(key+".skills", a.Skills) {
+				if strings.EqualFold(*name, s.Name) || isPath(*name) && plainPlace(*name) == s.Dir {
+					c.warnOffers(at, s, append(lacks, unfit...))
+				}
+			}
+		}
+	}
+}
+
+// lacksForOffers says what keeps an agent from the tools of a skill.
+func (c *checker) lacksForOffers(a *Agent, s *skills.Skill) (out []string) {
+	if !s.Manifest.Supports(runtime.GOOS) {
+		out = append(out, "it is not for "+runtime.GOOS)
+	}
+	for _, what := range host.Missing(s.Manifest) {
+		out = append(out, "it asks for "+what+", which is not available in this version")
+	}
+	needed, _ := host.Ungranted(s.Manifest, c.capabilities(a, false), a.secretNames())
+	for _, what := range needed {
+		out = append(out, "it needs "+what)
+	}
+	return out
+}
+
+func (c *checker) warnOffers(at string, s *skills.Skill, why []string) {
+	for _, one := range why {
+		c.warn(at, "of the tools that the skill %s has for models some are not there: %s", s.Name, one)
+	}
+}
+
+// offers says whether the skills of an agent offer a tool.
+func (c *checker) offers(a *Agent, name string) bool { return c.offered[a].Find(name).Name != "" }
+
+// named says whether an agent names a skill, and has its tools.
+func (c *checker) named(skill string) bool {
+	for i := range c.cfg.Agents {
+		a := &c.cfg.Agents[i]
+		given := slices.ContainsFunc(c.cfg.skills.given[string(a.Name)], func(s *skills.Skill) bool { return s.Name == skill })
+		if given && c.offers(a, host.ExecuteName(skill)) {
+			return true
+		}
+	}
+	return false
+}
+
+// specOf is what is known of a tool for an agent: two agents may have different skills of one name.
+func (c *checker) specOf(name string, a *Agent) tool.Spec {
+	if s := c.offered[a].Find(name); s.Name != "" {
+		return s
+	}
+	return c.tools.Find(name)
+}
+
+// mayBeRegistered says whether a pattern is about tools of a skill that only its module knows.
+func (c *checker) mayBeRegistered(glob string) bool {
+	return slices.ContainsFunc(c.tools, func(s tool.Spec) bool { return s.Open && strings.HasPrefix(glob, s.Name) })
+}
+
+// offersNetwork says whether a tool of a skill that the agent may call asks servers.
+func (c *checker) offersNetwork(a *Agent) bool {
+	return slices.ContainsFunc(c.cfg.SkillView(a).All(), func(s *skills.Skill) bool {
+		return s.Manifest != nil && host.UsesNetwork(s.Manifest) && c.offers(a, host.ExecuteName(s.Name)) && len(host.OfferSpecs(s).Where(a.Tools.permits)) > 0
+	})
 }

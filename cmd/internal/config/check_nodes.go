@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/cmd/internal/replicate/target"
 	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
@@ -54,8 +54,7 @@ func (c *Config) HostOf(j *Job) string {
 	return ""
 }
 
-// HostOfAgent is the node that does the runs of an agent that belong to no job, "" for any: the one that it names, or where its workdir is
-// because all its jobs are there.
+// HostOfAgent returns the node for the runs of an agent without a job, "" for any.
 func (c *Config) HostOfAgent(a *Agent) string {
 	if a.Host != "" || !c.localWorkdir(a) {
 		return a.Host
@@ -75,20 +74,18 @@ func (c *Config) localWorkdir(a *Agent) bool {
 	return !a.WorkdirShared && a.Workdir != "" && !fspath.Within(string(a.Workdir), string(c.Home))
 }
 
-// checkNodes checks what several processes on one ledger need to know. Without them it refuses nothing but names: a configuration is
-// written before the engine is changed.
+// checkNodes checks the settings of nodes. Without a shared ledger it refuses only wrong names.
 func (c *checker) checkNodes() {
 	c.name("node", c.cfg.Node)
 	c.checkPostgres(c.cfg.Engine.Postgres)
 	c.checkBlobs(c.cfg.Engine)
 
-	for i := range c.cfg.Agents {
-		c.checkAgentHost(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
+	for path, a := range each("agents", c.cfg.Agents) {
+		c.checkAgentHost(path, a)
 	}
-	for i := range c.cfg.Jobs {
-		path, j := fmt.Sprintf("jobs[%d]", i), &c.cfg.Jobs[i]
+	for path, j := range each("jobs", c.cfg.Jobs) {
 		c.name(path+".host", j.Host)
-		if a := c.agent[j.Agent]; a != nil && a.Host != "" && j.Host != "" && a.Host != j.Host {
+		if a := c.agent(j); a != nil && a.Host != "" && j.Host != "" && a.Host != j.Host {
 			c.bad(path+".host", "is %s, and that of its agent %s is %s: the agent's database and files are there", j.Host, a.Name, a.Host)
 		}
 		if j.Watch != nil && c.cfg.Shared() && j.At.Line > 0 && c.cfg.HostOf(j) == "" {
@@ -117,43 +114,26 @@ func (c *checker) checkAgentHost(path string, a *Agent) {
 	}
 
 	var hosts []string
-	for i := range c.cfg.Jobs {
-		j := &c.cfg.Jobs[i]
-		if j.Agent != string(a.Name) {
-			continue
-		}
-		if !slices.Contains(hosts, j.Host) {
-			hosts = append(hosts, j.Host)
+	for _, i := range c.jobsOf[string(a.Name)] {
+		if host := cmp.Or(c.cfg.Jobs[i].Host, "none"); !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
 		}
 	}
-	if len(hosts) == 1 && hosts[0] != "" {
+	if len(hosts) == 1 && hosts[0] != "none" {
 		return // where all its jobs are, its workdir is
 	}
 
 	p := c.bad(path+".workdir", "is %s, a folder of one machine: with engine.postgres its runs may be done on several", display(string(a.Workdir)))
 	p.Hint = "name the node with host: NODE at the agent, or say workdir_shared: true if it is the same folder on every node, or leave workdir out"
 	if len(hosts) > 1 {
-		p.Hint += "; its jobs name " + text.List(namedHosts(hosts), 5)
+		p.Hint += "; its jobs name " + text.List(hosts, 5)
 	}
-}
-
-// namedHosts are hosts as a person reads them.
-func namedHosts(hosts []string) []string {
-	out := make([]string, len(hosts))
-	for i, h := range hosts {
-		if out[i] = h; h == "" {
-			out[i] = "none"
-		}
-	}
-	return out
 }
 
 // checkPostgres refuses what is no address of a database.
 func (c *checker) checkPostgres(address string) {
 	if address == "" {
-		if at := "engine.postgres"; c.d.given(at) && c.hasNoProblem(at) {
-			c.bad(at, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")
-		}
+		c.notEmpty("engine.postgres", address, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")
 		return
 	}
 
@@ -180,23 +160,5 @@ func (c *checker) checkBlobs(e Engine) {
 		return
 	}
 
-	t, err := target.Parse(e.Blobs)
-	if err != nil {
-		c.bad("engine.blobs", "%v", err)
-		return
-	}
-	c.checkPlace("engine", t, e.AccessKey, e.SecretKey)
-	if c.inHome(t.Folder) {
-		c.bad("engine.blobs", "lies in the home, which is this node's alone; name a folder that is the same on every node")
-	}
-}
-
-// checkPlace refuses keys that nobody asks for, or half of one.
-func (c *checker) checkPlace(path string, t target.Target, access, secret string) {
-	switch {
-	case t.Folder != "" && (access != "" || secret != ""):
-		c.bad(path+".access_key", "is of s3, and a folder needs none")
-	case (access == "") != (secret == ""):
-		c.bad(path+".secret_key", "must be given together with access_key, or neither")
-	}
+	c.target("engine", "blobs", e.Blobs, e.AccessKey, e.SecretKey, "this node's alone; name a folder that is the same on every node")
 }

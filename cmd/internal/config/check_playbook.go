@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -29,8 +28,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 	}
 
 	names := scope(j)
-	for i, call := range j.Playbook {
-		at := fmt.Sprintf("%s.playbook[%d]", path, i)
+	for at, call := range each(path+".playbook", j.Playbook) {
 		if call.Call != "" {
 			switch s := c.tools.Find(call.Call); {
 			case s.Requires == tool.RequiresPhases:
@@ -44,8 +42,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 				c.tool(at+".call", call.Call, agent)
 			}
 
-			// Call by call, so that a problem has the place of its call and not of the playbook. The rest is
-			// looked at below, where each value has a place of its own.
+			// Call by call, so that a problem has the place of its call. The values are checked below.
 			step := call.Step()
 			step.If, step.Each, step.OnError, step.Expect.That = "", nil, "", ""
 			step.With = maps.Clone(call.With)
@@ -89,7 +86,7 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 }
 
 // callChecks checks what a call is judged by, which depends on what its tool reports.
-func (c *checker) callChecks(at string, call PlaybookCall, names []string) {
+func (c *checker) callChecks(at string, call *PlaybookCall, names []string) {
 	s := c.tools.Find(call.Call)
 	known := s.Name != ""
 	if known && call.MustSucceed != nil && s.Reports == tool.ReportsNothing {
@@ -134,8 +131,8 @@ func (c *checker) tool(path, name string, agent *Agent) {
 		c.bad(path, "the agent %q does not plan its own runs, so it has no %s", agent.Name, name).Hint = "give it self_scheduling: {mode: ambient}"
 	}
 
-	if s.Requires == tool.RequiresDatabase && !On(agent.Database.Enabled) {
-		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
+	if s.Requires == tool.RequiresDatabase {
+		c.needsDatabase(path, agent)
 	}
 
 	if s.Requires == tool.RequiresWorkspaces {
@@ -156,8 +153,8 @@ func (c *checker) value(path string, v any, names []string) (gives playbook.Shap
 		}
 		c.template(path, v, names)
 	case []any:
-		for i, item := range v {
-			c.value(fmt.Sprintf("%s[%d]", path, i), item, names)
+		for at, item := range each(path, v) {
+			c.value(at, *item, names)
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {

@@ -39,14 +39,13 @@ func (r *reach) add(label int, what string, at Position) {
 	}
 }
 
-// warnTaints decides what is private by default, and warns of jobs whose runs can come to hold untrusted
-// content, private data and an effect beyond the host together, with the lines that bring each, as far as the
-// configuration tells (docs/security.md).
+// warnTaints decides what is private by default, and warns of jobs whose runs can combine untrusted
+// content, private data and external effects (docs/security.md).
 func (c *checker) warnTaints() {
 	reached := map[*Agent]*reach{}
-	for i := range c.cfg.Agents {
-		if a := &c.cfg.Agents[i]; On(a.Enabled) && a.At.Line > 0 {
-			reached[a] = c.ownReach(fmt.Sprintf("agents[%d]", i), a)
+	for path, a := range each("agents", c.cfg.Agents) {
+		if On(a.Enabled) && a.At.Line > 0 {
+			reached[a] = c.ownReach(path, a)
 		}
 	}
 
@@ -61,10 +60,9 @@ func (c *checker) warnTaints() {
 	c.follow(reached, privateData)
 	c.warnConditions(reached)
 
-	for i := range c.cfg.Jobs {
-		j := &c.cfg.Jobs[i]
-		if r := reached[c.agent[j.Agent]]; r != nil && On(j.Enabled) && j.At.Line > 0 {
-			c.warnJob(fmt.Sprintf("jobs[%d].agent", i), r)
+	for path, j := range each("jobs", c.cfg.Jobs) {
+		if r := reached[c.agent(j)]; r != nil && On(j.Enabled) && j.At.Line > 0 {
+			c.warnJob(path+".agent", r)
 		}
 	}
 }
@@ -91,7 +89,6 @@ func (c *checker) warnJob(path string, r *reach) {
 			if i > 0 {
 				word = ""
 			}
-			s.at.File = display(s.at.File)
 			fmt.Fprintf(&drawn, "\n    %-26s %s, %s", word, s.what, s.at)
 		}
 	}
@@ -103,7 +100,7 @@ func (c *checker) warnJob(path string, r *reach) {
 func (c *checker) ownReach(path string, a *Agent) *reach {
 	r := &reach{path: path}
 	for _, i := range c.jobsOf[string(a.Name)] {
-		j, at := &c.cfg.Jobs[i], fmt.Sprintf("jobs[%d]", i)
+		j, at := &c.cfg.Jobs[i], itemOf("jobs", i)
 		if !On(j.Enabled) {
 			continue
 		}
@@ -126,8 +123,8 @@ func (c *checker) ownReach(path string, a *Agent) *reach {
 		}
 	}
 
-	for i, g := range a.Grants.Commands {
-		at := c.d.place(fmt.Sprintf("%s.grants.commands[%d]", path, i))
+	for key, g := range each(path+".grants.commands", a.Grants.Commands) {
+		at := c.d.place(key)
 		switch {
 		case g.Network == "host":
 			r.add(untrusted, "commands with network", at)
@@ -172,15 +169,14 @@ func (c *checker) watchedReads(r *reach, a *Agent) {
 
 // addPrivate adds the lines of an agent that let it read what is for its owner alone.
 func (c *checker) addPrivate(r *reach, a *Agent) {
-	for i, g := range a.Grants.Read {
+	for key, g := range each(r.path+".grants.read", a.Grants.Read) {
 		if On(g.Private) {
-			r.add(privateData, "grants.read", c.d.place(fmt.Sprintf("%s.grants.read[%d]", r.path, i)))
+			r.add(privateData, "grants.read", c.d.place(key))
 		}
 	}
-
-	for i, g := range a.Secrets() {
-		if !g.Public {
-			r.add(privateData, "grants.secrets", c.d.place(fmt.Sprintf("%s.grants.secrets[%d]", r.path, i)))
+	for key, g := range each(r.path+".grants.secrets", a.Grants.Secrets) {
+		if On(g.Private) {
+			r.add(privateData, "grants.secrets", c.d.place(key))
 		}
 	}
 
@@ -208,18 +204,17 @@ func (c *checker) addPrivate(r *reach, a *Agent) {
 // reads are the folders that an agent can read, with the lines that let it.
 func (c *checker) reads(path string, a *Agent) []source {
 	out := []source{{string(a.Workdir), c.d.place(path + ".workdir")}}
-	for i, g := range a.Grants.Read {
-		out = append(out, source{string(g.Path), c.d.place(fmt.Sprintf("%s.grants.read[%d]", path, i))})
+	for key, g := range each(path+".grants.read", a.Grants.Read) {
+		out = append(out, source{string(g.Path), c.d.place(key)})
 	}
-	for i, p := range a.Grants.Write {
-		out = append(out, source{string(p), c.d.place(fmt.Sprintf("%s.grants.write[%d]", path, i))})
+	for key, p := range each(path+".grants.write", a.Grants.Write) {
+		out = append(out, source{string(*p), c.d.place(key)})
 	}
 	return out
 }
 
-// follow brings a label to every agent that reads where another one that has it can write, until
-// nothing more comes of it. One that has it by itself is told of the others that have: without the line that
-// is mended the label would still come from them.
+// follow passes a label on to each agent that reads where an agent with the label writes. It adds
+// the lines of others to agents with the label too, because the label would stay without their own.
 func (c *checker) follow(reached map[*Agent]*reach, label int) {
 	// By the places of the agents in the list: each is compared with each other one.
 	own, has := make([]bool, len(c.cfg.Agents)), make([]bool, len(c.cfg.Agents))
@@ -281,4 +276,41 @@ func (c *checker) plainPlace(path string) string {
 		c.plain[path] = real
 	}
 	return real
+}
+
+// private is what of an agent's own places is for its owner alone.
+type private struct {
+	Workdir  *bool `key:"workdir" unset:"true if the agent has both untrusted input and a way out (also by a condition) other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
+	Database *bool `key:"database" unset:"false" say:"a run that reads rows of the database holds private data (B)"`
+
+	// What holds in the end, once all agents and jobs are known.
+	folders  []string
+	database bool
+}
+
+// PrivatePlaces returns the private folders that an agent can reach, and if its database is private.
+func (a *Agent) PrivatePlaces() (folders []string, database bool) {
+	return a.Private.folders, a.Private.database
+}
+
+// privatePlaces decides which places are private. By default, a workdir is private if the agent has
+// untrusted input and a way to send its files out. The database is not, because rows have labels.
+func (c *checker) privatePlaces(reached map[*Agent]*reach) {
+	for a, r := range reached {
+		a.Private.folders, a.Private.database = nil, On(a.Database.Enabled) && a.Private.Database != nil && *a.Private.Database
+		private := len(r.sources[untrusted]) > 0 && (len(r.sources[outward]) > r.onlyReads || c.sending[a])
+		if said := a.Private.Workdir; said != nil {
+			private = *said
+		}
+		if private {
+			a.Private.folders = append(a.Private.folders, string(a.Workdir))
+		}
+
+		// What one owner says of a folder holds for whoever reads it.
+		for i := range c.cfg.Agents { // a disabled one has left it there
+			if o := &c.cfg.Agents[i]; o != a && o.Private.Workdir != nil && *o.Private.Workdir {
+				a.Private.folders = append(a.Private.folders, string(o.Workdir))
+			}
+		}
+	}
 }

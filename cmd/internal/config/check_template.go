@@ -1,19 +1,223 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
 
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/internal/text"
 )
 
-// fields checks the names of a template that can be parsed, and what it takes of their values.
-// text/template finds a wrong one only when it is executed.
+// Every run of a job has these in its templates and expressions.
+var everyRun = []string{"Job", "Agent", "Run", "Attempt", "Scheduled", "LastSuccess", "LastRun", "Input"}
+
+// manifest is the one name that is gone when a run has ended.
+const manifest = "Manifest"
+
+// watchNames are what the runs of a watch have as well, by its mode.
+var watchNames = map[string][]string{
+	modePerFile:  {"File"},
+	modeBatch:    {"Files", "More", manifest},
+	modeConverge: {"Folder", "Changes", "Round"},
+}
+
+// webhookNames are what the runs of a webhook have as well.
+var webhookNames = []string{"Body", "Payload", "Delivery"}
+
+// followNames are what the runs of a job that follows another one have as well.
+var followNames = []string{"After"}
+
+// scope returns the names that templates and expressions of a job know.
+func scope(j *Job) []string {
+	names := slices.Clone(everyRun)
+	if j.Webhook != nil {
+		names = append(names, webhookNames...)
+	}
+	if len(j.Follows) > 0 {
+		names = append(names, followNames...)
+	}
+	if j.Watch == nil {
+		return names
+	}
+	if own, ok := watchNames[j.Watch.Mode]; ok {
+		return append(names, own...)
+	}
+
+	for _, mode := range []string{modePerFile, modeBatch, modeConverge} {
+		names = append(names, watchNames[mode]...)
+	}
+	return names
+}
+
+// bareFile is a template of nothing but the file of a run.
+var bareFile = regexp.MustCompile(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
+
+// template checks that a template can be parsed and filled.
+func (c *checker) template(path, source string, names []string) {
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	if err := playbook.CheckTemplate(where, source); err != nil {
+		c.bad(path, "%s", err.Error())
+		return
+	}
+
+	// It would be filled, with all parts of the file as JSON, and each run would look for a file of that name.
+	if (where == "path" || where == "move") && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
+		c.bad(path, "{{ .File }} is all that is known of the file, which is no path").Hint = "its path is {{ .File.Path }}"
+		return
+	}
+	c.fields(path, source, names)
+}
+
+// typesOf are the types of some names, nil where only a run knows.
+func (c *checker) typesOf(names []string) playbook.Types {
+	out := playbook.Types{}
+	for _, name := range names {
+		switch {
+		case name == "item":
+			out[name] = c.item
+		case slices.Contains(c.saved, name):
+			out[name] = nil // a result, under the name that runs of another watch have
+		default:
+			out[name] = c.types[name]
+		}
+	}
+	return out
+}
+
+func (c *checker) unknownName(path, name string, names []string) {
+	switch mode := modeOf(name); {
+	case slices.Equal(names, agent.ExecutorNames()):
+		c.bad(path, "the arguments of an executor know no %s, since what comes from outside could be an option there; let the prompt name it. They know %s", name, strings.Join(names, ", "))
+	case name == manifest && c.mode == modeBatch:
+		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")
+	case mode == modePerFile && c.mode == "":
+		c.bad(path, "only a run that a watch started has a File, and this job has no watch")
+	case mode == modePerFile && c.mode == modeBatch:
+		c.bad(path, "a run of a batch has many files: Files, not File").Hint = `in a playbook each: "= Files" makes the call for each of them, with {{ .item.Path }}; in a prompt: {{ range .Files }}{{ .Path }}{{ end }}`
+	case mode != "" && c.mode == "":
+		c.bad(path, "only a run of a watch with mode: %s has %s, and this job has no watch", mode, name)
+	case mode != "":
+		own := watchNames[c.mode]
+		c.bad(path, "only a run of a watch with mode: %s has %s, and the mode is %s", mode, name, c.mode).Hint = "this one has " + strings.Join(own, ", ")
+	case slices.Contains(webhookNames, name):
+		c.bad(path, "only a run that a webhook started has %s, and this job has no webhook", name)
+	case slices.Contains(followNames, name):
+		c.bad(path, "only a run that follows one of another job has %s, and this job has no after", name)
+	default:
+		c.bad(path, "%s", text.NoSuch("value", name, names))
+	}
+}
+
+// modeOf is the mode whose runs have a name, "" when it is none of theirs.
+func modeOf(name string) string {
+	for mode, names := range watchNames {
+		if slices.Contains(names, name) {
+			return mode
+		}
+	}
+	return ""
+}
+
+// expression checks the form and names of an expression, and returns the shape of its value.
+func (c *checker) expression(path, source string, names []string) (gives playbook.Shape) {
+	if source == "" {
+		return gives
+	}
+
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	tree, err := parser.Parse(source)
+	if err != nil {
+		_, err = playbook.CheckExpression(where, source, nil) // which says it in our words
+		c.bad(path, "%s", err.Error())
+		return gives
+	}
+
+	var v identifiers
+	ast.Walk(&tree.Node, &v)
+	known := true
+
+	for _, m := range v.parts {
+		if m[0] == "Files" && c.mode == modeBatch && !slices.Contains(v.declared, m[0]) {
+			c.partOfFiles(path, m[1])
+			known = false
+		}
+	}
+
+	for _, name := range v.used {
+		// $env is the expression language's own name for all values.
+		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) && !slices.Contains(v.called, name) {
+			c.unknownName(path, name, names)
+			known = false
+		}
+	}
+
+	if !known {
+		return gives
+	}
+
+	gives, err = playbook.CheckExpression(where, source, c.typesOf(names))
+	var field *playbook.FieldError
+	switch {
+	case errors.As(err, &field):
+		c.bad(path, "%s", text.NoSuch("field"+v.ownerOf(field.Field), field.Field, field.Has))
+	case err != nil:
+		c.bad(path, "%s", err.Error())
+	}
+	return gives
+}
+
+// partOfFiles says that the files of a batch are a list.
+func (c *checker) partOfFiles(path, part string) {
+	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
+}
+
+// identifiers collects the names in an expression, and what is taken of them.
+type identifiers struct {
+	used, declared, called []string
+	parts                  [][2]string
+}
+
+// ownerOf says of what name a part is taken, as " of .File"; "" when that is not plain.
+func (v identifiers) ownerOf(part string) string {
+	for _, m := range v.parts {
+		if m[1] == part {
+			return " of ." + m[0]
+		}
+	}
+	return ""
+}
+
+// Visit implements ast.Visitor.
+func (v *identifiers) Visit(n *ast.Node) {
+	switch n := (*n).(type) {
+	case *ast.IdentifierNode:
+		v.used = append(v.used, n.Value)
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
+			v.called = append(v.called, f.Value)
+		}
+	case *ast.MemberNode:
+		name, named := n.Node.(*ast.IdentifierNode)
+		part, constant := n.Property.(*ast.StringNode)
+		if named && constant {
+			v.parts = append(v.parts, [2]string{name.Value, part.Value})
+		}
+	case *ast.VariableDeclaratorNode:
+		v.declared = append(v.declared, n.Name)
+	}
+}
+
+// fields checks the names and fields in a template, which text/template does only during execution.
 func (c *checker) fields(path, source string, names []string) {
 	if !strings.Contains(source, "{{") {
 		return
@@ -25,9 +229,14 @@ func (c *checker) fields(path, source string, names []string) {
 	}
 
 	f := fieldCheck{c: c, path: path, names: names, types: c.typesOf(names), assigned: map[string]bool{}}
-	f.findAssigned(t.Root)
+	for _, m := range assignment.FindAllStringSubmatch(source, -1) {
+		f.assigned[m[1]], f.assigned[m[2]] = true, true
+	}
 	f.walk(t.Root, data, map[string]value{"$": data})
 }
+
+// assignment matches the variables that get another value, as in $x = 1 or range $i, $x = .Files.
+var assignment = regexp.MustCompile(`(\$\w+)\s*(?:,\s*(\$\w+)\s*)?=`)
 
 // value is what is known of a value in a template.
 type value struct {
@@ -70,8 +279,7 @@ func (f *fieldCheck) walk(n parse.Node, dot value, vars map[string]value) {
 	}
 }
 
-// branch follows if, range and with, whose variables end with them. inside is the dot within, by the value of
-// the pipe.
+// branch follows if, range and with, whose variables end with them. inside returns the dot within.
 func (f *fieldCheck) branch(n *parse.BranchNode, dot value, vars map[string]value, inside func(value) value) {
 	inner := maps.Clone(vars)
 	of := f.pipe(n.Pipe, dot, inner)
@@ -199,37 +407,4 @@ func item(list value) value {
 		return value{t: list.t.Elem(), name: "each of " + list.name}
 	}
 	return value{}
-}
-
-// findAssigned notes the variables that are assigned another value: where they have which is not followed.
-func (f *fieldCheck) findAssigned(n parse.Node) {
-	note := func(p *parse.PipeNode) {
-		if p != nil && p.IsAssign {
-			for _, v := range p.Decl {
-				f.assigned[v.Ident[0]] = true
-			}
-		}
-	}
-	branch := func(b *parse.BranchNode) {
-		note(b.Pipe)
-		f.findAssigned(b.List)
-		f.findAssigned(b.ElseList)
-	}
-
-	switch n := n.(type) {
-	case *parse.ListNode:
-		if n != nil {
-			for _, inner := range n.Nodes {
-				f.findAssigned(inner)
-			}
-		}
-	case *parse.ActionNode:
-		note(n.Pipe)
-	case *parse.IfNode:
-		branch(&n.BranchNode)
-	case *parse.RangeNode:
-		branch(&n.BranchNode)
-	case *parse.WithNode:
-		branch(&n.BranchNode)
-	}
 }

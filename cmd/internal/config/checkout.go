@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,14 +66,14 @@ type placedCheckout struct {
 
 // checkouts returns all checkouts, those of agents first.
 func (c *Config) checkouts() (out []placedCheckout) {
-	for i := range c.Agents {
-		if o := c.Agents[i].Checkout; o != nil {
-			out = append(out, placedCheckout{o, fmt.Sprintf("agents[%d].checkout", i)})
+	for path, a := range each("agents", c.Agents) {
+		if a.Checkout != nil {
+			out = append(out, placedCheckout{a.Checkout, path + ".checkout"})
 		}
 	}
-	for i := range c.Jobs {
-		if o := c.Jobs[i].Checkout; o != nil {
-			out = append(out, placedCheckout{o, fmt.Sprintf("jobs[%d].checkout", i)})
+	for path, j := range each("jobs", c.Jobs) {
+		if j.Checkout != nil {
+			out = append(out, placedCheckout{j.Checkout, path + ".checkout"})
 		}
 	}
 	return out
@@ -91,18 +90,20 @@ func (c *checker) checkCheckouts() {
 		}
 	}
 
-	for i := range c.cfg.Agents {
-		if a := &c.cfg.Agents[i]; a.Checkout != nil {
-			c.besideCheckout(fmt.Sprintf("agents[%d]", i), a, c.cfg.HostOfAgent(a))
+	for path, a := range each("agents", c.cfg.Agents) {
+		if a.Checkout != nil {
+			c.besideCheckout(path, a, c.cfg.HostOfAgent(a))
 		}
 	}
-	for i := range c.cfg.Jobs {
-		path, j := fmt.Sprintf("jobs[%d]", i), &c.cfg.Jobs[i]
-		if a := c.agent[j.Agent]; a != nil && j.Checkout != nil {
+	for path, j := range each("jobs", c.cfg.Jobs) {
+		if a := c.agent(j); a != nil && j.Checkout != nil {
 			c.besideCheckout(path, a, c.cfg.HostOf(j))
 		}
-		if o := c.cfg.CheckoutOf(j); o != nil {
-			c.expectedInClone(path+".expect", j, o)
+		o := c.cfg.CheckoutOf(j)
+		for at, e := range each(path+".expect", j.Expect) {
+			if o != nil && e.File != "" && fspath.Within(string(e.File), string(o.Repo)) {
+				c.bad(at+".file", "lies in the repository of the checkout, which no run changes").Hint = "check the clone: command: [test, -s, FILE]"
+			}
 		}
 	}
 }
@@ -149,8 +150,7 @@ func isRepository(folder string) bool {
 	return has(".git") || has("HEAD") && has("objects") && has("refs")
 }
 
-// branch checks that a template makes a new branch for each run. Only values of the host may stand in it, because the
-// owner's repository gets the name.
+// branch checks that a template names a new branch for each run, with values of the host alone.
 func (c *checker) branch(path, source string) {
 	if source == "" {
 		return
@@ -187,14 +187,5 @@ func (c *checker) besideCheckout(path string, a *Agent, host string) {
 		c.bad(at, "the agent %s has grants.write, which names folders of its workdir; with checkout each run has another workdir, its clone", a.Name).Hint = "leave grants.write out"
 	case c.cfg.Shared() && host == "":
 		c.bad(at, "with engine.postgres several nodes may run, and clones lie on one of them").Hint = "name it with host"
-	}
-}
-
-// expectedInClone refuses the expectation of a file that a run with a checkout cannot change.
-func (c *checker) expectedInClone(path string, j *Job, o *Checkout) {
-	for i, e := range j.Expect {
-		if e.File != "" && fspath.Within(string(e.File), string(o.Repo)) {
-			c.bad(fmt.Sprintf("%s[%d].file", path, i), "lies in the repository of the checkout, which no run changes").Hint = "check the clone: command: [test, -s, FILE]"
-		}
 	}
 }

@@ -70,7 +70,7 @@ func TestBesideCheckout(t *testing.T) {
 	for _, c := range []struct{ agent, job, want string }{
 		{"", "expect: [{command: [make, test]}]", ""},
 		{"", "expect: [{command: []}]", "jobs[0].expect[0].command: must name a program"},
-		{"", "expect: [{command: [make], sql: select 1}]", "jobs[0].expect[0]: give exactly one of file, sql and command"},
+		{"", "expect: [{command: [make], sql: select 1}]", "jobs[0].expect[0].command: give exactly one of file, sql and command"},
 		{"", "expect: [{file: ./app/report.md}]", "jobs[0].expect[0].file: lies in the repository of the checkout"},
 		{"mode: none", "", "jobs[0].checkout: the agent a has mode: none"},
 		{"mode: none", "expect: [{command: [make]}]", "jobs[0].expect[0].command: the agent \"a\" has mode: none"},

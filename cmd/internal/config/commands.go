@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,8 +22,8 @@ func (a *Agent) Commands() []shell.Grant {
 }
 
 func (c *checker) commands(agentPath string, a *Agent) {
-	for i := range a.Grants.Commands {
-		g, at := &a.Grants.Commands[i], fmt.Sprintf("%s.grants.commands[%d].argv", agentPath, i)
+	for at, g := range each(agentPath+".grants.commands", a.Grants.Commands) {
+		at += ".argv"
 		written := slices.Clone(g.Argv)
 		if c.fromFile(at, g.Argv, string(a.Workdir)); !slices.Equal(written, g.Argv) {
 			g.written = written
@@ -37,8 +36,7 @@ func (c *checker) commands(agentPath string, a *Agent) {
 		c.elsewhere(at, g.Argv)
 	}
 
-	for i, g := range a.Commands() {
-		at := fmt.Sprintf("%s.grants.commands[%d]", agentPath, i)
+	for at, g := range each(agentPath+".grants.commands", a.Commands()) {
 		// A grant that could not be read has an argv of nothing, which means something else.
 		if !c.d.given(at+".argv") || !c.hasNoProblem(at) { // said already
 			continue
@@ -65,8 +63,7 @@ func (c *checker) commands(agentPath string, a *Agent) {
 	}
 }
 
-// writableScripts warns of a granted program, or script, that the agent itself can write: the grant is then one
-// for whatever it writes.
+// writableScripts warns of a granted program or script that the agent itself can write.
 func (c *checker) writableScripts(at string, a *Agent, argv []string) {
 	for _, script := range shell.Scripts(argv) {
 		file := script
@@ -82,8 +79,7 @@ func (c *checker) writableScripts(at string, a *Agent, argv []string) {
 // escaped is what stands for itself in a pattern.
 var escaped = regexp.MustCompile(`\\.`)
 
-// grantsEverything says why a grant allows any program at all; "" where it does not. An interpreter
-// whose arguments are all fixed is what its owner decided.
+// grantsEverything returns why a grant allows any program, or "".
 func grantsEverything(argv []string) string {
 	open := func(from int) bool {
 		return slices.ContainsFunc(argv[min(from, len(argv)):], func(element string) bool {
@@ -105,4 +101,89 @@ func grantsEverything(argv []string) string {
 	}
 
 	return ""
+}
+
+// fromFile resolves programs and scripts that begin with ./, ../ or ~/ relative to the file. A path
+// that exists only in the agent's workdir stays relative to the workdir.
+func (c *checker) fromFile(path string, argv []string, workdir string) {
+	if len(argv) == 1 && strings.Contains(argv[0], " ") && !strings.ContainsAny(argv[0], `/\`) {
+		words := strings.Fields(argv[0])
+		for i, word := range words {
+			words[i] = "'" + strings.ReplaceAll(word, "'", "''") + "'"
+		}
+		c.bad(path, "%s is one word, the name of a program", display(argv[0])).Hint = "write the program and each argument by itself: [" + strings.Join(words, ", ") + "]"
+		return
+	}
+	scripts := shell.Scripts(argv)
+	for i, word := range argv {
+		if err := shellPath(word); err != nil {
+			c.bad(path, "%s", err.Error())
+			return
+		}
+		if slices.Contains(scripts, word) {
+			argv[i] = c.programPath(path, word, workdir)
+		}
+	}
+}
+
+// programPath resolves one word of a command like fromFile.
+func (c *checker) programPath(path, word, workdir string) string {
+	slashed := filepath.ToSlash(word)
+	if !strings.HasPrefix(slashed, "./") && !strings.HasPrefix(slashed, "../") && !strings.HasPrefix(slashed, "~/") {
+		return word
+	}
+
+	place := c.d.place(path)
+	file := c.d.resolve(place.File, word)
+	if strings.ContainsAny(file, "*?[{") { // argv would treat them as patterns or templates
+		return word
+	}
+	if _, err := os.Stat(file); err == nil {
+		return file
+	}
+	if workdir != "" && slashed[0] != '~' {
+		if _, err := os.Stat(filepath.Join(workdir, word)); err == nil {
+			return word
+		}
+	}
+	return file
+}
+
+// commandScript matches a relative path of a program, or of the script of its interpreter.
+var commandScript = regexp.MustCompile(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
+
+// plainScript matches a path that needs no quotes in a command line.
+var plainScript = regexp.MustCompile(`^[\w./+@%:-]+$`)
+
+// commandFromFile resolves the command of a playbook's call like fromFile.
+func (c *checker) commandFromFile(path string, call *PlaybookCall, agent *Agent) {
+	command, _ := call.With["command"].(string)
+	m := commandScript.FindStringSubmatch(command)
+	if m == nil || strings.HasPrefix(command, "= ") {
+		return
+	}
+
+	file := c.programPath(path, m[1], string(agent.Workdir))
+	if file == m[1] {
+		return
+	}
+	if !plainScript.MatchString(file) {
+		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
+	}
+	call.With["command"] = strings.Replace(command, m[1], file, 1)
+}
+
+// elsewhere warns of a granted program in the user's PATH that commands do not find.
+func (c *checker) elsewhere(path string, argv []string) {
+	if len(argv) == 0 || strings.ContainsAny(argv[0], `/\*?[`) || shell.HasProgram(argv[0]) {
+		return
+	}
+	if found := shell.Elsewhere(argv[0]); found != "" {
+		line := &node{kind: list, items: []*node{word(found, Position{})}}
+		for _, argument := range argv[1:] {
+			line.items = append(line.items, word(argument, Position{}))
+		}
+		c.warn(path, "%s is at %s, but commands find programs only in the system folders (%s)", argv[0], found, shell.SearchPath()).Hint =
+			"write argv: " + flow(line) + ", and the same path in the command"
+	}
 }

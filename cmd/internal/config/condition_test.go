@@ -17,7 +17,7 @@ func TestConditionMistakes(t *testing.T) {
 	for condition, say := range map[string]string{
 		"{}":                           "jobs[0].when[0]: give exactly one of sql, command, http, file and that",
 		"{not: true}":                  "jobs[0].when[0]: give exactly one of sql, command, http, file and that",
-		"{sql: select 1, file: x}":     "jobs[0].when[0]: give exactly one of sql, command, http, file and that",
+		"{sql: select 1, file: x}":     "jobs[0].when[0].file: give exactly one of sql, command, http, file and that",
 		"select 1":                     `jobs[0].when[0]: must be a mapping of keys, not "select 1"`,
 		"{sqll: select 1}":             `unknown key "sqll"; did you mean "sql"?`,
 		`{sql: "  "}`:                  "jobs[0].when[0].sql: is empty",

@@ -29,8 +29,7 @@ type decoder struct {
 	// holdSecrets: see LoadOptions. held are the places that lack theirs.
 	holdSecrets bool
 	held        []Held
-	root        *node // of what is read; nil before, and where it cannot be
-	tags        tags
+	root        *node                    // of what is read; nil before, and where it cannot be
 	presets     map[preset]reflect.Value // defaults that were read once
 	overlay     bool                     // inside defaults: nothing is required there
 	trusted     []trusted                // files that were read for the configuration
@@ -38,7 +37,7 @@ type decoder struct {
 }
 
 func newDecoder(getenv func(string) string) *decoder {
-	return &decoder{getenv: getenv, wrong: map[string]bool{}, tags: tags{}, presets: map[preset]reflect.Value{}}
+	return &decoder{getenv: getenv, wrong: map[string]bool{}, presets: map[preset]reflect.Value{}}
 }
 
 func (d *decoder) problem(at Position, path, format string, args ...any) *Problem {
@@ -80,7 +79,7 @@ func (d *decoder) structure(n *node, path string, v reflect.Value) {
 		at.Set(reflect.ValueOf(n.at))
 	}
 
-	fields := d.tags.of(v.Type())
+	fields := fieldsOf(v.Type())
 	for _, e := range n.entries {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == e.key })
 		if i < 0 {
@@ -273,10 +272,9 @@ func (d *decoder) preset(v reflect.Value) {
 			d.preset(v.Elem())
 		}
 	case reflect.Struct:
-		for _, f := range d.tags.of(v.Type()) {
+		for _, f := range fieldsOf(v.Type()) {
 			inner := v.Field(f.index)
-			// A written zero cannot be told from nothing here: settings whose zero means something are
-			// pointers, or refuse it (positive).
+			// A setting whose zero has a meaning is a pointer, or refuses the zero (positive).
 			if f.preset != "" && inner.IsZero() {
 				d.presetField(f, inner)
 			} else {

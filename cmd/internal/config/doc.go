@@ -4,7 +4,7 @@
 // # Design
 //
 // The settings are Go structs whose tags say what the decoder, the JSON Schema and `config
-// show` need to know; a key exists in one place (settings.go, job.go; tags.go lists the tags).
+// show` need to know; a key exists in one place (settings.go, job.go; schema.go lists the tags).
 //
 // Reading goes in steps, and each goes on after a problem:
 //

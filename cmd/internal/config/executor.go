@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,14 +106,14 @@ func (e *Executor) homeOf(home Path, agent string) {
 
 // executors are all programs with the paths at which they stand, those of agents first.
 func (c *Config) executors() (out []placedExecutor) {
-	for i := range c.Agents {
-		if e := c.Agents[i].Executor; e != nil {
-			out = append(out, placedExecutor{e, fmt.Sprintf("agents[%d].executor", i), string(c.Agents[i].Name)})
+	for i := range c.Agents { // without the paths of each, because it is called for each agent
+		if a := &c.Agents[i]; a.Executor != nil {
+			out = append(out, placedExecutor{a.Executor, itemOf("agents", i) + ".executor", string(a.Name)})
 		}
 	}
 	for i := range c.Jobs {
-		if e := c.Jobs[i].Executor; e != nil {
-			out = append(out, placedExecutor{e, fmt.Sprintf("jobs[%d].executor", i), c.Jobs[i].Agent})
+		if j := &c.Jobs[i]; j.Executor != nil {
+			out = append(out, placedExecutor{j.Executor, itemOf("jobs", i) + ".executor", j.Agent})
 		}
 	}
 	return out
@@ -148,16 +147,15 @@ func (c *Config) ExecutorPlaces() (out []string) {
 func (c *checker) checkExecutors() {
 	for _, e := range c.cfg.executors() {
 		c.executor(e)
-		if a := c.agent[e.agent]; a != nil {
+		if a := c.cfg.agentNamed[e.agent]; a != nil {
 			c.contradicts(e.path, "", a.Mode == agent.ModeNone, "is a program, and with mode: none its agent runs none")
 		}
 	}
 
-	for i := range c.cfg.Agents {
-		c.besideExecutor(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
+	for path, a := range each("agents", c.cfg.Agents) {
+		c.besideExecutor(path, a)
 	}
-	for i := range c.cfg.Jobs {
-		j, path := &c.cfg.Jobs[i], fmt.Sprintf("jobs[%d]", i)
+	for path, j := range each("jobs", c.cfg.Jobs) {
 		switch e := c.cfg.ExecutorOf(j); {
 		case j.Executor != nil && !j.Prompts():
 			c.bad(path+".executor", "goes with prompt: a playbook and a skill are done by rouse itself")
@@ -182,8 +180,8 @@ func (c *checker) executor(e placedExecutor) {
 	}
 
 	c.fromFile(e.path+".argv", e.Argv, "")
-	for i, word := range e.Argv[1:] {
-		c.template(fmt.Sprintf("%s.argv[%d]", e.path, i+1), word, agent.ExecutorNames())
+	for at, word := range each(e.path+".argv", e.Argv) { // the program itself is no template, see above
+		c.template(at, *word, agent.ExecutorNames())
 	}
 	located, err := executor.Locate(e.Argv[0])
 	if err != nil {
@@ -212,17 +210,17 @@ func (c *checker) executor(e placedExecutor) {
 	if e.Network != "host" {
 		c.warn(e.path, "the program has no network, so that it reaches no model but one within its own process").Hint = "if its model is elsewhere, write network: host"
 	}
-	for i, l := range e.Limits {
-		if l.Match == "" && c.d.given(fmt.Sprintf("%s.limits[%d].match", e.path, i)) {
-			c.bad(fmt.Sprintf("%s.limits[%d].match", e.path, i), "must not be empty: it would match every message")
+	for at, l := range each(e.path+".limits", e.Limits) {
+		if l.Match == "" && c.d.given(at+".match") {
+			c.bad(at+".match", "must not be empty: it would match every message")
 		}
 		if _, err := regexp.Compile(l.Match); err != nil {
-			c.bad(fmt.Sprintf("%s.limits[%d].match", e.path, i), "is not a regular expression: %v", err).Hint = "write the words of the message, and a backslash before each of . ? * + ( ) [ ] { } | ^ $"
+			c.bad(at+".match", "is not a regular expression: %v", err).Hint = "write the words of the message, and a backslash before each of . ? * + ( ) [ ] { } | ^ $"
 		}
 	}
-	for i, l := range e.Login {
+	for at, l := range each(e.path+".login", e.Login) {
 		if l.Write {
-			c.warn(fmt.Sprintf("%s.login[%d]", e.path, i), "the program can leave settings in %s that your own sessions follow; sign in once for it alone, with HOME=%s", display(string(l.Path)), display(string(e.Home)))
+			c.warn(at, "the program can leave settings in %s that your own sessions follow; sign in once for it alone, with HOME=%s", display(string(l.Path)), display(string(e.Home)))
 		}
 	}
 }
@@ -235,10 +233,8 @@ func (c *checker) besideExecutor(path string, a *Agent) {
 	if a.Executor == nil {
 		return
 	}
-	for i := range c.cfg.Jobs { // whose own work uses them
-		if j := &c.cfg.Jobs[i]; j.Agent == string(a.Name) && !j.Prompts() {
-			return
-		}
+	if slices.ContainsFunc(c.jobsOf[string(a.Name)], func(i int) bool { return !c.cfg.Jobs[i].Prompts() }) {
+		return // that work uses them
 	}
 	for _, key := range agentBesides {
 		if at := path + "." + key; c.d.given(at) {
@@ -265,7 +261,7 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 		c.warn(at, "with output: text the executor does not report its cost, so each run is booked with an estimate: write price: {input: …, output: …} (USD per million tokens) into executor, or {input: 0, output: 0} if a run costs nothing")
 	}
 	if w := j.Watch; w != nil && w.Mode != modeConverge {
-		if a := c.agent[j.Agent]; a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, string(w.Path)) }) {
+		if a := c.agent(j); a != nil && slices.ContainsFunc(a.writes(), func(folder string) bool { return c.overlap(folder, string(w.Path)) }) {
 			c.warn(path+".watch.path", "the executor can write in %s, and what it leaves there while it works may start further runs before it is known to be its own; watch a folder that it only reads, or use mode: converge", display(string(w.Path)))
 		}
 	}
@@ -273,8 +269,8 @@ func (c *checker) jobBesideExecutor(path string, j *Job, e *Executor) {
 
 // executorReach adds the lines of the programs of an agent that bring labels.
 func (c *checker) executorReach(r *reach, a *Agent) {
-	for _, e := range c.programs[string(a.Name)] {
-		if e.Network != "host" && a.Sandbox != "off" {
+	for _, e := range c.cfg.executors() {
+		if e.agent != string(a.Name) || e.Network != "host" && a.Sandbox != "off" {
 			continue
 		}
 		at := c.d.place(e.path)
@@ -285,8 +281,8 @@ func (c *checker) executorReach(r *reach, a *Agent) {
 
 // executorPrivate adds the lines of the programs of an agent that open what is for its owner alone.
 func (c *checker) executorPrivate(r *reach, a *Agent) {
-	for _, e := range c.programs[string(a.Name)] {
-		if !On(e.Private) {
+	for _, e := range c.cfg.executors() {
+		if e.agent != string(a.Name) || !On(e.Private) {
 			continue
 		}
 		if e.secret {

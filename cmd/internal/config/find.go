@@ -1,25 +1,33 @@
 package config
 
 import (
-	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"rouse/internal/nofollow"
+	"rouse/internal/owner"
 )
 
 const fileName = "rouse.yaml"
 
-// homeLine is where the home stands in a file that is not YAML.
-var homeLine = regexp.MustCompile(`(?m)^home:.*$`)
+var (
+	homeLine = regexp.MustCompile(`(?m)^home:.*$`)
+	// homeKey matches the key with all lines that may belong to its value.
+	homeKey = regexp.MustCompile(`(?m)^home:.*(?:\n(?:[^A-Za-z_\n].*)?)*`)
+)
 
 // ErrNoFile says that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")
 
-// Find is the path of the configuration: the one that was named, ./rouse.yaml, or the one
-// in the home. ErrNoFile when there is none. One that nobody named has to be the user's own: see CheckFound.
+// Find returns the path of the configuration: named, ./rouse.yaml, or the one in the home. The last
+// two must pass CheckFound. It returns ErrNoFile if there is none.
 func Find(named string, getenv func(string) string) (string, error) {
 	if named != "" {
 		return filepath.Abs(named)
@@ -79,79 +87,110 @@ func Home(path string, getenv func(string) string) (string, error) {
 		return "", err
 	}
 
+	// Problems are dropped: config check and the daemon report them, and a home can still be found.
 	d := newDecoder(getenv)
-	root, whole := d.parseHead(path, text)
-	if !whole {
-		root = d.parse(path, text)
+	if n := d.findHome(path, text); n != nil && n.kind == scalar && n.text != "" {
+		text, _ := d.expand(n, "home", false)
+		return d.resolve(path, text), nil
 	}
-	if root == nil {
-		// Its owner looks for the daemon that goes on with the last good configuration.
-		root = d.parse(path, homeLine.Find(text))
-	}
-
-	if root != nil {
-		if n := root.child("home"); n != nil && n.kind == scalar && n.text != "" {
-			// Problems are dropped: config check and the daemon report them, and a home can still be found.
-			text, _ := d.expand(n, "home", false)
-			return d.resolve(path, text), nil
-		}
-	}
-
 	return DefaultHome(getenv)
 }
 
-// parseHead reads a file as far as its home, or finds that it has none, so that a command need not read ten thousand jobs to know where
-// the daemon is. It is false where only all of the text can tell; what it finds is what parse finds.
+// findHome returns the value of home, nil if there is none. If possible, it parses only the start.
+func (d *decoder) findHome(path string, text []byte) *node {
+	if head := homeKey.FindIndex(text); head != nil {
+		if root := d.parse(path, text[:head[1]]); root != nil && root.child("home") != nil {
+			return root.child("home")
+		}
+	}
+	root := d.parse(path, text)
+	if root == nil { // a daemon may still run with the last good configuration
+		root = d.parse(path, homeLine.Find(text))
+	}
+	if root == nil {
+		return nil
+	}
+	return root.child("home")
+}
+
+// CheckFound refuses a configuration that somebody else may have put at an absolute path: others
+// can write there, or a configuration nearby lets an agent or strangers write. --config accepts it.
 //
-// A line that begins with a word at its very beginning ends whatever stands above it in a mapping that begins there, but for a quoted text
-// and for brackets that are open, and those are no YAML when they are cut off there. So the text above such a line means by itself what it
-// means in the file. And a mapping all of whose lines begin with a plain key, a space or a comment has no key that is not seen here.
-func (d *decoder) parseHead(path string, text []byte) (*node, bool) {
-	// YAML knows other ends of lines, behind which a key could begin.
-	keys, plain := 0, !bytes.ContainsAny(text, "\r\u0085\u2028\u2029")
-	for at := 0; at < len(text); {
-		end := len(text)
-		if n := bytes.IndexByte(text[at:], '\n'); n >= 0 {
-			end = at + n + 1
+// Nearby are the folders and homes above, and the configuration of the user's home.
+func CheckFound(path string, getenv func(string) string) error {
+	at, why := path, owner.WritableByOthers(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil && why == "" {
+		at, why = real, owner.WritableByOthers(real)
+	}
+	if why != "" {
+		mend := owner.Chmod(at)
+		if mend != "" {
+			mend = "take that right away with: " + mend + "; or, "
 		}
-
-		switch line := text[at:end]; {
-		case isWordByte(line[0]):
-			if keys++; bytes.HasPrefix(line, []byte("home:")) {
-				return d.parseUpTo(path, text, nextKey(text, end))
-			}
-			plain = plain && !bytes.HasPrefix(line, []byte("home"))
-		case keys == 0 && line[0] != '#' && line[0] != '\n': // the mapping may begin elsewhere
-			return nil, false
-		case !bytes.Contains([]byte(" #\n]}"), line[:1]):
-			plain = false // a key that is written in another way, or a second document
-		}
-		at = end
+		return fmt.Errorf("%s was found and is not taken for the configuration, since it %s; %sif it is yours, name it: --config %s", display(path), why, mend, display(path))
 	}
 
-	return &node{kind: mapping}, plain && keys > 0
-}
-
-// nextKey is where the next line begins with a word.
-func nextKey(text []byte, at int) int {
-	for at < len(text) && !isWordByte(text[at]) {
-		n := bytes.IndexByte(text[at:], '\n')
-		if n < 0 {
-			return len(text)
+	for _, other := range nearby(path, getenv) {
+		writer, err := writerOf(other, path, getenv)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s was found and is not taken for the configuration: whether agents may write there is up to %s, which cannot be read (%w); if it is yours, name it: --config %s", display(path), display(other), err, display(path))
+		case writer != "":
+			return fmt.Errorf("%s was found and is not taken for the configuration: %s; if it is yours, name it: --config %s, or go to the folder of the configuration that you mean", display(path), writer, display(path))
 		}
-		at += n + 1
 	}
-	return at
+	return nil
 }
 
-func isWordByte(b byte) bool { return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' }
-
-// parseUpTo reads the beginning of a text; it is false where that cannot stand by itself.
-func (d *decoder) parseUpTo(path string, text []byte, end int) (*node, bool) {
-	before := len(d.problems)
-	root := d.parse(path, text[:end])
-	if root == nil || len(d.problems) > before || root.child("home") == nil {
-		return nil, false
+// nearby returns the user's own configurations that may name the folder of a path.
+func nearby(path string, getenv func(string) string) (out []string) {
+	add := func(file string) {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && file != path && !slices.Contains(out, file) && owner.WritableByOthers(file) == "" {
+			out = append(out, file)
+		}
 	}
-	return root, true
+	adopted := func(home string) {
+		if stamp, err := readPlain(filepath.Join(home, AdoptedFile)); err == nil && filepath.IsAbs(string(stamp)) {
+			add(string(stamp))
+		}
+	}
+
+	if home, err := DefaultHome(getenv); err == nil {
+		adopted(home)
+	}
+	for dir := filepath.Dir(path); dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		add(filepath.Join(dir, fileName))
+		adopted(dir)
+	}
+	return out
 }
+
+// AdoptedFile holds, in a home, the path of the configuration that it was first started with.
+const AdoptedFile = "config-path"
+
+// writerOf describes who may write at a path by another configuration, or returns "".
+func writerOf(other, path string, getenv func(string) string) (string, error) {
+	cfg := &Config{}
+	d := newDecoder(getenv)
+	root, err := d.read(other, LoadOptions{Getenv: getenv}, cfg)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil || root == nil {
+		return "", errors.Join(err, d.verdict(cfg))
+	}
+
+	for _, p := range cfg.places() {
+		if holds(nofollow.NewBoundary(p.folder), filepath.Dir(path)) || holds(nofollow.NewBoundary(p.folder), path) {
+			return fmt.Sprintf("%s %s (%s)", p.who, p.folder, d.place(p.key)), nil
+		}
+	}
+	return "", nil
+}
+
+//go:embed starter.yaml
+var starter []byte
+
+// Starter is the configuration that `rouse init` writes.
+func Starter() []byte { return starter }

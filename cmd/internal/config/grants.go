@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -9,8 +8,7 @@ import (
 	"rouse/agent/tool/web"
 )
 
-// Reads are the places beside its workdir that an agent may read, and those of them that hold
-// nothing private.
+// Reads returns the paths beside the workdir that an agent may read, and which are not private.
 func (a *Agent) Reads() (all, public []string) {
 	for _, g := range a.Grants.Read {
 		all = append(all, string(g.Path))
@@ -40,8 +38,7 @@ func (a *Agent) Secrets() []tool.SecretGrant {
 }
 
 func (c *checker) network(path string, a *Agent) {
-	for i, g := range a.Network() {
-		at := fmt.Sprintf("%s.grants.network[%d]", path, i)
+	for at, g := range each(path+".grants.network", a.Network()) {
 		if g.Host == "" || !c.hasNoProblem(at) {
 			continue
 		}
@@ -57,8 +54,7 @@ func (c *checker) network(path string, a *Agent) {
 // secretGrants looks the secrets of an agent up, and says which could never be used.
 func (c *checker) secretGrants(path string, a *Agent) {
 	seen := map[string]bool{}
-	for i := range a.Grants.Secrets {
-		g, at := &a.Grants.Secrets[i], fmt.Sprintf("%s.grants.secrets[%d]", path, i)
+	for at, g := range each(path+".grants.secrets", a.Grants.Secrets) {
 		if g.Name == "" {
 			continue
 		}

@@ -2,17 +2,20 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/internal/fspath"
 	"rouse/internal/text"
 )
 
 // includable are the keys of an included file.
 var includable = []string{"models", "agents", "mcp", "calendars", "jobs", "notifications"}
 
-// include appends the lists of the files that a file includes to those of the main one.
-// The chain leads from the main file to this one.
+// include appends the lists of included files to root. The chain leads from the main file to from.
 func (d *decoder) include(root, from *node, chain []string, cfg *Config) {
 	globs := from.child("include")
 	if globs == nil {
@@ -40,8 +43,7 @@ func (d *decoder) include(root, from *node, chain []string, cfg *Config) {
 	}
 }
 
-// matches are the files that are meant and were not read yet. A plain name must exist and
-// be new; a glob takes what there is.
+// matches returns the files that an include names and that were not read yet.
 func (d *decoder) matches(g *node, path, text string, chain []string, cfg *Config) []string {
 	pattern := d.resolve(g.at.File, text)
 	if !strings.ContainsAny(text, "*?[{") {
@@ -139,7 +141,7 @@ func applyDefaults(d *decoder, root *node) {
 	// The decoder keeps the first of two equal problems, and jobs share these nodes.
 	root.entries = slices.Insert(slices.Delete(root.entries, i, i+1), 0, e) // what is wrong in it is said of it
 
-	for _, f := range d.tags.of(jobType) {
+	for _, f := range fieldsOf(jobType) {
 		if own := e.value.entry(f.key); f.owns && own != nil {
 			d.problem(own.at, "defaults."+f.key, "belongs to one job, not to all")
 		}
@@ -173,3 +175,64 @@ func merge(into, from *node) {
 		}
 	}
 }
+
+// Included returns the places where includes look for files. Who can write there can configure rouse.
+func (c *Config) Included() (places []string) {
+	for _, pattern := range c.Sources.Globs() {
+		places = append(places, globFolder(pattern))
+		for i := range c.Agents {
+			for _, folder := range c.Agents[i].writes() {
+				if rest, ok := matchesInside(pattern, folder); ok && !wild(rest) {
+					places = append(places, filepath.Join(folder, rest))
+				}
+			}
+		}
+	}
+	return places
+}
+
+// globFolder is the folder in which a pattern begins to look.
+func globFolder(pattern string) string {
+	base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	return filepath.FromSlash(base)
+}
+
+// writes are the folders in which an agent's tools write.
+func (a *Agent) writes() (out []string) {
+	for _, p := range a.Grants.Write {
+		out = append(out, string(p))
+	}
+	// grants.write narrows the workdir; without it all of it can be written.
+	if len(out) == 0 && a.Workdir != "" {
+		out = []string{string(a.Workdir)}
+	}
+	return out
+}
+
+// matchesInside reports whether a pattern finds files below a folder, with the rest of the pattern.
+func matchesInside(pattern, folder string) (rest string, ok bool) {
+	base, wanted := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	rel, ok := fspath.Rel(plainPlace(filepath.FromSlash(base)), plainPlace(folder))
+	if !ok {
+		return "", false
+	}
+	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.
+	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
+		return wanted, true
+	}
+
+	parts := strings.Split(wanted, "/")
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if part == "." {
+			continue
+		}
+		if fits, err := doublestar.Match(parts[0], part); err != nil || !fits || len(parts) == 1 {
+			return "", false
+		}
+		parts = parts[1:]
+	}
+
+	return strings.Join(parts, "/"), true
+}
+
+func wild(pattern string) bool { return strings.ContainsAny(pattern, "*?[{") }

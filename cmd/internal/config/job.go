@@ -13,8 +13,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// DefaultKeep is how long history is kept that no configured job sets a time for: ad-hoc prompts
-// of agents, and jobs that are not configured any more.
+// DefaultKeep is how long the history of ad-hoc prompts and of removed jobs is kept.
 const DefaultKeep = 90 * 24 * time.Hour
 
 // Job is what triggers a run and what it does.
@@ -201,8 +200,7 @@ func (w *watch) fill(j *Job, modeGiven bool) {
 	}
 }
 
-// callsOfBatch estimates how many calls a playbook makes for each file of a batch, and how many
-// once for the whole batch.
+// callsOfBatch estimates how many calls a playbook makes for each file, and for the whole batch.
 func callsOfBatch(calls []PlaybookCall) (each, once int) {
 	for _, c := range calls {
 		if overFiles(c.Each) {

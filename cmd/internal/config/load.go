@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/viper"
+
 	"rouse/agent/tool"
 	"rouse/scheduler/schedule"
 )
@@ -19,13 +21,11 @@ type LoadOptions struct {
 	Home   string              // of a flag; "" leaves it to the environment and the file
 	Getenv func(string) string // nil means os.Getenv
 	Tools  tool.Specs          // that exist; nil leaves unchecked what is said of tools
-	// Ollama finds a model on this machine and its address; it is asked when no model is
-	// configured and the environment has no key. nil: nobody looks.
+	// Ollama finds a local model. It is called if no model and no key is configured. Optional.
 	Ollama func() (model, address string, ok bool)
 	// Secret finds what secret:NAME stands for; nil: nothing is set.
 	Secret func(name string) (value string, set bool, err error)
-	// HoldSecrets has a secret that cannot be had hold the jobs that need it (Config.Held), with a warning, in place of refusing all of
-	// the configuration.
+	// HoldSecrets lets a missing secret hold only the jobs that need it (Config.Held), with a warning.
 	HoldSecrets bool
 	// Unchecked leaves out what only the whole can show, for who wants to know no more than names.
 	Unchecked bool
@@ -33,8 +33,7 @@ type LoadOptions struct {
 
 var jobType = reflect.TypeFor[Job]()
 
-// Load reads and checks a configuration. Problems come back as *Errors, all of them;
-// what could be read is returned beside it.
+// Load reads and checks a configuration. It returns all problems as *Errors, with what it could read.
 func Load(o LoadOptions) (*Config, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -86,8 +85,7 @@ func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
 	}
 	d.root = root
 
-	// The order matters: defaults apply to included jobs too, and flags and the environment win over
-	// what a file says.
+	// In this order: defaults apply to included jobs, and flags and the environment win over the file.
 	d.include(root, root, []string{path}, cfg)
 	d.overlayScalars(root, o)
 	applyDefaults(d, root)
@@ -110,9 +108,9 @@ func (d *decoder) complete(cfg *Config) {
 		d.modelOfEnvironment(cfg)
 	}
 
-	for i := range cfg.Models {
-		d.keyOfEnvironment(fmt.Sprintf("models[%d]", i), &cfg.Models[i])
-		cfg.Models[i].fill()
+	for path, m := range each("models", cfg.Models) {
+		d.keyOfEnvironment(path, m)
+		m.fill()
 	}
 
 	for i := range cfg.MCP {
@@ -120,8 +118,7 @@ func (d *decoder) complete(cfg *Config) {
 	}
 
 	bounds, limitsSteps := map[string]Bounds{}, map[string]bool{} // of agents
-	for i := range cfg.Agents {
-		a := &cfg.Agents[i]
+	for path, a := range each("agents", cfg.Agents) {
 		if a.Name != "" {
 			a.settle(Path(filepath.Join(string(cfg.Home), "agents", string(a.Name), "work")))
 		}
@@ -130,34 +127,33 @@ func (d *decoder) complete(cfg *Config) {
 			a.Model = string(cfg.Models[0].Name)
 		}
 
-		d.fold(&a.Instructions, &a.InstructionsFile, &a.TextFile, fmt.Sprintf("agents[%d].instructions_file", i), cfg)
-		d.fold(&a.Soul, &a.SoulFile, &a.SoulText, fmt.Sprintf("agents[%d].soul_file", i), cfg)
+		d.fold(&a.Instructions, &a.InstructionsFile, &a.TextFile, path+".instructions_file", cfg)
+		d.fold(&a.Soul, &a.SoulFile, &a.SoulText, path+".soul_file", cfg)
 		d.preset(reflect.ValueOf(a))
 		a.SelfScheduling.fill()
 		a.Executor.homeOf(cfg.Home, string(a.Name))
-		a.DefaultSteps = !d.given(fmt.Sprintf("agents[%d].bounds.steps", i))
+		a.DefaultSteps = !d.given(path + ".bounds.steps")
 		bounds[string(a.Name)], limitsSteps[string(a.Name)] = a.Bounds, !a.DefaultSteps
 	}
 
-	for i := range cfg.Jobs {
-		j := &cfg.Jobs[i]
+	for path, j := range each("jobs", cfg.Jobs) {
 		// Before the presets of the job: what it leaves out is the agent's, and the agent's are complete.
 		inherit(reflect.ValueOf(&j.Bounds).Elem(), reflect.ValueOf(bounds[j.Agent]))
-		if !j.Prompts() && !limitsSteps[j.Agent] && !d.given(fmt.Sprintf("jobs[%d].bounds.steps", i)) {
+		if !j.Prompts() && !limitsSteps[j.Agent] && !d.given(path+".bounds.steps") {
 			j.Bounds.Steps = j.Bounds.Calls // each call is a step, and the default is for models
 		}
 		j.Executor.homeOf(cfg.Home, j.Agent)
-		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, fmt.Sprintf("jobs[%d].prompt_file", i), cfg)
+		d.fold(&j.Prompt, &j.PromptFile, &j.TextFile, path+".prompt_file", cfg)
 	}
 
 	d.preset(reflect.ValueOf(cfg))
 	cfg.machine, _ = schedule.MachineZone()
 	cfg.limitCost(d)
 
-	for i := range cfg.Jobs {
-		if j := &cfg.Jobs[i]; j.Watch != nil {
+	for path, j := range each("jobs", cfg.Jobs) {
+		if j.Watch != nil {
 			// Last, since it depends on the mode, a preset, and on bounds, which may be inherited.
-			j.Watch.fill(j, d.given(fmt.Sprintf("jobs[%d].watch.mode", i)))
+			j.Watch.fill(j, d.given(path+".watch.mode"))
 		}
 	}
 }
@@ -171,8 +167,7 @@ func inherit(into, from reflect.Value) {
 	}
 }
 
-// fold reads a file that holds a setting, so that the configuration holds all that it
-// means and a change of the file is a change of the configuration.
+// fold reads a file that holds a setting: a change of the file is a change of the configuration.
 func (d *decoder) fold(into *string, file *Path, from *string, path string, cfg *Config) {
 	if *file == "" || *into != "" {
 		return
@@ -195,4 +190,77 @@ func (d *decoder) fold(into *string, file *Path, from *string, path string, cfg 
 
 	// Now it is as if the text had been written in place, by whoever can write the file.
 	*from, *file = string(*file), ""
+}
+
+// overlayScalars overrides the daemon's scalars by flags and then by the environment.
+func (d *decoder) overlayScalars(root *node, o LoadOptions) {
+	v, keys := viper.New(), d.scalarKeys(reflect.TypeFor[Config](), "")
+	for _, key := range keys {
+		if value := o.Getenv(environmentName(key)); value != "" {
+			v.SetDefault(key, value)
+		}
+	}
+	if o.Home != "" {
+		v.Set("home", o.Home)
+	}
+
+	for _, key := range keys {
+		if !v.IsSet(key) {
+			continue
+		}
+
+		text, at := v.GetString(key), Position{File: "$" + environmentName(key)}
+		if key == "home" {
+			if o.Home != "" {
+				at.File = "--home"
+			}
+			if abs, err := filepath.Abs(text); err == nil { // the working folder is what a shell's paths are relative to
+				text = abs
+			}
+		}
+
+		// Escaped, since the decoder expands it: a value of the environment is not a template.
+		put(root, strings.Split(key, "."), word(escape(text), at))
+	}
+}
+
+// environmentName is the variable that may set a key.
+func environmentName(key string) string {
+	return "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// scalarKeys are the settings that the environment may decide.
+func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
+	var out []string
+	for _, f := range fieldsOf(t) {
+		inner := t.Field(f.index).Type
+		switch {
+		case f.env:
+			out = append(out, join(path, f.key))
+		case inner.Kind() == reflect.Struct:
+			out = append(out, d.scalarKeys(inner, join(path, f.key))...)
+		}
+	}
+
+	return out
+}
+
+// put sets a value in a tree, making the mappings on the way.
+func put(n *node, path []string, value *node) {
+	if n.kind != mapping {
+		return // which the decoder refuses
+	}
+
+	e := n.entry(path[0])
+	if e == nil {
+		n.entries = append(n.entries, entry{path[0], value.at, &node{kind: mapping, at: value.at}})
+		e = &n.entries[len(n.entries)-1]
+	}
+
+	if len(path) == 1 {
+		e.value = value
+		return
+	}
+
+	put(e.value, path[1:], value)
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -17,12 +16,11 @@ import (
 )
 
 // withheld replaces the text of a file whose secrets cannot be located.
-const withheld = "# [secret]: this file is not shown, because it is not valid YAML and its secrets cannot be masked; check it with: rouse config check\n"
+const withheld = "# [secret]: this file is not shown, because its secrets cannot be masked; check it with: rouse config check\n"
 
-// Mask returns the text of a file of the configuration with redact.Mark in place of its secrets: the given ones, and
-// those that the file spells out. It masks by node of the parsed tree, so that quotes, escapes, folded and block
-// scalars, anchors and flow mappings over several lines make no difference. kept reports whether all lines are where
-// they were. Otherwise the text was written anew, or withheld because it is not YAML.
+// Mask returns the text of a file with redact.Mark in place of given secrets and those in the file.
+// All lines stay where they are. If that is impossible, as for a file that is not YAML, it returns
+// withheld and false.
 func (c *Config) Mask(file string, content []byte, secrets []string) (masked []byte, kept bool) {
 	if slices.Contains(c.texts, file) {
 		return []byte(redact.New(slices.Concat(secrets, c.secrets)).Replace(string(content))), true
@@ -49,9 +47,6 @@ func maskYAML(file string, content []byte, secrets []string) (masked []byte, kep
 
 	if masked = maskInPlace(content, nodes, want, hide); hasScalars(masked, want) {
 		return masked, true
-	}
-	if masked = maskAnew(docs, nodes, want, hide); hasScalars(masked, want) {
-		return masked, false
 	}
 	return []byte(withheld), false
 }
@@ -103,8 +98,7 @@ func hasScalars(masked []byte, want []string) bool {
 	return slices.EqualFunc(nodes, want, func(n *yaml.Node, value string) bool { return n.Value == value })
 }
 
-// maskInPlace replaces the source of each scalar that is to have another value, and what else of the text contains
-// a secret, such as comments. All lines stay where they are.
+// maskInPlace replaces scalars by the wanted values, and secrets elsewhere, such as in comments.
 func maskInPlace(content []byte, nodes []*yaml.Node, want []string, hide *redact.Redactor) []byte {
 	lines := lineOffsets(content)
 	var out strings.Builder
@@ -203,8 +197,8 @@ func quotedLength(text []byte, quote, escape byte) int {
 	return 0
 }
 
-// blockEnd returns the end of a block scalar: of the last line that is indented as far as its first one, or, if its
-// header says how far, of the last line before the next scalar.
+// blockEnd returns the end of a block scalar: its last line with the indentation of the first, or,
+// if its header has an indentation, the last line before the next scalar.
 func blockEnd(content []byte, lines []int, from, next int) int {
 	first, _ := slices.BinarySearch(lines, from+1)
 	header := content[from:]
@@ -233,53 +227,4 @@ func blockEnd(content []byte, lines []int, from, next int) int {
 		end = lines[i] + len(text)
 	}
 	return end
-}
-
-// maskAnew writes the documents again with other values.
-func maskAnew(docs, nodes []*yaml.Node, want []string, hide *redact.Redactor) []byte {
-	for i, n := range nodes {
-		if n.Value != want[i] {
-			n.Value, n.Tag, n.Style = want[i], "!!str", yaml.DoubleQuotedStyle
-		}
-	}
-	names := map[string]string{}
-	for _, doc := range docs {
-		maskNames(doc, names, hide)
-	}
-
-	var out bytes.Buffer
-	enc, err := yaml.NewDumper(&out, yaml.WithIndent(2), yaml.WithLineWidth(-1))
-	if err != nil {
-		return nil
-	}
-	for _, doc := range docs {
-		if enc.Dump(doc) != nil {
-			return nil
-		}
-	}
-	if enc.Close() != nil {
-		return nil
-	}
-	return []byte(hide.Replace(out.String()))
-}
-
-// maskNames removes secrets from comments, anchors and tags.
-func maskNames(n *yaml.Node, names map[string]string, hide *redact.Redactor) {
-	n.HeadComment, n.LineComment, n.FootComment = hide.Replace(n.HeadComment), hide.Replace(n.LineComment), hide.Replace(n.FootComment)
-	if hide.Replace(n.Tag) != n.Tag {
-		n.Tag = ""
-	}
-	name := &n.Anchor
-	if n.Kind == yaml.AliasNode {
-		name = &n.Value
-	}
-	if hide.Replace(*name) != *name {
-		if names[*name] == "" {
-			names[*name] = fmt.Sprintf("secret%d", len(names)+1)
-		}
-		*name = names[*name]
-	}
-	for _, inner := range n.Content {
-		maskNames(inner, names, hide)
-	}
 }

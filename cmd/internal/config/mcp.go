@@ -1,15 +1,12 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
@@ -61,11 +58,15 @@ func (c *Config) Servers() (out []mcp.Server) {
 // ServersOf are those of an agent, in the order in which it names them.
 func (c *Config) ServersOf(a *Agent) (out []mcp.Server) {
 	for _, name := range a.MCP {
-		if i := slices.IndexFunc(c.MCP, func(s MCPServer) bool { return string(s.Name) == name }); i >= 0 {
-			out = append(out, c.MCP[i].server())
+		if s := c.serverOf(name); s != nil {
+			out = append(out, s.server())
 		}
 	}
 	return out
+}
+
+func (c *Config) serverOf(name string) *MCPServer {
+	return find(nil, c.MCP, name, func(s *MCPServer) Name { return s.Name })
 }
 
 func (s *MCPServer) server() mcp.Server {
@@ -96,10 +97,9 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // servers checks the MCP servers. What of them is private by default is decided here, where it is known what is a secret.
 func (c *checker) servers() {
-	unique(c, "mcp", c.cfg.MCP, func(s MCPServer) Name { return s.Name })
+	names := unique(c, "mcp", c.cfg.MCP, func(s MCPServer) Name { return s.Name })
 	modules := c.cfg.Modules()
-	for i := range c.cfg.MCP {
-		s, at := &c.cfg.MCP[i], fmt.Sprintf("mcp[%d]", i)
+	for at, s := range each("mcp", c.cfg.MCP) {
 		if s.Private == nil && slices.ContainsFunc(c.d.refs, func(r SecretRef) bool { return strings.HasPrefix(r.Path, at+".") }) {
 			yes := true
 			s.Private = &yes
@@ -119,12 +119,12 @@ func (c *checker) servers() {
 		c.serverProgram(at, s)
 
 		for list, globs := range map[string][]string{"allow": s.Tools.Allow, "read_only": s.Tools.ReadOnly, "ask": s.Tools.Ask} {
-			for k, g := range globs {
-				if _, err := filepath.Match(g, ""); err != nil {
-					c.bad(fmt.Sprintf("%s.tools.%s[%d]", at, list, k), "the pattern %q is broken", g)
+			for at, g := range each(at+".tools."+list, globs) {
+				if _, err := filepath.Match(*g, ""); err != nil {
+					c.bad(at, "the pattern %q is broken", *g)
 				}
-				if strings.HasPrefix(g, string(s.Name)+mcp.Mark) {
-					c.bad(fmt.Sprintf("%s.tools.%s[%d]", at, list, k), "names the tool as agents do; here it is %s", strings.TrimPrefix(g, string(s.Name)+mcp.Mark))
+				if name, ok := strings.CutPrefix(*g, string(s.Name)+mcp.Mark); ok {
+					c.bad(at, "names the tool as agents do; here it is %s", name)
 				}
 			}
 		}
@@ -133,23 +133,15 @@ func (c *checker) servers() {
 		}
 	}
 
-	for i := range c.cfg.Agents {
-		a := &c.cfg.Agents[i]
-		for k, name := range a.MCP {
-			at := fmt.Sprintf("agents[%d].mcp[%d]", i, k)
-			c.reference(at, "MCP server", name, serverNames(c.cfg.MCP))
-			if slices.Contains(a.MCP[:k], name) {
+	for path, a := range each("agents", c.cfg.Agents) {
+		for i, name := range a.MCP {
+			at := itemOf(path+".mcp", i)
+			c.reference(at, "MCP server", name, names)
+			if slices.Contains(a.MCP[:i], name) {
 				c.bad(at, "the MCP server %s is named twice", name)
 			}
 		}
 	}
-}
-
-func serverNames(list []MCPServer) (out []string) {
-	for _, s := range list {
-		out = append(out, string(s.Name))
-	}
-	return out
 }
 
 // serverKeys refuses keys that mean nothing for what a server is, and values that could not be sent.
@@ -161,11 +153,7 @@ func (c *checker) serverKeys(at string, s *MCPServer) {
 		}
 	}
 
-	for name, value := range s.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			c.bad(at+".headers."+name, "is no header that a request could carry")
-		}
-	}
+	c.headers(at+".headers", s.Headers)
 	for name, value := range s.Env {
 		switch {
 		case !envName.MatchString(name) || strings.ContainsRune(value, 0):
@@ -178,8 +166,8 @@ func (c *checker) serverKeys(at string, s *MCPServer) {
 
 // serverProgram looks at the program of a server: where it could not be read, and what an agent could put in its place.
 func (c *checker) serverProgram(at string, s *MCPServer) {
-	for k, p := range s.Read {
-		c.ownersFolder(fmt.Sprintf("%s.read[%d]", at, k), string(p), "")
+	for at, p := range each(at+".read", s.Read) {
+		c.ownersFolder(at, string(*p), "")
 	}
 	for _, script := range shell.Scripts(s.Argv) {
 		if !filepath.IsAbs(script) {
@@ -216,19 +204,18 @@ func (c *checker) serverSpecs() (out tool.Specs) {
 
 // serverReach are the lines of an agent that bring labels because of its MCP servers.
 func (c *checker) serverReach(r *reach, a *Agent) {
-	for k, name := range a.MCP {
-		at := c.d.place(fmt.Sprintf("%s.mcp[%d]", r.path, k))
-		i := slices.Index(serverNames(c.cfg.MCP), name)
-		if i < 0 {
+	for i, name := range a.MCP {
+		configured := c.cfg.serverOf(name)
+		if configured == nil {
 			continue
 		}
-		s := c.cfg.MCP[i].server()
-		r.add(untrusted, "the MCP server "+name, at)
+		s, what, at := configured.server(), "the MCP server "+name, c.d.place(itemOf(r.path+".mcp", i))
+		r.add(untrusted, what, at)
 		if s.IsOutward() {
-			r.add(outward, "the MCP server "+name, at)
+			r.add(outward, what, at)
 		}
 		if s.Private {
-			r.add(privateData, "the MCP server "+name, at)
+			r.add(privateData, what, at)
 		}
 	}
 }

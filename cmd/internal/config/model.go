@@ -1,8 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"regexp"
@@ -11,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"rouse/agent/model"
 	"rouse/agent/model/replay"
 	"rouse/agent/redact"
 )
@@ -57,16 +60,13 @@ func providerOf(name string) (provider, bool) {
 }
 
 const (
-	// loading is how long Ollama may be silent: the first answer waits for the model to be
-	// read from the disk.
+	// loading is how long Ollama may be silent while it reads a model from the disk.
 	loading = Duration(4 * time.Minute)
-	// room is how many tokens Ollama is to make room for: its own 4,096 do not hold an
-	// agent's orders and tools, and each more takes memory (0.15 MB of an 8B model).
+	// room is the context of Ollama, in tokens: its default does not hold an agent's instructions.
 	room = 16_384
 )
 
-// keyOfEnvironment takes the key of a model without api_key from the environment variable of its provider. The key is sent only
-// to the provider's own address.
+// keyOfEnvironment takes a missing key from the variable of the provider, for its own address alone.
 func (d *decoder) keyOfEnvironment(path string, m *Model) {
 	p, _ := providerOf(m.Provider)
 	if p.key == "" || m.APIKey != "" || len(m.Headers) > 0 || d.given(path+".api_key") || d.given(path+".base_url") {
@@ -105,8 +105,7 @@ func (m *Model) fill() {
 	}
 }
 
-// modelOfEnvironment makes a model of the first key in the environment when none is
-// configured, else of an Ollama on this machine.
+// modelOfEnvironment adds a model of the environment or of Ollama if none is configured.
 func (d *decoder) modelOfEnvironment(cfg *Config) {
 	if d.given("models") {
 		return
@@ -150,7 +149,7 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 const replays = "replay"
 
 // recording looks at the file that a model answers from.
-func (c *checker) recording(path string, m Model) {
+func (c *checker) recording(path string, m *Model) {
 	at := path + ".recording"
 	switch {
 	case m.Provider != replays:
@@ -177,14 +176,10 @@ func (c *checker) recording(path string, m Model) {
 // version is the end of an address that all but OpenAI's servers add by themselves.
 var version = regexp.MustCompile(`/(v1|v1beta|api)/?$`)
 
-func (c *checker) model(path string, m Model) {
+func (c *checker) model(path string, m *Model) {
 	p, known := providerOf(m.Provider)
 	if at := path + ".base_url"; c.d.given(at) && m.BaseURL != "" {
-		u, err := url.Parse(m.BaseURL)
-		switch {
-		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-			c.bad(at, "must be a URL like %s", p.example)
-		case known && !p.compatible && version.MatchString(u.Path):
+		if u := c.address(at, m.BaseURL, p.example); u != nil && known && !p.compatible && version.MatchString(u.Path) {
 			c.bad(at, "leave out %s: the provider %s adds what belongs there", version.FindString(u.Path), p.name)
 		}
 	} else if known && p.key != "" && m.APIKey == "" && !c.d.given(path+".api_key") && len(m.Headers) == 0 {
@@ -214,4 +209,182 @@ func (c *checker) model(path string, m Model) {
 	case c.hasNoProblem(at):
 		c.bad(at, "is empty; it is what the server calls the model")
 	}
+}
+
+// fallbacks refuses unknown models and circles.
+func (c *checker) fallbacks() {
+	after := map[string]string{}
+	for _, m := range c.cfg.Models {
+		after[string(m.Name)] = m.Fallback
+	}
+
+	for path, m := range each("models", c.cfg.Models) {
+		at := path + ".fallback"
+		c.reference(at, "model", m.Fallback, c.models)
+		way := []string{string(m.Name)}
+		for next := m.Fallback; next != ""; next = after[next] {
+			seen := slices.Contains(way, next)
+			way = append(way, next)
+			if next == string(m.Name) {
+				c.bad(at, "goes in a circle: %s", strings.Join(way, " → "))
+			}
+
+			if seen { // a circle that starts at a later model is reported there
+				break
+			}
+		}
+	}
+}
+
+// fallbackChain are a model and those that it may take over from.
+func (c *checker) fallbackChain(name string) []string {
+	out := []string{name}
+	for i := 0; i < len(out); i++ {
+		for _, m := range c.cfg.Models {
+			// The list grows while it is walked; the check for known names ends a circle.
+			if m.Fallback == out[i] && !slices.Contains(out, string(m.Name)) {
+				out = append(out, string(m.Name))
+			}
+		}
+	}
+
+	return out
+}
+
+// defaultCost is the daemon's limit of a day when a model has a price, in USD.
+const defaultCost = 5
+
+// Rate returns the configured or known price, zero for a local model. It reports false otherwise.
+func (m Model) Rate() (model.Price, bool) {
+	if p := m.Price; p != nil {
+		// Without a price of its own cached input costs as much as input: too much rather than too little.
+		rate := model.Price{Input: p.Input, Output: p.Output, Cached: p.Input}
+		if p.CachedInput != nil {
+			rate.Cached = *p.CachedInput
+		}
+		return rate, true
+	}
+
+	if m.Provider == "ollama" || m.Provider == replays || local(m.BaseURL) {
+		return model.Price{}, true
+	}
+
+	known, ok := model.Lookup(m.Model)
+	return known.Price, ok
+}
+
+// Window is how many tokens the model's context holds, 0 when nobody knows.
+func (m Model) Window() int {
+	if m.ContextWindow > 0 {
+		return m.ContextWindow
+	}
+	known, _ := model.Lookup(m.Model)
+	return known.Window
+}
+
+// local says whether a server is on this machine.
+func local(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// MicroUSD is money as it is counted.
+func MicroUSD(usd float64) int64 {
+	const most = 1 << 50 // a billion dollars: no limit at all
+	if usd <= 0 {
+		return 0
+	}
+	// At least 1: a tiny limit must not turn into 0, which means none.
+	return max(int64(min(usd*1e6, most)), 1)
+}
+
+// limitCost gives a daemon that could spend money a limit.
+func (c *Config) limitCost(d *decoder) {
+	if c.Limits.CostUSDPerDay != 0 || d.given("limits.cost_usd_per_day") {
+		return
+	}
+	for _, m := range c.Models {
+		if rate, ok := m.Rate(); ok && !rate.Free() {
+			c.Limits.CostUSDPerDay = defaultCost
+		}
+	}
+	if len(c.executors()) > 0 { // whose own account pays
+		c.Limits.CostUSDPerDay = defaultCost
+	}
+}
+
+// money refuses a limit in money for a model whose price nobody knows.
+func (c *checker) money() {
+	for path, m := range each("models", c.cfg.Models) {
+		if m.Name == "" || m.Provider == "" || m.Model == "" && m.Provider != replays {
+			continue // which was refused
+		}
+		if _, ok := m.Rate(); ok {
+			continue
+		}
+		for _, user := range c.fallbackChain(string(m.Name)) {
+			if limit := c.limitOf(user); limit != "" {
+				c.bad(path, "nobody knows what the model %q costs, and %s", m.Model, limit).Hint =
+					"add what its provider takes in USD per million tokens, like price: {input: 1.25, output: 10, cached_input: 0.125}, or all 0 when it is free"
+				break
+			}
+		}
+	}
+}
+
+// limitOf describes the first limit in money for a model, or returns "" if there is none or no agent
+// uses the model.
+func (c *checker) limitOf(name string) string {
+	used := false
+	limit := func(path string, budget Budget, run float64) string {
+		key, usd := budget.CostKey()
+		if key == "" && run > 0 {
+			key, usd = "bounds.cost_usd", run
+		} else if key != "" {
+			key = "budget." + key
+		}
+		if key == "" {
+			return ""
+		}
+		return fmt.Sprintf("%s.%s limits it to %v USD", path, key, usd)
+	}
+	for path, a := range each("agents", c.cfg.Agents) {
+		own := a.Model == name
+		byJob := slices.ContainsFunc(c.jobsOf[string(a.Name)], func(i int) bool { return c.cfg.Jobs[i].Model == name && On(c.cfg.Jobs[i].Enabled) })
+		if !On(a.Enabled) || !own && !byJob {
+			continue
+		}
+		used = true
+		run := a.Bounds.CostUSD
+		if !own {
+			run = 0
+		}
+		if said := limit(path, a.Budget, run); said != "" {
+			return said
+		}
+	}
+
+	for path, j := range each("jobs", c.cfg.Jobs) {
+		agent := c.agent(j)
+		if !On(j.Enabled) || j.Playbook != nil || agent == nil || !On(agent.Enabled) || cmp.Or(j.Model, agent.Model) != name {
+			continue
+		}
+		if said := limit(path, j.Budget, j.Bounds.CostUSD); said != "" {
+			return said
+		}
+	}
+
+	key, usd := c.cfg.Limits.Budget().CostKey()
+	switch {
+	case !used || key == "":
+		return ""
+	case key == "cost_usd_per_day" && !c.d.given("limits."+key):
+		return fmt.Sprintf("limits.cost_usd_per_day is %v USD by default, since another model has a price", usd)
+	}
+	return fmt.Sprintf("limits.%s limits it to %v USD", key, usd)
 }

@@ -8,18 +8,17 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// UsualDigest is when a channel sends a summary each day of which nothing else is said, if jobs that run often leave
-// their successes to it. NoDigest is said of one that is to send none.
+// UsualDigest is the default time of the digest for frequent jobs. NoDigest turns the digest off.
 const (
 	UsualDigest = "daily at 08:00"
 	NoDigest    = "off"
 )
 
-// tells gives a job the outcomes that it tells about, where the configuration has none: of one that runs more often than hourly those
-// that need somebody, for nobody reads a message every five minutes.
+// tells sets the channels and outcomes of notices that are not configured. A job that runs more
+// often than hourly leaves its successes to the digest.
 func (c *checker) tells(path string, j *Job) {
 	at := path + ".notify.channels"
-	if a := c.agent[j.Agent]; !c.d.given(at) || c.d.place(at) == c.d.place("defaults.notify.channels") {
+	if a := c.agent(j); !c.d.given(at) || c.d.place(at) == c.d.place("defaults.notify.channels") {
 		j.Notify.Channels = c.cfg.DefaultChannels()
 		if a != nil && a.Channels != nil {
 			j.Notify.Channels = a.Channels
@@ -38,8 +37,7 @@ func (c *checker) tells(path string, j *Job) {
 	}
 }
 
-// warnFailures warns of a list with error but without the other outcomes of failed runs, such as timeout for a run
-// that hangs.
+// warnFailures warns of a list with error but without other failures, such as timeout.
 func (c *checker) warnFailures(path string, on []string) {
 	if !slices.Contains(on, string(domain.OutcomeError)) || slices.Contains(on, domain.Failure) {
 		return
@@ -57,8 +55,8 @@ func (c *checker) warnFailures(path string, on []string) {
 	}
 }
 
-// DefaultChannels returns the channels of a job without channels: those of defaults, or else the first of
-// notifications. It returns nil if no channel is configured. Notices then go to the desktop if there is a session.
+// DefaultChannels returns the channels of jobs without channels: those of defaults, or the first.
+// If it is nil, notices go to the desktop if there is a session.
 func (c *Config) DefaultChannels() []string {
 	switch {
 	case c.Defaults != nil && c.Defaults.Notify.Channels != nil:

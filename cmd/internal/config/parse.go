@@ -55,8 +55,7 @@ func readBounded(f io.Reader, path string) ([]byte, error) {
 	return text, nil
 }
 
-// readPlain refuses what reading might wait for, or never end with: a fifo or a device, also one that takes the
-// place of a file at that instant. The main file may be one (rouse --config <(…)).
+// readPlain reads a regular file. Only the main file may be another one, as in rouse --config <(…).
 func readPlain(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a plain file", display(path))

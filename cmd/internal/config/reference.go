@@ -26,13 +26,13 @@ type Key struct {
 
 // Keys are all keys, each after the one that it stands in.
 func Keys() []Key {
-	r := referrer{known: tags{}}
+	var r referrer
 	r.walk(reflect.TypeFor[Config](), "", false)
 	return r.out
 }
 
-// FindKeys are the keys that a person may mean by the end of a path: "schedule", "jobs.schedule" and "jobs[].schedule" are one. Where
-// none has that name the second result asks for the nearest.
+// FindKeys returns the keys whose path ends with a name, such as jobs.schedule. If there are none,
+// hint names the nearest.
 func FindKeys(name string) (found []Key, hint string) {
 	all := Keys()
 	wanted := plainPath(name)
@@ -69,14 +69,11 @@ func plainPath(path string) string {
 }
 
 // referrer collects keys.
-type referrer struct {
-	known tags
-	out   []Key
-}
+type referrer struct{ out []Key }
 
 // walk collects the keys of a struct. owned says that it stands below a key that a job alone has.
 func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string) {
-	for _, f := range r.known.of(t) {
+	for _, f := range fieldsOf(t) {
 		names = append(names, f.key)
 		ft := t.Field(f.index).Type
 		here := join(path, f.key)
@@ -85,7 +82,7 @@ func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string
 		}
 
 		at := len(r.out)
-		r.out = append(r.out, r.key(ft, f, path, here, owned || f.owns))
+		r.out = append(r.out, keyOfField(ft, f, path, here, owned || f.owns))
 		// The keys of defaults are those of jobs, and say so themselves.
 		if inner := structOf(ft); inner != nil && f.key != "defaults" {
 			r.out[at].Keys = r.walk(inner, here, owned || f.owns)
@@ -94,10 +91,10 @@ func (r *referrer) walk(t reflect.Type, path string, owned bool) (names []string
 	return names
 }
 
-func (r *referrer) key(t reflect.Type, f field, parent, path string, owned bool) Key {
+func keyOfField(t reflect.Type, f field, parent, path string, owned bool) Key {
 	k := Key{
 		Path: path, Type: typeWords(t), Default: f.preset + f.unset, Required: f.need, Secret: f.secret, Says: f.say,
-		Where: whereText(parent, owned), Example: r.under(path, r.example(t, f)),
+		Where: whereText(parent, owned), Example: under(path, example(t, f)),
 	}
 	if f.enum != "" {
 		k.Values = strings.Split(f.enum, "|")
@@ -121,8 +118,7 @@ func whereText(parent string, owned bool) string {
 	return "in " + parent
 }
 
-// structOf is the struct that a setting is, or that the items of a list are; nil where there is none. What reads a text or a form of its
-// own is none.
+// structOf returns the struct type of a setting or of its items, nil if there is none with keys.
 func structOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -170,34 +166,34 @@ func typeWords(t reflect.Type) string {
 }
 
 // example is a value of a setting, as YAML in the flow form, which fits behind a key.
-func (r *referrer) example(t reflect.Type, f field) string {
+func example(t reflect.Type, f field) string {
 	if f.eg != "" {
 		return f.eg
 	}
 	if inner := structOf(t); inner != nil {
-		return r.mappingExample(t, inner)
+		return mappingExample(t, inner)
 	}
 	if t.Kind() == reflect.Pointer {
-		return r.example(t.Elem(), f)
+		return example(t.Elem(), f)
 	}
 	if t.Kind() == reflect.Slice && f.preset == "" {
-		return "[" + r.example(t.Elem(), f) + "]"
+		return "[" + example(t.Elem(), f) + "]"
 	}
 	return scalarExample(t, f)
 }
 
 // mappingExample is a mapping with what it must have, or with its first key.
-func (r *referrer) mappingExample(t, inner reflect.Type) string {
-	fields := r.known.of(inner)
+func mappingExample(t, inner reflect.Type) string {
+	fields := fieldsOf(inner)
 	var parts []string
 	for _, f := range fields {
 		if f.need {
-			parts = append(parts, f.key+": "+r.example(inner.Field(f.index).Type, f))
+			parts = append(parts, f.key+": "+example(inner.Field(f.index).Type, f))
 		}
 	}
 	if len(parts) == 0 {
 		f := fields[0]
-		parts = append(parts, f.key+": "+r.example(inner.Field(f.index).Type, f))
+		parts = append(parts, f.key+": "+example(inner.Field(f.index).Type, f))
 	}
 
 	out := "{" + strings.Join(parts, ", ") + "}"
@@ -231,97 +227,55 @@ func scalarExample(t reflect.Type, f field) string {
 	return ""
 }
 
-// besides lists lines that an example needs beside a key to be valid. Each line belongs in the mapping at place, if the path
-// of the key begins with shown. Later lines replace earlier ones; -KEY removes a line.
-var besides = []struct{ place, shown, line string }{
-	{"", "jobs[]", "agents: [{name: bookkeeper}]"},
-	{"jobs[]", "jobs[]", "prompt: Write the report."},
-	{"", "agents[].model", "models: [{name: local, provider: ollama, model: 'qwen3:8b'}]"},
-	{"", "jobs[].model", "models: [{name: local, provider: ollama, model: 'qwen3:8b'}]"},
-	{"", "agents[].channels", "notifications: [{name: ops, kind: desktop}]"},
-	{"", "jobs[].notify.channels", "notifications: [{name: ops, kind: desktop}]"},
-	{"", "agents[].mcp", "mcp: [{name: files, argv: [/opt/mcp/files-server]}]"},
-	{"agents[].self_scheduling", "agents[].self_scheduling.horizon", "min_interval: 10m"},
-	{"agents[]", "agents[].sandbox", "reason: its programs are confined by the container"},
-	{"agents[]", "agents[].reason", "sandbox: off"},
-	{"dashboard", "dashboard.proxy", "hosts: [box.example.net]"},
-	{"replicate", "replicate.access_key", "access_key: secret:s3_key"},
-	{"replicate", "replicate.access_key", "secret_key: secret:s3_secret"},
-	{"replicate", "replicate.access_key", "to: s3://bucket/rouse?region=eu-central-1"},
-	{"replicate", "replicate.secret_key", "access_key: secret:s3_key"},
-	{"replicate", "replicate.secret_key", "secret_key: secret:s3_secret"},
-	{"replicate", "replicate.secret_key", "to: s3://bucket/rouse?region=eu-central-1"},
-	{"engine", "engine.blobs", "postgres: secret:postgres"},
-	{"engine", "engine.access_key", "postgres: secret:postgres"},
-	{"engine", "engine.secret_key", "postgres: secret:postgres"},
-	{"engine", "engine.access_key", "access_key: secret:s3_key"},
-	{"engine", "engine.access_key", "secret_key: secret:s3_secret"},
-	{"engine", "engine.access_key", "blobs: s3://bucket"},
-	{"engine", "engine.secret_key", "access_key: secret:s3_key"},
-	{"engine", "engine.secret_key", "secret_key: secret:s3_secret"},
-	{"engine", "engine.secret_key", "blobs: s3://bucket"},
-	{"models[]", "models[]", "model: 'qwen3:8b'"},
-	{"models[]", "models[]", "provider: ollama"},
-	{"models[]", "models[].api", "model: gpt-5-mini"},
-	{"models[]", "models[].api", "provider: openai"},
-	{"models[]", "models[].base_url", "model: gpt-5-mini"},
-	{"models[]", "models[].base_url", "provider: openai"},
-	{"models[]", "models[].api_key", "model: gpt-5-mini"},
-	{"models[]", "models[].api_key", "provider: openai"},
-	{"models[]", "models[].recording", "-model"},
-	{"models[]", "models[].recording", "provider: replay"},
-	{"mcp[]", "mcp[]", "argv: [/opt/mcp/files-server]"},
-	{"mcp[]", "mcp[].url", "-argv"},
-	{"mcp[]", "mcp[].url", "url: https://mcp.example.com/mcp"},
-	{"mcp[]", "mcp[].headers", "-argv"},
-	{"mcp[]", "mcp[].headers", "url: https://mcp.example.com/mcp"},
-	{"mcp[]", "mcp[].private_network", "-argv"},
-	{"mcp[]", "mcp[].private_network", "url: https://mcp.example.com/mcp"},
-	{"mcp[]", "mcp[].oauth", "-argv"},
-	{"mcp[]", "mcp[].oauth", "url: https://mcp.example.com/mcp"},
-	{"calendars[]", "calendars[]", "file: ./closed.ics"},
-	{"calendars[]", "calendars[].holidays", "-file"},
-	{"calendars[]", "calendars[].url", "-file"},
-	{"calendars[]", "calendars[].private_network", "-file"},
-	{"calendars[]", "calendars[].refresh", "-file"},
-	{"calendars[]", "calendars[].private_network", "url: https://example.com/closed.ics"},
-	{"calendars[]", "calendars[].refresh", "url: https://example.com/closed.ics"},
-	{"jobs[]", "jobs[].prompt_file", "-prompt"},
-	{"jobs[]", "jobs[].playbook[]", "-prompt"},
-	{"jobs[]", "jobs[].skill", "-prompt"},
-	{"jobs[]", "jobs[].input", "-prompt"},
-	{"jobs[]", "jobs[].workspace", "-prompt"},
-	{"jobs[]", "jobs[].input", "skill: csv-report"},
-	{"jobs[]", "jobs[].workspace", "skill: csv-report"},
-	{"jobs[].playbook[]", "jobs[].playbook[]", "with: {title: done}"},
-	{"", "jobs[].playbook[].must_succeed", "agents: [{name: bookkeeper, grants: {commands: [{argv: [ls]}]}}]"},
-	{"", "jobs[].playbook[].expect", "agents: [{name: bookkeeper, grants: {commands: [{argv: [ls]}]}}]"},
-	{"jobs[].playbook[]", "jobs[].playbook[].must_succeed", "with: {command: ls}"},
-	{"jobs[].playbook[]", "jobs[].playbook[].must_succeed", "call: shell_run"},
-	{"jobs[].playbook[]", "jobs[].playbook[].expect", "with: {command: ls}"},
-	{"jobs[].playbook[]", "jobs[].playbook[].expect", "call: shell_run"},
-	{"", "jobs[].playbook[].expect.status", "agents: [{name: bookkeeper, grants: {network: [{host: example.com}]}}]"},
-	{"jobs[].playbook[]", "jobs[].playbook[].expect.status", "with: {url: 'https://example.com/'}"},
-	{"jobs[].playbook[]", "jobs[].playbook[].expect.status", "call: web_fetch"},
-	{"jobs[].watch", "jobs[].watch.max_wait", "mode: batch"},
-	{"jobs[].watch", "jobs[].watch.max_files", "mode: batch"},
-	{"jobs[].when[]", "jobs[].when[].write", "command: [./has-news.sh]"},
-	{"jobs[].when[]", "jobs[].when[].read", "command: [./has-news.sh]"},
-	{"jobs[].when[]", "jobs[].when[].network", "command: [./has-news.sh]"},
-	{"jobs[].when[]", "jobs[].when[].sandbox", "command: [./has-news.sh]"},
-	{"jobs[].when[]", "jobs[].when[].reason", "command: [./has-news.sh]"},
-	{"jobs[].when[]", "jobs[].when[].sandbox", "reason: it only asks the clock"},
-	{"jobs[].when[]", "jobs[].when[].reason", "sandbox: off"},
-	{"jobs[].when[]", "jobs[].when[].not", "file: ./inbox"},
-	{"jobs[].when[]", "jobs[].when[].timeout", "file: ./inbox"},
-	{"jobs[].expect[]", "jobs[].expect[].timeout", "command: [make, test]"},
-	{"jobs[]", "jobs[].when[].that", "webhook: {path: /hooks/bank, secret: secret:bank}"},
-	{"notifications[]", "notifications[].url", "kind: url"},
-	{"notifications[]", "notifications[].secret", "url: https://example.net/notices"},
-	{"notifications[]", "notifications[].secret", "kind: webhook"},
-	{"mcp[].oauth", "mcp[].oauth.client_secret", "issuer: https://login.example.com"},
-	{"jobs[]", "jobs[].playbook[].each", "watch: {path: ./inbox, mode: batch}"},
+// besides lists lines that make an example valid. They belong in the mapping at place, if the path
+// of the key begins with one of shown. Later lines replace earlier ones; -KEY removes a line.
+var besides = []struct {
+	place, shown string
+	lines        []string
+}{
+	{"", "jobs[]", []string{"agents: [{name: bookkeeper}]"}},
+	{"jobs[]", "jobs[]", []string{"prompt: Write the report."}},
+	{"", "agents[].model jobs[].model", []string{"models: [{name: local, provider: ollama, model: 'qwen3:8b'}]"}},
+	{"", "agents[].channels jobs[].notify.channels", []string{"notifications: [{name: ops, kind: desktop}]"}},
+	{"", "agents[].mcp", []string{"mcp: [{name: files, argv: [/opt/mcp/files-server]}]"}},
+	{"agents[].self_scheduling", "agents[].self_scheduling.horizon", []string{"min_interval: 10m"}},
+	{"agents[]", "agents[].sandbox", []string{"reason: its programs are confined by the container"}},
+	{"agents[]", "agents[].reason", []string{"sandbox: off"}},
+	{"dashboard", "dashboard.proxy", []string{"hosts: [box.example.net]"}},
+	{"replicate", "replicate.access_key replicate.secret_key",
+		[]string{"access_key: secret:s3_key", "secret_key: secret:s3_secret", "to: s3://bucket/rouse?region=eu-central-1"}},
+	{"engine", "engine.blobs engine.access_key engine.secret_key", []string{"postgres: secret:postgres"}},
+	{"engine", "engine.access_key engine.secret_key", []string{"access_key: secret:s3_key", "secret_key: secret:s3_secret", "blobs: s3://bucket"}},
+	{"models[]", "models[]", []string{"model: 'qwen3:8b'", "provider: ollama"}},
+	{"models[]", "models[].api models[].base_url models[].api_key", []string{"model: gpt-5-mini", "provider: openai"}},
+	{"models[]", "models[].recording", []string{"-model", "provider: replay"}},
+	{"mcp[]", "mcp[]", []string{"argv: [/opt/mcp/files-server]"}},
+	{"mcp[]", "mcp[].url mcp[].headers mcp[].private_network mcp[].oauth", []string{"-argv", "url: https://mcp.example.com/mcp"}},
+	{"mcp[].oauth", "mcp[].oauth.client_secret", []string{"issuer: https://login.example.com"}},
+	{"calendars[]", "calendars[]", []string{"file: ./closed.ics"}},
+	{"calendars[]", "calendars[].holidays calendars[].url", []string{"-file"}},
+	{"calendars[]", "calendars[].private_network calendars[].refresh", []string{"-file", "url: https://example.com/closed.ics"}},
+	{"jobs[]", "jobs[].prompt_file jobs[].playbook[] jobs[].skill", []string{"-prompt"}},
+	{"jobs[]", "jobs[].input jobs[].workspace", []string{"-prompt", "skill: csv-report"}},
+	{"jobs[].playbook[]", "jobs[].playbook[]", []string{"with: {title: done}"}},
+	{"", runsLs, []string{"agents: [{name: bookkeeper, grants: {commands: [{argv: [ls]}]}}]"}},
+	{"jobs[].playbook[]", runsLs, []string{"with: {command: ls}", "call: shell_run"}},
+	{"", "jobs[].playbook[].expect.status", []string{"agents: [{name: bookkeeper, grants: {network: [{host: example.com}]}}]"}},
+	{"jobs[].playbook[]", "jobs[].playbook[].expect.status", []string{"with: {url: 'https://example.com/'}", "call: web_fetch"}},
+	{"jobs[]", "jobs[].playbook[].each", []string{"watch: {path: ./inbox, mode: batch}"}},
+	{"jobs[].watch", "jobs[].watch.max_wait jobs[].watch.max_files", []string{"mode: batch"}},
+	{"jobs[].when[]", "jobs[].when[].write jobs[].when[].read jobs[].when[].network jobs[].when[].sandbox jobs[].when[].reason",
+		[]string{"command: [./has-news.sh]"}},
+	{"jobs[].when[]", "jobs[].when[].sandbox", []string{"reason: it only asks the clock"}},
+	{"jobs[].when[]", "jobs[].when[].reason", []string{"sandbox: off"}},
+	{"jobs[].when[]", "jobs[].when[].not jobs[].when[].timeout", []string{"file: ./inbox"}},
+	{"jobs[]", "jobs[].when[].that", []string{"webhook: {path: /hooks/bank, secret: secret:bank}"}},
+	{"jobs[].expect[]", "jobs[].expect[].timeout", []string{"command: [make, test]"}},
+	{"notifications[]", "notifications[].url", []string{"kind: url"}},
+	{"notifications[]", "notifications[].secret", []string{"url: https://example.net/notices", "kind: webhook"}},
 }
+
+const runsLs = "jobs[].playbook[].must_succeed jobs[].playbook[].expect"
 
 // wholes holds the examples that need two items of a list.
 var wholes = map[string]string{
@@ -332,7 +286,7 @@ var wholes = map[string]string{
 const followed = "agents: [{name: bookkeeper}]\njobs:\n  - {name: fetch, agent: bookkeeper, every: 1h, prompt: Fetch the statements.}\n  - {name: report, agent: bookkeeper, prompt: Write the report., "
 
 // under returns a complete file with a value at a path and the required lines beside it.
-func (r *referrer) under(path, value string) string {
+func under(path, value string) string {
 	if whole := wholes[path]; whole != "" {
 		return whole
 	}
@@ -347,7 +301,7 @@ func (r *referrer) under(path, value string) string {
 	parts := strings.Split(path, ".")
 	for i, part := range parts {
 		name, inList := strings.CutSuffix(part, "[]")
-		for _, beside := range r.beside(t, place, name, path) {
+		for _, beside := range beside(t, place, name, path) {
 			line(beside)
 		}
 		if i == len(parts)-1 {
@@ -356,7 +310,7 @@ func (r *referrer) under(path, value string) string {
 		}
 
 		line(name + ":")
-		fields := r.known.of(t)
+		fields := fieldsOf(t)
 		t = structOf(t.Field(fields[slices.IndexFunc(fields, func(f field) bool { return f.key == name })].index).Type)
 		indent, place = indent+"  ", join(place, part)
 		if inList {
@@ -367,7 +321,7 @@ func (r *referrer) under(path, value string) string {
 }
 
 // beside returns the lines that an example needs beside a key.
-func (r *referrer) beside(t reflect.Type, place, name, shown string) (lines []string) {
+func beside(t reflect.Type, place, name, shown string) (lines []string) {
 	keys := map[string]bool{name: true}
 	add := func(line string) {
 		if key, _, _ := strings.Cut(line, ":"); !keys[key] {
@@ -375,18 +329,25 @@ func (r *referrer) beside(t reflect.Type, place, name, shown string) (lines []st
 			lines = append(lines, line)
 		}
 	}
+	within := func(path string) bool {
+		rest, ok := strings.CutPrefix(shown, path)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
 	for _, b := range slices.Backward(besides) {
-		if b.place == place && (shown == b.shown || strings.HasPrefix(shown, b.shown) && strings.ContainsAny(shown[len(b.shown):][:1], ".[")) {
-			if out, ok := strings.CutPrefix(b.line, "-"); ok {
+		if b.place != place || !slices.ContainsFunc(strings.Fields(b.shown), within) {
+			continue
+		}
+		for _, line := range slices.Backward(b.lines) {
+			if out, ok := strings.CutPrefix(line, "-"); ok {
 				keys[out] = true
 			} else {
-				add(b.line)
+				add(line)
 			}
 		}
 	}
-	for _, f := range slices.Backward(r.known.of(t)) {
+	for _, f := range slices.Backward(fieldsOf(t)) {
 		if f.need {
-			add(f.key + ": " + r.example(t.Field(f.index).Type, f))
+			add(f.key + ": " + example(t.Field(f.index).Type, f))
 		}
 	}
 	slices.Reverse(lines)

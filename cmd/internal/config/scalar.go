@@ -218,8 +218,7 @@ func setPlain(text string, v reflect.Value) error {
 	return nil
 }
 
-// resolve takes a relative path from the folder of the file that holds it, and ~ for the
-// user's folder.
+// resolve makes a path absolute: relative to the file that holds it, with ~ for the user's folder.
 func (d *decoder) resolve(file, text string) string {
 	if rest, ok := strings.CutPrefix(filepath.ToSlash(text), "~"); ok && (rest == "" || rest[0] == '/') {
 		if home, err := userHome(d.getenv); err == nil {

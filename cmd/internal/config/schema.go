@@ -6,18 +6,17 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"rouse/agent"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 )
 
-// Schema is the JSON Schema of rouse.yaml, made of the same tags that the decoder reads, with the arguments of all
-// tools for the calls of playbooks.
+// Schema returns the JSON Schema of rouse.yaml, with the arguments of all tools for playbooks.
 func Schema() ([]byte, error) {
-	known := tags{}
-	s := known.object(reflect.TypeFor[Config](), false)
-	call, err := known.call(agent.Specs())
+	s := object(reflect.TypeFor[Config](), false)
+	call, err := playbookCall(agent.Specs())
 	if err != nil {
 		return nil, err
 	}
@@ -37,9 +36,9 @@ type schema = map[string]any
 // callSchema is the name of what describes a call of a playbook.
 const callSchema = "call"
 
-// call describes a call of a playbook: what stands under with depends on the tool that it calls.
-func (known tags) call(tools tool.Specs) (schema, error) {
-	out := known.object(reflect.TypeFor[PlaybookCall](), false)
+// playbookCall describes a call of a playbook: with depends on the called tool.
+func playbookCall(tools tool.Specs) (schema, error) {
+	out := object(reflect.TypeFor[PlaybookCall](), false)
 	var names []string
 	var takes []any
 	for _, s := range tools.Where(tool.Spec.Callable) {
@@ -107,16 +106,15 @@ func later(s schema) schema {
 	return out
 }
 
-// object describes a struct. Inside defaults nothing is required, and what belongs to one
-// job is not there.
-func (known tags) object(t reflect.Type, overlay bool) schema {
+// object describes a struct. Inside defaults, nothing is required and keys of one job are left out.
+func object(t reflect.Type, overlay bool) schema {
 	properties, required := schema{}, []string{}
-	for _, f := range known.of(t) {
+	for _, f := range fieldsOf(t) {
 		if overlay && f.owns {
 			continue
 		}
 
-		p := known.describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
+		p := describe(t.Field(f.index).Type, f, overlay || f.key == "defaults")
 		say := f.say
 		if absent := f.preset + f.unset; absent != "" {
 			say = strings.TrimSpace(say + " (default: " + absent + ")")
@@ -140,7 +138,7 @@ func (known tags) object(t reflect.Type, overlay bool) schema {
 	return out
 }
 
-func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
+func describe(t reflect.Type, f field, overlay bool) schema {
 	switch t {
 	case reflect.TypeFor[After]():
 		return schema{"oneOf": []any{
@@ -148,7 +146,7 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 			schema{"type": "object", "required": []string{"move"}, "additionalProperties": false, "properties": schema{"move": schema{"type": "string"}}},
 		}}
 	case reflect.TypeFor[readGrant](), reflect.TypeFor[loginGrant](), reflect.TypeFor[follow]():
-		return schema{"anyOf": []any{schema{"type": "string"}, known.object(t, overlay)}}
+		return schema{"anyOf": []any{schema{"type": "string"}, object(t, overlay)}}
 	case reflect.TypeFor[PlaybookCall]():
 		return schema{"$ref": "#/$defs/" + callSchema}
 	case reflect.TypeFor[Name]():
@@ -161,13 +159,13 @@ func (known tags) describe(t reflect.Type, f field, overlay bool) schema {
 
 	switch t.Kind() {
 	case reflect.Pointer:
-		return known.describe(t.Elem(), f, overlay)
+		return describe(t.Elem(), f, overlay)
 	case reflect.Struct:
-		return known.object(t, overlay)
+		return object(t, overlay)
 	case reflect.Slice:
-		items := schema{"type": "array", "items": known.describe(t.Elem(), f, overlay)}
+		items := schema{"type": "array", "items": describe(t.Elem(), f, overlay)}
 		if oneWillDo(t.Elem()) {
-			return schema{"anyOf": []any{items, known.describe(t.Elem(), f, overlay)}}
+			return schema{"anyOf": []any{items, describe(t.Elem(), f, overlay)}}
 		}
 		return items
 	case reflect.Map:
@@ -210,4 +208,60 @@ func describeScalar(t reflect.Type, f field) schema {
 // orVariable also allows ${NAME} in the place of a value.
 func orVariable(s schema) schema {
 	return schema{"anyOf": []any{s, schema{"type": "string", "pattern": `\$\{`}}}
+}
+
+// field is a setting of a struct type, as its tags describe it:
+//
+//	key       its name in YAML
+//	need      it must be given
+//	default   what it is when it is left out, as YAML
+//	unset     the same in words, where it depends on something else
+//	enum      its values
+//	positive  zero is not a value
+//	secret    its value is never shown or stored
+//	env       ROUSE_… may set it
+//	own       it belongs to one job, and cannot stand in defaults
+//	say       what it does, for editors and rouse explain
+//	eg        an example, as YAML, where neither default, enum nor type make one
+type field struct {
+	index                             int
+	key, enum, unset, say, eg         string
+	preset                            string
+	need, positive, secret, env, owns bool
+}
+
+// knownFields caches the results of fieldsOf.
+var knownFields sync.Map
+
+// fieldsOf returns the settings of a struct type.
+func fieldsOf(t reflect.Type) []field {
+	if known, ok := knownFields.Load(t); ok {
+		return known.([]field) //nolint:forcetypeassert // nothing else is stored
+	}
+
+	var out []field
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag
+		key := tag.Get("key")
+		if key == "" {
+			continue
+		}
+
+		has := func(name string) bool { return tag.Get(name) != "" }
+		out = append(out, field{
+			index: i, key: key, enum: tag.Get("enum"), unset: tag.Get("unset"), say: tag.Get("say"), eg: tag.Get("eg"),
+			preset: tag.Get("default"), need: has("need"), positive: has("positive"), secret: has("secret"), env: has("env"), owns: has("own"),
+		})
+	}
+
+	knownFields.Store(t, out)
+	return out
+}
+
+func keysOf(fields []field) []string {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	return keys
 }

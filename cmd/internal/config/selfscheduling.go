@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -9,8 +8,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// selfScheduling is what an agent may plan for itself. What is left out is the mode's; the
-// pointers tell that from 0.
+// selfScheduling limits the wakes that an agent plans. A nil pointer means the value of the mode.
 type selfScheduling struct {
 	Enabled     *bool     `key:"enabled" default:"true" say:"whether the block counts; without the block it is off"`
 	Mode        string    `key:"mode" enum:"ambient|reactive|project|manual" default:"ambient" say:"in manual only the owner plans; the other modes set the limits below"`
@@ -56,8 +54,7 @@ func fill[T any](into **T, with T) {
 // on says whether an agent plans its own runs.
 func (s *selfScheduling) on() bool { return s != nil && On(s.Enabled) }
 
-// SelfScheduling is within which limits an agent of a checked configuration plans its own
-// runs; false when it plans none.
+// SelfScheduling returns the limits of the wakes that an agent plans, and false if it plans none.
 func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	s := a.SelfScheduling
 	if !s.on() {
@@ -69,23 +66,18 @@ func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	if s.Horizon != nil {
 		limits.Horizon = time.Duration(*s.Horizon)
 	}
-
 	if s.MinInterval != nil {
 		limits.MinInterval = time.Duration(*s.MinInterval)
 	}
-
 	if s.DailyCap != nil {
 		limits.DailyCap = *s.DailyCap
 	}
-
 	if s.QuietHours != nil {
 		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // a wrong one was refused
 	}
-
 	if s.Days != nil {
 		limits.Days, _ = schedule.ParseDays(s.Days) // the same
 	}
-
 	return limits, ok
 }
 
@@ -100,9 +92,9 @@ func (c *checker) selfScheduling(path string, a *Agent) {
 		c.schedule(at, "quiet_hours", err)
 	}
 
-	for i, day := range s.Days {
-		if at := fmt.Sprintf("%s.days[%d]", path, i); c.hasNoProblem(at) {
-			_, err := schedule.ParseDays([]string{day})
+	for at, day := range each(path+".days", s.Days) {
+		if c.hasNoProblem(at) {
+			_, err := schedule.ParseDays([]string{*day})
 			c.schedule(at, "days", err)
 		}
 	}

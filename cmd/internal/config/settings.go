@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"rouse/scheduler/schedule"
@@ -66,6 +67,44 @@ type Log struct {
 	Level  string `key:"level" enum:"debug|info|warn|error" default:"info" env:"yes" say:"the least that is written"`
 	Format string `key:"format" enum:"auto|text|json" default:"auto" env:"yes" say:"auto is text at a terminal and JSON elsewhere"`
 }
+
+// Telemetry says where numbers and traces are sent. Nothing is sent by default.
+type Telemetry struct {
+	OTLP *OTLP `key:"otlp" say:"sends what runs did, step by step and without what was said or read in them, as traces" unset:"nothing is sent"`
+}
+
+// OTLP is a receiver of the OpenTelemetry protocol over HTTP.
+type OTLP struct {
+	Endpoint string            `key:"endpoint" need:"yes" say:"https://otel.example.net, to which /v1/traces is added; http on this machine alone" eg:"https://otel.example.net"`
+	Headers  map[string]string `key:"headers" say:"sent with each request, as {Authorization: \"Bearer ${secret:otlp}\"}" eg:"{Authorization: 'Bearer ${secret:otlp}'}"`
+}
+
+// TracesURL returns the address to which traces are sent.
+func (o OTLP) TracesURL() string {
+	const signal = "/v1/traces"
+	return strings.TrimSuffix(strings.TrimRight(o.Endpoint, "/"), signal) + signal
+}
+
+// Dashboard says at which address browsers and programs reach the daemon, beside its socket.
+type Dashboard struct {
+	Listen string          `key:"listen" default:"127.0.0.1:7311" env:"yes" say:"an address of this machine with a port, or off; another than a loopback address needs tls or proxy"`
+	Hosts  []string        `key:"hosts" say:"by which other names browsers know it, as in their address bar: box.example.net, or with a port that is not that of the scheme" eg:"[box.example.net]"`
+	TLS    *dashboardTLS   `key:"tls" say:"a certificate of your own"`
+	Proxy  *dashboardProxy `key:"proxy" say:"a proxy that speaks TLS with browsers, as tailscale serve does; what is sent to one of hosts must come from it"`
+}
+
+type dashboardTLS struct {
+	Cert Path `key:"cert" need:"yes" say:"a file with the certificates, PEM" eg:"./tls/cert.pem"`
+	Key  Path `key:"key" need:"yes" say:"a file with the private key, PEM" eg:"./tls/key.pem"`
+}
+
+type dashboardProxy struct {
+	UserHeader string `key:"user_header" need:"yes" say:"in which the proxy names who asks: Tailscale-User-Login; whoever asks logs in all the same" eg:"Tailscale-User-Login"`
+	From       string `key:"from" need:"yes" say:"the address that it asks from: 127.0.0.1" eg:"127.0.0.1"`
+}
+
+// Off reports whether the daemon listens on no address.
+func (d Dashboard) Off() bool { return d.Listen == "off" || d.Listen == "" }
 
 // Replicate is where continuous copies of the home are kept.
 type Replicate struct {
@@ -246,8 +285,7 @@ func (b budget) CostKey() (key string, usd float64) {
 	return "", 0
 }
 
-// DefaultChannel is the notification channel that exists without being named. Its name is also its
-// kind. It is the default only if no channel is configured and there is a desktop session.
+// DefaultChannel is the name and kind of the channel that needs no configuration.
 const DefaultChannel = "desktop"
 
 // Notification is a channel.
@@ -279,8 +317,7 @@ func (c *Config) SecretRefs() []SecretRef { return c.refs }
 // Held are the places that lack a secret, where that does not refuse the configuration (LoadOptions.HoldSecrets).
 func (c *Config) Held() []Held { return c.held }
 
-// Unset are the names of the secrets that the configuration asks for and that are kept nowhere. One
-// that cannot be read just now is none of them.
+// Unset returns the names of the secrets that are not set. Unreadable secrets do not count.
 func (c *Config) Unset() []string { return c.unset }
 
 // Secrets are values that must not be shown or stored, the longest first.

@@ -71,9 +71,8 @@ func (c *Config) SkillCatalog() *skills.Catalog {
 	return c.skills.catalog
 }
 
-// SkillRoots are where skills are looked for, the most important last (AGS-05, AGS-06): the
-// user's folders, which are trusted; those of the project and of the agents' workdirs, which
-// are not, so that each of their skills has to be trusted by itself; and those that the configuration names, in whose places they stand.
+// SkillRoots returns the folders with skills, the most important last (AGS-05, AGS-06). Folders of
+// the project and of workdirs are not trusted.
 func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 	var out []skills.Root
 	if c.Home != "" {
@@ -139,8 +138,7 @@ func (c *checker) findSkills() {
 	}
 
 	for i, r := range roots {
-		// One that somebody else can change is never accepted: it could be another one a moment after it was
-		// looked at. Where there is no skill nobody needs to know.
+		// A skill that others can change is never accepted. Writer is called only if there is a skill.
 		if !r.Trusted {
 			roots[i].Accept, roots[i].Writer = trusts.Accept, sync.OnceValue(func() string { return c.cfg.Writer(r.Path) })
 		}
@@ -152,10 +150,9 @@ func (c *checker) findSkills() {
 	all := skills.Discover(roots...)
 	c.cfg.skills = found{all, map[string][]*skills.Skill{}}
 	c.skillProblems(all.Problems(), roots)
-	for i := range c.cfg.Agents {
-		c.skillsOf(fmt.Sprintf("agents[%d]", i), &c.cfg.Agents[i])
+	for path, a := range each("agents", c.cfg.Agents) {
+		c.skillsOf(path, a)
 	}
-
 }
 
 // keepingCalls checks the calls that only agents have whose skills keep workspaces.
@@ -173,8 +170,7 @@ type keepingCall struct {
 	agent      *Agent
 }
 
-// skillProblems warns of skills that are not loaded, or not those that their owner may think.
-// What a strict reader would say of one that works is for rouse skills validate.
+// skillProblems warns of skills that are not loaded, or are hidden by others.
 func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) {
 	// One warning for each root: a cloned repository can hold hundreds of skills.
 	untrusted := map[int]int{} // skills by root
@@ -203,10 +199,8 @@ func (c *checker) skillProblems(problems []skills.Problem, roots []skills.Root) 
 
 		p := c.d.problem(Position{File: r.Path}, "", "the skills here are not loaded (%d found), since whoever can write here could instruct your agents (%s)", n, skills.RuleUntrusted)
 		p.Warning, p.Hint = true, "read them, and trust each as it is with: rouse skills trust FOLDER"
-		if w := c.cfg.writerOf(r.Path); w != nil {
-			at := c.d.place(w.key)
-			at.File = display(at.File)
-			p.Message = fmt.Sprintf("the skills here are never loaded (%d found), since %s %s (%s), and so could instruct your agents (%s)", n, w.who, display(w.folder), at, skills.RuleUntrusted)
+		if w := c.cfg.writerOf(r.Path, ""); w != nil {
+			p.Message = fmt.Sprintf("the skills here are never loaded (%d found), since %s (%s), and so could instruct your agents (%s)", n, w, c.d.place(w.key), skills.RuleUntrusted)
 			p.Hint = w.mend + ", or keep skills of yours elsewhere"
 		}
 	}
@@ -225,30 +219,28 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	}
 
 	var given []*skills.Skill
-	for i, name := range a.Skills {
-		at := fmt.Sprintf("%s.skills[%d]", path, i)
+	for at, name := range each(path+".skills", a.Skills) {
 		if !c.hasNoProblem(at) {
 			continue
 		}
 
-		if name == "" {
+		if *name == "" {
 			c.bad(at, "is empty; write the name of a skill, or the path of its folder")
 			continue
 		}
 
-		s, ok := c.cfg.skills.catalog.Get(name)
-		if isPath(name) {
+		s, ok := c.cfg.skills.catalog.Get(*name)
+		if isPath(*name) {
 			// Written back: from here on the path does not depend on the file that holds it.
-			a.Skills[i] = c.d.resolve(c.d.place(at).File, name)
-			s, ok = c.skillAt(at, a.Skills[i])
-			if !ok {
+			*name = c.d.resolve(c.d.place(at).File, *name)
+			if s, ok = c.skillAt(at, *name); !ok {
 				continue
 			}
 		}
 
 		switch {
 		case !ok:
-			c.bad(at, "%s", text.NoSuch("skill", name, names))
+			c.bad(at, "%s", text.NoSuch("skill", *name, names))
 		case slices.ContainsFunc(given, func(g *skills.Skill) bool { return strings.EqualFold(g.Name, s.Name) }):
 			c.bad(at, "the skill %s is named twice", s.Name)
 		default:
@@ -260,8 +252,7 @@ func (c *checker) skillsOf(path string, a *Agent) {
 	c.warnSkillTools(path, a)
 }
 
-// warnSkillTools warns of commands that skills allow an agent with skill_allowed_tools, and of what
-// they ask for in vain (AGS-13).
+// warnSkillTools warns of commands that skills allow too freely, or request in vain (AGS-13).
 func (c *checker) warnSkillTools(path string, a *Agent) {
 	at := path + ".skill_allowed_tools"
 	if !a.SkillTools {
@@ -296,7 +287,6 @@ func (c *checker) skillAt(at, dir string) (*skills.Skill, bool) {
 			c.bad(at, "the skill %s cannot be loaded: it %s", display(p.File), p.Words())
 		}
 	}
-
 	return nil, false
 }
 

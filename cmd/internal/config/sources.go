@@ -14,8 +14,7 @@ import (
 	"rouse/skills"
 )
 
-// Sources are what a configuration was read from: the files, those that were looked for in
-// vain, and the patterns of its includes with the files that they found.
+// Sources records the files, also missing ones, and patterns that a configuration was read from.
 type Sources struct {
 	files map[string]sum // the zero sum of what could not be read
 	globs map[string][]string

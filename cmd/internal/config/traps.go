@@ -105,11 +105,10 @@ func (d *decoder) writtenKey(n *node, path, value string) {
 
 // structureShape returns an example line for a mapping. It contains the written value if that fits one of the keys.
 func (d *decoder) structureShape(n *node, path string, t reflect.Type) string {
-	r := referrer{known: d.tags}
 	key := lastKey(path)
-	shape := r.mappingExample(t, t)
+	shape := mappingExample(t, t)
 	if f, ok := d.keyFor(n, t); ok {
-		shape = "{" + d.withRequired(t, f, flow(n)) + "}"
+		shape = "{" + withRequired(t, f, flow(n)) + "}"
 	}
 	if strings.HasSuffix(path, "]") {
 		return "- " + strings.Trim(shape, "{}")
@@ -118,12 +117,11 @@ func (d *decoder) structureShape(n *node, path string, t reflect.Type) string {
 }
 
 // withRequired writes a key with its value and the required keys beside it.
-func (d *decoder) withRequired(t reflect.Type, f field, value string) string {
+func withRequired(t reflect.Type, f field, value string) string {
 	parts := []string{f.key + ": " + value}
-	r := referrer{known: d.tags}
-	for _, other := range d.tags.of(t) {
+	for _, other := range fieldsOf(t) {
 		if other.need && other.key != f.key {
-			parts = append(parts, other.key+": "+r.example(t.Field(other.index).Type, other))
+			parts = append(parts, other.key+": "+example(t.Field(other.index).Type, other))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -134,7 +132,7 @@ func (d *decoder) keyFor(n *node, t reflect.Type) (field, bool) {
 	if n.kind == mapping || n.null() {
 		return field{}, false
 	}
-	fields := d.tags.of(t)
+	fields := fieldsOf(t)
 	needs := slices.ContainsFunc(fields, func(f field) bool { return f.need })
 	for _, f := range fields {
 		if f.need == needs && d.takes(n, t.Field(f.index).Type, f) {
@@ -150,7 +148,6 @@ func (d *decoder) takes(n *node, t reflect.Type, f field) bool {
 		return false
 	}
 	quiet := newDecoder(d.getenv)
-	quiet.tags = d.tags
 	quiet.value(n, "value", reflect.New(t).Elem(), f)
 	return len(quiet.problems) == 0
 }
@@ -159,7 +156,7 @@ func (d *decoder) takes(n *node, t reflect.Type, f field) bool {
 func (d *decoder) listShape(n *node, path string, t reflect.Type, f field) string {
 	key, item := lastKey(path), structOf(t)
 	if n.kind == mapping && item != nil && len(n.entries) > 0 {
-		fields, first := d.tags.of(item), n.entries[0]
+		fields, first := fieldsOf(item), n.entries[0]
 		isKey := func(key string) bool {
 			return slices.ContainsFunc(fields, func(f field) bool { return f.key == key })
 		}
@@ -169,8 +166,7 @@ func (d *decoder) listShape(n *node, path string, t reflect.Type, f field) strin
 		}
 		return key + ": [" + flow(n) + "]"
 	}
-	r := referrer{known: d.tags}
-	return key + ": " + r.example(t, f)
+	return key + ": " + example(t, f)
 }
 
 // watchedPattern reports a pattern in watch.path, which must be a folder.

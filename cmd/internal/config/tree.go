@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,8 +133,19 @@ func join(path, key string) string {
 	return path + "." + short(key)
 }
 
-// itemOf is the path of an item of a list.
+// itemOf returns the path of an item of a list.
 func itemOf(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// each yields the items of the list at a path with their own paths: jobs[0], jobs[1].
+func each[T any](path string, list []T) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for i := range list {
+			if !yield(itemOf(path, i), &list[i]) {
+				return
+			}
+		}
+	}
+}
 
 // builder makes a tree of what the parser gives.
 type builder struct {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,8 +29,7 @@ var (
 	authScheme = regexp.MustCompile(`(?i)^(bearer|basic|digest|negotiate|token|bot|key|apikey|api-key|geniekey|deepl-auth-key)\s+`)
 )
 
-// minSecret is the shortest text that is looked for in what is shown and stored; shorter
-// ones would be found everywhere.
+// minSecret is the minimum length of a secret, in bytes; shorter ones would be masked everywhere.
 const minSecret = 4
 
 // longPart is the shortest part of a text that is a secret by itself, in bytes.
@@ -51,8 +51,7 @@ type Held struct {
 	Text string // what is wrong and what to do
 }
 
-// holdable are the places whose lack of a secret concerns single models, agents, MCP servers, executors, webhooks and channels, or the
-// heartbeat: a keyring that is locked after a power cut must not keep jobs from running that need nothing of it.
+// holdable matches the places whose missing secret holds single jobs instead of the daemon.
 var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..+)|agents\[\d+\]\.grants\.secrets\[\d+\]|jobs\[\d+\]\.webhook\.secret|(agents|jobs)\[\d+\]\.executor\.env\..+|mcp\[\d+\]\.((env|headers)\..+|url|oauth\.client_secret)|notifications\[\d+\]\.(url|secret)|heartbeat_url)$`)
 
 // lacks reports that a place lacks its secret: as a problem, or, where that is wanted, as a warning and by Config.Held.
@@ -68,8 +67,8 @@ func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {
 	}
 }
 
-// expand replaces ${NAME} by the environment, and secret:NAME, which is all of a value, or
-// ${secret:NAME} by a secret; $${ is a plain ${. It is false after a problem.
+// expand replaces ${NAME} by a variable, and secret:NAME or ${secret:NAME} by a secret. $${ is a
+// plain ${. It returns false after a problem.
 func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	text, ok := n.text, true
 	bad := func(hint, format string, args ...any) string {
@@ -116,9 +115,8 @@ func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
 	return text, ok
 }
 
-// writtenSecret registers a secret that the file spells out: all of it, blanks included. Beside references to the
-// store or the environment, which are registered where they are resolved, only long parts of an address-free text count,
-// because short ones are names and separators.
+// writtenSecret registers a secret that the file spells out. Beside references, only long parts
+// count, because short ones are names and separators.
 func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 	if text = strings.TrimSpace(text); expanded && text == strings.TrimSpace(n.text) {
 		value := text[len(authScheme.FindString(text)):]
@@ -146,8 +144,7 @@ func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 	}
 }
 
-// fromStore is a secret of the store, where one may stand: what a model sees or the record holds is no
-// such place.
+// fromStore returns a secret of the store. It refuses places that a model sees or the record holds.
 func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
 	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
 		return bad("it can under api_key, base_url, url, http, headers, env of executors and of MCP servers, and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
@@ -225,4 +222,46 @@ func (d *decoder) sorted() []string {
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	// One value can come from several places.
 	return slices.Compact(out)
+}
+
+// secretQuery matches the names of a query under which addresses carry keys.
+var secretQuery = regexp.MustCompile(`(?i)auth|key|secret|token|passw|credential|signature|^(sig|pwd|pass)$`)
+
+// longToken is the minimum length of a user in an address that is taken for a token, in bytes.
+const longToken = 16
+
+// isAddress says whether a text may be an address.
+func isAddress(text string) bool { return strings.Contains(text, "://") }
+
+// urlSecrets returns the secrets within an address: password, token, and keys in the query.
+func urlSecrets(text string) (out []string) {
+	if !isAddress(text) {
+		return nil
+	}
+
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil
+	}
+	if password, ok := u.User.Password(); ok {
+		out = append(out, password)
+	} else if name := u.User.Username(); len(name) >= longToken { // discord://TOKEN@ID, https://KEY@host
+		out = append(out, name)
+	}
+
+	for name, values := range u.Query() {
+		if secretQuery.MatchString(name) {
+			out = append(out, values...)
+		}
+	}
+	return out
+}
+
+// urlSecret registers the secrets of an address.
+func (d *decoder) urlSecret(at Position, path, text string) {
+	for _, value := range urlSecrets(text) {
+		if value != "" && !strings.Contains(value, "{{") {
+			d.secret(at, path, value)
+		}
+	}
 }
