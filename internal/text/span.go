@@ -37,6 +37,21 @@ func ParseSpan(s string) (time.Duration, error) {
 	return time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond, nil
 }
 
+// FormatSpan writes a length of time as ParseSpan reads it, without units that are zero: 1m30s, 6h, 7d.
+func FormatSpan(d time.Duration) string {
+	if d != 0 && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // Span is a length of time as a person says it, in two units at most: "340 ms", "12.3 s", "3 min", "2 h 5 min", "4 d 16 h".
 func Span(d time.Duration) string {
 	switch d = max(d, -d); {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Calendar is a set of times with a name, which schedules leave out or keep to. Its entries can be replaced while schedules use it:
-// what is asked next is answered by the new ones. An empty one names no time.
+// Calendar is a named set of times for schedules. Its entries can be replaced at any time.
 type Calendar struct {
 	name string
 	held atomic.Pointer[entries]

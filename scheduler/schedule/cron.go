@@ -42,8 +42,7 @@ var descriptors = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// parseCron reads an expression. Each field is checked here first: robfig accepts what
-// cannot be meant (*/100, 1,,2) and panics on some input.
+// parseCron parses an expression. It checks each field, because robfig accepts */100 and can panic.
 func parseCron(text string) (f fields, err error) {
 	expression, clamped := strings.TrimSpace(text), false
 	if isPhrase(expression) {
@@ -189,8 +188,7 @@ func (r fieldRule) number(text string) (int, error) {
 	return n, nil
 }
 
-// matchesDate says whether a local date matches, as crontab(5) has it: when both day fields
-// are restricted either may match.
+// matchesDate reports whether a local date matches: if both day fields are restricted, either may.
 func (f *fields) matchesDate(d date) bool {
 	if f.daily {
 		return true

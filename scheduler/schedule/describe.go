@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rouse/internal/text"
 )
 
 var (
@@ -18,55 +20,28 @@ var (
 func (s *Schedule) Describe() string {
 	switch s.source {
 	case sourceEvery:
-		return "every " + formatDuration(s.every)
+		return "every " + text.FormatSpan(s.every)
 	case sourceAt:
 		return "once at " + s.at.In(s.zone.Location).Format("2006-01-02 15:04:05 MST")
 	}
 
-	text, days := s.cron.times(), s.cron.days()
+	times, days := s.cron.times(), s.cron.days()
 	if s.source == sourceWindow {
-		text = "once between " + s.windowText()
+		times = "once between " + s.windowText()
 		if days == "" {
-			text = "each day " + text
+			times = "each day " + times
 		}
 	}
-	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(text, "at ") {
-		text, days = every+" "+text, ""
+	if every := s.cron.everyDay(); every != "" && strings.HasPrefix(times, "at ") {
+		times, days = every+" "+times, ""
 	}
-
 	if days != "" {
-		text += " " + days
+		times += " " + days
 	}
-
 	if s.cron.everyHour() && days == "" {
-		return text // the same in every zone
+		return times // the same in every zone
 	}
-
-	zone := s.zone.String()
-	if zone == "Local" {
-		zone = "local time"
-	}
-
-	return fmt.Sprintf("%s (%s)", text, zone)
-}
-
-// formatDuration writes a duration as people do: 1m30s, 6h, and 7d instead of 168h.
-func formatDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
-	}
-
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
+	return fmt.Sprintf("%s (%s)", times, ZoneName(s.zone.Location))
 }
 
 // times says when within a day.
@@ -219,23 +194,18 @@ func list(values []int, names []string) string {
 	}
 
 	var out []string
-	for i := 0; i < len(values); {
-		j := i
-		for j+1 < len(values) && values[j+1] == values[j]+1 {
-			j++
+	for i := 0; i < len(values); i++ {
+		run := 0
+		for i+run+1 < len(values) && values[i+run+1] == values[i]+run+1 {
+			run++
 		}
-
-		if j-i >= 2 {
-			out = append(out, name(values[i])+" to "+name(values[j]))
-		} else {
-			for k := i; k <= j; k++ {
-				out = append(out, name(values[k]))
-			}
+		if run < 2 {
+			out = append(out, name(values[i]))
+			continue
 		}
-
-		i = j + 1
+		out = append(out, name(values[i])+" to "+name(values[i+run]))
+		i += run
 	}
-
 	return join(out)
 }
 

@@ -17,9 +17,13 @@ func LocalToInstant(year int, month time.Month, day, hour, minute, second int, z
 	return resolve(dateOf(noon), hour, minute, second, zone), dateOf(noon).exists(zone)
 }
 
-// NextTimeOfDay is when the clocks of a zone show a time of day next, after an instant: the
-// first instant after the gap on a day on which they never do.
+// NextTimeOfDay returns the next instant with a local time, or the end of the gap that skips it.
 func NextTimeOfDay(after time.Time, hour, minute, second int, zone *time.Location) time.Time {
+	return nextReading(after, hour, minute, second, zone, true)
+}
+
+// nextReading is NextTimeOfDay. Only with again, a reading that repeats on the same day counts twice.
+func nextReading(after time.Time, hour, minute, second int, zone *time.Location, again bool) time.Time {
 	// A reading of the day before can fall behind a gap that reaches over midnight.
 	d := dateOf(after.In(zone)).add(-1)
 	for range 4 { // days, of which a zone may skip one
@@ -27,17 +31,15 @@ func NextTimeOfDay(after time.Time, hour, minute, second int, zone *time.Locatio
 		if d.exists(zone) && t.After(after) {
 			return t.UTC()
 		}
-		if again, twice := repeatOf(t, zone); twice && again.After(after) {
-			return again.UTC()
+		if repeated, twice := repeatOf(t, zone); again && twice && repeated.After(after) {
+			return repeated.UTC()
 		}
 		d = d.add(1)
 	}
-
-	return after
+	return after.Add(24 * time.Hour) // no zone is so strange
 }
 
-// resolve maps a local clock reading, held as if it were UTC, to its instant: the first when
-// it exists twice, the first after the gap when it does not exist.
+// resolve returns the first instant of a local reading, held as UTC, or the end of its gap.
 func (z *zone) resolve(reading int64) int64 {
 	// The offset is the same a day before and a day after, so no change is near.
 	offsets := [...]int64{z.offset(reading - daySeconds), z.offset(reading), z.offset(reading + daySeconds)}

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// grace is how late the latest instant may be and still count as in time. The scheduler
-	// checks at least this often, whatever the clock does.
+	// grace is how late an instant may be and still be in time. The scheduler checks at least this often.
 	grace = 30 * time.Second
 	// maxListed bounds how many passed instants are counted one by one.
 	maxListed = 100_000
@@ -40,12 +39,10 @@ type Instant struct {
 	Count   int
 }
 
-// DueOptions are what decisions about instants depend on beside the policy. The functions may be
-// nil.
+// DueOptions are what decisions depend on beside the policy. The functions are optional.
 type DueOptions struct {
 	Now time.Time
-	// Paused says which pause an instant falls into, "" when into none. A paused instant is not
-	// caught up, and does not count among those that are.
+	// Paused returns the pause of an instant, or "". A paused instant is not caught up.
 	Paused func(nominal time.Time) string
 	// LateCause says in a few words why an instant could not be started in time, "" when unknown.
 	LateCause func(nominal time.Time) string
@@ -101,8 +98,7 @@ func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) (due []Insta
 	return due, next
 }
 
-// decide decides about one instant, given how many newer ones are due as well. It is late from
-// its actual instant on: what jitter still holds back is in time.
+// decide decides about one instant. It is late from its actual instant on.
 func decide(nominal, actual time.Time, m DueOptions, newer int, p Policy) Instant {
 	d := Instant{Nominal: nominal, Actual: actual}
 	late := m.Now.Sub(actual)

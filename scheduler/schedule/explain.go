@@ -8,8 +8,7 @@ import (
 // maxLookBack is how far back Around looks.
 const maxLookBack = 400 * 24 * time.Hour
 
-// NextWithExcluded is the first nominal instant after a time, left out or not, with the reason why it is: the exclusion that it falls
-// into, or what the schedule keeps to; "" when Next would return it too.
+// NextWithExcluded returns the next nominal instant, and why it is left out, "" if it is not.
 func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, why string) {
 	if t = s.next(after); t.IsZero() || t.Unix() >= end {
 		return time.Time{}, ""
@@ -27,8 +26,7 @@ func (s *Schedule) Outside(t time.Time) (outside bool, until time.Time) {
 // Matches says whether a time is exactly one of the nominal instants.
 func (s *Schedule) Matches(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
 
-// LastAndNext is the last nominal instant at or before a time, zero when there is none in the 400
-// days before it, and the first after it, zero when there is none.
+// LastAndNext returns the last instant up to t, at most 400 days back, and the next one, or zero.
 func (s *Schedule) LastAndNext(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
@@ -70,8 +68,7 @@ func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 	return ""
 }
 
-// skippedTimes are the readings of the spec that the clock skips when it is put forward to the
-// reading that it shows at t, held as if they were UTC.
+// skippedTimes returns the readings that the clock skips when it is put forward at t, held as UTC.
 func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
 	from, to := asIfUTC(t.Add(-time.Second), s.zone.Location).Add(time.Second), asIfUTC(t, s.zone.Location)
 	for minute := from.Truncate(time.Minute); minute.Before(to); minute = minute.Add(time.Minute) {

@@ -8,10 +8,9 @@ import (
 
 // filter is what takes instants out of a schedule: dates and calendars that it leaves out, and those to which it keeps.
 type filter struct {
-	excluded, only          []dateRange
-	excludedCalendars       []*Calendar
-	onlyCalendars           []*Calendar
-	excludeTexts, onlyTexts []string
+	excluded, only                   []dateRange
+	excludedCalendars, onlyCalendars []*Calendar
+	excludeTexts, onlyTexts          []string
 }
 
 func (f *filter) empty() bool { return len(f.excludeTexts)+len(f.onlyTexts) == 0 }
@@ -53,8 +52,7 @@ func parseTimes(field string, texts []string, calendar func(string) *Calendar) (
 	return dates, calendars, nil
 }
 
-// leftOut says why an instant is taken out of the schedule, "" when it is not, and the first instant at which that may be otherwise: zero
-// for never.
+// leftOut returns why an instant is left out, or "", and when that may change, zero for never.
 func (s *Schedule) leftOut(t time.Time) (why string, until time.Time) {
 	f := &s.filter
 	if f.empty() {

@@ -1,8 +1,11 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"time"
+
+	"rouse/internal/text"
 )
 
 // Mode is a preset of the limits within which an agent plans its own wakes (OSA-72).
@@ -88,35 +91,25 @@ func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
 		return ClampResult{Reasons: []string{reason}, Rejected: true}
 	}
 
-	at := ask.At
-	if at.Before(now) {
-		at = now
+	c := ClampResult{At: ask.At.UTC()}
+	if c.At.Before(now) {
+		c.At = now.UTC()
 	}
-
-	c := ClampResult{At: at.UTC()}
 	move := func(reason string, to time.Time) {
 		c.At, c.Reasons = to.UTC(), append(c.Reasons, reason)
 	}
 	if first := now.Add(l.MinInterval); !ask.ByUser && c.At.Before(first) {
 		move(ReasonMinInterval, first)
 	}
-
 	if last := now.Add(l.Horizon); l.Horizon > 0 && c.At.After(last) {
 		move(ReasonHorizon, last)
 	}
-
-	if ask.ByUser {
-		return c
-	}
-
-	if l.Quiet.holds(c.At.In(l.zone())) {
+	if !ask.ByUser && l.Quiet.holds(c.At.In(l.zone())) {
 		move(ReasonQuiet, l.Quiet.End(c.At, l.zone()))
 	}
-
-	if !l.onAllowedDay(c.At) {
+	if !ask.ByUser && !l.onAllowedDay(c.At) {
 		move(ReasonDay, l.nextAllowedDay(c.At))
 	}
-
 	return c
 }
 
@@ -150,17 +143,11 @@ func (l Limits) WakesLeft(u Usage) int {
 	return max(0, l.DailyCap-u.Started)
 }
 
-func (l Limits) zone() *time.Location {
-	if l.Zone == nil {
-		return time.UTC
-	}
-	return l.Zone
-}
+func (l Limits) zone() *time.Location { return cmp.Or(l.Zone, time.UTC) }
 
 func (l Limits) onAllowedDay(t time.Time) bool { return l.Days>>t.In(l.zone()).Weekday()&1 == 1 }
 
-// nextAllowedDay keeps the local time of t on the next allowed day. It is at most a week
-// ahead, and two where the zone skipped the date, or a gap leads from it to the next.
+// nextAllowedDay returns the local time of t on the next allowed day, at most two weeks ahead.
 func (l Limits) nextAllowedDay(t time.Time) time.Time {
 	local := t.In(l.zone())
 	for n := 1; n <= 14; n++ {
@@ -189,9 +176,9 @@ func Warning(reason string, l Limits, c ClampResult) string {
 	case ReasonChain:
 		return fmt.Sprintf("Not planned: this agent woke itself %s in a row; something else has to start it before it may plan a wake again.", times(l.MaxChain))
 	case ReasonMinInterval:
-		return moved("A wake must be at least %s from now", formatDuration(l.MinInterval))
+		return moved("A wake must be at least %s from now", text.FormatSpan(l.MinInterval))
 	case ReasonHorizon:
-		return moved("A wake can be at most %s from now", formatDuration(l.Horizon))
+		return moved("A wake can be at most %s from now", text.FormatSpan(l.Horizon))
 	case ReasonQuiet:
 		return moved("This agent does not wake itself in its quiet hours, %s", l.Quiet)
 	case ReasonDay:

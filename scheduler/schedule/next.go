@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// horizon bounds the search for the next date, in days: 29 February on a given weekday
-// can be 40 years away.
+// horizon bounds the search for the next date, in days: 29 February on a weekday can be 40 years away.
 const horizon = 45 * 366
 
 // end is where time ends for schedules: RFC 3339 has no later years.
@@ -108,8 +107,7 @@ func (s *Schedule) nextLocal(after int64) (int64, bool) {
 	return 0, false
 }
 
-// firstOnDate finds the first reading of a date near which the clock is changed. There it is not
-// enough to add an offset: each candidate is resolved.
+// firstOnDate finds the first reading of a date with a clock change nearby. It resolves each candidate.
 func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	f := s.cron
 	for hours := f.hour; hours != 0; hours &= hours - 1 {
@@ -135,8 +133,7 @@ func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	return 0, false
 }
 
-// nextRealTime steps through instants and reads the local clock at each; it never steps over
-// a change of the clock.
+// nextRealTime steps through instants, never over a change of the clock.
 func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 	for t, limit := after+1, after+horizon*daySeconds; t < limit; {
 		local := t + s.zone.offset(t)
@@ -170,8 +167,7 @@ func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 // distanceToNext is how far it is from n to the next of 60 allowed values, or to their end.
 func distanceToNext(allowed uint64, n int64) int64 { return lowest(allowed>>n | 1<<(60-n)) }
 
-// step goes forward by the first of these lengths, in seconds, that does not lead over a change
-// of the clock, and otherwise by a second.
+// step adds the first of the lengths that does not lead over a clock change, or else one second.
 func (s *Schedule) step(t int64, lengths ...int64) int64 {
 	offset := s.zone.offset(t)
 	for _, seconds := range lengths {

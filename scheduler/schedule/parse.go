@@ -1,11 +1,13 @@
 package schedule
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on a machine without a zone database
@@ -43,17 +45,13 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason) }
 
-// Schedule is the set of instants that a user meant. A daemon may hold very many schedules, so
-// what few of them have is kept apart, in details.
+// Schedule is the set of instants that a user meant.
 type Schedule struct {
-	*details
 	zone   *zone
-	hash   [8]byte
+	hash   string
 	cron   fields
 	source source
-}
 
-type details struct {
 	every         time.Duration
 	anchor        time.Time // origin of the grid of every; zero means the Unix epoch
 	at            time.Time
@@ -62,9 +60,6 @@ type details struct {
 	job           string
 	filter        filter
 }
-
-// noDetails are the details that all schedules without any share.
-var noDetails details
 
 type source uint8
 
@@ -79,19 +74,15 @@ func (s source) String() string { return [...]string{"cron", "every", "at", "win
 
 // Parse reads a schedule. What can never fire is an error.
 func Parse(o Options) (*Schedule, error) {
-	s := &Schedule{details: &details{anchor: o.Anchor, jitter: o.Jitter, job: o.Job}}
-	if err := s.parseZone(o); err != nil {
-		return nil, err
-	}
-
-	set := 0
-	for _, v := range []string{o.Cron, o.Every, o.At, o.Window} {
-		if v != "" {
-			set++
+	location := o.Location
+	if o.Timezone != "" {
+		var err error
+		if location, err = loadZone("timezone", o.Timezone); err != nil {
+			return nil, err
 		}
 	}
-
-	if set != 1 {
+	s := &Schedule{zone: zoneOf(cmp.Or(location, time.UTC)), anchor: o.Anchor, jitter: o.Jitter, job: o.Job}
+	if len(slices.DeleteFunc([]string{o.Cron, o.Every, o.At, o.Window}, func(v string) bool { return v == "" })) != 1 {
 		return nil, &Error{"schedule", o.Cron + o.Every + o.At + o.Window, "give exactly one of schedule, every, at and window"}
 	}
 	if o.Jitter < 0 {
@@ -111,10 +102,6 @@ func Parse(o Options) (*Schedule, error) {
 		return nil, err
 	}
 
-	if s.source == sourceCron && s.jitter == 0 && s.filter.empty() {
-		s.details = &noDetails
-	}
-
 	zone := s.zone.String()
 	if o.Follows {
 		zone = "Local" // otherwise a change of zone would lose the job's progress
@@ -125,8 +112,7 @@ func Parse(o Options) (*Schedule, error) {
 	}
 	// What calendars hold is not in it: they change, and what is due goes on from where it was.
 	sum := sha256.Sum256(meant)
-	// Eight bytes are enough to notice a change of one job's schedule.
-	copy(s.hash[:], sum[:])
+	s.hash = hex.EncodeToString(sum[:8]) // enough to notice a change of one job's schedule
 	return s, nil
 }
 
@@ -139,22 +125,6 @@ func (s *Schedule) checkFilter(o Options) error {
 		return &Error{"only", strings.Join(o.Only, ", "), "leaves no instant of the schedule, so it never fires"}
 	}
 	return &Error{"exclude", strings.Join(o.Exclude, ", "), "leaves no instant of the schedule, so it never fires"}
-}
-
-func (s *Schedule) parseZone(o Options) (err error) {
-	location := o.Location
-	if o.Timezone != "" {
-		if location, err = loadZone("timezone", o.Timezone); err != nil {
-			return err
-		}
-	}
-
-	if location == nil {
-		location = time.UTC
-	}
-
-	s.zone = zoneOf(location)
-	return nil
 }
 
 func (s *Schedule) parseSource(o Options) error {
@@ -197,8 +167,7 @@ func (s *Schedule) parseSource(o Options) error {
 	return nil
 }
 
-// searchStart is a time from which on a schedule fires if it ever does. A Gregorian cycle of 400
-// years, with all its leap days, starts with 2000.
+// searchStart returns a time before the first instant. 2000 starts a Gregorian cycle of 400 years.
 func (s *Schedule) searchStart() time.Time {
 	if s.source == sourceAt {
 		return s.at.Add(-1)
@@ -252,9 +221,8 @@ func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	if s.source != sourceEvery {
 		return s
 	}
-	c, d := *s, *s.details
-	d.anchor = t
-	c.details = &d
+	c := *s
+	c.anchor = t
 	return &c
 }
 
@@ -284,7 +252,7 @@ func (s *Schedule) DailyAtMost() bool {
 func (s *Schedule) Source() string { return s.source.String() }
 
 // Hash changes when the instants that are meant change.
-func (s *Schedule) Hash() string { return hex.EncodeToString(s.hash[:]) }
+func (s *Schedule) Hash() string { return s.hash }
 
 // Actual is when an occurrence starts: its nominal instant plus the jitter, which is the same
 // each time it is asked for, and never reaches the next nominal instant; or its moment in a window, which opens then.

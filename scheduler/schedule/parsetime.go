@@ -9,8 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// ParsedTime is a time as a person wrote it. One that was written to the minute means the whole
-// minute.
+// ParsedTime is a time as a person wrote it. A time without seconds means the whole minute.
 type ParsedTime struct {
 	At        time.Time
 	Precision time.Duration // how precisely it was written: a minute, a day

@@ -19,8 +19,7 @@ func isPhrase(text string) bool {
 	return false
 }
 
-// parsePhrase turns a schedule in words into cron fields. A day that a month does not have is its last one (clamped): what is
-// monthly happens each month.
+// parsePhrase returns the cron fields of a phrase. A clamped day is the last one of short months.
 func parsePhrase(text string) (expression string, clamped bool, err error) {
 	fail := func(why string) (string, bool, error) {
 		return "", false, &Error{"schedule", text, why + "; in words a schedule is one of: " + phrases}

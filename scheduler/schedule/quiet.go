@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Quiet are hours of the local day, in minutes from midnight. The end is exclusive and may be on
-// the next day. From and To are equal when there are none.
+// Quiet are local hours, in minutes from midnight, without the end. Equal ends mean none.
 type Quiet struct{ From, To int }
 
 // normalizeDash replaces the dash that text programs insert by the one that people type.
@@ -64,8 +63,7 @@ func (q Quiet) holds(local time.Time) bool {
 	return minute >= q.From || minute < q.To
 }
 
-// End is where the quiet hours that hold t end, t itself where none do. Should a gap of the clock lead
-// from the end straight into quiet hours again, it is the end of those.
+// End returns the end of the quiet hours at t, or t. A gap of the clock can lead into further ones.
 func (q Quiet) End(t time.Time, zone *time.Location) time.Time {
 	for range 8 { // bounded, should a zone be stranger than any that is known
 		if !q.holds(t.In(zone)) {
@@ -76,8 +74,7 @@ func (q Quiet) End(t time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// firstEnd is when the clock shows the end of the quiet hours next. When the clock was set
-// back between that reading and t, it shows it a second time.
+// firstEnd returns the next local time that ends the quiet hours, also if the clock repeats it.
 func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 	local := t.In(zone)
 	d := dateOf(local)
@@ -92,8 +89,7 @@ func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 	return time.Unix(d.at(q.To/60, q.To%60, 0)-int64(offset), 0).UTC()
 }
 
-// ParseDays reads days of the week and ranges of them: mon, Tuesday, fri-sun. No name at all
-// allows no day. An error is a *Error.
+// ParseDays parses days of the week and ranges: mon, Tuesday, fri-sun. An error is a *Error.
 func ParseDays(names []string) (uint8, error) {
 	var mask uint8
 	for _, name := range names {
@@ -126,3 +122,29 @@ func dayNumber(name string) int {
 		return strings.EqualFold(name, day) || strings.EqualFold(name, day[:3])
 	})
 }
+
+// Daily is a time of each local day, in minutes from midnight.
+type Daily int
+
+// ParseDaily reads daily at 08:00. An error is a *Error.
+func ParseDaily(text string) (Daily, error) {
+	words := strings.Fields(strings.ToLower(text))
+	if len(words) != 3 || words[0] != "daily" || words[1] != "at" {
+		return 0, &Error{"digest", text, "is not like daily at 08:00"}
+	}
+
+	minutes, err := parseClock(words[2])
+	if err != nil || minutes == 24*60 {
+		return 0, &Error{"digest", text, "is not like daily at 08:00"}
+	}
+	return Daily(minutes), nil
+}
+
+// Next returns the first such time after an instant: once on each day, at the first of two equal
+// clock readings, and after the gap on a day whose clocks skip it.
+func (d Daily) Next(after time.Time, zone *time.Location) time.Time {
+	return nextReading(after, int(d)/60, int(d)%60, 0, zone, false)
+}
+
+// String is the text that ParseDaily reads.
+func (d Daily) String() string { return fmt.Sprintf("daily at %02d:%02d", int(d)/60, int(d)%60) }

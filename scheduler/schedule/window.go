@@ -31,8 +31,7 @@ func (s *Schedule) parseWindow(o Options) error {
 	return nil
 }
 
-// momentIn is the moment in the window that opens at an instant: by the job and the date, so that it is the same whenever it is asked
-// for, and other jobs have other moments.
+// momentIn returns the moment in the window that opens at an instant. Job and date decide it.
 func (s *Schedule) momentIn(opens time.Time) time.Time {
 	d := s.zone.dateAt(opens.Unix())
 	if s.zone.resolve(d.at(s.opens/60, s.opens%60, 0)) > opens.Unix() {

@@ -2,7 +2,11 @@ package schedule
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,8 +15,7 @@ import (
 const (
 	daySeconds  = 24 * 3600
 	weekSeconds = 7 * daySeconds
-	// cachedWeeks is how many weeks of a zone are cached: more than a year, so that the next
-	// instants of yearly schedules do not evict those of daily ones. A power of two.
+	// cachedWeeks is how many weeks of a zone are cached: a power of two, and more than a year.
 	cachedWeeks = 64
 )
 
@@ -101,8 +104,7 @@ func (z *zone) offset(t int64) int64 {
 	return o
 }
 
-// constantOffset says whether the offset is the same all the time from the day before a date to
-// the day after it, in UTC, and which it is then.
+// constantOffset returns the offset if it is the same from the day before a date to the day after it.
 func (z *zone) constantOffset(d date) (offset int64, ok bool) {
 	from, to := int64(d-1)*daySeconds, int64(d+2)*daySeconds
 	first := z.week(from)
@@ -173,4 +175,40 @@ func floorDiv(a, b int64) int64 {
 		q--
 	}
 	return q
+}
+
+// MachineZone returns the current time zone of this machine, and whether it can change while the process
+// runs. Package time reads the zone only once per process. TZ in the environment replaces /etc/localtime:
+// a name is fixed, while a path is a file that can change.
+func MachineZone() (zone *time.Location, changes bool) {
+	file, set := os.LookupEnv("TZ")
+	file = strings.TrimPrefix(file, ":")
+	switch {
+	case runtime.GOOS == "windows", set && !filepath.IsAbs(file):
+		return time.Local, false
+	case !set:
+		file = "/etc/localtime"
+	}
+
+	target, _ := os.Readlink(file) // fails if the file is a copy, which has no zone name
+	if _, name, ok := strings.Cut(target, "zoneinfo/"); ok {
+		if zone, err := Zone(name); err == nil {
+			return zone, true
+		}
+	}
+
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return time.UTC, true // like package time
+	}
+	zones.Lock()
+	defer zones.Unlock()
+	if zone = zones.byName[string(data)]; zone != nil {
+		return zone, true
+	}
+	if zone, err = time.LoadLocationFromTZData("Local", data); err != nil {
+		return time.UTC, true
+	}
+	zones.byName[string(data)] = zone
+	return zone, true
 }

@@ -2,11 +2,14 @@ package imports
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"rouse/internal/text"
 )
 
 // calendar is an expression of OnCalendar, in the terms of rouse: a cron line, a zone, and what a cron line cannot say as conditions.
@@ -270,4 +273,54 @@ func weekdayNames(list []int) string {
 		out[i] = "'" + time.Weekday(n).String() + "'"
 	}
 	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// spanPart is a number with its unit in a length of time as systemd.time(7) has it: 1h 30min, 90, 2.5d.
+var spanPart = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ]*)\s*`)
+
+// spanUnits are lengths in seconds. A month is 30.44 days and a year 365.25, as systemd has them.
+var spanUnits = map[string]float64{
+	"": 1, "usec": 1e-6, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "msec": 1e-3, "ms": 1e-3,
+	"seconds": 1, "second": 1, "sec": 1, "s": 1, "minutes": 60, "minute": 60, "min": 60, "m": 60,
+	"hours": 3600, "hour": 3600, "hr": 3600, "h": 3600, "days": 86400, "day": 86400, "d": 86400,
+	"weeks": 604800, "week": 604800, "w": 604800, "months": 2630016, "month": 2630016, "M": 2630016, "years": 31557600, "year": 31557600, "y": 31557600,
+}
+
+// parseSpan reads a length of time of systemd.
+func parseSpan(written string) (time.Duration, error) {
+	wrong := fmt.Errorf("%q is no length of time", shown(written))
+	rest, seconds := strings.TrimSpace(written), 0.0
+	if rest == "" {
+		return 0, wrong
+	}
+	for rest != "" {
+		m := spanPart.FindStringSubmatch(rest)
+		if m == nil {
+			return 0, wrong
+		}
+		unit, known := spanUnits[m[2]]
+		n, err := strconv.ParseFloat(m[1], 64)
+		if !known || err != nil {
+			return 0, wrong
+		}
+		seconds, rest = seconds+n*unit, rest[len(m[0]):]
+	}
+	if seconds*float64(time.Second) > math.MaxInt64/2 {
+		return 0, fmt.Errorf("%q is too long", shown(written))
+	}
+	return time.Duration(math.Round(seconds * float64(time.Second))), nil
+}
+
+// setEvery sets the interval of a job, in whole seconds.
+func (j *Job) setEvery(d time.Duration) {
+	whole := max(d.Round(time.Second), time.Second)
+	if whole != d {
+		j.remark("every %s is every %s here", d, whole)
+	}
+	j.set("every", text.FormatSpan(whole))
+}
+
+// wall returns the bounds of a run, with the idle time of the defaults.
+func wall(d time.Duration) raw {
+	return raw("{wall: " + text.FormatSpan(max(d.Round(time.Second), time.Second)) + ", idle: 2h}")
 }

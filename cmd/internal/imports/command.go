@@ -34,8 +34,7 @@ var (
 // asks is whether a program is of no use without a network.
 var asks = []string{"curl", "wget", "ssh", "scp", "sftp", "git", "apt", "apt-get", "dnf", "yum", "certbot", "ping", "dig", "nslookup", "mail", "sendmail", "msmtp", "rclone", "aws", "gcloud", "az", "kubectl", "docker", "podman", "nc", "telnet", "claude", "codex", "gemini"}
 
-// command adds a command line to a job: as one program with an exact grant where it is that, else as a script, which its owner
-// approves. It is false where it can be neither.
+// command adds a command line to a job: as one program with an exact grant, or as a script.
 func (j *Job) command(line string, env environment) bool {
 	c, ok := j.read(withoutDesktop(strings.TrimSpace(line)))
 	if !ok {
@@ -148,13 +147,11 @@ func (j *Job) quietly(line string) (short string, argv []string) {
 
 // withoutRedirects is a command without redirections of its output to logs or to nowhere.
 func withoutRedirects(line string) (short, gone string, quiet bool) {
-	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
-	if err != nil || len(tree.Stmts) != 1 || len(tree.Stmts[0].Redirs) == 0 {
+	s := statement(line)
+	if s == nil || len(s.Redirs) == 0 || s.Background || s.Negated {
 		return "", "", false
 	}
-
-	s := tree.Stmts[0]
-	if _, simple := s.Cmd.(*syntax.CallExpr); !simple || s.Background || s.Negated {
+	if _, simple := s.Cmd.(*syntax.CallExpr); !simple {
 		return "", "", false
 	}
 
@@ -180,15 +177,23 @@ func withoutRedirects(line string) (short, gone string, quiet bool) {
 	return strings.TrimSpace(line[:at]), strings.TrimSpace(strings.TrimRight(line[at:], "; \t\n")), quiet
 }
 
+// statement returns the only statement of a script, nil if there is not exactly one.
+func statement(script string) *syntax.Stmt {
+	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil || len(tree.Stmts) != 1 {
+		return nil
+	}
+	return tree.Stmts[0]
+}
+
 // changesFolder splits "cd DIR && rest".
 func changesFolder(line string) (dir, rest string) {
-	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
-	if err != nil || len(tree.Stmts) != 1 {
+	s := statement(line)
+	if s == nil || len(s.Redirs) > 0 || s.Background {
 		return "", ""
 	}
-
-	both, ok := tree.Stmts[0].Cmd.(*syntax.BinaryCmd)
-	if !ok || both.Op != syntax.AndStmt || len(tree.Stmts[0].Redirs) > 0 || tree.Stmts[0].Background {
+	both, ok := s.Cmd.(*syntax.BinaryCmd)
+	if !ok || both.Op != syntax.AndStmt {
 		return "", ""
 	}
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/agent/tool/shell"
+	"rouse/internal/text"
 )
 
 // dag is one DAG of a Dagu file.
@@ -19,8 +20,7 @@ type dag struct {
 	job  *Job
 }
 
-// The keys of a DAG and of a step that neither restrict it nor change what it does: bounds of what is kept or shown, and steps at
-// the same time, which there are none of here.
+// The keys of a DAG and of a step that neither restrict it nor change what it does.
 var (
 	harmlessDAG  = []string{"maxactivesteps", "maxoutputsize", "maxcleanuptimesec", "histretentionruns", "otel", "runconfig"}
 	harmlessStep = []string{"stdout", "stderr", "signalonstop", "mailonerror", "logoutput"}
@@ -28,9 +28,8 @@ var (
 
 // Dagu reads DAGs of Dagu, one or several (---) in each file.
 func Dagu(files []File) (*Document, error) {
-	d := NewDocument("dagu")
-	d.Notes = append([]string{"Written by rouse import dagu. What could not be carried over stands at its job; a job that lacks something is off.",
-		"Steps run one after the other, in an order in which each comes behind those that it depends on."}, confined...)
+	d := NewDocument("dagu", "Steps run one after the other, in an order in which each comes behind those that it depends on.")
+	d.Notes = append(d.Notes, confined...)
 	d.Defaults = programDefaults(setting{"on_miss", "skip", "without catchupWindow Dagu does not run what it missed"})
 
 	for _, f := range files {
@@ -64,17 +63,13 @@ func (g *dag) read() {
 			j.Kept = append(j.Kept, strings.TrimSpace(text))
 		}
 	}
-	g.environment()
+	g.env = g.variables(nil, g.root.get("env")) // of all steps
 	g.conditions()
 	g.policies()
 	schedules := g.schedules()
 
 	steps := g.steps()
-	if dir := g.root.get("workingDir", "dir").str(); path.IsAbs(dir) {
-		j.dir = path.Clean(dir)
-	} else if dir != "" {
-		j.lose("it worked in %s, which is no path from the root on", shown(dir))
-	}
+	j.worksIn("it worked in ", g.root.get("workingDir", "dir").str())
 	for _, s := range steps {
 		g.step(s)
 	}
@@ -113,18 +108,14 @@ func (g *dag) schedules() (out [][]setting) {
 	}
 
 	s := g.root.get("schedule")
+	starts := s
 	if s != nil && s.kind == 'm' {
-		for _, item := range s.get("start").list() {
-			add(g.scheduleText(item))
-		}
-		for _, said := range s.rest() {
-			g.job.lose("not carried over: schedule: %s", shown(said))
-		}
-	} else {
-		for _, item := range s.list() {
-			add(g.scheduleText(item))
-		}
+		starts = s.get("start")
 	}
+	for _, item := range starts.list() {
+		add(g.scheduleText(item))
+	}
+	g.job.leaveRest(s, nil, "schedule: ")
 	if len(out) == 0 {
 		if s == nil {
 			g.job.remark("it has no schedule: rouse run %s starts it", g.job.Name)
@@ -142,26 +133,17 @@ func (g *dag) scheduleText(n *node) string {
 		return n.str()
 	}
 	text := n.get("cron", "expression", "schedule").str()
-	for _, said := range n.rest() {
-		g.job.lose("not carried over: schedule: %s", shown(said))
-	}
+	g.job.leaveRest(n, nil, "schedule: ")
 	return text
 }
-
-// environment reads what all steps have.
-func (g *dag) environment() { g.env = g.variables(nil, g.root.get("env")) }
 
 // variables reads env, which is a map, or a list of maps and of NAME=value.
 func (g *dag) variables(env environment, n *node) environment {
 	set := func(name, value string) {
-		if !variableName.MatchString(name) {
-			g.job.lose("the variable %s has no name that a program can have", shown(name))
-			return
-		}
 		if strings.ContainsAny(value, "$`") {
-			g.job.lose("the value of %s is computed (%s) there, and taken as it is here", name, shown(value))
+			g.job.lose("the value of %s is computed (%s) there, and taken as it is here", shown(name), shown(value))
 		}
-		env = env.with(name, value)
+		env = g.job.variable(env, name, value)
 	}
 	for _, item := range n.list() {
 		if item.kind == 'm' {
@@ -200,12 +182,12 @@ func (g *dag) conditions() {
 // policies reads what is meant for the DAG as a whole.
 func (g *dag) policies() {
 	j := g.job
-	if text := g.root.get("catchupWindow").str(); text != "" {
-		if d, err := parseSpan(text); err == nil && d > 0 {
+	if window := g.root.get("catchupWindow").str(); window != "" {
+		if d, err := parseSpan(window); err == nil && d > 0 {
 			j.set("on_miss", "run_catchup")
-			j.set("catchup_window", length(d))
+			j.set("catchup_window", text.FormatSpan(d))
 		} else {
-			j.lose("catchupWindow: %s is not understood", shown(text))
+			j.lose("catchupWindow: %s is not understood", shown(window))
 		}
 	}
 

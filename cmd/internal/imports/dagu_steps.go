@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rouse/internal/text"
 )
 
 // daguStep is one step, with those that it waits for.
@@ -110,7 +112,6 @@ func (g *dag) step(s *daguStep) {
 	script := n.get("script")
 	if e := n.get("executor", "type", "action", "call"); e != nil && e.str() != "shell" && e.str() != "command" && e.str() != "exec" {
 		lose("it is no command of a shell, so that it is left out: %s", shown(n.short()))
-		g.spend(n)
 		return
 	}
 	env := g.variables(g.env, n.get("env"))
@@ -131,9 +132,8 @@ func (g *dag) step(s *daguStep) {
 	case script != nil:
 		g.commands(s, script, env, "")
 	case what != nil:
-		args := n.get("args")
 		var words []string
-		for _, a := range args.list() {
+		for _, a := range n.get("args").list() {
 			words = append(words, a.str())
 		}
 		g.commands(s, what, env, join(words))
@@ -142,13 +142,6 @@ func (g *dag) step(s *daguStep) {
 	}
 
 	g.stepPolicies(s, before, lose)
-}
-
-// spend marks all of a node as told.
-func (g *dag) spend(n *node) {
-	for _, k := range n.keys {
-		n.used[k] = true
-	}
 }
 
 // stepPolicies reads what is said of a step beside its command.
@@ -191,11 +184,11 @@ func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 // commands adds one command, or each of a list. rest are arguments that follow it.
 func (g *dag) commands(s *daguStep, what *node, env environment, rest string) {
 	for _, one := range what.list() {
-		text := strings.TrimSpace(one.str() + " " + rest)
-		if strings.Contains(text, "`") || strings.Contains(text, "${") || strings.Contains(text, "$1") {
-			g.job.lose("step %s: what Dagu fills in (${…}, $1, `…`) is left to the shell: %s", shown(s.name), shown(text))
+		line := strings.TrimSpace(one.str() + " " + rest)
+		if strings.Contains(line, "`") || strings.Contains(line, "${") || strings.Contains(line, "$1") {
+			g.job.lose("step %s: what Dagu fills in (${…}, $1, `…`) is left to the shell: %s", shown(s.name), shown(line))
 		}
-		if text == "" || !g.job.command(text, env) {
+		if line == "" || !g.job.command(line, env) {
 			g.job.lose("step %s: it cannot be a command: %s", shown(s.name), shown(what.short()))
 		}
 	}
@@ -227,9 +220,9 @@ func (g *dag) retry(r *node) {
 	}
 	value := fmt.Sprintf("{attempts: %d", limit+1)
 	if d, ok := seconds(r.get("intervalSec")); ok {
-		value += ", backoff: " + length(d)
+		value += ", backoff: " + text.FormatSpan(d)
 		if d > 15*time.Minute {
-			value += ", max_backoff: " + length(d)
+			value += ", max_backoff: " + text.FormatSpan(d)
 		}
 	}
 	g.job.set("retry", raw(value+"}"))

@@ -71,8 +71,11 @@ type call struct {
 	exits   []int  // that are a success
 }
 
-// NewDocument is an empty one.
-func NewDocument(from string) *Document { return &Document{From: from, names: map[string]bool{}} }
+// NewDocument returns an empty document with notes.
+func NewDocument(from string, notes ...string) *Document {
+	head := "Written by rouse import " + from + ". What could not be carried over stands at its job; a job that lacks something is off."
+	return &Document{From: from, Notes: append([]string{head}, notes...), names: map[string]bool{}}
+}
 
 // Jobs are the jobs that were found.
 func (d *Document) Jobs() (out []*Job) {
@@ -123,8 +126,7 @@ func (j *Job) lose(format string, args ...any) {
 	j.remark(format, args...)
 }
 
-// leave tells of a key that is not carried over. Only a harmless one leaves the job on: an unknown key may restrict when the job
-// runs, or what it may do.
+// leave reports a key that is not carried over. Unless it is harmless, the job is off.
 func (j *Job) leave(key string, harmless []string, format string, args ...any) {
 	if slices.Contains(harmless, strings.ToLower(strings.ReplaceAll(key, "_", ""))) {
 		j.remark(format, args...)
@@ -141,12 +143,29 @@ func (j *Job) leaveRest(n *node, harmless []string, about string) {
 	}
 }
 
+// variable adds a variable to an environment. It reports a name that no program can have.
+func (j *Job) variable(env environment, name, value string) environment {
+	if !variableName.MatchString(name) {
+		j.lose("the variable %s has no name that a program can have", shown(name))
+		return env
+	}
+	return env.with(name, value)
+}
+
+// worksIn sets the workdir of a job. It reports a relative one.
+func (j *Job) worksIn(what, dir string) {
+	switch {
+	case path.IsAbs(dir):
+		j.dir = path.Clean(dir)
+	case dir != "":
+		j.lose("%s%s, which is no path from the root on", what, shown(dir))
+	}
+}
+
 func (j *Job) set(key string, value any) {
-	for i := range j.settings {
-		if j.settings[i].key == key {
-			j.settings[i].value = value
-			return
-		}
+	if i := slices.IndexFunc(j.settings, func(s setting) bool { return s.key == key }); i >= 0 {
+		j.settings[i].value = value
+		return
 	}
 	j.settings = append(j.settings, setting{key: key, value: value})
 }

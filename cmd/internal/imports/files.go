@@ -59,8 +59,7 @@ func read(name string, from io.Reader) (File, error) {
 	return File{Name: name, Text: strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n")}, nil
 }
 
-// ReadFolder reads the files of a folder with one of these endings, by name. What else lies there, and every link, is in skipped:
-// nothing that a stranger may have put there leads elsewhere.
+// ReadFolder reads the files of a folder with one of the endings, by name. It skips links.
 func ReadFolder(dir string, endings ...string) (files []File, skipped []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

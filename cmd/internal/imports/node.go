@@ -5,10 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"rouse/internal/text"
 )
 
 // node is a value of a YAML or JSON file: keys in their order, and where it stands.
@@ -81,34 +87,24 @@ func fromYAML(y *yaml.Node, depth int, left *int) (*node, error) {
 				return nil, err
 			}
 			key := y.Content[i]
-			if key.Value == "<<" && value.kind == 'm' {
-				for k, name := range value.keys {
-					n.fallback(name, value.items[k])
-				}
+			if key.Value != "<<" || value.kind != 'm' {
+				n.put(key.Value, value)
 				continue
 			}
-			n.put(key.Value, value)
+			for k, name := range value.keys { // what stands in the map itself wins
+				if !slices.Contains(n.keys, name) {
+					n.put(name, value.items[k])
+				}
+			}
 		}
 	}
 	return n, nil
 }
 
 func (n *node) put(key string, value *node) {
-	for i, k := range n.keys {
-		if k == key {
-			n.items[i] = value
-			return
-		}
-	}
-	n.keys, n.items = append(n.keys, key), append(n.items, value)
-}
-
-// fallback is what a merge brings: what stands in the map itself wins.
-func (n *node) fallback(key string, value *node) {
-	for _, k := range n.keys {
-		if k == key {
-			return
-		}
+	if i := slices.Index(n.keys, key); i >= 0 {
+		n.items[i] = value
+		return
 	}
 	n.keys, n.items = append(n.keys, key), append(n.items, value)
 }
@@ -248,4 +244,85 @@ func (n *node) short() string {
 		return "null"
 	}
 	return n.text
+}
+
+var (
+	// What the configuration would take for a variable, and what templates would take for an action.
+	reference = regexp.MustCompile(`\$\{[^}]*\}`)
+	// A word that YAML takes for a text and nothing else, whatever stands around it in a list.
+	plainWord = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.-]*[A-Za-z0-9]$`)
+	notText   = regexp.MustCompile(`(?i)^(true|false|yes|no|on|off|null|nan|inf)$`)
+)
+
+// quote writes a text as YAML, for values that are no templates. The escapes of Go are escapes of
+// YAML too, and keep control characters from a terminal.
+func quote(s string) string {
+	s = reference.ReplaceAllString(s, "$$$0")
+	if plainWord.MatchString(s) && !notText.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// literal is a text that a template prints as it is, and that is no expression.
+func literal(s string) string {
+	s = strings.ReplaceAll(s, "{{", `{{ "{{" }}`)
+	if strings.HasPrefix(s, "= ") {
+		return `{{ "=" }}` + s[1:]
+	}
+	return s
+}
+
+// quoteList writes a list in a line.
+func quoteList(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = quote(w)
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// value writes the value of a key.
+func value(v any) string {
+	switch v := v.(type) {
+	case raw:
+		return string(v)
+	case bool, int:
+		return fmt.Sprint(v)
+	case []string:
+		return quoteList(v)
+	default:
+		return quote(fmt.Sprint(v))
+	}
+}
+
+// block writes a text of several lines as it reads, where YAML can, after "key: ".
+func block(s, indent string) string {
+	s = reference.ReplaceAllString(s, "$$$0")
+	lines := strings.Split(s, "\n")
+	shows := func(r rune) bool { return unicode.IsPrint(r) || r == '\n' }
+	plain := len(lines) > 1 && strings.TrimSpace(lines[0]) != "" && lines[0][0] != ' ' && lines[len(lines)-1] != "" &&
+		utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !shows(r) }) < 0
+	if !plain {
+		return quote(strings.ReplaceAll(s, "$${", "${")) // quote escapes it itself
+	}
+
+	var b strings.Builder
+	b.WriteString("|-")
+	for _, line := range lines {
+		b.WriteByte('\n')
+		if line != "" {
+			b.WriteString(indent + line)
+		}
+	}
+	return b.String()
+}
+
+// comment writes lines as comments, whatever is in them.
+func comment(b *strings.Builder, indent string, lines ...string) {
+	for _, one := range lines {
+		for line := range strings.SplitSeq(text.Visible(one), "\n") {
+			b.WriteString(strings.TrimRight(indent+"# "+line, " ") + "\n")
+		}
+	}
 }

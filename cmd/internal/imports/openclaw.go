@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rouse/internal/text"
 )
 
 // agentDefaults are what jobs of agents have.
@@ -15,21 +17,15 @@ var agentDefaults = []setting{
 	{"overlap", "skip", ""},
 }
 
-// harmlessPayload are the keys of a payload that neither restrict a job nor change what it does: how its model thinks, and
-// where an answer went that is not delivered.
+// harmlessPayload are the keys that neither restrict a job nor change what it does.
 var harmlessPayload = []string{"thinking", "fallbacks", "lightcontext", "besteffortdeliver", "channel", "to"}
 
 // OpenClaw reads the cron jobs of an OpenClaw gateway (~/.openclaw/cron/jobs.json), and a HEARTBEAT.md.
 func OpenClaw(files []File) (*Document, error) {
-	d := NewDocument("openclaw")
-	d.Notes = []string{
-		"Written by rouse import openclaw. What could not be carried over stands at its job; a job that lacks something is off.",
-		"",
+	d := NewDocument("openclaw", "",
 		"Each run begins without a conversation: say in the prompt, or in the agent's instructions, what it has to know.",
 		"Name a model under models:, or set a key in the environment; without one these jobs wait. docs/import.md says more.",
-		"",
-	}
-
+		"")
 	d.Defaults = agentDefaults
 	for _, f := range files {
 		if strings.EqualFold(path.Ext(f.Name), ".md") {
@@ -118,7 +114,7 @@ func (j *Job) clawTime(s *node) (why string) {
 			j.set("timezone", zone)
 		}
 		if ms := millis(s.get("staggerMs")); ms > 0 {
-			j.set("jitter", length(ms))
+			j.set("jitter", text.FormatSpan(ms))
 		}
 	case "every":
 		ms := millis(s.get("everyMs"))
@@ -192,7 +188,7 @@ func (j *Job) clawWork(p *node) (why string) {
 	}
 
 	if seconds, err := strconv.ParseFloat(p.get("timeoutSeconds").str(), 64); err == nil && seconds >= 1 && seconds < 1e7 {
-		j.set("bounds", raw("{wall: "+length(time.Duration(seconds)*time.Second)+"}"))
+		j.set("bounds", raw("{wall: "+text.FormatSpan(time.Duration(seconds)*time.Second)+"}"))
 	}
 	if n := p.get("deliver"); n.is() {
 		j.lose("what it answers was delivered to %s; here a notice has it, see notify", shown(strings.TrimSpace(p.get("channel").str()+" "+p.get("to").str())))
@@ -215,18 +211,10 @@ func (j *Job) clawCommand(p *node) bool {
 	var env environment
 	if e := p.get("env"); e != nil && e.kind == 'm' {
 		for i, name := range e.keys {
-			if variableName.MatchString(name) {
-				env = env.with(name, e.items[i].str())
-			} else {
-				j.lose("the variable %s has no name that a program can have", shown(name))
-			}
+			env = j.variable(env, name, e.items[i].str())
 		}
 	}
-	if dir := p.get("cwd").str(); path.IsAbs(dir) {
-		j.dir = path.Clean(dir)
-	} else if dir != "" {
-		j.lose("it worked in %s, which is no path from the root on", shown(dir))
-	}
+	j.worksIn("it worked in ", p.get("cwd").str())
 	if len(argv) == 0 || argv[0] == "" {
 		j.lose("it names no program")
 		return false

@@ -17,8 +17,7 @@ type agentProgram struct {
 	login  string     // folder in HOME with the sign-in
 }
 
-// agentPrograms lists the coding agents that become executors. A command line with an unknown option is not converted,
-// because the option may have a value.
+// agentPrograms lists the coding agents that become executors. An unknown option prevents that.
 var agentPrograms = map[string]agentProgram{
 	"claude": {
 		plain: []string{"-p", "--print", "--verbose", "--dangerously-skip-permissions", "-c", "--continue", "--include-partial-messages", "--strict-mcp-config"},
@@ -40,8 +39,7 @@ var agentPrograms = map[string]agentProgram{
 	},
 }
 
-// agentCall returns the executor's argv and the prompt for the command line of a coding agent. known is false for any other
-// program. If the command line cannot be converted, why is the reason.
+// agentCall returns the argv and prompt of a coding agent, or why it cannot be converted.
 func agentCall(argv []string) (out []string, prompt, why string, known bool) {
 	p, known := agentPrograms[path.Base(argv[0])]
 	if !known {

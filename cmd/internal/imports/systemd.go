@@ -3,9 +3,10 @@ package imports
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
+
+	"rouse/internal/text"
 )
 
 // SystemdOptions are what specifiers stand for.
@@ -25,8 +26,7 @@ type timer struct {
 
 // Systemd reads timers and the services that they start.
 func Systemd(files []File, o SystemdOptions) *Document {
-	d := NewDocument("systemd")
-	d.Notes = append([]string{"Written by rouse import systemd. What could not be carried over stands at its job; a job that lacks something is off."}, confined...)
+	d := NewDocument("systemd", confined...)
 	d.Defaults = programDefaults(setting{"on_miss", "skip", "a timer that is not Persistent= does not run what it missed"})
 
 	var units []*unit
@@ -178,11 +178,11 @@ func (t *timer) times(j *Job) (out []calendar) {
 	if isTrue(t.timer.last("Timer", "Persistent")) {
 		j.set("on_miss", "run_once")
 	}
-	if text := t.timer.last("Timer", "RandomizedDelaySec"); text != "" {
-		if d, err := parseSpan(text); err != nil {
-			j.lose("RandomizedDelaySec=%s is not understood", shown(text))
+	if delay := t.timer.last("Timer", "RandomizedDelaySec"); delay != "" {
+		if d, err := parseSpan(delay); err != nil {
+			j.lose("RandomizedDelaySec=%s is not understood", shown(delay))
 		} else if d > 0 {
-			j.set("jitter", length(d))
+			j.set("jitter", text.FormatSpan(d))
 			t.timer.all("Timer", "FixedRandomDelay") // it is always so here
 		}
 	}
@@ -222,11 +222,7 @@ func (t *timer) work(j *Job) bool {
 		}
 	}
 
-	if dir := strings.TrimPrefix(t.specifiers(j, s.last("Service", "WorkingDirectory")), "-"); path.IsAbs(dir) {
-		j.dir = path.Clean(dir)
-	} else if dir != "" {
-		j.lose("WorkingDirectory=%s is no path from the root on", shown(dir))
-	}
+	j.worksIn("WorkingDirectory=", strings.TrimPrefix(t.specifiers(j, s.last("Service", "WorkingDirectory")), "-"))
 	for _, key := range []string{"TimeoutStartSec", "TimeoutSec", "RuntimeMaxSec"} {
 		for _, text := range s.all("Service", key) {
 			if d, err := parseSpan(text); err == nil && d > 0 {
@@ -236,7 +232,9 @@ func (t *timer) work(j *Job) bool {
 			}
 		}
 	}
-	t.kind(j)
+	if kind := s.last("Service", "Type"); !slices.Contains([]string{"", "oneshot", "simple", "exec"}, kind) {
+		j.lose("Type=%s: a run is over when its program is", shown(kind))
+	}
 
 	for _, key := range []string{"ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost"} {
 		for _, line := range s.all("Service", key) {
@@ -257,15 +255,6 @@ func (t *timer) work(j *Job) bool {
 	return len(j.calls) > 0
 }
 
-// kind looks at how the service is meant to run.
-func (t *timer) kind(j *Job) {
-	switch kind := t.service.last("Service", "Type"); kind {
-	case "", "oneshot", "simple", "exec":
-	default:
-		j.lose("Type=%s: a run is over when its program is", shown(kind))
-	}
-}
-
 // exec adds a call for one line of ExecStart.
 func (t *timer) exec(j *Job, key, line string, env environment) bool {
 	ignore, literalVariables := false, false
@@ -276,7 +265,8 @@ func (t *timer) exec(j *Job, key, line string, env environment) bool {
 		case ':':
 			literalVariables = true
 		default:
-			j.lose("the %c before %s of %s is not carried over", line[0], shown(firstWord(line[1:])), key)
+			word, _, _ := strings.Cut(line[1:], " ")
+			j.lose("the %c before %s of %s is not carried over", line[0], shown(word), key)
 		}
 		line = strings.TrimSpace(line[1:])
 	}
@@ -286,7 +276,14 @@ func (t *timer) exec(j *Job, key, line string, env environment) bool {
 		j.lose("%s=%s: %s", key, shown(line), err)
 		return false
 	}
-	for part := range splitCommands(words) {
+	for len(words) > 0 {
+		part, rest := words, []string(nil)
+		if end := slices.Index(words, ";"); end >= 0 { // between commands of one line
+			part, rest = words[:end], words[end+1:]
+		}
+		if words = rest; len(part) == 0 {
+			continue
+		}
 		argv, ok := t.arguments(j, part, env, literalVariables)
 		if !ok {
 			return false
@@ -316,28 +313,6 @@ func (t *timer) exits(j *Job) {
 		}
 		for i := range j.calls {
 			j.calls[i].exits = codes
-		}
-	}
-}
-
-func firstWord(s string) string {
-	word, _, _ := strings.Cut(s, " ")
-	return word
-}
-
-// splitCommands splits words at ";", which stands between commands of one line.
-func splitCommands(words []string) func(func([]string) bool) {
-	return func(yield func([]string) bool) {
-		for len(words) > 0 {
-			i := slices.Index(words, ";")
-			if i < 0 {
-				yield(words)
-				return
-			}
-			if i > 0 && !yield(words[:i]) {
-				return
-			}
-			words = words[i+1:]
 		}
 	}
 }
@@ -434,8 +409,7 @@ func (t *timer) specifiers(j *Job, text string) string {
 	return b.String()
 }
 
-// harmlessDirectives are those that neither decide whether a unit runs nor change what it does: its place among other units, what is
-// kept of it, its share of the machine, and its confinement, which programs have here as well.
+// harmlessDirectives neither decide whether a unit runs nor change what it does.
 var harmlessDirectives = strings.Fields(strings.ToLower(`Description Documentation After Before Wants DefaultDependencies SourcePath
 	RemainAfterElapse FixedRandomDelay RemainAfterExit GuessMainPID StandardOutput StandardError SyslogIdentifier SyslogFacility SyslogLevel SyslogLevelPrefix LogLevelMax TTYPath
 	KillMode KillSignal SendSIGHUP SendSIGKILL FinalKillSignal TimeoutStopSec TimeoutAbortSec StartLimitIntervalSec StartLimitInterval StartLimitBurst

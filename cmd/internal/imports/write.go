@@ -209,8 +209,7 @@ type Problem struct {
 	Message string
 }
 
-// Settle writes the configuration so that check finds no mistake in it: a folder that an agent must not have is left out, a job
-// that cannot be becomes a comment. It errs where the check refuses what is no job's doing.
+// Settle writes the configuration so that check finds no mistake: it leaves out folders and jobs.
 func (d *Document) Settle(check func(text []byte) ([]Problem, error)) ([]byte, error) {
 	for {
 		text, users := d.write()
@@ -242,8 +241,7 @@ func scan(path, format string, place *int) bool {
 	return n == 1 && err == nil && *place >= 0
 }
 
-// withoutFolder takes from the jobs that share an agent what it must not have: its workdir, or a grant for a program that it could
-// write. Where that is not what is wrong, they cannot be.
+// withoutFolder removes the workdir or the grants of jobs that an agent must not have, or the jobs.
 func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
 	changed := false
 	for _, j := range jobs {
