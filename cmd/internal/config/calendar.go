@@ -104,21 +104,8 @@ func (c *checker) calendarURL(path string, one *Calendar) {
 	}
 }
 
-// fetched says whether a calendar comes from a URL.
+// fetched reports whether a calendar comes from a URL.
 func (c *checker) fetched(name string) bool {
-	for _, one := range c.cfg.Calendars {
-		if string(one.Name) == name {
-			return one.URL != ""
-		}
-	}
-	return false
-}
-
-// nearestCalendar is a hint at the calendar that was meant.
-func nearestCalendar(given string, cfg *Config) string {
-	var names []string
-	for _, one := range cfg.Calendars {
-		names = append(names, string(one.Name))
-	}
-	return text.DidYouMean(given, names)
+	one := find(nil, c.cfg.Calendars, name, func(one *Calendar) Name { return one.Name })
+	return one != nil && one.URL != ""
 }

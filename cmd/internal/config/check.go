@@ -33,8 +33,7 @@ type checker struct {
 	given    []givenFolder       // what conditions that can send are given
 	sending  map[*Agent]bool     // conditions of its jobs that can send see its workdir
 
-	types map[string]reflect.Type    // of what templates and expressions can name
-	takes map[string]*tool.Arguments // what tools take, as far as playbooks call them
+	types map[string]reflect.Type // of what templates and expressions can name
 
 	skillRoots []skills.Root // where skills are looked for
 
@@ -51,7 +50,7 @@ type checker struct {
 
 func check(d *decoder, cfg *Config, tools tool.Specs) {
 	c := &checker{d: d, cfg: cfg, tools: tools, types: agent.TemplateTypes()}
-	c.takes, c.hooks, c.plain, c.sending = map[string]*tool.Arguments{}, map[string]*Job{}, map[string]string{}, map[*Agent]bool{}
+	c.hooks, c.plain, c.sending = map[string]*Job{}, map[string]string{}, map[*Agent]bool{}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")
 	}

@@ -17,53 +17,41 @@ import (
 	"rouse/internal/text"
 )
 
-// argumentsOf returns the arguments of a tool, made once for all calls, or nil if they are unknown.
-func (c *checker) argumentsOf(s tool.Spec) *tool.Arguments {
-	if known, ok := c.takes[s.Name]; ok && s.Args != nil {
-		return known
-	}
-
-	var out *tool.Arguments
-	if s.Args != nil || len(s.Schema) > 0 {
-		if a, err := s.Arguments(); err == nil { // an error is one of the tool, which its runs report
-			out = &a
-		}
-	}
-	if s.Args != nil { // what a skill offers may be another thing for another agent
-		c.takes[s.Name] = out
-	}
-	return out
-}
-
 // call checks the arguments and grants of a call, as far as they are known before the run.
 func (c *checker) call(path string, call *PlaybookCall, j *Job, agent *Agent) {
 	s := c.specOf(call.Call, agent)
-	takes := c.argumentsOf(s)
-	if takes == nil || !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
+	if !c.hasNoProblem(path+".call") || !c.hasNoProblem(path+".with") {
 		return
 	}
-
-	given := map[string]any{}
-	for key, v := range call.With {
-		given[key] = known(v)
-	}
-
-	fits := true
-	for _, wrong := range takes.Check(given) {
-		at := path + ".with." + wrong.Field
-		if fits = false; !c.hasNoProblem(at) {
-			continue // a value that could not be read
-		}
-		p := c.bad(at, "%s", wrong.Message)
-		if !strings.Contains(wrong.Message, "; ") && !strings.Contains(wrong.Message, wrong.Expected) {
-			p.Hint = "expected " + wrong.Expected
-		}
-	}
-
-	if fits && agent != nil {
+	if c.arguments(path+".with", s, call.With) && agent != nil {
 		c.warnRepository(path+".call", agent, s)
 		c.granted(path+".with", call, s, j, agent)
 	}
+}
+
+// arguments reports arguments that do not fit a tool, and whether all of them fit.
+func (c *checker) arguments(path string, s tool.Spec, given map[string]any) (fit bool) {
+	takes, err := s.Arguments()
+	if err != nil { // an error is one of the tool, which its runs report
+		return false
+	}
+
+	values := map[string]any{}
+	for key, v := range given {
+		values[key] = known(v)
+	}
+	wrong := takes.Check(values)
+	for _, w := range wrong {
+		at := strings.TrimSuffix(path+"."+w.Field, ".")
+		if !c.hasNoProblem(at) {
+			continue // a value that could not be read
+		}
+		p := c.bad(at, "%s", w.Message)
+		if !strings.Contains(w.Message, "; ") && !strings.Contains(w.Message, w.Expected) {
+			p.Hint = "expected " + w.Expected
+		}
+	}
+	return len(wrong) == 0
 }
 
 // known is a value of a playbook as JSON has it, with tool.Unknown for what is only known in a run.

@@ -90,17 +90,14 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 		return
 	}
 
-	program := &g.Command[0]
-	if words := strings.Fields(*program); len(g.Command) == 1 && len(words) > 1 && !strings.ContainsAny(words[0], `/\`) {
-		c.bad(path, "%q is a line for a shell, and there is none", short(*program)).Hint = "write the words as a list: [" + strings.Join(words, ", ") + "]"
-		return
-	}
-
 	workdir := ""
 	if agent != nil {
 		workdir = string(agent.Workdir)
 	}
-	c.fromFile(path, g.Command, workdir)
+	if !c.fromFile(path, g.Command, workdir) {
+		return
+	}
+	program := &g.Command[0]
 	if strings.ContainsRune(filepath.ToSlash(*program), '/') { // a path as any other: from the folder of the file that holds it
 		*program = c.d.resolve(g.At.File, *program)
 	}

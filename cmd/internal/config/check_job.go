@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,15 +128,15 @@ func (c *checker) triggers(path string, j *Job) {
 // times checks dates and names of calendars, each by itself, with any schedule, so that a mistake has its own place in the list.
 func (c *checker) times(path, key string, texts []string) (right bool) {
 	right = true
-	for at, text := range each(path, texts) {
-		o := schedule.Options{Every: "24h", Calendar: c.cfg.CalendarOf, Exclude: []string{*text}}
+	for at, one := range each(path, texts) {
+		o := schedule.Options{Every: "24h", Calendar: c.cfg.CalendarOf, Exclude: []string{*one}}
 		if key == "only" {
-			o.Exclude, o.Only = nil, []string{*text}
+			o.Exclude, o.Only = nil, []string{*one}
 		}
 		_, err := schedule.Parse(o)
 		if c.schedule(at, key, err); err != nil {
 			right = false
-			if hint := nearestCalendar(*text, c.cfg); hint != "" {
+			if hint := text.DidYouMean(*one, slices.Sorted(maps.Keys(c.cfg.calendars))); hint != "" {
 				c.d.problems[len(c.d.problems)-1].Hint = hint
 			}
 		}

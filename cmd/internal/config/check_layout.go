@@ -285,7 +285,7 @@ func (c *checker) trustedPrograms() (out []trusted) {
 		out = append(out, trusted{what: "the program", path: self})
 	}
 
-	search := filepath.SplitList(c.d.getenv("PATH"))
+	search := filepath.SplitList(c.d.Getenv("PATH"))
 	for _, folder := range search {
 		if filepath.IsAbs(folder) { // what is found by another is not started
 			out = append(out, trusted{what: "the programs of $PATH in", path: folder, mend: "take the folder off PATH"})

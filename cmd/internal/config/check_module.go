@@ -152,7 +152,7 @@ func (c *checker) module(path string, j *Job, by *Agent) {
 		}
 	}
 
-	c.moduleInput(path+".input", s, j.Input)
+	c.arguments(path+".input", tool.Spec{Name: s.Name, Schema: m.InputSchema}, j.Input)
 	c.moduleWorkspace(path, s, j)
 	c.moduleUnattended(path, s, j)
 }
@@ -202,66 +202,6 @@ func (a *Agent) secretNames() []string {
 		out = append(out, g.Name)
 	}
 	return out
-}
-
-// moduleInput checks an input against its schema, or, if parts depend on the run, the required keys
-// and each constant value.
-func (c *checker) moduleInput(path string, s *skills.Skill, input map[string]any) {
-	given := known(input)
-	if whole, constant := constantJSON(given); constant {
-		if err := host.CheckValue(s.Manifest.InputSchema, whole); err != nil {
-			c.bad(path, "the input does not fit the inputSchema of the skill %s: %v", s.Name, err)
-		}
-		return
-	}
-
-	var schema struct {
-		Required   []string                   `json:"required"`
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if json.Unmarshal(s.Manifest.InputSchema, &schema) != nil {
-		return // which the skill is told of
-	}
-	for _, name := range schema.Required {
-		if _, ok := input[name]; !ok {
-			c.bad(path, "the skill %s needs %q in its input", s.Name, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(input)) {
-		value, constant := constantJSON(known(input[name]))
-		of, described := schema.Properties[name]
-		if !constant || !described {
-			continue
-		}
-		if err := host.CheckValue(of, value); err != nil {
-			c.bad(join(path, name), "does not fit the inputSchema of the skill %s: %v", s.Name, err)
-		}
-	}
-}
-
-// constantJSON is a value as JSON; false where only a run knows it, or a part of it.
-func constantJSON(v any) (json.RawMessage, bool) {
-	if holdsUnknown(v) {
-		return nil, false
-	}
-	raw, err := json.Marshal(v)
-	return raw, err == nil
-}
-
-func holdsUnknown(v any) bool {
-	switch v := v.(type) {
-	case tool.Unknown:
-		return true
-	case []any:
-		return slices.ContainsFunc(v, holdsUnknown)
-	case map[string]any:
-		for _, item := range v {
-			if holdsUnknown(item) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // findOffers finds the tools that skills offer to agents (OSL-32), and warns of missing ones.

@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
+	"rouse/internal/text"
 )
 
 // Commands are the programs that an agent may run unasked.
@@ -105,25 +106,26 @@ func grantsEverything(argv []string) string {
 
 // fromFile resolves programs and scripts that begin with ./, ../ or ~/ relative to the file. A path
 // that exists only in the agent's workdir stays relative to the workdir.
-func (c *checker) fromFile(path string, argv []string, workdir string) {
-	if len(argv) == 1 && strings.Contains(argv[0], " ") && !strings.ContainsAny(argv[0], `/\`) {
-		words := strings.Fields(argv[0])
-		for i, word := range words {
-			words[i] = "'" + strings.ReplaceAll(word, "'", "''") + "'"
+// It reports false after a problem.
+func (c *checker) fromFile(path string, argv []string, workdir string) bool {
+	if len(argv) == 1 {
+		if words := strings.Fields(argv[0]); len(words) > 1 && !strings.ContainsAny(words[0], `/\`) {
+			c.bad(path, "%q is a line for a shell, and there is none", short(argv[0])).Hint =
+				"write the program and each argument by itself: " + flow(wordList(words))
+			return false
 		}
-		c.bad(path, "%s is one word, the name of a program", display(argv[0])).Hint = "write the program and each argument by itself: [" + strings.Join(words, ", ") + "]"
-		return
 	}
 	scripts := shell.Scripts(argv)
 	for i, word := range argv {
 		if err := shellPath(word); err != nil {
 			c.bad(path, "%s", err.Error())
-			return
+			return false
 		}
 		if slices.Contains(scripts, word) {
 			argv[i] = c.programPath(path, word, workdir)
 		}
 	}
+	return true
 }
 
 // programPath resolves one word of a command like fromFile.
@@ -152,9 +154,6 @@ func (c *checker) programPath(path, word, workdir string) string {
 // commandScript matches a relative path of a program, or of the script of its interpreter.
 var commandScript = regexp.MustCompile(`^\s*(?:(?:[\w./-]*/)?(?:(?:ba|da|z|k)?sh|python[0-9.]*|perl|ruby|node|deno|bun|php)\s+)?((?:\.{1,2}|~)/[\w./+@%:-]+)(?:\s|$)`)
 
-// plainScript matches a path that needs no quotes in a command line.
-var plainScript = regexp.MustCompile(`^[\w./+@%:-]+$`)
-
 // commandFromFile resolves the command of a playbook's call like fromFile.
 func (c *checker) commandFromFile(path string, call *PlaybookCall, agent *Agent) {
 	command, _ := call.With["command"].(string)
@@ -163,14 +162,9 @@ func (c *checker) commandFromFile(path string, call *PlaybookCall, agent *Agent)
 		return
 	}
 
-	file := c.programPath(path, m[1], string(agent.Workdir))
-	if file == m[1] {
-		return
+	if file := c.programPath(path, m[1], string(agent.Workdir)); file != m[1] {
+		call.With["command"] = strings.Replace(command, m[1], text.ShellWord(file), 1)
 	}
-	if !plainScript.MatchString(file) {
-		file = "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
-	}
-	call.With["command"] = strings.Replace(command, m[1], file, 1)
 }
 
 // elsewhere warns of a granted program in the user's PATH that commands do not find.
@@ -179,11 +173,7 @@ func (c *checker) elsewhere(path string, argv []string) {
 		return
 	}
 	if found := shell.Elsewhere(argv[0]); found != "" {
-		line := &node{kind: list, items: []*node{word(found, Position{})}}
-		for _, argument := range argv[1:] {
-			line.items = append(line.items, word(argument, Position{}))
-		}
 		c.warn(path, "%s is at %s, but commands find programs only in the system folders (%s)", argv[0], found, shell.SearchPath()).Hint =
-			"write argv: " + flow(line) + ", and the same path in the command"
+			"write argv: " + flow(wordList(append([]string{found}, argv[1:]...))) + ", and the same path in the command"
 	}
 }

@@ -26,7 +26,7 @@ func TestConditionMistakes(t *testing.T) {
 		"{sql: 'select ?1'}":           `there is no value "?1"`,
 		"{command: []}":                "jobs[0].when[0].command: is empty; give a program and its arguments, like",
 		`{command: [""]}`:              "jobs[0].when[0].command: is empty",
-		"{command: 'test -d /mnt'}":    `jobs[0].when[0].command: "test -d /mnt" is a line for a shell, and there is none; write the words as a list: [test, -d, /mnt]`,
+		"{command: 'test -d /mnt'}":    `jobs[0].when[0].command: "test -d /mnt" is a line for a shell, and there is none; write the program and each argument by itself: [test, '-d', /mnt]`,
 		"{command: {a: b}}":            "jobs[0].when[0].command: must be a list, not a mapping",
 		"{command: ['${NOWHERE}', x]}": "jobs[0].when[0].command[0]: the environment variable NOWHERE is not set",
 		"{file: x, write: true}":       "jobs[0].when[0].write: is for conditions with a command",

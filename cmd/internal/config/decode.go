@@ -18,26 +18,22 @@ const maxProblems = 1000
 
 // decoder fills settings from a tree and collects what is wrong.
 type decoder struct {
-	getenv   func(string) string
-	ollama   func() (model, address string, ok bool)               // finds one on this machine; may be nil
-	store    func(name string) (value string, set bool, err error) // of secrets; may be nil
+	LoadOptions
 	problems []Problem
 	wrong    map[string]bool // the paths of problems
 	secrets  []string
 	unset    []string    // names of secrets that are kept nowhere
 	refs     []SecretRef // to the store
-	// holdSecrets: see LoadOptions. held are the places that lack theirs.
-	holdSecrets bool
-	held        []Held
-	root        *node                    // of what is read; nil before, and where it cannot be
-	presets     map[preset]reflect.Value // defaults that were read once
-	overlay     bool                     // inside defaults: nothing is required there
-	trusted     []trusted                // files that were read for the configuration
-	globs       []trusted                // patterns of its includes
+	held     []Held
+	root     *node                    // of the main file; nil if it cannot be read
+	presets  map[preset]reflect.Value // defaults that were read once
+	overlay  bool                     // inside defaults: nothing is required there
+	trusted  []trusted                // files that were read for the configuration
+	globs    []trusted                // patterns of its includes
 }
 
 func newDecoder(getenv func(string) string) *decoder {
-	return &decoder{getenv: getenv, wrong: map[string]bool{}, presets: map[preset]reflect.Value{}}
+	return &decoder{LoadOptions: LoadOptions{Getenv: getenv}, wrong: map[string]bool{}, presets: map[preset]reflect.Value{}}
 }
 
 func (d *decoder) problem(at Position, path, format string, args ...any) *Problem {
@@ -316,14 +312,11 @@ func (d *decoder) readPreset(f field, v reflect.Value) {
 	at := Position{File: "the defaults"}
 	n := word(f.preset, at)
 	if inner, ok := strings.CutPrefix(f.preset, "["); ok {
-		n = &node{kind: list, at: at}
-		for item := range strings.SplitSeq(strings.TrimSuffix(inner, "]"), ", ") {
-			n.items = append(n.items, word(item, at))
-		}
+		n = wordList(strings.Split(strings.TrimSuffix(inner, "]"), ", "))
 	}
 
 	// A decoder of its own: a default must not count as given.
-	quiet := newDecoder(d.getenv)
+	quiet := newDecoder(d.Getenv)
 	quiet.value(n, f.key, v, f)
 	d.problems = append(d.problems, quiet.problems...)
 }

@@ -173,7 +173,7 @@ const AdoptedFile = "config-path"
 func writerOf(other, path string, getenv func(string) string) (string, error) {
 	cfg := &Config{}
 	d := newDecoder(getenv)
-	root, err := d.read(other, LoadOptions{Getenv: getenv}, cfg)
+	root, err := d.read(other, cfg)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -88,16 +88,15 @@ func (c *checker) secretGrants(path string, a *Agent) {
 	}
 }
 
-// references are the places that ask for secrets, with what they are in.
-func (d *decoder) references(cfg *Config) []SecretRef {
+// references returns the places that ask for secrets, with what they are in.
+func (d *decoder) references() []SecretRef {
 	words := map[string]string{"models": "model", "agents": "agent", "mcp": "MCP server", "jobs": "job", "notifications": "channel"}
 	for i := range d.refs {
 		r := &d.refs[i]
 		if m := listed.FindStringSubmatch(r.Path); m != nil {
-			r.Of = strings.TrimSpace(words[m[1]] + " " + cfg.nameAt(r.Path))
+			r.Of = strings.TrimSpace(words[m[2]] + " " + d.nameAt(r.Path))
 		}
 	}
-
 	return d.refs
 }
 

@@ -45,8 +45,8 @@ func Load(o LoadOptions) (*Config, error) {
 	}
 
 	cfg, d := &Config{}, newDecoder(o.Getenv)
-	d.store, d.ollama, d.holdSecrets = o.Secret, o.Ollama, o.HoldSecrets
-	root, err := d.read(path, o, cfg)
+	d.LoadOptions = o
+	root, err := d.read(path, cfg)
 	if err != nil {
 		return cfg, err
 	}
@@ -61,16 +61,16 @@ func Load(o LoadOptions) (*Config, error) {
 	check(d, cfg, o.Tools)
 	// Compare and Show would list them besides what they led to.
 	cfg.Include, cfg.Defaults = nil, nil // they have taken effect
-	cfg.secrets, cfg.refs, cfg.unset, cfg.held = d.sorted(), d.references(cfg), d.unset, d.held
+	cfg.secrets, cfg.refs, cfg.unset, cfg.held = d.sorted(), d.references(), d.unset, d.held
 
 	return cfg, d.verdict(cfg)
 }
 
 // read fills the settings from a file and what it includes. The tree is nil after problems that leave none.
-func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
+func (d *decoder) read(path string, cfg *Config) (*node, error) {
 	from := readMain
-	if o.Text != nil {
-		from = func(string) ([]byte, error) { return o.Text, nil }
+	if d.Text != nil {
+		from = func(string) ([]byte, error) { return d.Text, nil }
 	}
 	text, err := cfg.Sources.read(path, from)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
 
 	// In this order: defaults apply to included jobs, and flags and the environment win over the file.
 	d.include(root, root, []string{path}, cfg)
-	d.overlayScalars(root, o)
+	d.overlayScalars(root)
 	applyDefaults(d, root)
 	d.value(root, "", reflect.ValueOf(cfg).Elem(), field{})
 	d.complete(cfg)
@@ -97,7 +97,7 @@ func (d *decoder) read(path string, o LoadOptions, cfg *Config) (*node, error) {
 // complete fills in what was left out.
 func (d *decoder) complete(cfg *Config) {
 	if cfg.Home == "" {
-		home, err := DefaultHome(d.getenv)
+		home, err := DefaultHome(d.Getenv)
 		if err != nil {
 			d.problem(d.place(""), "home", "%s", err.Error())
 		}
@@ -193,15 +193,15 @@ func (d *decoder) fold(into *string, file *Path, from *string, path string, cfg 
 }
 
 // overlayScalars overrides the daemon's scalars by flags and then by the environment.
-func (d *decoder) overlayScalars(root *node, o LoadOptions) {
-	v, keys := viper.New(), d.scalarKeys(reflect.TypeFor[Config](), "")
+func (d *decoder) overlayScalars(root *node) {
+	v, keys := viper.New(), scalarKeys(reflect.TypeFor[Config](), "")
 	for _, key := range keys {
-		if value := o.Getenv(environmentName(key)); value != "" {
+		if value := d.Getenv(environmentName(key)); value != "" {
 			v.SetDefault(key, value)
 		}
 	}
-	if o.Home != "" {
-		v.Set("home", o.Home)
+	if d.Home != "" {
+		v.Set("home", d.Home)
 	}
 
 	for _, key := range keys {
@@ -211,7 +211,7 @@ func (d *decoder) overlayScalars(root *node, o LoadOptions) {
 
 		text, at := v.GetString(key), Position{File: "$" + environmentName(key)}
 		if key == "home" {
-			if o.Home != "" {
+			if d.Home != "" {
 				at.File = "--home"
 			}
 			if abs, err := filepath.Abs(text); err == nil { // the working folder is what a shell's paths are relative to
@@ -230,7 +230,7 @@ func environmentName(key string) string {
 }
 
 // scalarKeys are the settings that the environment may decide.
-func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
+func scalarKeys(t reflect.Type, path string) []string {
 	var out []string
 	for _, f := range fieldsOf(t) {
 		inner := t.Field(f.index).Type
@@ -238,7 +238,7 @@ func (d *decoder) scalarKeys(t reflect.Type, path string) []string {
 		case f.env:
 			out = append(out, join(path, f.key))
 		case inner.Kind() == reflect.Struct:
-			out = append(out, d.scalarKeys(inner, join(path, f.key))...)
+			out = append(out, scalarKeys(inner, join(path, f.key))...)
 		}
 	}
 

@@ -72,7 +72,7 @@ func (d *decoder) keyOfEnvironment(path string, m *Model) {
 	if p.key == "" || m.APIKey != "" || len(m.Headers) > 0 || d.given(path+".api_key") || d.given(path+".base_url") {
 		return
 	}
-	if m.APIKey = d.getenv(p.key); m.APIKey != "" {
+	if m.APIKey = d.Getenv(p.key); m.APIKey != "" {
 		d.secret(d.place(path), path, m.APIKey)
 	}
 }
@@ -112,11 +112,11 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 	}
 
 	for _, p := range providers {
-		if p.preset == "" || d.getenv(p.key) == "" { // no model to choose
+		if p.preset == "" || d.Getenv(p.key) == "" { // no model to choose
 			continue
 		}
 
-		m := Model{Name: Name(p.name), Provider: p.name, Model: d.getenv(p.model), BaseURL: d.getenv(p.address), APIKey: d.getenv(p.key), At: Position{File: "$" + p.key}}
+		m := Model{Name: Name(p.name), Provider: p.name, Model: d.Getenv(p.model), BaseURL: d.Getenv(p.address), APIKey: d.Getenv(p.key), At: Position{File: "$" + p.key}}
 		if m.Model == "" {
 			m.Model = p.preset
 		}
@@ -135,11 +135,11 @@ func (d *decoder) modelOfEnvironment(cfg *Config) {
 		return
 	}
 	// Looking for Ollama is a request to this machine: not for a file that has no agents.
-	if d.ollama == nil || !d.given("agents") {
+	if d.Ollama == nil || !d.given("agents") {
 		return
 	}
 
-	if name, address, ok := d.ollama(); ok {
+	if name, address, ok := d.Ollama(); ok {
 		cfg.Models = []Model{{Name: "ollama", Provider: "ollama", Model: name, BaseURL: address, At: Position{File: "Ollama"}}}
 		d.problem(d.place(""), "models", "none is configured, and Ollama runs here: prompts go to %s at %s, for nothing", name, address).Warning = true
 	}

@@ -19,27 +19,19 @@ import (
 const maxFile = 4 << 20
 
 // readMain reads the main file of a configuration.
-func readMain(path string) ([]byte, error) {
-	text, err := readText(path)
+func readMain(path string) (text []byte, err error) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close()
+		text, err = readBounded(f, path)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no configuration %s; write one with: rouse init", display(path))
 	case err != nil:
 		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
 	}
-
 	return text, nil
-}
-
-// readText reads a whole file within bounds.
-func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-
-	return readBounded(f, path)
 }
 
 func readBounded(f io.Reader, path string) ([]byte, error) {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"rouse/agent/redact"
@@ -39,31 +38,19 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	var out strings.Builder
-	out.WriteString(display(p.File))
+	place := display(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&out, ":%d:%d", p.Line, p.Column)
+		place += fmt.Sprintf(":%d:%d", p.Line, p.Column)
 	}
-
-	out.WriteString(": ")
-	if p.Name != "" {
-		out.WriteString(p.Name + ": ")
-	}
-
-	if p.Path != "" {
-		out.WriteString(p.Path + ": ")
-	}
-
+	message := p.Message
 	if p.Warning {
-		out.WriteString("warning: ")
+		message = "warning: " + message
 	}
-
-	out.WriteString(p.Message)
 	if p.Hint != "" {
-		out.WriteString("; " + p.Hint)
+		message += "; " + p.Hint
 	}
-
-	return out.String()
+	parts := []string{place, p.Name, p.Path, message}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 // display shortens a path below the working folder for people.
@@ -88,16 +75,12 @@ func (e *Errors) Error() string {
 
 // verdict orders the problems by place, and parts the warnings from the errors.
 func (d *decoder) verdict(cfg *Config) error {
-	type place struct {
-		Position
-		message string
-	}
-	seen := map[place]bool{}
+	seen := map[Problem]bool{}
 	var wrong, doubtful []Problem
 	hide := d.masker()
 	for _, p := range d.problems {
-		p.Path, p.Message, p.Hint, p.Name = hide.Replace(p.Path), hide.Replace(p.Message), hide.Replace(p.Hint), hide.Replace(cfg.nameAt(p.Path))
-		key := place{Position{p.File, p.Line, p.Column}, p.Message}
+		p.Path, p.Message, p.Hint, p.Name = hide.Replace(p.Path), hide.Replace(p.Message), hide.Replace(p.Hint), hide.Replace(d.nameAt(p.Path))
+		key := Problem{File: p.File, Line: p.Line, Column: p.Column, Message: p.Message}
 		if seen[key] {
 			continue // what many jobs have of defaults: or of an alias is wrong once
 		}
@@ -138,46 +121,19 @@ func (d *decoder) masker() *redact.Redactor {
 	return redact.New(secrets)
 }
 
-// listed is the list that a path begins in, and the place in it.
-var listed = regexp.MustCompile(`^(models|agents|mcp|jobs|notifications)\[(\d+)\](?:\.|$)`)
+// listed matches the item of a list that a path leads into.
+var listed = regexp.MustCompile(`^((models|agents|mcp|jobs|notifications)\[\d+\])(?:\.|$)`)
 
-// nameAt is the name of what a path leads into, "" when it has none that could be read.
-func (c *Config) nameAt(path string) string {
+// nameAt returns the name of the item that a path leads into, or "".
+func (d *decoder) nameAt(path string) string {
 	m := listed.FindStringSubmatch(path)
 	// A problem of the name itself: repeating the wrong name in front of it would not help.
-	if m == nil || path == m[0]+"name" {
+	if m == nil || path == m[1]+".name" || d.root == nil {
 		return ""
 	}
-
-	i, err := strconv.Atoi(m[2])
-	if err != nil {
+	n, found := d.root.find(m[1] + ".name")
+	if !found || n.kind != scalar || !nameForm.MatchString(n.text) {
 		return ""
 	}
-
-	var name Name
-	switch m[1] {
-	case "models":
-		name = nth(c.Models, i).Name
-	case "agents":
-		name = nth(c.Agents, i).Name
-	case "mcp":
-		name = nth(c.MCP, i).Name
-	case "jobs":
-		name = nth(c.Jobs, i).Name
-	default:
-		name = nth(c.Notifications, i).Name
-	}
-	if !nameForm.MatchString(string(name)) {
-		return ""
-	}
-
-	return string(name)
-}
-
-// nth is an item of a list, an empty one where it has none there.
-func nth[T any](list []T, i int) *T {
-	if i >= len(list) {
-		return new(T)
-	}
-	return &list[i]
+	return n.text
 }

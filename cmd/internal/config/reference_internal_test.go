@@ -17,7 +17,7 @@ func TestKeysHaveExamples(t *testing.T) {
 
 		file := filepath.Join(t.TempDir(), "rouse.yaml")
 		d := newDecoder(func(string) string { return "" })
-		d.store = func(string) (string, bool, error) { return "value", true, nil }
+		d.Secret = func(string) (string, bool, error) { return "value", true, nil }
 		root := d.parse(file, []byte(k.Example))
 		if root == nil {
 			t.Errorf("%s: the example is no YAML: %v\n%s", k.Path, d.problems, k.Example)

@@ -41,23 +41,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-func (d Duration) String() string {
-	t := time.Duration(d)
-	if t != 0 && t%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", t/(24*time.Hour))
-	}
-
-	text := t.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-
-	return text
-}
+func (d Duration) String() string { return text.FormatSpan(time.Duration(d)) }
 
 // String is exact: a size that no unit divides is a number of bytes.
 func (s Size) String() string {
@@ -221,7 +205,7 @@ func setPlain(text string, v reflect.Value) error {
 // resolve makes a path absolute: relative to the file that holds it, with ~ for the user's folder.
 func (d *decoder) resolve(file, text string) string {
 	if rest, ok := strings.CutPrefix(filepath.ToSlash(text), "~"); ok && (rest == "" || rest[0] == '/') {
-		if home, err := userHome(d.getenv); err == nil {
+		if home, err := userHome(d.Getenv); err == nil {
 			return filepath.Join(home, rest)
 		}
 	}

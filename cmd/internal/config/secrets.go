@@ -58,7 +58,7 @@ var holdable = regexp.MustCompile(`^(models\[\d+\]\.(api_key|base_url|headers\..
 func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {
 	p := d.problem(at, shown, "%s", problem)
 	p.Hint = hint
-	if d.holdSecrets && holdable.MatchString(path) {
+	if d.HoldSecrets && holdable.MatchString(path) {
 		p.Warning = true
 		if hint != "" {
 			problem += "; " + hint
@@ -168,8 +168,8 @@ func isSecretMap(path string) bool {
 func (d *decoder) lookup(at Position, path, name string) (value, problem, hint string) {
 	d.refs = append(d.refs, SecretRef{Name: name, Path: path, At: at})
 	set, err := false, error(nil)
-	if d.store != nil {
-		value, set, err = d.store(name)
+	if d.Secret != nil {
+		value, set, err = d.Secret(name)
 	}
 
 	switch {
@@ -193,7 +193,7 @@ func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hin
 		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
 	}
 
-	value := d.getenv(name)
+	value := d.Getenv(name)
 	// Empty counts as not set, as it does for ROUSE_… variables.
 	if value == "" {
 		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)

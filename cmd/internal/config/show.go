@@ -18,21 +18,12 @@ const masked = "********"
 
 // Show returns the effective settings as a configuration, with defaults marked and secrets masked.
 func (c *Config) Show() ([]byte, error) {
-	var out bytes.Buffer
-	enc, err := yaml.NewDumper(&out, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	s := shower{newDecoder(func(string) string { return "" }), redact.Masked(masked, c.secrets)}
+	out, err := yaml.Dump(s.node(reflect.ValueOf(c).Elem()), yaml.WithIndent(2), yaml.WithLineWidth(-1))
 	if err != nil {
 		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
 	}
-
-	s := shower{newDecoder(func(string) string { return "" }), redact.Masked(masked, c.secrets)}
-	if err := enc.Dump(s.node(reflect.ValueOf(c).Elem())); err != nil {
-		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
-	}
-	if err := enc.Close(); err != nil {
-		return nil, fmt.Errorf("the configuration cannot be printed: %w", err)
-	}
-
-	return out.Bytes(), nil
+	return out, nil
 }
 
 // shower makes YAML of settings.

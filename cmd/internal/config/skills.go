@@ -100,21 +100,17 @@ func (c *Config) SkillRoots(getenv func(string) string) []skills.Root {
 		}
 	}
 
-	// One folder can be several of these roots; links make the paths differ.
-	places, last := make([]string, len(out)), map[string]int{} // one place is one root, under what is said of it last
-	for i, r := range out {
-		places[i] = plainPlace(r.Path)
-		last[places[i]] = i
-	}
-
-	kept := out[:0]
-	for i, r := range out {
-		if last[places[i]] == i {
-			kept = append(kept, r)
-		}
-	}
-
-	return kept
+	// One folder can be several of these roots, also by links. The last one counts.
+	seen := map[string]bool{}
+	slices.Reverse(out)
+	out = slices.DeleteFunc(out, func(r skills.Root) bool {
+		place := plainPlace(r.Path)
+		twice := seen[place]
+		seen[place] = true
+		return twice
+	})
+	slices.Reverse(out)
+	return out
 }
 
 // plainPlace is a path without links where it exists.
@@ -130,7 +126,7 @@ func plainPlace(path string) string {
 
 // findSkills looks for the skills of all agents, and says what is wrong with them.
 func (c *checker) findSkills() {
-	roots := c.cfg.SkillRoots(c.d.getenv)
+	roots := c.cfg.SkillRoots(c.d.Getenv)
 	c.skillRoots = slices.Clone(roots)
 	trusts, err := install.ReadTrusts(string(c.cfg.Home))
 	if err != nil {

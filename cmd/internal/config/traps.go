@@ -147,7 +147,7 @@ func (d *decoder) takes(n *node, t reflect.Type, f field) bool {
 	if t.Kind() == reflect.Interface || t.Kind() == reflect.Map || t == reflect.TypeFor[After]() {
 		return false
 	}
-	quiet := newDecoder(d.getenv)
+	quiet := newDecoder(d.Getenv)
 	quiet.value(n, "value", reflect.New(t).Elem(), f)
 	return len(quiet.problems) == 0
 }

@@ -74,7 +74,7 @@ func TestWordsOfOtherTools(t *testing.T) {
 		"agents: [{name: a, system_prompt: You are kind}]":                                            "write instructions: You are kind",
 		"agents: [{name: a, timeout: 5m}]":                                                            "write bounds: {wall: 5m}",
 		"agents: [{name: a, commands: [git *, ls]}]":                                                  "commands: [{argv: [git, '*']}]",
-		"agents: [{name: a, grants: {commands: [{argv: sleep 2}]}}]":                                  "write the program and each argument by itself: ['sleep', '2']",
+		"agents: [{name: a, grants: {commands: [{argv: sleep 2}]}}]":                                  "write the program and each argument by itself: [sleep, 2]",
 		"agents: [{name: a, grants: {read: [$DATA/x]}}]":                                              "write ${DATA}, as in ${DATA}/x",
 		"agents: [{name: a, workdir: $HOME/books}]":                                                   "write ~ or ${HOME}, as in ~/books",
 		"models: [{name: m, provider: openai, model: x, api_key: $OPENAI_API_KEY}]":                   "write api_key: ${OPENAI_API_KEY}, or",

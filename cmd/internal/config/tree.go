@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -45,6 +44,14 @@ type entry struct {
 
 func word(text string, at Position) *node {
 	return &node{kind: scalar, tag: "!!str", text: text, at: at}
+}
+
+func wordList(words []string) *node {
+	n := &node{kind: list}
+	for _, one := range words {
+		n.items = append(n.items, word(one, Position{}))
+	}
+	return n
 }
 
 func (n *node) null() bool { return n.kind == scalar && n.tag == "!!null" }
@@ -118,13 +125,7 @@ func (n *node) String() string {
 }
 
 // short is a value as a message names it.
-func short(s string) string {
-	const most = 40
-	if len(s) <= most && utf8.ValidString(s) {
-		return s
-	}
-	return text.Truncate(s, most)
-}
+func short(s string) string { return text.Truncate(s, 40) }
 
 func join(path, key string) string {
 	if path == "" {
