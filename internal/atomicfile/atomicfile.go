@@ -32,8 +32,7 @@ const (
 // op begins the text of each *fs.PathError.
 const op = "cannot write"
 
-// Unfinished reports whether a name is one that a file has while it is being written. A file with
-// such a name that does not change any more was left by a process that died.
+// Unfinished reports whether a name is one of a file that is being written, or was by a dead process.
 func Unfinished(name string) bool {
 	return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
@@ -43,8 +42,7 @@ func TempName(name string) string {
 	return filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)
 }
 
-// Write makes or replaces a file. Its mode is narrowed by the umask of the process, whatever that
-// of the old one was.
+// Write makes or replaces a file. The umask narrows its mode.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	return Stream(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -66,14 +64,12 @@ func WriteUnsynced(path string, content []byte, mode fs.FileMode) error {
 	return f.Commit()
 }
 
-// Stream is Write for content that comes in parts. An error of write is returned as it is, and
-// leaves the file as it was.
+// Stream is Write for content that comes in parts. An error of write is returned unchanged.
 func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	return stream(path, mode, write, (*File).Commit)
 }
 
-// StreamNew is Stream for a name that is free. If a file has it, or gets it meanwhile, that file
-// stays and the error is fs.ErrExist.
+// StreamNew is Stream for a free name. It returns fs.ErrExist if a file has the name, then or later.
 func StreamNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	// CommitNew decides; this saves writing much in vain.
 	if _, err := os.Lstat(path); err == nil {
@@ -95,8 +91,7 @@ func stream(path string, mode fs.FileMode, write func(io.Writer) error, commit f
 	return commit(f)
 }
 
-// File is a file that is being written. Commit or CommitNew gives it its name, Abort deletes it; one
-// of these has to be called.
+// File is a file that is being written. The caller must call Commit, CommitNew or Abort.
 type File struct {
 	root     *os.Root
 	ownsRoot bool // the root was opened for this file
@@ -125,8 +120,7 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// CreateIn starts a file in a root, which no link can leave; name is relative to it. The caller
-// closes the root, and not before the file is committed or aborted.
+// CreateIn starts a file in a root. The caller closes the root after Commit or Abort.
 func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 	f := &File{root: root, name: name, temp: TempName(name)}
 
@@ -153,8 +147,7 @@ func (f *File) WriteString(s string) (int, error) {
 // Chmod sets the mode of the file, whatever the umask.
 func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
-// TempName is the name of the file until it is committed, relative to its root. After Close the content
-// can be read there before anybody else sees it.
+// TempName returns the name in the root until Commit. After Close the content can be read there.
 func (f *File) TempName() string { return f.temp }
 
 // Close ends the writing and syncs the content to the disk. Commit calls it.
@@ -171,8 +164,7 @@ func (f *File) Close() error {
 	return f.pathError(errors.Join(err, f.file.Close()))
 }
 
-// Commit gives the file its name and replaces what has it. When it fails, the old file stays, unless
-// only the folder could not be synced.
+// Commit renames the file to its name. After an error the old file stays, unless only a sync failed.
 func (f *File) Commit() error {
 	return f.commit(func() error { return f.root.Rename(f.temp, f.name) })
 }

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Rename renames a file or a folder durably, and replaces a file that has the name. The content of
-// the file has to be synced already.
+// Rename renames a synced file or folder durably, and replaces an existing file.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -17,8 +16,7 @@ func Rename(from, to string) error {
 	return syncFolders(from, to)
 }
 
-// RenameNew renames a file durably to a free name in the same folder. A file that has the name
-// stays: fs.ErrExist.
+// RenameNew renames a file durably in its folder. It returns fs.ErrExist if the name is taken.
 func RenameNew(from, to string) error {
 	if filepath.Dir(from) != filepath.Dir(to) {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrInvalid}
@@ -37,8 +35,7 @@ func RenameNew(from, to string) error {
 	return SyncFolder(filepath.Dir(to))
 }
 
-// renameNew uses a hard link, which refuses a name that is taken. Where there are no links, an empty
-// placeholder takes the name first, and a crash may leave that behind.
+// renameNew uses a hard link, or else a placeholder, which a crash may leave behind.
 func renameNew(root *os.Root, from, to string) error {
 	err := root.Link(from, to)
 	switch {
@@ -79,4 +76,40 @@ func SyncFolderIn(root *os.Root, name string) error {
 	}
 
 	return errors.Join(syncDir(folder), folder.Close())
+}
+
+// Name is the name of a file or folder in an open root. Renames stay in that root even if a folder of the path is replaced by
+// a link. MoveOver replaces an existing file; MoveNew returns fs.ErrExist instead. Neither syncs. Between file systems both
+// return syscall.EXDEV.
+type Name struct {
+	Root *os.Root
+	Name string // relative to Root
+}
+
+// Path joins the name to the path of its root.
+func (n Name) Path() string { return filepath.Join(n.Root.Name(), n.Name) }
+
+// reserveAndRename creates an empty file or folder with the new name and renames over it.
+func reserveAndRename(from, to Name) error {
+	info, err := from.Root.Lstat(from.Name)
+	if err != nil {
+		return err
+	}
+
+	if info.IsDir() {
+		err = to.Root.Mkdir(to.Name, 0o700)
+	} else {
+		var place *os.File
+		if place, err = to.Root.OpenFile(to.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			err = place.Close() // Windows cannot replace an open file
+		}
+	}
+	if err != nil {
+		return err
+	}
+
+	if err := MoveOver(from, to); err != nil {
+		return errors.Join(err, to.Root.Remove(to.Name))
+	}
+	return nil
 }

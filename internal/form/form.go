@@ -288,8 +288,7 @@ func (f Field) name() string {
 	return f.Name()
 }
 
-// Answer makes the JSON of an answer of what a person typed in one line: JSON, or a text where only
-// one value is asked for.
+// Answer returns the answer that a person typed in one line: JSON, or a text for a single value.
 func (f *Form) Answer(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	if f.object && strings.HasPrefix(text, "{") || !f.object && strings.HasPrefix(text, `"`) && json.Valid([]byte(text)) {
@@ -457,8 +456,7 @@ func (f *Form) Assemble(values map[string]json.RawMessage) (json.RawMessage, err
 	return json.Marshal(out)
 }
 
-// Check says what is wrong with an answer, or returns it in one form: two answers that mean the same
-// are the same bytes.
+// Check returns an answer in canonical form, or its problems.
 func (f *Form) Check(answer json.RawMessage) (json.RawMessage, []Problem) {
 	var decoded, exact any
 	dec := json.NewDecoder(bytes.NewReader(answer))

@@ -23,8 +23,7 @@ type Boundary struct {
 	folders map[string]bool // resolved, clean, and folded where case does not count
 }
 
-// NewBoundary returns the boundary of some folders, which are absolute. Those that do not exist yet
-// count by name.
+// NewBoundary returns the boundary of absolute folders. Missing folders count by name.
 func NewBoundary(folders ...string) Boundary { return NewGlance().Boundary(folders...) }
 
 // Glance follows many paths at about one time: it looks at each name on their way once.
@@ -112,8 +111,7 @@ type location struct {
 	rest     string // below folder
 }
 
-// locate resolves the links of a path down to the boundary, and opens nothing. Parts that do not exist
-// are kept as they are. It asks look for each name on the way.
+// locate resolves the links of a path down to the boundary, with look, and keeps missing parts.
 func (b Boundary) locate(path string, look func(string) seen) (location, error) {
 	if path == "" { // which is not the current folder, to the system
 		return location{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
@@ -188,8 +186,7 @@ func elements(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
 }
 
-// Resolve returns a path with the links of its owner's resolved. What lies below the boundary is kept as it
-// is, and not looked at.
+// Resolve returns a path with its links resolved down to the boundary.
 func (b Boundary) Resolve(path string) (string, error) {
 	at, err := b.locate(path, look)
 	return at.resolved, err
@@ -225,8 +222,7 @@ func (b Boundary) Within(path string) string {
 // OpenRoot opens a folder. Below the boundary a link in its path is a *LinkError.
 func (b Boundary) OpenRoot(path string) (*os.Root, error) { return b.open(path, 0) }
 
-// MakeRoot is OpenRoot, which makes those parts of the path that do not exist. What it makes at and below
-// the boundary has the mode, whatever the umask; what lies above that is left to the umask.
+// MakeRoot is OpenRoot that makes missing folders. Those at and below the boundary get the mode.
 func (b Boundary) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
 	return b.open(path, mode)
 }
@@ -263,18 +259,15 @@ func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 	return descend(folder, at.rest, create)
 }
 
-// OpenBelow opens a folder below an open one, which stays open. A link on the way is a *LinkError, also one
-// that leads nowhere else.
+// OpenBelow opens a folder below an open one, which stays open. It returns *LinkError for a link.
 func OpenBelow(in *os.Root, path string) (*os.Root, error) { return descend(in, path, 0) }
 
-// MakeBelow is OpenBelow, which makes those parts of the path that do not exist. They have the mode, whatever
-// the umask.
+// MakeBelow is OpenBelow that makes missing folders with a mode, whatever the umask.
 func MakeBelow(in *os.Root, path string, mode fs.FileMode) (*os.Root, error) {
 	return descend(in, path, mode)
 }
 
-// descend opens a folder below another one, an element at a time, and makes what is missing with a mode that is
-// not 0.
+// descend opens a folder below another one. If create is not 0, it makes missing folders.
 func descend(in *os.Root, path string, create fs.FileMode) (folder *os.Root, err error) {
 	for _, name := range elements(path) {
 		if name == "." {
@@ -362,8 +355,7 @@ func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) 
 	return below, nil
 }
 
-// Stat describes a file or a folder. Below the boundary a link is a *LinkError, so that no link is ever
-// described.
+// Stat describes a file or folder. It returns *LinkError for a link below the boundary.
 func (b Boundary) Stat(path string) (fs.FileInfo, error) {
 	folder, _, info, err := b.find(path)
 	if err != nil {
@@ -409,8 +401,7 @@ func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(folder.FS(), ".")
 }
 
-// Open opens a file for reading. Below the boundary a link is a *LinkError, and what is no regular file is
-// refused everywhere, so that nothing waits for a pipe.
+// Open opens a regular file for reading. It returns *LinkError for a link below the boundary.
 func (b Boundary) Open(path string) (*os.File, error) {
 	folder, name, info, err := b.find(path)
 	if err != nil {

@@ -72,8 +72,7 @@ var holidays = map[string][]*cal.Holiday{
 // Places are those whose holidays are known.
 func Places() []string { return slices.Sorted(maps.Keys(holidays)) }
 
-// Holidays are the public holidays of a place like DE or DE-BY, some years around a time: whole days, both the day itself and the one on
-// which it is observed where that is another.
+// Holidays returns the public holidays of a place around a time, with the days of observance.
 func Holidays(place string, now time.Time) ([]schedule.Entry, error) {
 	known, ok := holidays[place]
 	if !ok {

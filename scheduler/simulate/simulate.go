@@ -73,8 +73,7 @@ type Occurrence struct {
 	Instants           int
 }
 
-// Run simulates the time from From to To. It calls progress, which may be nil, now and then, and at last with the time up to
-// which it came.
+// Run simulates the time from From to To. It calls progress now and then, unless it is nil.
 func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurrence, error) {
 	if err := o.check(); err != nil {
 		return nil, err

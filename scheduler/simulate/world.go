@@ -193,8 +193,7 @@ func (w *world) advance(at time.Time) {
 	w.dispatch()
 }
 
-// step moves the wall clock. Running runs and the timer of the scheduler go by the time that
-// passes, so they move with it.
+// step moves the wall clock, with the ends of runs and the scheduler's timer.
 func (w *world) step(by time.Duration) {
 	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
 	if !w.nextCheck.IsZero() {

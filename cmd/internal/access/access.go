@@ -32,8 +32,7 @@ const (
 	noteUseEvery = time.Hour
 	// maxSessions and maxCodes bound what is kept; the oldest gives way.
 	maxSessions, maxCodes = 50, 50
-	// maxRequests bounds the requests of one caller that are answered at the same time. Event streams are requests that do
-	// not end: without a share for each caller, one would use all connections and keep everybody else out.
+	// maxRequests bounds the open requests of one caller: event streams must not use up all connections.
 	maxRequests = 64
 	// secretBytes is the length of tokens, codes and sessions: 256 bits.
 	secretBytes = 32

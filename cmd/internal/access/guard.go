@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -37,8 +38,7 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// Signed hands requests to next whose sender is proved by next: of what Guard looks at, only the address is. A proxy's header says
-// who a person is, and programs from outside come without it.
+// Signed passes requests that next verifies. It checks only the address, and that a proxy sent them.
 func (a *Access) Signed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		prepare(w, r)
@@ -282,4 +282,77 @@ func (a *Access) sayNo(w http.ResponseWriter, r *http.Request, no *refusal) {
 		again = fmt.Sprintf("<p><a href=\"%s\">Open this page again</a>, if you came from another one and are logged in.</p>\n", html.EscapeString(path))
 	}
 	fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light dark\">\n<title>rouse</title>\n<main>\n<h1>rouse</h1>\n<p>%s</p>\n%s</main>\n</html>\n", html.EscapeString(no.message), again)
+}
+
+const (
+	// bodyBegins is how long a client may take before it must have sent as much as bodyRate asks for.
+	bodyBegins = 20 * time.Second
+	// bodyRate is how fast a body must come, in bytes a second: whoever sends a byte a minute keeps a connection for ever.
+	bodyRate = 16 << 10
+)
+
+// timedBody is a body that must come in time. net/http removes the deadline at its end.
+type timedBody struct {
+	io.ReadCloser
+	deadline *http.ResponseController
+	began    time.Time
+	read     int64
+}
+
+func newTimedBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+	if body == nil || body == http.NoBody {
+		return body
+	}
+	b := &timedBody{ReadCloser: body, deadline: http.NewResponseController(w), began: time.Now()}
+	// From the beginning: net/http itself reads what a handler has left, so that the next request can be read.
+	_ = b.deadline.SetReadDeadline(b.began.Add(bodyBegins)) // Read says what is wrong with it
+	return b
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	until := b.began.Add(bodyBegins + time.Duration(b.read/bodyRate)*time.Second)
+	if err := b.deadline.SetReadDeadline(until); err != nil {
+		return 0, err
+	}
+
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	return n, err
+}
+
+type callerKey struct{}
+
+// callerOf names who was let in: by a session, or without one by the token.
+func callerOf(s *session) string {
+	if s != nil {
+		return "session " + s.ID
+	}
+	return "token"
+}
+
+// enter counts a request of a caller until leave is called. It reports false if the caller has too many already.
+func (a *Access) enter(caller string) (leave func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.open[caller] >= maxRequests {
+		return nil, false
+	}
+	if a.open == nil {
+		a.open = map[string]int{}
+	}
+	a.open[caller]++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.open[caller]--; a.open[caller] == 0 {
+			delete(a.open, caller)
+		}
+	}, true
+}
+
+// Caller is who Guard let in, "token" or "session ID"; "" where a request did not come by it.
+func Caller(ctx context.Context) string {
+	caller, _ := ctx.Value(callerKey{}).(string)
+	return caller
 }

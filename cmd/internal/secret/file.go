@@ -49,8 +49,7 @@ func (s *Store) values() (map[string]string, error) {
 	return values, nil
 }
 
-// decrypt tries the passphrase and the key, whichever there are: either may have been added since
-// the file was written.
+// decrypt tries the passphrase and the key: either may have been added after the file was written.
 func (s *Store) decrypt(encrypted []byte) (map[string]string, error) {
 	var keys []age.Identity
 	if pass := s.getenv(passphraseVariable); pass != "" {
@@ -118,8 +117,7 @@ func (s *Store) key() (*age.X25519Identity, error) {
 	return key, nil
 }
 
-// save encrypts the file with the passphrase if there is one, else with the key. A key that is no
-// longer used is removed.
+// save encrypts the file with the passphrase, or else with the key. It removes an unused key.
 func (s *Store) save(values map[string]string) error {
 	text, err := json.Marshal(values)
 	if err != nil {

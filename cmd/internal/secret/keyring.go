@@ -17,8 +17,7 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Keyring is the store of the operating system for its users' secrets. Get and Delete of an unknown
-// secret return keyring.ErrNotFound.
+// Keyring is the secret store of the system. Get and Delete may return keyring.ErrNotFound.
 type Keyring interface {
 	Get(service, user string) (string, error)
 	Set(service, user, password string) error
@@ -37,8 +36,7 @@ func (system) Get(service, user string) (string, error) { return keyring.Get(ser
 func (system) Set(service, user, value string) error    { return keyring.Set(service, user, value) }
 func (system) Delete(service, user string) error        { return keyring.Delete(service, user) }
 
-// systemKeyring is nil where there can be none. Without a session bus it is not even asked, because
-// that would start a bus.
+// systemKeyring returns nil if there is no session bus: a request would start one.
 func systemKeyring(getenv func(string) string) Keyring {
 	if runtime.GOOS == "darwin" || runtime.GOOS == "windows" || getenv("DBUS_SESSION_BUS_ADDRESS") != "" {
 		return system{}
@@ -52,8 +50,7 @@ func systemKeyring(getenv func(string) string) Keyring {
 	return nil
 }
 
-// withKeyring calls do with the keyring, and gives up when that takes too long. After that the keyring
-// is not asked again, so that a command with many secrets waits only once.
+// withKeyring calls do with a timeout. After a timeout, it does not use the keyring again.
 func (s *Store) withKeyring(do func(Keyring) error) error {
 	switch {
 	case s.keyring == nil:

@@ -62,8 +62,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 // Options say where a store reads and writes.
 type Options struct {
 	Home string
-	// Collection is which secrets they are, and how their files are called: "" is "secrets". Only those have plain names, and may
-	// come from the environment.
+	// Collection is the name of the files, by default secrets. Only those may come from the environment.
 	Collection string
 	Getenv     func(string) string // nil: os.Getenv
 	Keyring    Keyring             // nil: the system's, if there is one
@@ -126,8 +125,7 @@ func (s *Store) Get(name string) (string, Source, error) {
 
 	if slices.Contains(names.Keyring, name) {
 		value, err := s.fromKeyring(names.ID, name)
-		// If somebody removed it with another program, it may still be elsewhere. Any other error
-		// ends the search: an older value from the file would be the wrong one.
+		// It may have been removed and still be elsewhere. After other errors, the file's value may be old.
 		if !errors.Is(err, ErrNotSet) {
 			return value, InKeyring, err
 		}
@@ -147,8 +145,7 @@ func (s *Store) Get(name string) (string, Source, error) {
 	return "", "", ErrNotSet
 }
 
-// Set stores a secret in one place, the best one if in is "", and removes it from the other. It also
-// returns why the keyring was not used if it was not.
+// Set stores a secret in one place, the best one by default. It returns why not in the keyring.
 func (s *Store) Set(name, value string, in Source) (Source, string, error) {
 	if err := CheckName(name); err != nil && s.named() {
 		return "", "", err
@@ -282,8 +279,7 @@ func (s *Store) removeFromFile(name string) error {
 	return s.save(file)
 }
 
-// lock creates the home, and keeps other processes from changing its secrets. What was read before
-// is read again, because they may have changed it.
+// lock creates the home and locks its secrets for other processes. It drops what was read before.
 func (s *Store) lock() (func(), error) {
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", s.home, err)
