@@ -41,13 +41,13 @@ const (
 	OutcomeSkipped     Outcome = "skipped"         // it did not begin: a condition was not met, or its time was over
 )
 
-// Done says whether an outcome means that the work is done, so that the same work is not to be
+// Done reports whether an outcome means that the work is done, so that the same work is not to be
 // taken again.
 func (o Outcome) Done() bool {
 	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial
 }
 
-// Failed says whether an attempt with this outcome counts as failed.
+// Failed reports whether an attempt with this outcome counts as failed.
 func (o Outcome) Failed() bool {
 	return o == OutcomeError || o == OutcomeTimeout || o == OutcomeBudget
 }
@@ -59,7 +59,7 @@ const Failure = "failure"
 // open one.
 func (o Outcome) OpensIncident() bool { return o.Failed() || o == OutcomeInterrupted }
 
-// Reached says whether a run has come to an end of its own, good or with less than was wanted.
+// Reached reports whether a run has come to an end of its own, good or with less than was wanted.
 func (o Outcome) Reached() bool {
 	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial || o == OutcomeSkipped
 }

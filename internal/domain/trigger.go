@@ -20,5 +20,5 @@ func Triggers() []Trigger {
 	return []Trigger{TriggerSchedule, TriggerBackfill, TriggerWatch, TriggerWebhook, TriggerAfter, TriggerSelf, TriggerManual, TriggerAPI}
 }
 
-// OfInstant says whether its run belongs to an instant of a schedule.
+// OfInstant reports whether its run belongs to an instant of a schedule.
 func (t Trigger) OfInstant() bool { return t == TriggerSchedule || t == TriggerBackfill }

@@ -166,7 +166,7 @@ func (b Boundary) locate(path string, look func(string) seen) (location, error) 
 	return location{resolved: at}, nil
 }
 
-// has says whether a path is one of the folders.
+// has reports whether a path is one of the folders.
 func (b Boundary) has(path string) bool {
 	return len(b.folders) > 0 && b.folders[fold(path)]
 }

@@ -19,7 +19,7 @@ type Calendar struct {
 type Entry struct {
 	Text     string // what its owner calls it
 	From, To time.Time
-	// Floating says that From and To are clock readings, held as if they were UTC, in whichever zone is looked at: as whole days are.
+	// Floating reports that From and To are clock readings, held as if they were UTC, in whichever zone is looked at: as whole days are.
 	Floating bool
 }
 

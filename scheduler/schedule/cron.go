@@ -22,7 +22,7 @@ type fields struct {
 	clamped          bool // a day that a month does not have is its last one
 }
 
-// everyHour says whether every hour is allowed: such a spec runs in real time.
+// everyHour reports whether every hour is allowed: such a spec runs in real time.
 func (f *fields) everyHour() bool { return f.hour == 1<<24-1 }
 
 type fieldRule struct {
@@ -164,7 +164,6 @@ func (r fieldRule) normalize(text string) (string, error) {
 	return strings.Join(numbers, ","), nil
 }
 
-// starMax is the largest value that a star means.
 func (r fieldRule) starMax() int {
 	if r.name == "day-of-week" {
 		return 6
@@ -231,5 +230,4 @@ func (f *fields) nextInDay(t int64) (int64, bool) {
 	return 0, false
 }
 
-// lowest is the smallest value of a set.
 func lowest(set uint64) int64 { return int64(bits.TrailingZeros64(set)) }

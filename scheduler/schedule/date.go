@@ -55,7 +55,7 @@ func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 	return time.Unix(zoneOf(zone).resolve(d.at(hour, minute, second)), 0).UTC()
 }
 
-// exists says whether a zone has a local date at all: Apia had no 2011-12-30.
+// exists reports whether a zone has a local date at all: Apia had no 2011-12-30.
 func (d date) exists(zone *time.Location) bool { return zoneOf(zone).hasDate(d) }
 
 // NextDay is the start of the local day after the one of an instant.

@@ -82,7 +82,6 @@ func (f *fields) times() string {
 	return text
 }
 
-// clocks are the times of a day, with seconds where some are not on the minute.
 func clocks(hours, minutes, seconds []int) (out []string) {
 	for _, h := range hours {
 		for _, m := range minutes {

@@ -66,7 +66,7 @@ func (z *zone) resolve(reading int64) int64 {
 	return from + int64(n)
 }
 
-// isRepeated says whether the clock shows the reading of t once more within a day.
+// isRepeated reports whether the clock shows the reading of t once more within a day.
 func isRepeated(t time.Time, zone *time.Location) bool {
 	_, twice := repeatOf(t, zone)
 	return twice

@@ -23,7 +23,7 @@ func (s *Schedule) Outside(t time.Time) (outside bool, until time.Time) {
 	return isOutside(why), until
 }
 
-// Matches says whether a time is exactly one of the nominal instants.
+// Matches reports whether a time is exactly one of the nominal instants.
 func (s *Schedule) Matches(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
 
 // LastAndNext returns the last instant up to t, at most 400 days back, and the next one, or zero.
@@ -83,7 +83,7 @@ func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
 	return out
 }
 
-// matches says whether a local reading is one that the fields name.
+// matches reports whether a local reading is one that the fields name.
 func (f *fields) matches(local time.Time) bool {
 	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.matchesDate(dateOf(local))
 }

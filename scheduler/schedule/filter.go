@@ -15,7 +15,7 @@ type filter struct {
 
 func (f *filter) empty() bool { return len(f.excludeTexts)+len(f.onlyTexts) == 0 }
 
-// fixed says that no calendar is asked, so that what it takes out stays the same.
+// fixed reports that no calendar is asked, so that what it takes out stays the same.
 func (f *filter) fixed() bool { return len(f.excludedCalendars)+len(f.onlyCalendars) == 0 }
 
 func (f *filter) parse(o Options) (err error) {
@@ -103,7 +103,6 @@ const outsideText = "only: not in "
 
 func isOutside(why string) bool { return strings.HasPrefix(why, outsideText) }
 
-// startOf is the first instant of a local date.
 func (s *Schedule) startOf(d date) time.Time {
 	return time.Unix(s.zone.resolve(d.at(0, 0, 0)), 0).UTC()
 }
@@ -116,7 +115,6 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// entryText names an entry of a calendar.
 func entryText(c *Calendar, entry string) string {
 	if entry == "" {
 		return c.name

@@ -226,7 +226,7 @@ func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	return &c
 }
 
-// MoreThanHourly says whether some of its instants lie less than an hour apart, whatever is left out of them.
+// MoreThanHourly reports whether some of its instants lie less than an hour apart, whatever is left out of them.
 func (s *Schedule) MoreThanHourly() bool {
 	switch s.source {
 	case sourceEvery:

@@ -9,7 +9,7 @@ import (
 // phrases are the ways to say a schedule in words (OSA-77), as an error shows them.
 const phrases = "hourly at :15, daily at 08:00, weekly on mon,thu at 08:00, monthly on 31 at 08:00, yearly on 12-24 at 08:00"
 
-// isPhrase says whether a schedule is meant to be one in words.
+// isPhrase reports whether a schedule is meant to be one in words.
 func isPhrase(text string) bool {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
 	switch word {

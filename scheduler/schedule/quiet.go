@@ -54,7 +54,7 @@ func (q Quiet) String() string {
 	return fmt.Sprintf("%02d:%02d-%02d:%02d", q.From/60, q.From%60, q.To/60, q.To%60)
 }
 
-// holds says whether a local clock shows quiet hours.
+// holds reports whether a local clock shows quiet hours.
 func (q Quiet) holds(local time.Time) bool {
 	minute := local.Hour()*60 + local.Minute()
 	if q.From <= q.To {

@@ -61,7 +61,6 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// windowText is the window as a person writes it.
 func (s *Schedule) windowText() string {
 	return fmt.Sprintf("%02d:%02d and %02d:%02d", s.opens/60, s.opens%60, s.closes/60, s.closes%60)
 }

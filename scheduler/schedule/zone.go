@@ -163,10 +163,9 @@ func (z *zone) scanWeek(number int64) *week {
 	return w
 }
 
-// dateAt is what the calendar shows at an instant.
 func (z *zone) dateAt(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
 
-// hasDate says whether there is a local date at all: Apia had no 2011-12-30.
+// hasDate reports whether there is a local date at all: Apia had no 2011-12-30.
 func (z *zone) hasDate(d date) bool { return z.dateAt(z.resolve(d.at(12, 0, 0))) == d }
 
 func floorDiv(a, b int64) int64 {

@@ -346,7 +346,7 @@ func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	return out
 }
 
-// alreadyRecorded says whether an instant has a row, and so is not decided again.
+// alreadyRecorded reports whether an instant has a row, and so is not decided again.
 func (w *world) alreadyRecorded(d ledger.Due) bool {
 	if !w.hasSteps {
 		return false // watermarks never go back, so no instant is due twice

@@ -40,7 +40,7 @@ const (
 	maxAgent = 200
 )
 
-// ErrNoSession says that there is no session of that id.
+// ErrNoSession reports that there is no session of that id.
 var ErrNoSession = errors.New("nobody is logged in by that id")
 
 // Address is one by which browsers know rouse.
@@ -152,7 +152,6 @@ func (a *Access) readToken() error {
 	return nil
 }
 
-// newToken replaces the token.
 func (a *Access) newToken() error {
 	token := newSecret()
 	if err := atomicfile.Write(a.TokenFile(), []byte(token+"\n"), 0o600); err != nil {
@@ -180,7 +179,6 @@ func (a *Access) Rotate() error {
 	return a.keepSessions()
 }
 
-// readSessions reads who was logged in when the daemon stopped.
 func (a *Access) readSessions() error {
 	text, err := os.ReadFile(a.sessionFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -237,7 +235,7 @@ func (a *Access) Login(path string) (url string, expires time.Time) {
 	return a.URL("/login?code=" + secret), expires
 }
 
-// local says whether a path is one of our pages: what begins with two slashes is another host.
+// local reports whether a path is one of our pages: what begins with two slashes is another host.
 func local(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.HasPrefix(path, "//") && !strings.ContainsAny(path, "\\\r\n")
 }

@@ -127,7 +127,7 @@ func (a *Access) addressOf(r *http.Request) (Address, *refusal) {
 	return at, nil
 }
 
-// fromProxy says whether the proxy sent a request.
+// fromProxy reports whether the proxy sent a request.
 func (a *Access) fromProxy(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap() == a.proxy.From.Unmap()
@@ -163,7 +163,7 @@ func (at Address) checkOrigin(r *http.Request) *refusal {
 	return refuse(http.StatusForbidden, why)
 }
 
-// isNavigation says whether a browser follows a link to a page.
+// isNavigation reports whether a browser follows a link to a page.
 func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && r.Header.Get("Origin") == "" && !machine(r)
 }
@@ -252,7 +252,7 @@ func (a *Access) logout(w http.ResponseWriter, r *http.Request, at Address, s *s
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// machine says whether a request is one of a program rather than of a person who looks.
+// machine reports whether a request is one of a program rather than of a person who looks.
 func machine(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/hooks/") || r.URL.Path == "/metrics" || r.URL.Path == "/mcp"
 }

@@ -138,7 +138,6 @@ func locate(root *yaml.Node, lines [][]byte, list string) (*section, error) {
 	return s, nil
 }
 
-// keyOf returns the index of a key in a mapping, or -1.
 func keyOf(mapping *yaml.Node, key string) int {
 	for i := 0; i < len(mapping.Content); i += 2 {
 		if n := mapping.Content[i]; n.Kind == yaml.ScalarNode && n.Value == key {

@@ -22,7 +22,6 @@ type Calendar struct {
 	At Position
 }
 
-// minRefresh is how often a calendar is fetched at most.
 const minRefresh = 5 * time.Minute
 
 // Address is what a calendar is fetched from.
@@ -36,7 +35,6 @@ func (c Calendar) Address() string {
 // CalendarOf returns a calendar, nil if there is none. That of a URL is empty until it is fetched.
 func (c *Config) CalendarOf(name string) *schedule.Calendar { return c.calendars[name] }
 
-// checkCalendars makes the calendars, and fills those that are not fetched.
 func (c *checker) checkCalendars() {
 	unique(c, "calendars", c.cfg.Calendars, func(one Calendar) Name { return one.Name })
 	c.cfg.calendars = map[string]*schedule.Calendar{}

@@ -110,7 +110,6 @@ func check(d *decoder, cfg *Config, tools tool.Specs) {
 	}
 }
 
-// agent returns the agent of a job, nil if it is not configured.
 func (c *checker) agent(j *Job) *Agent { return c.cfg.agentNamed[j.Agent] }
 
 // oneOf returns the key that is written of several that exclude each other. It reports any other
@@ -317,14 +316,13 @@ func (c *checker) toolsGiven(with tool.Requirement) tool.Specs {
 	return c.tools.Where(func(s tool.Spec) bool { return s.Requires == with })
 }
 
-// permits says whether a tool is neither left out nor denied.
+// permits reports whether a tool is neither left out nor denied.
 func (f toolFilter) permits(s tool.Spec) bool { return tool.IsAllowed(f.Allow, f.Deny, s.Name) }
 
 func (c *checker) unknownTool(at, name string) {
 	c.bad(at, "%s", text.NoSuch("tool", name, c.tools.Callable()))
 }
 
-// phasedSteps is the most steps of a run in phases.
 const phasedSteps = 20
 
 // zone checks a time zone. An empty one would be another zone on another machine, without a word.
@@ -401,7 +399,7 @@ func (c *checker) checkMode(path string, a *Agent) {
 	}
 }
 
-// lacksHostTool says whether a tool is one of files or programs, of an agent that has neither.
+// lacksHostTool reports whether a tool is one of files or programs, of an agent that has neither.
 func (a *Agent) lacksHostTool(name string) bool {
 	return a.Mode == agent.ModeNone && agent.IsHostTool(name)
 }
@@ -412,7 +410,6 @@ func (c *checker) contradicts(path, key string, given bool, why string) {
 	}
 }
 
-// checkSoul refuses a soul that would leave little room for the prompt.
 func (c *checker) checkSoul(path string, a *Agent) {
 	if c.d.given(path+".soul") && c.d.given(path+".soul_file") {
 		c.bad(path+".soul_file", "give soul or soul_file, not both")

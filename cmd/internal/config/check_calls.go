@@ -83,7 +83,7 @@ func known(v any) any {
 	return tool.Unknown{}
 }
 
-// isConstant says whether a text is neither an expression nor a template.
+// isConstant reports whether a text is neither an expression nor a template.
 func isConstant(source string) bool {
 	return !strings.HasPrefix(source, "= ") && !strings.Contains(source, "{{")
 }
@@ -163,7 +163,7 @@ func (c *checker) request(path, url string, method any, agent *Agent) {
 	c.judge(path+".url", need, !filled, agent, "grant the host, and the method, under grants: network")
 }
 
-// file says whether an agent may read, or write, a file. Nobody is asked about one that it may not.
+// file reports whether an agent may read, or write, a file. Nobody is asked about one that it may not.
 func (c *checker) file(path, file string, s tool.Spec, j *Job, agent *Agent) {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(string(agent.Workdir), file)
@@ -204,7 +204,7 @@ func (c *checker) file(path, file string, s tool.Spec, j *Job, agent *Agent) {
 	c.bad(path, "%s is outside of what the agent may %s: %s", display(file), verb, text.List(shown, 10)).Hint = "grant its folder under grants: " + verb
 }
 
-// writes says whether the calls of a tool change the file of their argument path.
+// writes reports whether the calls of a tool change the file of their argument path.
 func writes(s tool.Spec) bool {
 	return s.Writes == tool.WritesFiles || s.Writes == tool.WritesUndo || s.Path != "" && s.Writes == tool.WritesElsewhere
 }
@@ -231,7 +231,6 @@ func (c *checker) lacks(agent *Agent, s tool.Spec) (why, hint string) {
 	return "", ""
 }
 
-// warnRepository warns of a git tool where there is no repository yet.
 func (c *checker) warnRepository(path string, agent *Agent, s tool.Spec) {
 	if s.Requires != tool.RequiresRepository || agent.Workdir == "" || tool.IsNamed(agent.Tools.Allow, s.Name) {
 		return

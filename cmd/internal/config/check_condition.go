@@ -116,7 +116,6 @@ func (c *checker) conditionCommand(path string, g *condition, agent *Agent) {
 	c.conditionFolders(condition, g, agent)
 }
 
-// conditionFolders checks the folders that a condition is given.
 func (c *checker) conditionFolders(path string, g *condition, agent *Agent) {
 	type given struct{ key, folder string }
 	var all []given

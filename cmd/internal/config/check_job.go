@@ -91,7 +91,7 @@ func (c *checker) work(path string, j *Job, agent *Agent) {
 	c.template(path+".workspace", j.Workspace, scope(j))
 }
 
-// hasNoProblem says whether nothing was wrong with a value yet.
+// hasNoProblem reports whether nothing was wrong with a value yet.
 func (c *checker) hasNoProblem(path string) bool { return !c.d.wrong[path] }
 
 func (c *checker) triggers(path string, j *Job) {
@@ -186,7 +186,6 @@ func (j *Job) Expired(now time.Time) bool {
 	return past && On(j.Enabled) && len(sources(j)) == 1 && !j.RunOnStart && j.Watch == nil && j.Webhook == nil && len(j.Follows) == 0
 }
 
-// viewsWithoutDatabase warns of context_views of an agent without a database.
 func (c *checker) viewsWithoutDatabase(path string, j *Job) {
 	if a := c.agent(j); len(j.ContextViews) > 0 && a != nil && !On(a.Database.Enabled) {
 		c.warn(path, "the agent %q has no database (database.enabled: false), so no view has rows", a.Name).Hint = "remove context_views, or give the agent its database"
@@ -246,7 +245,7 @@ func sources(j *Job) (out []timing) {
 	return out
 }
 
-// Scheduled says whether a clock starts a job.
+// Scheduled reports whether a clock starts a job.
 func (j *Job) Scheduled() bool { return len(sources(j)) > 0 }
 
 // Schedules are the schedules of a job of a checked configuration, always in the same order, so that a reload does not change it.
@@ -370,7 +369,6 @@ func (c *checker) expect(path string, e *expect, agent *Agent) {
 	}
 }
 
-// needsDatabase reports a setting that needs the database of an agent without one.
 func (c *checker) needsDatabase(path string, agent *Agent) {
 	if agent != nil && !On(agent.Database.Enabled) {
 		c.bad(path, "the agent %q has no database (database.enabled: false)", agent.Name)
@@ -386,7 +384,6 @@ func (j *Job) Followed() map[string][]domain.Outcome {
 	return out
 }
 
-// follows checks which jobs a job follows.
 func (c *checker) follows(path string, j *Job) {
 	var seen []string
 	for at, f := range each(path, j.Follows) {
@@ -434,7 +431,6 @@ func (c *checker) findCycle(j *Job, path []*Job, done map[*Job]bool) {
 	done[j] = true
 }
 
-// reportCycle names the jobs of a cycle with the lines of their after.
 func (c *checker) reportCycle(cycle []*Job) {
 	// It begins with the job that comes first in the configuration, wherever it was entered.
 	first := 0

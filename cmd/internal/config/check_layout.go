@@ -152,7 +152,7 @@ func (c *checker) layout() {
 	}
 }
 
-// holds says whether a path is a folder of the boundary, or lies in one.
+// holds reports whether a path is a folder of the boundary, or lies in one.
 func holds(b nofollow.Boundary, path string) bool {
 	return b.Holds(filepath.Join(path, "any")) != ""
 }
@@ -213,7 +213,6 @@ func (c *checker) notOfTheHome(path, folder string) {
 	}
 }
 
-// inHome says whether a folder is the home, or lies in it.
 func (c *checker) inHome(folder string) bool {
 	glance := nofollow.NewGlance()
 	return folder != "" && c.cfg.Home != "" && fspath.Within(ownersPath(folder, glance), ownersPath(string(c.cfg.Home), glance))

@@ -111,7 +111,7 @@ func (c *checker) moduleSettings() {
 	}
 }
 
-// runs says whether a job runs the module of a skill, or an agent that names the skill may.
+// runs reports whether a job runs the module of a skill, or an agent that names the skill may.
 func (c *checker) runs(skill string) bool {
 	return slices.ContainsFunc(c.cfg.Jobs, func(j Job) bool { return j.Skill == skill }) || c.named(skill)
 }
@@ -195,7 +195,6 @@ func (c *checker) capabilities(by *Agent, model bool) host.Capabilities {
 	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
 }
 
-// secretNames are the secrets that an agent is granted.
 func (a *Agent) secretNames() []string {
 	var out []string
 	for _, g := range a.Grants.Secrets {
@@ -258,10 +257,9 @@ func (c *checker) warnOffers(at string, s *skills.Skill, why []string) {
 	}
 }
 
-// offers says whether the skills of an agent offer a tool.
 func (c *checker) offers(a *Agent, name string) bool { return c.offered[a].Find(name).Name != "" }
 
-// named says whether an agent names a skill, and has its tools.
+// named reports whether an agent names a skill, and has its tools.
 func (c *checker) named(skill string) bool {
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
@@ -281,12 +279,12 @@ func (c *checker) specOf(name string, a *Agent) tool.Spec {
 	return c.tools.Find(name)
 }
 
-// mayBeRegistered says whether a pattern is about tools of a skill that only its module knows.
+// mayBeRegistered reports whether a pattern is about tools of a skill that only its module knows.
 func (c *checker) mayBeRegistered(glob string) bool {
 	return slices.ContainsFunc(c.tools, func(s tool.Spec) bool { return s.Open && strings.HasPrefix(glob, s.Name) })
 }
 
-// offersNetwork says whether a tool of a skill that the agent may call asks servers.
+// offersNetwork reports whether a tool of a skill that the agent may call asks servers.
 func (c *checker) offersNetwork(a *Agent) bool {
 	return slices.ContainsFunc(c.cfg.SkillView(a).All(), func(s *skills.Skill) bool {
 		return s.Manifest != nil && host.UsesNetwork(s.Manifest) && c.offers(a, host.ExecuteName(s.Name)) && len(host.OfferSpecs(s).Where(a.Tools.permits)) > 0

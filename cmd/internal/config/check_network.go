@@ -51,7 +51,6 @@ func (c *checker) headers(path string, headers map[string]string) {
 	}
 }
 
-// notification checks a channel.
 func (c *checker) notification(path string, n *Notification) {
 	c.channelAddress(path, n)
 	if at := path + ".quiet_hours"; n.QuietHours != "" && c.hasNoProblem(at) {
@@ -164,7 +163,6 @@ func (c *checker) checkHeartbeat(address string) {
 // minKeep is the minimum time that copies are kept. Older copies are removed once an hour.
 const minKeep = time.Hour
 
-// checkReplicate checks the target of continuous copies.
 func (c *checker) checkReplicate(r *Replicate) {
 	if r == nil {
 		return

@@ -24,7 +24,7 @@ func CheckNodeName(name string) error {
 	return nil
 }
 
-// Shared says whether the ledger is where several processes can work on it.
+// Shared reports whether the ledger is where several processes can work on it.
 func (c *Config) Shared() bool { return c.Engine.Postgres != "" }
 
 // NodeName is the name of this process among the nodes.
@@ -69,7 +69,7 @@ func (c *Config) HostOfAgent(a *Agent) string {
 	return host
 }
 
-// localWorkdir says whether an agent works in a folder of one machine that is not part of the home.
+// localWorkdir reports whether an agent works in a folder of one machine that is not part of the home.
 func (c *Config) localWorkdir(a *Agent) bool {
 	return !a.WorkdirShared && a.Workdir != "" && !fspath.Within(string(a.Workdir), string(c.Home))
 }
@@ -130,7 +130,6 @@ func (c *checker) checkAgentHost(path string, a *Agent) {
 	}
 }
 
-// checkPostgres refuses what is no address of a database.
 func (c *checker) checkPostgres(address string) {
 	if address == "" {
 		c.notEmpty("engine.postgres", address, "is empty; write it like postgres://rouse@db.example.net/rouse, best as secret:NAME, or leave engine out")

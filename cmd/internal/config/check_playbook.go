@@ -85,7 +85,6 @@ func (c *checker) playbook(path string, j *Job, agent *Agent) {
 	}
 }
 
-// callChecks checks what a call is judged by, which depends on what its tool reports.
 func (c *checker) callChecks(at string, call *PlaybookCall, names []string) {
 	s := c.tools.Find(call.Call)
 	known := s.Name != ""
@@ -111,7 +110,6 @@ func (c *checker) callChecks(at string, call *PlaybookCall, names []string) {
 	c.expression(at+".that", e.That, names)
 }
 
-// tool checks that a playbook's tool exists and that its agent may use it.
 func (c *checker) tool(path, name string, agent *Agent) {
 	s := c.tools.Find(name)
 	if c.tools != nil && s.Name == "" {

@@ -259,7 +259,7 @@ func (c *checker) shared(from *Agent, places []source) (source, bool) {
 	return source{}, false
 }
 
-// overlap says whether one of two folders is, or lies in, the other.
+// overlap reports whether one of two folders is, or lies in, the other.
 func (c *checker) overlap(a, b string) bool {
 	if a == "" || b == "" {
 		return false

@@ -118,7 +118,6 @@ func (c *checker) unknownName(path, name string, names []string) {
 	}
 }
 
-// modeOf is the mode whose runs have a name, "" when it is none of theirs.
 func modeOf(name string) string {
 	for mode, names := range watchNames {
 		if slices.Contains(names, name) {
@@ -176,7 +175,7 @@ func (c *checker) expression(path, source string, names []string) (gives playboo
 	return gives
 }
 
-// partOfFiles says that the files of a batch are a list.
+// partOfFiles reports that the files of a batch are a list.
 func (c *checker) partOfFiles(path, part string) {
 	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
 }

@@ -108,7 +108,6 @@ func (c *checker) checkCheckouts() {
 	}
 }
 
-// push checks what is done with a branch after success.
 func (c *checker) push(path string, s *CheckoutSuccess) {
 	if s == nil || !c.hasNoProblem(path) {
 		return

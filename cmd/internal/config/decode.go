@@ -54,7 +54,7 @@ func (d *decoder) place(path string) Position {
 	return nearest.at
 }
 
-// given says whether a path was written.
+// given reports whether a path was written.
 func (d *decoder) given(path string) bool {
 	if d.root == nil {
 		return false
@@ -63,7 +63,6 @@ func (d *decoder) given(path string) bool {
 	return whole
 }
 
-// structure fills a struct from a mapping.
 func (d *decoder) structure(n *node, path string, v reflect.Value) {
 	if n.kind != mapping {
 		d.problem(n.at, path, "must be a mapping of keys, not %s", n).Hint = "write " + d.structureShape(n, path, v.Type())
@@ -111,7 +110,6 @@ func (d *decoder) setting(f field, e entry, path string, v reflect.Value) {
 	d.overlay = outer
 }
 
-// value fills anything.
 func (d *decoder) value(n *node, path string, v reflect.Value, f field) {
 	if v.Type() == reflect.TypeFor[After]() {
 		d.after(n, path, v)
@@ -161,7 +159,7 @@ func (d *decoder) list(n *node, path string, v reflect.Value, f field) {
 	}
 }
 
-// oneWillDo says whether a single item may stand where a list of its type is expected.
+// oneWillDo reports whether a single item may stand where a list of its type is expected.
 func oneWillDo(item reflect.Type) bool {
 	return item.Kind() == reflect.String || item.Kind() == reflect.Int || shortForm(item) != ""
 }

@@ -55,7 +55,7 @@ func (c *Config) ExecutorOf(j *Job) *Executor {
 	return nil
 }
 
-// agentOf is the agent of a job, nil where there is none of that name.
+// agentOf is the agent of a job, nil if there is none of that name.
 func (c *Config) agentOf(j *Job) *Agent {
 	return find(c.agentNamed, c.Agents, j.Agent, func(a *Agent) Name { return a.Name })
 }
@@ -91,7 +91,7 @@ func (e *Executor) Settings() *executor.Settings {
 	return s
 }
 
-// namesPrompt says whether an argument holds the task.
+// namesPrompt reports whether an argument holds the task.
 func namesPrompt(word string) bool {
 	_, rest, ok := strings.Cut(word, "{{")
 	return ok && strings.Contains(rest, ".Prompt")
@@ -165,7 +165,6 @@ func (c *checker) checkExecutors() {
 	}
 }
 
-// executor checks one program.
 func (c *checker) executor(e placedExecutor) {
 	if !c.d.given(e.path+".argv") || !c.hasNoProblem(e.path+".argv") {
 		return

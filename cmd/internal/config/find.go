@@ -23,7 +23,7 @@ var (
 	homeKey = regexp.MustCompile(`(?m)^home:.*(?:\n(?:[^A-Za-z_\n].*)?)*`)
 )
 
-// ErrNoFile says that there is no configuration where one is looked for.
+// ErrNoFile reports that there is no configuration where one is looked for.
 var ErrNoFile = errors.New("no configuration was found")
 
 // Find returns the path of the configuration: named, ./rouse.yaml, or the one in the home. The last

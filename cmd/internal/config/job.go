@@ -79,7 +79,7 @@ type Job struct {
 // SessionKeep is the session of a job whose runs go on from those before.
 const SessionKeep = "keep"
 
-// Prompts says whether a model does what the job is for.
+// Prompts reports whether a model does what the job is for.
 func (j *Job) Prompts() bool { return j.Playbook == nil && j.Skill == "" }
 
 // PlaybookCall is one call of a playbook.
@@ -212,7 +212,7 @@ func callsOfBatch(calls []PlaybookCall) (each, once int) {
 	return each, once
 }
 
-// overFiles says whether a list is made of the files of a batch.
+// overFiles reports whether a list is made of the files of a batch.
 func overFiles(list any) bool {
 	text, ok := list.(string)
 	if !ok {

@@ -229,7 +229,6 @@ func environmentName(key string) string {
 	return "ROUSE_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// scalarKeys are the settings that the environment may decide.
 func scalarKeys(t reflect.Type, path string) []string {
 	var out []string
 	for _, f := range fieldsOf(t) {

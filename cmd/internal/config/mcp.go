@@ -220,7 +220,7 @@ func (c *checker) serverReach(r *reach, a *Agent) {
 	}
 }
 
-// hasServerOf says whether an agent has the MCP server of a tool.
+// hasServerOf reports whether an agent has the MCP server of a tool.
 func (c *checker) hasServerOf(a *Agent, name string) bool {
 	server, _, ok := mcp.SplitName(name)
 	return ok && slices.Contains(a.MCP, server)

@@ -282,7 +282,7 @@ func (m Model) Window() int {
 	return known.Window
 }
 
-// local says whether a server is on this machine.
+// local reports whether a server is on this machine.
 func local(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {

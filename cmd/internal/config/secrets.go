@@ -159,7 +159,7 @@ func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hi
 	return value
 }
 
-// isSecretMap says whether a path lies in a mapping whose values may be secrets, under whatever names.
+// isSecretMap reports whether a path lies in a mapping whose values may be secrets, under whatever names.
 func isSecretMap(path string) bool {
 	return strings.Contains(path, ".headers.") || strings.Contains(path, ".executor.env.") || serverEnv.MatchString(path)
 }
@@ -230,7 +230,7 @@ var secretQuery = regexp.MustCompile(`(?i)auth|key|secret|token|passw|credential
 // longToken is the minimum length of a user in an address that is taken for a token, in bytes.
 const longToken = 16
 
-// isAddress says whether a text may be an address.
+// isAddress reports whether a text may be an address.
 func isAddress(text string) bool { return strings.Contains(text, "://") }
 
 // urlSecrets returns the secrets within an address: password, token, and keys in the query.

@@ -51,7 +51,7 @@ func fill[T any](into **T, with T) {
 	}
 }
 
-// on says whether an agent plans its own runs.
+// on reports whether an agent plans its own runs.
 func (s *selfScheduling) on() bool { return s != nil && On(s.Enabled) }
 
 // SelfScheduling returns the limits of the wakes that an agent plans, and false if it plans none.

@@ -308,7 +308,7 @@ type group struct {
 	Recovery *bool `key:"recovery" default:"true" say:"tell that the job succeeds again, where its successes are not told anyway"`
 }
 
-// On says whether something is enabled: absent means yes.
+// On reports whether something is enabled: absent means yes.
 func On(b *bool) bool { return b == nil || *b }
 
 // SecretRefs are the places that ask for a secret of the store.

@@ -171,12 +171,12 @@ func Compare(before, after *Config) Changes {
 	return c
 }
 
-// Empty says that both mean the same.
+// Empty reports that both mean the same.
 func (c Changes) Empty() bool {
 	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Others) == 0
 }
 
-// named says whether a setting is a list of things with names.
+// named reports whether a setting is a list of things with names.
 func named(t reflect.Type) bool {
 	if t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.Struct {
 		return false

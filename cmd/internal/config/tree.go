@@ -56,7 +56,7 @@ func wordList(words []string) *node {
 
 func (n *node) null() bool { return n.kind == scalar && n.tag == "!!null" }
 
-// entry finds a key, nil when there is none.
+// entry finds a key, nil if there is none.
 func (n *node) entry(key string) *entry {
 	for i := range n.entries {
 		if n.entries[i].key == key {
@@ -66,7 +66,7 @@ func (n *node) entry(key string) *entry {
 	return nil
 }
 
-// child is the value of a key, nil when there is none.
+// child is the value of a key, nil if there is none.
 func (n *node) child(key string) *node {
 	if e := n.entry(key); e != nil {
 		return e.value
@@ -86,7 +86,7 @@ func (n *node) find(path string) (nearest *node, whole bool) {
 	return n, true
 }
 
-// step goes to the first key or item of a path, and gives the rest of it; nil when there is none.
+// step goes to the first key or item of a path, and gives the rest of it; nil if there is none.
 func (n *node) step(path string) (next *node, rest string) {
 	if n.kind != mapping {
 		index, behind, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")

@@ -337,7 +337,7 @@ func isPath(w string) bool {
 	return (strings.HasPrefix(w, "/") && w != "/") && w != "/dev/null" || strings.HasPrefix(w, "~") || strings.HasPrefix(w, "$HOME")
 }
 
-// hasHost says whether a word names a server: https://…, user@host:, host:path.
+// hasHost reports whether a word names a server: https://…, user@host:, host:path.
 func hasHost(w string) bool {
 	if strings.Contains(w, "://") {
 		return true

@@ -108,7 +108,7 @@ func unquoteCron(s string) string {
 	return s
 }
 
-// standardPath says whether programs are looked for where they are anyway.
+// standardPath reports whether programs are looked for where they are anyway.
 func standardPath(value string) bool {
 	for dir := range strings.SplitSeq(value, ":") {
 		if !slices.Contains([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/games"}, strings.TrimSuffix(dir, "/")) {

@@ -158,7 +158,6 @@ func (g *dag) variables(env environment, n *node) environment {
 	return env
 }
 
-// conditions reads when it runs at all.
 func (g *dag) conditions() {
 	for _, c := range g.root.get("preconditions", "precondition").list() {
 		text := c.str()
@@ -179,7 +178,6 @@ func (g *dag) conditions() {
 	}
 }
 
-// policies reads what is meant for the DAG as a whole.
 func (g *dag) policies() {
 	j := g.job
 	if window := g.root.get("catchupWindow").str(); window != "" {
@@ -244,7 +242,6 @@ func seconds(n *node) (time.Duration, bool) {
 	return time.Duration(s) * time.Second, true
 }
 
-// handlers tells of what ran at the end.
 func (g *dag) handlers() {
 	if h := g.root.get("handlerOn", "handlers"); h != nil {
 		g.job.lose("what it did at its end is not carried over: %s; notify tells of the outcome", shown(h.short()))

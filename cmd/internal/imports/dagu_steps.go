@@ -95,7 +95,6 @@ func (g *dag) order(all []*daguStep) (out []*daguStep) {
 	return out
 }
 
-// step adds the calls of a step.
 func (g *dag) step(s *daguStep) {
 	j := g.job
 	n := s.node
@@ -181,7 +180,6 @@ func (g *dag) stepPolicies(s *daguStep, before int, lose func(string, ...any)) {
 	}
 }
 
-// commands adds one command, or each of a list. rest are arguments that follow it.
 func (g *dag) commands(s *daguStep, what *node, env environment, rest string) {
 	for _, one := range what.list() {
 		line := strings.TrimSpace(one.str() + " " + rest)

@@ -175,7 +175,6 @@ var (
 	deviceName = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
-// maxName is how long a name may be, with room for a number at its end.
 const maxName = 56
 
 // nameOf makes a name of any text; "" gives the other.

@@ -35,7 +35,6 @@ const (
 
 var errTooLarge = fmt.Errorf("the file has more than %d values, or lies deeper than %d", maxNodes, maxDepth)
 
-// parseYAML reads each document of a file.
 func parseYAML(text string) (out []*node, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	left := maxNodes
@@ -273,7 +272,6 @@ func literal(s string) string {
 	return s
 }
 
-// quoteList writes a list in a line.
 func quoteList(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -282,7 +280,6 @@ func quoteList(words []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// value writes the value of a key.
 func value(v any) string {
 	switch v := v.(type) {
 	case raw:

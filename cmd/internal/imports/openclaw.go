@@ -11,7 +11,6 @@ import (
 	"rouse/internal/text"
 )
 
-// agentDefaults are what jobs of agents have.
 var agentDefaults = []setting{
 	{"on_miss", "run_once", "as its gateway does when it starts again"},
 	{"overlap", "skip", ""},
@@ -164,7 +163,6 @@ func millis(n *node) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// clawWork reads what it does.
 func (j *Job) clawWork(p *node) (why string) {
 	kind := p.get("kind").str()
 	switch kind {

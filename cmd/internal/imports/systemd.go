@@ -79,7 +79,6 @@ func (t *timer) find(units []*unit) {
 	}
 }
 
-// jobs adds a job for each time that the timer names.
 func (t *timer) jobs() {
 	source := append(t.timer.tell(), t.service.tell()...)
 	base := &Job{Name: nameOf(strings.TrimSuffix(t.timer.name, ".timer"), "timer"), Source: source}
@@ -255,7 +254,6 @@ func (t *timer) work(j *Job) bool {
 	return len(j.calls) > 0
 }
 
-// exec adds a call for one line of ExecStart.
 func (t *timer) exec(j *Job, key, line string, env environment) bool {
 	ignore, literalVariables := false, false
 	for line != "" && strings.ContainsRune("@-:+!|", rune(line[0])) {

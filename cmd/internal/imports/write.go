@@ -176,7 +176,6 @@ func (j *Job) writeExecutor(b *strings.Builder) {
 	}
 }
 
-// tool returns the name of the called tool.
 func (c call) tool() string {
 	if c.title != "" {
 		return "notify"
@@ -262,7 +261,7 @@ func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
 	return len(jobs) > 0
 }
 
-// namesScript says whether a grant is for a file that may be anybody's.
+// namesScript reports whether a grant is for a file that may be anybody's.
 func namesScript(grant []string) bool {
 	return slices.ContainsFunc(shell.Scripts(grant), func(file string) bool { return !shell.IsSystemProgram(file) })
 }

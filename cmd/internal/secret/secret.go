@@ -41,7 +41,7 @@ const (
 	InEnvironment Source = "environment"
 )
 
-// ErrNotSet says that a secret is stored nowhere.
+// ErrNotSet reports that a secret is stored nowhere.
 var ErrNotSet = errors.New("the secret is not set")
 
 // MaxValue is the longest value, in bytes.
@@ -53,7 +53,7 @@ const secretsCollection = "secrets"
 // place is a file of the collection in the home.
 func (s *Store) place(extension string) string { return filepath.Join(s.home, s.collection+extension) }
 
-// named says whether its values have plain names, and may come from the environment.
+// named reports whether its values have plain names, and may come from the environment.
 func (s *Store) named() bool { return s.collection == secretsCollection }
 
 // nameForm is what names look like: they appear in YAML, in placeholders, and after ROUSE_SECRET_.
