@@ -44,24 +44,23 @@ func TempName(name string) string {
 
 // Write makes or replaces a file. The umask narrows its mode.
 func Write(path string, content []byte, mode fs.FileMode) error {
-	return Stream(path, mode, func(w io.Writer) error {
+	return stream(path, mode, writing(content), (*File).Commit)
+}
+
+// writing returns a function that writes the content.
+func writing(content []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err
-	})
+	}
 }
 
 // WriteUnsynced is Write for what is of no use after a power cut, so that the disk is not waited for: such a cut may leave an empty file.
 func WriteUnsynced(path string, content []byte, mode fs.FileMode) error {
-	f, err := Create(path, mode)
-	if err != nil {
-		return err
-	}
-	f.unsynced = true
-	if _, err := f.Write(content); err != nil {
-		return errors.Join(err, f.Abort())
-	}
-
-	return f.Commit()
+	return stream(path, mode, writing(content), func(f *File) error {
+		f.unsynced = true
+		return f.Commit()
+	})
 }
 
 // Stream is Write for content that comes in parts. An error of write is returned unchanged.
@@ -75,7 +74,6 @@ func StreamNew(path string, mode fs.FileMode, write func(io.Writer) error) error
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: op, Path: path, Err: fs.ErrExist}
 	}
-
 	return stream(path, mode, write, (*File).CommitNew)
 }
 

@@ -46,3 +46,14 @@ func TestParseSpan(t *testing.T) {
 		}
 	}
 }
+
+func TestFormatSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 90 * time.Second: "1m30s", 15 * time.Minute: "15m", 6 * time.Hour: "6h", 25 * time.Hour: "25h", 7 * 24 * time.Hour: "7d", 1500 * time.Millisecond: "1.5s",
+	} {
+		got := text.FormatSpan(d)
+		if back, err := text.ParseSpan(got); got != want || err != nil || back != d {
+			t.Errorf("%v is %q (%v, %v), want %q", d, got, back, err, want)
+		}
+	}
+}

@@ -27,7 +27,7 @@ func (c *checker) address(path, text, example string) *url.URL {
 	return u
 }
 
-// encrypted reports whether others can read what is sent to an address, as a problem.
+// encrypted refuses http to another machine, and reports whether the address is accepted.
 func (c *checker) encrypted(path string, u *url.URL, what string) bool {
 	if u.Scheme == "http" && !loopback(u.Hostname()) {
 		c.bad(path, "must be https: whoever is between could read %s", what).Hint = "write https://" + u.Host + ", or use an address of this machine"

@@ -70,49 +70,47 @@ func (d *decoder) lacks(at Position, path, shown, name, problem, hint string) {
 // expand replaces ${NAME} by a variable, and secret:NAME or ${secret:NAME} by a secret. $${ is a
 // plain ${. It returns false after a problem.
 func (d *decoder) expand(n *node, path string, secret bool) (string, bool) {
-	text, ok := n.text, true
-	bad := func(hint, format string, args ...any) string {
-		ok = false
-		d.problem(n.at, path, format, args...).Hint = hint
-		return ""
-	}
-
-	missing := func() { ok = false }
-
+	x := expansion{d, n, path, secret, false}
+	text := n.text
 	if m := shellVariable.FindStringSubmatch(text); m != nil && (secret || isSecretMap(path)) {
-		bad(fmt.Sprintf("write %s: %s, or keep it with rouse secrets set NAME and write secret:NAME", lastKey(path), strings.Replace(text, "$"+m[1], "${"+m[1]+"}", 1)),
-			"%q is not expanded", "$"+m[1])
-		return "", false
+		hint := fmt.Sprintf("write %s: %s, or keep it with rouse secrets set NAME and write secret:NAME", lastKey(path), strings.Replace(text, "$"+m[1], "${"+m[1]+"}", 1))
+		return x.bad(hint, "%q is not expanded", "$"+m[1]), false
 	}
 
 	if strings.Contains(text, "${") {
-		text = variable.ReplaceAllStringFunc(text, func(m string) string {
-			// $${NAME} becomes ${NAME}, unexpanded.
-			if strings.HasPrefix(m, "$$") {
-				return m[1:]
-			}
-			return d.variable(n, path, m[2:len(m)-1], secret, bad, missing)
-		})
+		text = variable.ReplaceAllStringFunc(text, x.reference)
 	}
-
 	// The prefix first: the expression is slow for each of a hundred thousand values.
 	if strings.HasPrefix(n.text, "secret:") {
 		if m := secretName.FindStringSubmatch(n.text); m != nil {
-			text = d.fromStore(n, path, m[1], secret, bad, missing)
+			text = x.fromStore(m[1])
 		}
 	}
 
 	// A key that is written out in the file is a secret as well.
 	if secret {
-		d.writtenSecret(n, path, text, ok)
+		d.writtenSecret(n, path, text, !x.failed)
 	}
-
 	// What is shown of an address is all of it, so that its own secrets are registered one by one.
-	if ok && isAddress(text) && (secretKey.MatchString(path) || isSecretMap(path) || isCommand.MatchString(path)) {
+	if !x.failed && isAddress(text) && (secretKey.MatchString(path) || isSecretMap(path) || isCommand.MatchString(path)) {
 		d.urlSecret(n.at, path, text)
 	}
+	return text, !x.failed
+}
 
-	return text, ok
+// expansion expands one value.
+type expansion struct {
+	d      *decoder
+	n      *node
+	path   string
+	secret bool // the value is a secret
+	failed bool
+}
+
+func (x *expansion) bad(hint, format string, args ...any) string {
+	x.failed = true
+	x.d.problem(x.n.at, x.path, format, args...).Hint = hint
+	return ""
 }
 
 // writtenSecret registers a secret that the file spells out. Beside references, only long parts
@@ -145,16 +143,15 @@ func (d *decoder) writtenSecret(n *node, path, text string, expanded bool) {
 }
 
 // fromStore returns a secret of the store. It refuses places that a model sees or the record holds.
-func (d *decoder) fromStore(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
-	if !secret && (strings.Contains(path, ".with.") || !secretKey.MatchString(path) && !isSecretMap(path)) {
-		return bad("it can under api_key, base_url, url, http, headers, env of executors and of MCP servers, and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
+func (x *expansion) fromStore(name string) string {
+	if !x.secret && (strings.Contains(x.path, ".with.") || !secretKey.MatchString(x.path) && !isSecretMap(x.path)) {
+		return x.bad("it can under api_key, base_url, url, http, headers, env of executors and of MCP servers, and engine.postgres; the calls of an agent use it by its placeholder, see grants.secrets", "a secret cannot stand here")
 	}
 
-	value, problem, hint := d.lookup(n.at, path, name)
+	value, problem, hint := x.d.lookup(x.n.at, x.path, name)
 	if problem != "" {
-		missing()
-		d.lacks(n.at, path, path, name, problem, hint)
-		return ""
+		x.failed = true
+		x.d.lacks(x.n.at, x.path, x.path, name, problem, hint)
 	}
 	return value
 }
@@ -185,24 +182,26 @@ func (d *decoder) lookup(at Position, path, name string) (value, problem, hint s
 	return value, "", ""
 }
 
-func (d *decoder) variable(n *node, path, name string, secret bool, bad func(hint, format string, args ...any) string, missing func()) string {
+// reference returns the value of ${NAME} or ${secret:NAME}, and ${NAME} for $${NAME}.
+func (x *expansion) reference(written string) string {
+	if plain, ok := strings.CutPrefix(written, "$$"); ok {
+		return "$" + plain
+	}
+	name := written[2 : len(written)-1]
 	if name, ok := strings.CutPrefix(name, "secret:"); ok && secretName.MatchString("secret:"+name) {
-		return d.fromStore(n, path, name, secret, bad, missing)
+		return x.fromStore(name)
 	}
 	if !variableName.MatchString(name) {
-		return bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
+		return x.bad("${NAME} is a variable of the environment; write $${ for a plain ${", "${%s} is not understood", short(name))
 	}
 
-	value := d.Getenv(name)
-	// Empty counts as not set, as it does for ROUSE_… variables.
-	if value == "" {
-		return bad("write $${ for a plain ${", "the environment variable %s is not set", name)
+	value := x.d.Getenv(name)
+	if value == "" { // which counts as not set, as it does for ROUSE_… variables
+		return x.bad("write $${ for a plain ${", "the environment variable %s is not set", name)
 	}
-
-	if secret || secretKey.MatchString(path) || secretVariable.MatchString(name) || isSecretMap(path) {
-		d.secret(n.at, path, value)
+	if x.secret || secretKey.MatchString(x.path) || secretVariable.MatchString(name) || isSecretMap(x.path) {
+		x.d.secret(x.n.at, x.path, value)
 	}
-
 	return value
 }
 

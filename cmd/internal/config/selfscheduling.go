@@ -51,6 +51,13 @@ func fill[T any](into **T, with T) {
 	}
 }
 
+func valueOr[T any](p *T, other T) T {
+	if p == nil {
+		return other
+	}
+	return *p
+}
+
 // on reports whether an agent plans its own runs.
 func (s *selfScheduling) on() bool { return s != nil && On(s.Enabled) }
 
@@ -63,15 +70,9 @@ func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 
 	limits, ok := schedule.Preset(schedule.Mode(s.Mode))
 	limits.Zone, limits.MaxChain = c.Zone(), s.MaxChain
-	if s.Horizon != nil {
-		limits.Horizon = time.Duration(*s.Horizon)
-	}
-	if s.MinInterval != nil {
-		limits.MinInterval = time.Duration(*s.MinInterval)
-	}
-	if s.DailyCap != nil {
-		limits.DailyCap = *s.DailyCap
-	}
+	limits.Horizon = time.Duration(valueOr(s.Horizon, Duration(limits.Horizon)))
+	limits.MinInterval = time.Duration(valueOr(s.MinInterval, Duration(limits.MinInterval)))
+	limits.DailyCap = valueOr(s.DailyCap, limits.DailyCap)
 	if s.QuietHours != nil {
 		limits.Quiet, _ = schedule.ParseQuiet(*s.QuietHours) // a wrong one was refused
 	}
