@@ -106,7 +106,7 @@ func (c AgentCopies) refused(ctx context.Context, done sql.Result, err error) er
 	if m := c.l.member.Load(); m != nil && m.Err() != nil {
 		return m.Err()
 	}
-	now, err := scanAgentHome(c.l.statements.row(ctx, `select `+agentHomeColumns+` from agent_homes h where h.agent = $1`, c.home.Agent))
+	now, err := one(c.l.reads(ctx), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h where h.agent = $1`, c.home.Agent)
 	if err != nil {
 		return err
 	}
@@ -143,8 +143,9 @@ type copyReader struct {
 }
 
 func (r *copyReader) next() error {
-	err := r.l.insist(r.ctx, func() error {
-		return r.l.statements.row(r.ctx, `select data from agent_copies where agent = $1 and name = $2 and part = $3`, r.agent, r.name, r.part).Scan(&r.data)
+	err := r.l.insist(r.ctx, func() (err error) {
+		r.data, err = value[[]byte](r.l.reads(r.ctx), `select data from agent_copies where agent = $1 and name = $2 and part = $3`, r.agent, r.name, r.part)
+		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		r.data, err = nil, nil
@@ -171,10 +172,9 @@ func (r *copyReader) Read(p []byte) (int, error) {
 func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObject, error) {
 	// All names that begin with it come before it with the greatest byte of a text behind it.
 	var all []CopyObject
-	err := c.l.insist(ctx, func() error {
-		rows, err := c.l.statements.query(ctx, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
+	err := c.l.insist(ctx, func() (err error) {
+		all, err = list(c.l.reads(ctx), func(o *CopyObject) []any { return []any{&o.Name, &o.Bytes} }, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
 			c.home.Agent, prefix, prefix+"\U0010FFFF", after)
-		all, err = collect(rows, err, func(rows scanner) (o CopyObject, err error) { return o, rows.Scan(&o.Name, &o.Bytes) })
 		return err
 	})
 	return all, err
@@ -182,8 +182,9 @@ func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObje
 
 // Newest is the last name that begins with prefix, "" where none does.
 func (c AgentCopies) Newest(ctx context.Context, prefix string) (name string, err error) {
-	err = c.l.insist(ctx, func() error {
-		return c.l.statements.row(ctx, `select coalesce(max(name), '') from agent_copies where agent = $1 and name >= $2 and name < $3`, c.home.Agent, prefix, prefix+"\U0010FFFF").Scan(&name)
+	err = c.l.insist(ctx, func() (err error) {
+		name, err = value[string](c.l.reads(ctx), `select coalesce(max(name), '') from agent_copies where agent = $1 and name >= $2 and name < $3`, c.home.Agent, prefix, prefix+"\U0010FFFF")
+		return err
 	})
 	return name, err
 }

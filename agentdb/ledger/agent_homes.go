@@ -42,32 +42,20 @@ func (e *AgentElsewhereError) Error() string {
 	return fmt.Sprintf("the database and the files of %s are at the node %s now", e.Agent, e.Node)
 }
 
-const agentHomeColumns = `h.agent, h.node, h.lease, h.kept, (select count(*) from nodes n where n.home = h.node and n.gone_at = 0 and n.work = 1)`
+const agentHomeColumns = `h.agent, h.node, h.lease, h.kept, exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0 and n.work = 1)`
 
-func scanAgentHome(rows scanner) (h AgentHome, err error) {
-	var working int
-	err = rows.Scan(&h.Agent, &h.Node, &h.Lease, &h.State, &working)
-	h.Works = working > 0
-	return h, err
+func agentHomeFields(h *AgentHome) []any {
+	return []any{&h.Agent, &h.Node, &h.Lease, &h.State, &h.Works}
 }
 
 // AgentHomes lists the agents whose database and files are at a node, by their names.
 func (l *Ledger) AgentHomes(ctx context.Context) (map[string]AgentHome, error) {
-	rows, err := l.statements.query(ctx, `select `+agentHomeColumns+` from agent_homes h`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	homes := map[string]AgentHome{}
-	for rows.Next() {
-		h, err := scanAgentHome(rows)
-		if err != nil {
-			return nil, err
-		}
+	all, err := list(l.reads(ctx), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h`)
+	homes := make(map[string]AgentHome, len(all))
+	for _, h := range all {
 		homes[h.Agent] = h
 	}
-	return homes, rows.Err()
+	return homes, err
 }
 
 // AgentHome says which node has an agent's database and files. Those of an agent that had none are node's from now on.
@@ -75,7 +63,7 @@ func (l *Ledger) AgentHome(ctx context.Context, agent, node string) (AgentHome, 
 	const query = `select ` + agentHomeColumns + ` from agent_homes h where h.agent = $1`
 	var h AgentHome
 	err := l.insist(ctx, func() (err error) {
-		h, err = scanAgentHome(l.statements.row(ctx, query, agent))
+		h, err = one(l.reads(ctx), agentHomeFields, query, agent)
 		return err
 	})
 	if !errors.Is(err, sql.ErrNoRows) {
@@ -89,7 +77,7 @@ func (l *Ledger) AgentHome(ctx context.Context, agent, node string) (AgentHome, 
 	if err != nil {
 		return h, err
 	}
-	return scanAgentHome(l.statements.row(ctx, query, agent))
+	return one(l.reads(ctx), agentHomeFields, query, agent)
 }
 
 // takeHome says whether a node may do a run of an agent: where it has the agent's database and files, and where it can get them,
@@ -153,13 +141,7 @@ func (l *Ledger) TakeAgents(ctx context.Context, node string, local bool, agents
 			}
 
 			// What is on its way under the lease before comes first.
-			rows, err := tx.Query(`select agent from agent_homes where agent = $1`+l.forUpdate, agent)
-			if err == nil {
-				_, err = collect(rows, nil, func(rows scanner) (name string, err error) { return name, rows.Scan(&name) })
-			}
-			if err != nil {
-				return err
-			}
+			tx.Run(`select agent from agent_homes where agent = $1`+l.forUpdate, agent)
 			if local { // what was shipped does not count any more
 				if _, err := tx.Exec(`delete from agent_copies where agent = $1 and name >= 'db/' and name < 'db0'`, agent); err != nil {
 					return err

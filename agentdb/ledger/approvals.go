@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,9 +38,8 @@ type StandingApproval struct {
 }
 
 // isAsked reports whether the same question waits for an answer already.
-func isAsked(tx *sqlite.Tx, agent string, q Question) (asked bool, err error) {
-	err = tx.QueryRow(`select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash).Scan(&asked)
-	return asked, err
+func isAsked(tx *sqlite.Tx, agent string, q Question) (bool, error) {
+	return value[bool](tx, `select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash)
 }
 
 // identify gives the question of a scheduled run the hash of its text: the runs of a schedule are alike, and so one item of the inbox
@@ -75,8 +73,7 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 		}
 	}
 
-	rows, err := tx.Query(`select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
-	same, err := collect(rows, err, scanID)
+	same, err := values[int64](tx, `select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
 	if err != nil {
 		return false, err
 	}
@@ -111,33 +108,25 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 }
 
 func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
-	if _, err := tx.Exec(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
-		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, ms(now)); err != nil {
-		return err
-	}
+	tx.Run(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
+		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, ms(now))
 	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
 }
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
 
-func scanStanding(row scanner) (s StandingApproval, err error) {
-	var created int64
-	err = row.Scan(&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, &created)
-	s.CreatedAt = instant(created)
-	return s, err
+func standingFields(s *StandingApproval) []any {
+	return []any{&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, at(&s.CreatedAt)}
 }
 
 // StandingApprovals lists the standing approvals, the oldest first.
 func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
-	rows, err := l.statements.query(ctx, `select `+standingColumns+` from standing order by id`)
-	return collect(rows, err, scanStanding)
+	return list(l.reads(ctx), standingFields, `select `+standingColumns+` from standing order by id`)
 }
 
 // HasStandingApproval reports whether an agent has a standing approval for an action.
 func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (bool, error) {
-	var n int
-	err := l.statements.row(ctx, `select count(*) from standing where agent = $1 and hash = $2`, agent, hash).Scan(&n)
-	return n > 0, err
+	return value[bool](l.reads(ctx), `select exists (select 1 from standing where agent = $1 and hash = $2)`, agent, hash)
 }
 
 // RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
@@ -145,11 +134,8 @@ func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval
 	now := l.now()
 	var s StandingApproval
 	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		s, err = scanStanding(tx.QueryRow(`delete from standing where id = $1 returning `+standingColumns, id))
-		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("grant %d is %w", id, ErrNotFound)
-		}
-		if err != nil {
+		s, err = one(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)
+		if s, err = orNotFound(s, err, "grant %d", id); err != nil {
 			return err
 		}
 		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})

@@ -1,16 +1,13 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"math/bits"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -50,13 +47,11 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 	a.Run, a.At, a.Size, a.Hash = at.Run, l.now(), int64(len(content)), hex.EncodeToString(sum[:])
 	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
 		// A call that a crash made happen again has shared this already.
-		known, err := artifact(tx.QueryRow(`select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
-		if err == nil {
+		known, again, err := orFalse(one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
+		if again {
 			a = known
-			return nil
 		}
-
-		if !errors.Is(err, sql.ErrNoRows) {
+		if again || err != nil {
 			return err
 		}
 
@@ -66,16 +61,12 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 			chain = "agent/" + a.Agent
 		}
 
-		// Reset, because the operation may run more than once.
-		a.Version, a.Parent = 1, 0
-		err = tx.QueryRow(`select version + 1, id from artifacts where chain = $1 and name = $2 order by version desc limit 1`, chain, a.Name).Scan(&a.Version, &a.Parent)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := scan(tx, []any{&a.Version, &a.Parent}, `select coalesce(max(version), 0) + 1, coalesce(max(id), 0) from artifacts where chain = $1 and name = $2`, chain, a.Name); err != nil {
 			return err
 		}
-
-		if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
+		if a.ID, err = value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
-			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored).Scan(&a.ID); err != nil {
+			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored); err != nil {
 			return err
 		}
 
@@ -87,64 +78,43 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 	return a, err
 }
 
-const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash, workspace, type, title, role, status, approval, approval_ref, superseded_by, discarded`
+const artifactColumns = `id, run, job, agent, key, at, name, description, version, parent, size, hash, workspace, type, title, role,
+	case when discarded = 1 then '` + StatusDiscarded + `' when superseded_by <> 0 then '` + StatusSuperseded + `' else status end,
+	approval, approval_ref, superseded_by, discarded`
 
-func artifact(row scanner) (Artifact, error) {
-	var a Artifact
-	var at, discarded int64
-	err := row.Scan(&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, &at, &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
-		&a.Workspace, &a.Type, &a.Title, &a.Role, &a.Status, &a.Approval, &a.ApprovalRef, &a.SupersededBy, &discarded)
-	a.At, a.Discarded = instant(at), discarded != 0
-	switch {
-	case a.Discarded:
-		a.Status = StatusDiscarded
-	case a.SupersededBy != 0:
-		a.Status = StatusSuperseded
+func artifactFields(a *Artifact) []any {
+	return []any{
+		&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, at(&a.At), &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
+		&a.Workspace, &a.Type, &a.Title, &a.Role, &a.Status, &a.Approval, &a.ApprovalRef, &a.SupersededBy, &a.Discarded,
 	}
-	return a, err
 }
 
 // Artifacts lists what runs handed over, the oldest first.
-func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) ([]Artifact, error) {
-	if len(runs) == 0 {
-		return nil, nil
+func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) (all []Artifact, err error) {
+	for some := range slices.Chunk(runs, idsAtOnce) {
+		found, err := list(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where run in (`+idPlaces+`) order by id`, idArgs(some)...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
 	}
-
-	// The last is asked for several times, so that there are few texts to prepare: one for each power of two.
-	args, places := make([]any, 1<<bits.Len(uint(len(runs)-1))), []string{}
-	for i := range args {
-		args[i] = runs[min(i, len(runs)-1)]
-		places = append(places, "$"+strconv.Itoa(i+1))
-	}
-
-	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where run in (`+strings.Join(places, ", ")+`) order by id`, args...)
-	return collect(rows, err, artifact)
+	slices.SortFunc(all, func(a, b Artifact) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
 }
 
 // ArtifactBytes are the bytes of an artifact of a run.
 func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []byte, error) {
-	a, err := artifact(l.statements.row(ctx, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return a, nil, fmt.Errorf("the artifact %d of run %d: %w", id, run, ErrNotFound)
+	a, err := one(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id)
+	if a, err = orNotFound(a, err, "artifact %d of run %d", id, run); err != nil {
+		return a, nil, err
 	}
+	stored, err := value[string](l.reads(ctx), `select content from artifacts where id = $1`, id)
 	if err != nil {
 		return a, nil, err
 	}
-
-	var stored string
-	if err := l.statements.row(ctx, `select content from artifacts where id = $1`, id).Scan(&stored); err != nil {
-		return a, nil, err
-	}
-
-	text, err := l.unpack(ctx, stored)
+	content, err := l.unpackBytes(ctx, stored)
 	if err != nil {
-		return a, nil, err
+		err = fmt.Errorf("read artifact %d of run %d: %w", id, run, err)
 	}
-
-	content, err := base64.StdEncoding.AppendDecode(nil, text)
-	if err != nil {
-		return a, nil, fmt.Errorf("the artifact %d of run %d is damaged: %w; restore the home from a backup", id, run, err)
-	}
-
-	return a, content, nil
+	return a, content, err
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,8 +78,7 @@ func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
 	if !s.Behind || !r.Behind() {
 		return nil
 	}
-	rows, err := tx.Query(waitingBeside, r.Job, r.ID)
-	before, err := collectRuns(rows, err, 0)
+	before, err := list(tx, runFields, waitingBeside, r.Job, r.ID)
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -89,8 +87,7 @@ func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
 
 // RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
 func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
-	rows, err := l.statements.query(ctx, waitingForPersons)
-	all, err := collectRuns(rows, err, 0)
+	all, err := list(l.reads(ctx), runFields, waitingForPersons)
 	out := map[string]WaitingRun{}
 	for _, r := range all {
 		if _, older := out[r.Job]; !older {
@@ -104,8 +101,7 @@ const waitingForPersons = `select ` + runColumns + ` from runs where state = 'wa
 
 // HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
 func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
-	rows, err := l.statements.query(ctx, heldRuns, ms(from), ms(to))
-	return collectRuns(rows, err, 0)
+	return list(l.reads(ctx), runFields, heldRuns, ms(from), ms(to))
 }
 
 const heldRuns = `select ` + runColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
@@ -130,16 +126,10 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 		return Run{}, err
 	}
 
-	if _, err := tx.Exec(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
-		r.Attempt, ms(r.StartedAt), run); err != nil {
-		return Run{}, err
-	}
-	if err := endBlock(tx, r, now); err != nil {
-		return Run{}, err
-	}
-	if _, err := tx.Exec(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now)); err != nil {
-		return Run{}, err
-	}
+	tx.Run(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
+		r.Attempt, ms(r.StartedAt), run)
+	endBlock(tx, r, now)
+	tx.Run(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now))
 
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
@@ -201,9 +191,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		if err := l.endAttempt(tx, a, state, res.Error, now); err != nil {
 			return false, err
 		}
-		if err := addUsage(tx, a.Run, res); err != nil {
-			return false, err
-		}
+		addUsage(tx, a.Run, res)
 
 		// Somebody asked for the end meanwhile: neither a retry nor a question outlives that.
 		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
@@ -228,16 +216,10 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			kind, postponed = "run.postponed", 1
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
-			ms(res.RetryAt), tx.Redact(res.Error), postponed, r.ID); err != nil {
-			return false, err
-		}
+		tx.Run(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
+			ms(res.RetryAt), tx.Redact(res.Error), postponed, r.ID)
 
-		for _, n := range res.Notices {
-			if err := addNotice(tx, n, now); err != nil {
-				return false, err
-			}
-		}
+		addNotices(tx, now, res.Notices...)
 
 		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
@@ -249,62 +231,43 @@ func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState,
 	if err := l.settleAttempt(tx, a); err != nil {
 		return err
 	}
-	_, err := tx.Exec(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
-	return err
+	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
+	return nil
 }
 
-func addUsage(tx *sqlite.Tx, run int64, res Result) error {
-	if res.Steps == 0 && res.Calls == 0 && res.Usage == (Usage{}) {
-		return nil
-	}
-	_, err := tx.Exec(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
+func addUsage(tx *sqlite.Tx, run int64, res Result) {
+	tx.Run(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
 		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6, estimated_tokens = estimated_tokens + $7, estimated_micro_usd = estimated_micro_usd + $8 where id = $9`,
 		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
-	return err
 }
 
 // finish gives a run its outcome, whatever state it was in, and says whether that paused
 // its job.
 func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
-	if _, err := tx.Exec(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
+	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
-		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID); err != nil {
-		return false, err
-	}
+		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
 
-	if err := endBlock(tx, r, now); err != nil {
-		return false, err
-	}
-
+	endBlock(tx, r, now)
 	// No other trigger claims files. Rows with own = 1 are outputs of the job, which stay where they are.
 	if r.Trigger == domain.TriggerWatch || r.Trigger == domain.TriggerManual {
-		if _, err := tx.Exec(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID); err != nil {
-			return false, err
-		}
+		tx.Run(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID)
 	}
 
 	// It ended without its answer. An info stays open: nothing waits for it.
 	if r.WaitsForPerson() {
-		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID); err != nil {
-			return false, err
-		}
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID)
 	}
 
 	if r.Trigger.OfInstant() && res.Outcome == domain.OutcomeSkipped {
-		if _, err := tx.Exec(skipOccurrence, res.Error, r.ID); err != nil {
-			return false, err
-		}
+		tx.Run(skipOccurrence, res.Error, r.ID)
 	}
 
 	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
 		return false, err
 	}
 
-	for _, n := range res.Notices {
-		if err := addNotice(tx, n, now); err != nil {
-			return false, err
-		}
-	}
+	addNotices(tx, now, res.Notices...)
 
 	if err := tellEnd(tx, r, res, now); err != nil {
 		return false, err
@@ -373,16 +336,11 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if err := l.endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
 			return false, err
 		}
-		if err := interruptCalls(tx, a, now); err != nil {
-			return false, err
-		}
-
+		interruptCalls(tx, a, now)
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
 			return false, err
 		}
-		if _, err := tx.Exec(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID); err != nil {
-			return false, err
-		}
+		tx.Run(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
 
 		// A request to cancel decides where the caller does not: an interrupted run would resume otherwise.
 		last := final
@@ -398,8 +356,9 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		if last != nil && last.Steps+last.Calls > 0 {
 			used = *last
 		}
-		if err := addUsage(tx, a.Run, used); err != nil || last == nil {
-			return false, err
+		addUsage(tx, a.Run, used)
+		if last == nil {
+			return false, nil
 		}
 		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
 			return false, err
@@ -412,14 +371,11 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 // interruptCalls marks the calls in which an attempt was cut off: uncertain where nobody can
 // know whether they took effect, else interrupted. A call that an earlier attempt completed was
 // only being replayed, and is not uncertain.
-func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) error {
-	if _, err := tx.Exec(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
+func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) {
+	tx.Run(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
 		and not exists (select 1 from calls as earlier where earlier.run = $2 and earlier.attempt < $3 and earlier.key = calls.key and earlier.state in ('done', 'replayed', 'deduped'))`,
-		ms(now), a.Run, a.Number); err != nil {
-		return err
-	}
-	_, err := tx.Exec(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, ms(now), a.Run, a.Number)
-	return err
+		ms(now), a.Run, a.Number)
+	tx.Run(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, ms(now), a.Run, a.Number)
 }
 
 // recordedUsage is what an attempt used, as far as its steps and calls say. In a run of a model a step that
@@ -459,9 +415,7 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 		return err
 	}
 
-	if _, err := tx.Exec(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID); err != nil {
-		return err
-	}
+	tx.Run(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID)
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
 }
 
@@ -481,27 +435,19 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		switch {
 		case r.State == domain.StateFinished:
 		case r.WaitsForRetry():
-			if _, err := tx.Exec(`update runs set not_before = 0, detail = $1 where id = $2`, retriedDetail(r.Detail), run); err != nil {
-				return err
-			}
+			tx.Run(`update runs set not_before = 0, detail = $1 where id = $2`, retriedDetail(r.Detail), run)
 			return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
 		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		if _, err := tx.Exec(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1
-			where id = $2`, retriedDetail(r.Detail), run); err != nil {
-			return err
-		}
+		tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1
+			where id = $2`, retriedDetail(r.Detail), run)
 
 		// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
 		// away stays pending, until it is recorded where it has come to lie.
-		if _, err := tx.Exec(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, run); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(runOccurrence, run); err != nil {
-			return err
-		}
+		tx.Run(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, run)
+		tx.Run(runOccurrence, run)
 
 		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
 	})
@@ -532,9 +478,6 @@ func retriedDetail(detail json.RawMessage) string {
 // transaction, so that of two processes the second sees what the first wrote; SQLite
 // has one writer at a time anyway.
 func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
-	r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
-	}
-	return r, err
+	r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id)
+	return orNotFound(r, err, "run %d", id)
 }

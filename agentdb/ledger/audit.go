@@ -61,7 +61,7 @@ func (l *Ledger) Audit(ctx context.Context, o AuditOptions) (err error) {
 	if l.path == "" { // a transaction of SQLite reads one instant anyway
 		options = sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	}
-	tx, err := l.read.BeginTx(ctx, &options)
+	tx, err := l.read.db.BeginTx(ctx, &options)
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be audited: %w", err)
 	}
@@ -110,25 +110,8 @@ func (a *auditor) each(ctx context.Context, say, query string, args ...any) erro
 
 // rows hands on each row of a query: integers, texts, and instants of columns that begin with t_.
 func (a *auditor) rows(ctx context.Context, use func([]any) error, query string, args ...any) error {
-	rows, err := a.tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
-	names, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	row, into := make([]any, len(names)), make([]any, len(names))
-	for i := range row {
-		into[i] = &row[i]
-	}
-
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	rows, err := a.tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
+	return eachRow(rows, err, func(names []string, row []any) error {
 		for i, v := range row {
 			n, isInt := v.(int64)
 			b, isBytes := v.([]byte)
@@ -139,9 +122,6 @@ func (a *auditor) rows(ctx context.Context, use func([]any) error, query string,
 				row[i] = string(b)
 			}
 		}
-		if err := use(row); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+		return use(row)
+	})
 }

@@ -54,8 +54,7 @@ func auditBlobs(ctx context.Context, a *auditor) error {
 		}
 
 		// It may have been removed with its runs since the audit began.
-		var kept int
-		if err := a.read.QueryRowContext(ctx, `select count(*) from blobs where hash = $1`, hash).Scan(&kept); err != nil || kept == 0 {
+		if kept, err := value[int](a.reads(ctx), `select count(*) from blobs where hash = $1`, hash); err != nil || kept == 0 {
 			return err
 		}
 		return a.report("the large value %s of %d runs or workspaces, the first of them %d, %s: restore the home from a backup", hash, row[1], row[2], fault)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,18 +173,14 @@ func (v *valueObjects) readClaim(ctx context.Context) (c valuesClaim, err error)
 
 // claimID is the id of the place that the ledger has claimed; "" where it has claimed none.
 func (l *Ledger) claimID(ctx context.Context) (string, error) {
-	var row string
-	err := l.read.QueryRowContext(ctx, `select hash from blobs where run = 0 and hash like $1`, claimMark+"%").Scan(&row)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
+	row, err := orZero(value[string](l.reads(ctx), `select hash from blobs where run = 0 and hash like $1`, claimMark+"%"))
 	return strings.TrimPrefix(row, claimMark), err
 }
 
 // databaseID is what no copy of this database has: its server and its table.
 func (l *Ledger) databaseID(ctx context.Context) (string, error) {
-	var server string
-	if err := l.read.QueryRowContext(ctx, `select system_identifier::text from pg_control_system()`).Scan(&server); err != nil {
+	server, err := value[string](l.reads(ctx), `select system_identifier::text from pg_control_system()`)
+	if err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}

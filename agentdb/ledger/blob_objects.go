@@ -219,14 +219,12 @@ func (l *Ledger) collectPart(ctx context.Context, v *valueObjects, prefix string
 		return 0, nil
 	}
 
-	rows, err := l.read.QueryContext(ctx, `select n.name from unnest($1::text[]) n(name) where not exists (select 1 from blobs where hash = n.name)`, old)
-	orphans, err := collect(rows, err, func(rows scanner) (string, error) {
-		var name string
-		err := rows.Scan(&name)
-		return objectName(name), err
-	})
+	orphans, err := values[string](l.reads(ctx), `select n.name from unnest($1::text[]) n(name) where not exists (select 1 from blobs where hash = n.name)`, old)
 	if err != nil || len(orphans) == 0 {
 		return 0, err
+	}
+	for i, name := range orphans {
+		orphans[i] = objectName(name)
 	}
 	return len(orphans), v.store.Delete(ctx, orphans...)
 }

@@ -3,10 +3,9 @@ package ledger
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,6 +71,25 @@ func (l *Ledger) unpack(ctx context.Context, stored string) (json.RawMessage, er
 	return text, hostFault(err)
 }
 
+// unpackBytes unpacks a value that is stored in Base64, because a file may hold any bytes and columns have the type text.
+func (l *Ledger) unpackBytes(ctx context.Context, stored string) ([]byte, error) {
+	text, err := l.unpack(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	content, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		err = fmt.Errorf("damaged: %w; restore the home from a backup", err)
+	}
+	return content, err
+}
+
+// unpackColumn unpacks a value in its place.
+func (l *Ledger) unpackColumn(ctx context.Context, v *json.RawMessage) (err error) {
+	*v, err = l.unpack(ctx, string(*v))
+	return err
+}
+
 // sumOf is the hash of a value, as names begin with it.
 func sumOf(text []byte) string {
 	sum := sha256.Sum256(text)
@@ -87,11 +105,11 @@ func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) e
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		job, err := l.runningJob(tx, a)
+		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
-		return packed.write(tx, a, job)
+		return packed.write(tx, a, r.Job)
 	})
 }
 
@@ -122,28 +140,11 @@ func (l *Ledger) packEntries(ctx context.Context, entries []Entry) (packedEntrie
 func (p packedEntries) write(tx *sqlite.Tx, a Attempt, job string) error {
 	var events []Event
 	for _, e := range p {
-		// Retention finds out from these rows when no run needs the file any more.
-		if e.hash != "" {
-			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, e.hash, a.Run); err != nil {
-				return err
-			}
-		}
+		keepBlob(tx, e.hash, a.Run)
 		if err := e.write(tx, a, job, e.stored); err != nil {
 			return err
 		}
 		events = append(events, e.events...)
 	}
 	return addEventsOf(tx, a.Run, job, events)
-}
-
-// runningJob is the job of an attempt that is running; any other is fenced.
-func (l *Ledger) runningJob(tx *sqlite.Tx, a Attempt) (job string, err error) {
-	err = tx.QueryRow(`select job from runs where id = $1 and attempt = $2 and state = 'running'`+l.forUpdate, a.Run, a.Number).Scan(&job)
-	if errors.Is(err, sql.ErrNoRows) {
-		// The query above is the usual, short one; this one says what is wrong.
-		if _, err = l.checkFence(tx, a); err == nil {
-			err = fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
-		}
-	}
-	return job, err
 }

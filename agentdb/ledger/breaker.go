@@ -22,23 +22,17 @@ type Breaker struct {
 
 // tripBreaker pauses the job when a claim is one too many.
 func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
-	var n int
-	if err := tx.QueryRow(`select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
-		c.Job, c.Path, ms(now.Add(-b.Within))).Scan(&n); err != nil || n < b.MaxClaims {
+	n, err := value[int](tx, `select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
+		c.Job, c.Path, ms(now.Add(-b.Within)))
+	if err != nil || n < b.MaxClaims {
 		return false, err
 	}
 
-	if err := l.lockPauses(tx); err != nil {
-		return false, err
-	}
-
-	pauses, err := queryPauses(tx, now)
-	if err != nil {
-		return false, err
-	}
+	l.lockPauses(tx)
+	pauses, err := pausesAt(tx, now)
 	// The pause that is in force does what the breaker is for.
-	if _, ok := Paused(pauses, c.Job, "", now); ok {
-		return false, nil
+	if _, ok := Paused(pauses, c.Job, "", now); ok || err != nil {
+		return false, err
 	}
 
 	if _, err := setPause(tx, now, Pause{Scope: PauseJob, Name: c.Job, By: BySystem,
@@ -48,9 +42,7 @@ func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b
 
 	for _, notice := range b.Notices {
 		notice.Title = strings.ReplaceAll(notice.Title, PathPlaceholder, text.OneLine(c.Path))
-		if err := addNotice(tx, notice, now); err != nil {
-			return false, err
-		}
+		addNotices(tx, now, notice)
 	}
 
 	return true, nil

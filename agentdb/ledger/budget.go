@@ -127,22 +127,21 @@ func (r Reservation) accounts() []account {
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
 func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
 	query := `select ` + spendingColumns + ` from spending where period = $1 and scope = $2 and name = $3` + l.forUpdate
-	s, err := scanSpending(tx.QueryRow(query, acc.period, acc.scope, acc.name))
+	s, err := one(tx, spendingFields, query, acc.period, acc.scope, acc.name)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
-	if _, err := tx.Exec(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name); err != nil {
-		return s, err
-	}
-	return scanSpending(tx.QueryRow(query, acc.period, acc.scope, acc.name))
+	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
+	return one(tx, spendingFields, query, acc.period, acc.scope, acc.name)
 }
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
 
-func scanSpending(row scanner) (Spending, error) {
-	var s Spending
-	err := row.Scan(&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD, &s.EstimatedTokens, &s.EstimatedMicroUSD, &s.EstimatedWhy)
-	return s, err
+func spendingFields(s *Spending) []any {
+	return []any{
+		&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD,
+		&s.EstimatedTokens, &s.EstimatedMicroUSD, &s.EstimatedWhy,
+	}
 }
 
 // Reserve commits that a model is about to be called, when every limit has room for it. If one
@@ -166,15 +165,15 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		}
 
 		for _, acc := range r.accounts() {
-			if _, err := tx.Exec(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
-				where period = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name); err != nil {
-				return err
-			}
+			tx.Run(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
+				where period = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name)
 		}
 
-		return tx.QueryRow(`insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
+		var err error
+		id, err = value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
-			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(now)).Scan(&id)
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(now))
+		return err
 	})
 
 	return id, full, err
@@ -209,8 +208,7 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) (
 	var out []Spending
 	err := l.write(ctx, func(tx *sqlite.Tx) error {
 		out = nil
-		held, err := tx.Query(`delete from reservations where id = $1 returning `+reservationColumns, id)
-		rows, err := collect(held, err, scanReservation)
+		rows, err := list(tx, reservationFields, `delete from reservations where id = $1 returning `+reservationColumns, id)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -249,20 +247,18 @@ type openReservation struct {
 
 const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
 
-func scanReservation(rows scanner) (openReservation, error) {
-	var h openReservation
-	err := rows.Scan(&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD)
-	return h, err
+func reservationFields(h *openReservation) []any {
+	return []any{&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD}
 }
 
 func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
-		s, err := scanSpending(tx.QueryRow(`update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+		s, err := one(tx, spendingFields, `update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
 			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
 			where period = $8 and scope = $9 and name = $10 returning `+spendingColumns,
-			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name))
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name)
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -279,8 +275,7 @@ func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string
 // settleAttempt counts what an attempt still has reserved as spent: the call may have been
 // made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
 func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
-	rows, err := tx.Query(`delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
-	open, err := collect(rows, err, scanReservation)
+	open, err := list(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	if err != nil {
 		return err
 	}
@@ -296,13 +291,12 @@ func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
 
 // SpendingOn lists what was taken in a day or a month, and what is reserved.
 func (l *Ledger) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
-	rows, err := l.statements.query(ctx, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
-	return collect(rows, err, scanSpending)
+	return list(l.reads(ctx), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
 func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
-	err = l.statements.row(ctx, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint) from spending where scope = $1 and period >= $2 and length(period) = 10`,
-		ScopeDaemon, day).Scan(&tokens, &costMicroUSD)
+	err = scan(l.reads(ctx), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
+		from spending where scope = $1 and period >= $2 and length(period) = 10`, ScopeDaemon, day)
 	return tokens, costMicroUSD, err
 }

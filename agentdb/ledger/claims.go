@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
@@ -11,41 +9,28 @@ import (
 
 const claimColumns = `id, job, path, hash, size, mod_time, run, outcome, after, dest`
 
-func scanClaim(row scanner) (ClaimStatus, error) {
-	var c ClaimStatus
-	var mod int64
-	err := row.Scan(&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, &mod, &c.Run, &c.Outcome, &c.After, &c.Dest)
-	c.ModTime = instant(mod)
-	return c, err
+func claimFields(c *ClaimStatus) []any {
+	return []any{&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, at(&c.ModTime), &c.Run, &c.Outcome, &c.After, &c.Dest}
 }
 
 // ClaimOf looks up who claimed a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
-	c, err := scanClaim(l.statements.row(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.storedPath(path), hash))
-	if errors.Is(err, sql.ErrNoRows) {
-		return ClaimStatus{}, false, nil
-	}
-	return c, err == nil, err
+	return orFalse(one(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.storedPath(path), hash))
 }
 
 // ClaimsOf lists the claims of a job on a path: one for each content that was there.
 func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.storedPath(path))
-	return collect(rows, err, scanClaim)
+	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.storedPath(path))
 }
 
 // ClaimsOfRun returns the claims of a run on files.
 func (l *Ledger) ClaimsOfRun(ctx context.Context, run int64) ([]ClaimStatus, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
-	return collect(rows, err, scanClaim)
+	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
 }
 
 // LeaveFiles cancels moving or deleting the files of a finished run before it is undone, because the undo may restore their old place.
 func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
-		return err
-	})
+	return l.exec(ctx, `update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
 }
 
 // DisownFiles lets the contents of an undone run start new runs when they are dropped again. ModTime of each claim identifies the file
@@ -53,10 +38,8 @@ func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
 func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, c := range claims {
-			if _, err := tx.Exec(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and own = 0 and outcome <> ''`,
-				AfterUndone, ms(c.ModTime), c.ID, c.Run); err != nil {
-				return err
-			}
+			tx.Run(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and own = 0 and outcome <> ''`,
+				AfterUndone, ms(c.ModTime), c.ID, c.Run)
 		}
 		return nil
 	})
@@ -66,40 +49,28 @@ func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
 // outcome belongs to a run that was retried before that: nothing is done to its file any more, but an earlier try may
 // have moved it.
 func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
-	rows, err := l.statements.query(ctx, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
-	return collect(rows, err, scanClaim)
+	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 }
 
 // FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
 // with why; AfterNone for one whose run was retried. False: since c was read, its run was retried or somebody else
 // has recorded it. What is to happen to the file may have changed, so only where it is now is recorded.
-func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (bool, error) {
+func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (ended bool, err error) {
 	now := l.now()
-	ended := false
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		done, err := tx.Exec(`update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
+	err = l.do(ctx, func(tx *sqlite.Tx) (err error) {
+		ended, err = changed(tx, `update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
 			after, dest, tx.Redact(why), c.ID, c.Run, string(c.Outcome))
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case ended && after != AfterNone && (after != AfterLeft || why != ""):
+			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
+		case !ended && dest != "":
+			// The run that was retried meanwhile waits for this: it needs its file.
+			tx.Run(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
 		}
-
-		n, err := done.RowsAffected()
-		if ended = n > 0; err != nil {
-			return err
-		}
-
-		// The run that was retried meanwhile waits for this: it needs its file.
-		if !ended && dest != "" {
-			_, err = tx.Exec(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
-			return err
-		}
-
-		if !ended || after == AfterNone || after == AfterLeft && why == "" {
-			return nil
-		}
-		return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
+		return nil
 	})
-
 	return ended, err
 }
 
@@ -111,11 +82,11 @@ func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 		}
 
 		// The claim of an unfinished run stays: that run took the content first.
-		_, err := tx.Exec(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
+		tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
 			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
 			where claims.outcome <> '' or claims.own = 1`,
 			c.Job, l.storedPath(c.Path), c.Hash, c.Size, ms(c.ModTime), a.Run, string(domain.OutcomeSuccess), AfterLeft)
-		return err
+		return nil
 	})
 }
 
@@ -128,10 +99,8 @@ func (l *Ledger) ReleaseClaims(ctx context.Context, a Attempt, claims ...Claim) 
 		}
 
 		for _, c := range claims {
-			if _, err := tx.Exec(`update claims set run = 0, outcome = $1, after = '' where job = $2 and path = $3 and hash = $4 and run = $5 and own = 0`,
-				string(domain.OutcomeSkipped), c.Job, l.storedPath(c.Path), c.Hash, a.Run); err != nil {
-				return err
-			}
+			tx.Run(`update claims set run = 0, outcome = $1, after = '' where job = $2 and path = $3 and hash = $4 and run = $5 and own = 0`,
+				string(domain.OutcomeSkipped), c.Job, l.storedPath(c.Path), c.Hash, a.Run)
 		}
 		return nil
 	})

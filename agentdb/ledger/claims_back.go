@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -32,34 +30,26 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 		back = true
 
 		var others, known int
-		var first sql.NullInt64
-		if err := tx.QueryRow(`select count(*), coalesce(max(case when id = $1 then 1 else 0 end), 0) from claims where job = $2 and after = $3`, c.ID, c.Job, AfterBack).Scan(&others, &known); err != nil {
+		if err := scan(tx, []any{&others, &known}, `select count(*), coalesce(max(case when id = $1 then 1 else 0 end), 0) from claims where job = $2 and after = $3`, c.ID, c.Job, AfterBack); err != nil {
 			return err
 		}
 		if known > 0 {
-			err := tx.QueryRow(`select max(at) from events where run = 0 and job = $1 and kind = $2 and data = $3`, c.Job, FileBack, string(told)).Scan(&first)
-			if first.Valid {
-				since = instant(first.Int64)
+			first, err := timeOf(tx, `select coalesce(max(at), 0) from events where run = 0 and job = $1 and kind = $2 and data = $3`, c.Job, FileBack, string(told))
+			if !first.IsZero() {
+				since = first
 			}
 			return err
 		}
 
 		// Only what was read: the owner may have had the run tried again meanwhile.
-		done, err := tx.Exec(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
+		marked, err := changed(tx, `update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
 			AfterBack, ms(modified), c.ID, c.Run, string(c.Outcome), c.After)
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
+		if err != nil || !marked {
 			return err
 		}
 
 		if others == 0 {
-			for _, n := range notices {
-				if err := addNotice(tx, n, since); err != nil {
-					return err
-				}
-			}
+			addNotices(tx, since, notices...)
 		}
 		return addEvent(tx, Event{Job: c.Job, At: since, Kind: FileBack, Data: told}, nil)
 	})
@@ -68,28 +58,21 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 
 // BackGone records that a file which was back after it failed has gone again.
 func (l *Ledger) BackGone(ctx context.Context, c ClaimStatus) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update claims set after = $1 where id = $2 and run = $3 and after = $4`, AfterDone, c.ID, c.Run, AfterBack)
-		return err
-	})
+	return l.exec(ctx, `update claims set after = $1 where id = $2 and run = $3 and after = $4`, AfterDone, c.ID, c.Run, AfterBack)
 }
 
 // failedAlike says whether a run that failed was one of the job as it is now. Of a run that is not kept any more nobody
 // knows, nor can it be retried.
 func failedAlike(tx *sqlite.Tx, run int64, definition string) (bool, error) {
-	var text string
-	err := tx.QueryRow(`select detail from runs where id = $1`, run).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
+	text, known, err := orFalse(value[[]byte](tx, `select detail from runs where id = $1`, run))
+	if err != nil || !known {
 		return false, err
 	}
 
 	var d struct {
 		Definition string `json:"definition"`
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
+	if err := json.Unmarshal(text, &d); err != nil {
 		return false, fmt.Errorf("the details of run %d are damaged: %w", run, err)
 	}
 	return d.Definition == definition, nil

@@ -124,45 +124,37 @@ func (l *Ledger) tables(ctx context.Context) ([]copiedTable, error) {
 			from information_schema.columns c where c.table_schema = current_schema() order by c.table_name, c.ordinal_position`
 	}
 
-	rows, err := l.read.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
+	type column struct {
+		table, name, kind string
+		keyPlace          int // from 1; 0: not in the key
+		counts            bool
 	}
-	defer rows.Close()
+	columns, err := list(l.reads(ctx), func(c *column) []any { return []any{&c.table, &c.name, &c.kind, &c.keyPlace, &c.counts} }, query)
 
 	var all []copiedTable
-	keys := map[string][]string{}
-	for rows.Next() {
-		var table, column, kind string
-		var place int
-		var counts bool
-		if err := rows.Scan(&table, &column, &kind, &place, &counts); err != nil {
-			return nil, err
-		}
-		if slices.Contains(notCopied, table) {
+	for _, c := range columns {
+		if slices.Contains(notCopied, c.table) {
 			continue
 		}
-		if len(all) == 0 || all[len(all)-1].name != table {
-			all = append(all, copiedTable{name: table, text: map[string]bool{}, counts: counts})
+		if len(all) == 0 || all[len(all)-1].name != c.table {
+			all = append(all, copiedTable{name: c.table, text: map[string]bool{}, counts: c.counts})
 		}
 
 		t := &all[len(all)-1]
-		t.columns = append(t.columns, column)
-		t.text[column] = strings.EqualFold(kind, "text")
-		if place > 0 {
-			for len(keys[table]) < place {
-				keys[table] = append(keys[table], "")
-			}
-			keys[table][place-1] = column
+		t.columns = append(t.columns, c.name)
+		t.text[c.name] = strings.EqualFold(c.kind, "text")
+		if c.keyPlace > 0 {
+			t.key = append(t.key, make([]string, max(0, c.keyPlace-len(t.key)))...)
+			t.key[c.keyPlace-1] = c.name
 		}
 	}
 
-	for i := range all {
-		if all[i].key = keys[all[i].name]; len(all[i].key) == 0 {
-			return nil, fmt.Errorf("the table %s has no key to copy it by", all[i].name)
+	for _, t := range all {
+		if len(t.key) == 0 {
+			return nil, fmt.Errorf("the table %s has no key to copy it by", t.name)
 		}
 	}
-	return all, rows.Err()
+	return all, err
 }
 
 // excludeNodes keeps processes from joining until release, and refuses while one is at work.
@@ -195,18 +187,19 @@ func (l *Ledger) excludeNodes(ctx context.Context) (release func(), err error) {
 // sameCounts reports whether two ledgers have as many rows in each table.
 func sameCounts(ctx context.Context, from, to *Ledger, tables []copiedTable) (bool, error) {
 	for _, t := range tables {
-		var has, wants int64
-		if err := from.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&wants); err != nil {
+		wants, err := from.count(ctx, t)
+		if err != nil {
 			return false, err
 		}
-		if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&has); err != nil {
+		if has, err := to.count(ctx, t); err != nil || has != wants {
 			return false, err
-		}
-		if has != wants {
-			return false, nil
 		}
 	}
 	return true, nil
+}
+
+func (l *Ledger) count(ctx context.Context, t copiedTable) (int64, error) {
+	return value[int64](l.reads(ctx), `select count(*) from `+t.name)
 }
 
 // beginCopy marks to as a copy that is not whole, unless it is one of from already, and empties what a new ledger holds.
@@ -226,8 +219,8 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 		}
 
 		// One that has never given a run an id has no history: what it knows of jobs and of its own making is in from as well.
-		var newest int64
-		if err := tx.QueryRow(to.runIDs.newest).Scan(&newest); err != nil {
+		newest, err := value[int64](tx, to.runIDs.newest)
+		if err != nil {
 			return err
 		}
 		if newest > 0 {
@@ -235,9 +228,7 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 		}
 
 		for _, t := range tables {
-			if _, err := tx.Exec(`delete from ` + t.name); err != nil {
-				return err
-			}
+			tx.Run(`delete from ` + t.name)
 		}
 		_, err = tx.Exec(`insert into copies (source, begun_at) values ($1, $2) on conflict (source) do update set begun_at = excluded.begun_at, done_at = 0`, from.ID(), ms(to.now()))
 		return err
@@ -257,14 +248,14 @@ func (l *Ledger) ordered(t copiedTable) string {
 
 // copyTable copies the rows that come after the last that is there.
 func copyTable(ctx context.Context, from, to *Ledger, t copiedTable, progress func(string, int64, int64)) (int64, error) {
-	var of, rows int64
-	if err := from.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&of); err != nil {
+	of, err := from.count(ctx, t)
+	if err != nil {
 		return 0, err
 	}
-	if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&rows); err != nil {
+	rows, err := to.count(ctx, t)
+	if err != nil {
 		return 0, err
 	}
-
 	after, err := to.lastKey(ctx, t)
 	if err != nil {
 		return 0, err
@@ -292,52 +283,38 @@ func copyTable(ctx context.Context, from, to *Ledger, t copiedTable, progress fu
 		}
 	}
 
-	var now int64
-	if err := to.read.QueryRowContext(ctx, `select count(*) from `+t.name).Scan(&now); err != nil {
-		return 0, err
+	now, err := to.count(ctx, t)
+	if err == nil && now != of {
+		err = fmt.Errorf("%d of %d rows arrived", now, of)
 	}
-	if now != of {
-		return now, fmt.Errorf("%d of %d rows arrived", now, of)
-	}
-	return now, nil
+	return now, err
 }
 
 // lastKey is the key of the last row, nil when there is none.
 func (l *Ledger) lastKey(ctx context.Context, t copiedTable) ([]any, error) {
-	row := l.read.QueryRowContext(ctx, fmt.Sprintf(`select %s from %s order by %s limit 1`, strings.Join(t.key, ", "), t.name,
+	last, err := l.anyRows(ctx, fmt.Sprintf(`select %s from %s order by %s limit 1`, strings.Join(t.key, ", "), t.name,
 		strings.ReplaceAll(l.ordered(t), ",", " desc,")+" desc"))
-	key := make([]any, len(t.key))
-	if err := row.Scan(pointers(key)...); errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	} else if err != nil {
+	if err != nil || len(last) == 0 {
 		return nil, err
 	}
-	return key, nil
+	return last[0], nil
 }
 
-func pointers(values []any) []any {
-	out := make([]any, len(values))
-	for i := range values {
-		out[i] = &values[i]
-	}
-	return out
+func (l *Ledger) anyRows(ctx context.Context, query string, args ...any) (all [][]any, err error) {
+	rows, err := l.reads(ctx).Query(query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
+	return all, eachRow(rows, err, func(_ []string, row []any) error {
+		all = append(all, slices.Clone(row))
+		return nil
+	})
 }
 
 func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][]any, error) {
 	where := ""
 	if len(after) > 0 {
-		marks := make([]string, len(after))
-		for i := range after {
-			marks[i] = fmt.Sprintf("$%d", i+1)
-		}
-		where = fmt.Sprintf(` where (%s) > (%s)`, l.ordered(t), strings.Join(marks, ", "))
+		where = fmt.Sprintf(` where (%s) > (%s)`, l.ordered(t), places(1, len(after)))
 	}
 
-	rows, err := l.read.QueryContext(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
-	return collect(rows, err, func(rows scanner) ([]any, error) {
-		values := make([]any, len(t.columns))
-		return values, rows.Scan(pointers(values)...)
-	})
+	return l.anyRows(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
 }
 
 // insertRows writes rows of from. Values that it keeps in files come along, and go into files where this ledger has any.
@@ -381,15 +358,11 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 					}
 				}
 			}
-			if _, err := tx.Exec(l.insertStatement(t, len(some)), values...); err != nil {
-				return err
-			}
+			tx.Run(l.insertStatement(t, len(some)), values...)
 		}
 
 		for _, r := range references {
-			if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.owner); err != nil {
-				return err
-			}
+			tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.owner)
 		}
 		return nil
 	})
@@ -417,18 +390,12 @@ func (l *Ledger) insertStatement(t copiedTable, rows int) string {
 	}
 
 	s.WriteString(" values ")
-	for i := range rows * len(t.columns) {
-		switch {
-		case i == 0:
-			s.WriteString("(")
-		case i%len(t.columns) == 0:
-			s.WriteString("), (")
-		default:
+	for i := range rows {
+		if i > 0 {
 			s.WriteString(", ")
 		}
-		fmt.Fprintf(&s, "$%d", i+1)
+		fmt.Fprintf(&s, "(%s)", places(1+i*len(t.columns), len(t.columns)))
 	}
-	s.WriteString(")")
 	return s.String()
 }
 
@@ -456,15 +423,11 @@ func endCopy(ctx context.Context, from, to *Ledger, tables []copiedTable) error 
 			if to.db == nil || !t.counts {
 				continue
 			}
-			if _, err := tx.Exec(fmt.Sprintf(`select setval(pg_get_serial_sequence('%[1]s', '%[2]s'), greatest(coalesce(max(%[2]s), 0), 1), max(%[2]s) is not null) from %[1]s`, t.name, t.key[0])); err != nil {
-				return err
-			}
+			tx.Run(fmt.Sprintf(`select setval(pg_get_serial_sequence('%[1]s', '%[2]s'), greatest(coalesce(max(%[2]s), 0), 1), max(%[2]s) is not null) from %[1]s`, t.name, t.key[0]))
 		}
 		if newest > 0 { // above those that are kept
 			for _, statement := range to.runIDs.skip {
-				if _, err := tx.Exec(statement, newest); err != nil {
-					return err
-				}
+				tx.Run(statement, newest)
 			}
 		}
 
@@ -475,12 +438,9 @@ func endCopy(ctx context.Context, from, to *Ledger, tables []copiedTable) error 
 
 // checkWhole refuses a ledger that is a copy which was cut off.
 func (l *Ledger) checkWhole(ctx context.Context) error {
-	var partial bool
-	if err := l.read.QueryRowContext(ctx, `select exists (select 1 from copies where done_at = 0)`).Scan(&partial); err != nil {
-		return err
-	}
+	partial, err := value[bool](l.reads(ctx), `select exists (select 1 from copies where done_at = 0)`)
 	if partial {
 		return ErrUnfinishedCopy
 	}
-	return nil
+	return err
 }

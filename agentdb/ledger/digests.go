@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"strconv"
 	"time"
@@ -14,17 +13,11 @@ import (
 // DigestThrough is up to when the digests of a channel have told. The first question for a channel is its beginning: it
 // writes now, and returns that.
 func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Time) (time.Time, error) {
-	var through int64
-	err := l.statements.row(ctx, `select through from digests where channel = $1`, channel).Scan(&through)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return instant(through), err
+	through, known, err := orFalse(timeOf(l.reads(ctx), `select through from digests where channel = $1`, channel))
+	if err != nil || known {
+		return through, err
 	}
-
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`insert into digests (channel, through) values ($1, $2) on conflict (channel) do nothing`, channel, ms(now))
-		return err
-	})
-	return instant(ms(now)), err
+	return instant(ms(now)), l.exec(ctx, `insert into digests (channel, through) values ($1, $2) on conflict (channel) do nothing`, channel, ms(now))
 }
 
 // AppendDigest puts a digest into the outbox, which tells of the time from one instant to another. A digest that begins
@@ -32,48 +25,30 @@ func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Tim
 func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice) (added bool, err error) {
 	now := l.now()
 	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		added = false // an operation may run again
-		done, err := tx.Exec(`update digests set through = $1 where channel = $2 and through = $3`, ms(to), n.Channel, ms(from))
-		if err != nil {
-			return err
+		if added, err = changed(tx, `update digests set through = $1 where channel = $2 and through = $3`, ms(to), n.Channel, ms(from)); added {
+			addNotices(tx, now, n)
 		}
-		if rows, err := done.RowsAffected(); err != nil || rows == 0 {
-			return err
-		}
-		added = true
-		return addNotice(tx, n, now)
+		return err
 	})
 	return added, err
 }
 
 // RestartDigest has the next digest of a channel begin at an instant.
 func (l *Ledger) RestartDigest(ctx context.Context, channel string, from time.Time) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update digests set through = $1 where channel = $2`, ms(from), channel)
-		return err
-	})
+	return l.exec(ctx, `update digests set through = $1 where channel = $2`, ms(from), channel)
 }
 
 // KeepDigests forgets the channels that have no digest any more: one that gets it again later starts over.
 func (l *Ledger) KeepDigests(ctx context.Context, channels map[string]bool) error {
-	rows, err := l.statements.query(ctx, `select channel from digests`)
-	known, err := collect(rows, err, func(rows scanner) (string, error) {
-		var channel string
-		err := rows.Scan(&channel)
-		return channel, err
-	})
+	known, err := values[string](l.reads(ctx), `select channel from digests`)
 	if err != nil {
 		return err
 	}
 
 	for _, channel := range known {
-		if channels[channel] {
-			continue
+		if !channels[channel] {
+			err = errors.Join(err, l.exec(ctx, `delete from digests where channel = $1`, channel))
 		}
-		err = errors.Join(err, l.do(ctx, func(tx *sqlite.Tx) error {
-			_, err := tx.Exec(`delete from digests where channel = $1`, channel)
-			return err
-		}))
 	}
 	return err
 }
@@ -96,12 +71,9 @@ const runsEnded = `with recursive names(job) as (select min(job) from runs
 
 // EndedBetween counts the runs that ended at from or later, and before to.
 func (l *Ledger) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended, error) {
-	rows, err := l.statements.query(ctx, runsEnded, ms(from), ms(to))
-	return collect(rows, err, func(rows scanner) (Ended, error) {
-		var e Ended
-		err := rows.Scan(&e.Job, &e.Agent, &e.Outcome, &e.Runs, &e.Tokens, &e.Cost)
-		return e, err
-	})
+	return list(l.reads(ctx), func(e *Ended) []any {
+		return []any{&e.Job, &e.Agent, &e.Outcome, &e.Runs, &e.Tokens, &e.Cost}
+	}, runsEnded, ms(from), ms(to))
 }
 
 // oldNotices are the notices of no run; the others go with their runs. A notice that is pending for keepPending longer than the record is
@@ -118,8 +90,7 @@ const removedRuns = `select distinct run from outbox where run > 0 and not exist
 // detachNotices makes the notices that outlive their run notices of no run, which oldNotices finds, and so the events of their
 // delivery. A notice that was pending when its run was removed is delivered all the same.
 func (l *Ledger) detachNotices(ctx context.Context) error {
-	rows, err := l.statements.query(ctx, removedRuns)
-	runs, err := collect(rows, err, scanID)
+	runs, err := values[int64](l.reads(ctx), removedRuns)
 	if err != nil || len(runs) == 0 {
 		return err
 	}
@@ -129,9 +100,7 @@ func (l *Ledger) detachNotices(ctx context.Context) error {
 				`update outbox set run = 0 where run = $1 and not exists (select 1 from runs where runs.id = $1)`,
 				`update events set run = 0, seq = 0 where run = $1 and run <> 0 and not exists (select 1 from runs where runs.id = $1)`,
 			} {
-				if _, err := tx.Exec(statement, run); err != nil {
-					return err
-				}
+				tx.Run(statement, run)
 			}
 		}
 		return nil

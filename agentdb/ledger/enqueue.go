@@ -3,9 +3,7 @@ package ledger
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -53,10 +51,9 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		// The operation may run more than once.
 		broken = false
 		for i, r := range reqs {
-			switch {
-			case r.Claim != nil || len(r.Claims) > 0:
+			if r.Claim != nil || len(r.Claims) > 0 {
 				out[i], err = l.enqueueClaims(tx, now, r, details[i])
-			default:
+			} else {
 				out[i], err = insertRun(tx, now, r, r.Key, details[i])
 			}
 
@@ -64,10 +61,11 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 			if err == nil && r.Watch != nil && out[i].New {
 				st := *r.Watch
 				st.Run = out[i].Run
-				err = saveWatch(tx, st)
+				saveWatch(tx, st)
 			}
 			if err == nil && r.Detail.Webhook != nil && out[i].New {
-				err = saveDelivery(tx, out[i].Run, bodies[i], hashes[i])
+				keepBlob(tx, hashes[i], out[i].Run)
+				tx.Run(`insert into deliveries (run, body) values ($1, $2)`, out[i].Run, bodies[i])
 			}
 			if err != nil {
 				return false, err
@@ -78,33 +76,20 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 
 		return broken, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-
-	return out, nil
+	return out, err
 }
 
-// saveDelivery keeps what came with a request, or where that is kept.
-func saveDelivery(tx *sqlite.Tx, run int64, body, hash string) error {
+// keepBlob keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
+func keepBlob(tx *sqlite.Tx, hash string, run int64) {
 	if hash != "" {
-		if _, err := tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run); err != nil {
-			return err
-		}
+		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
 	}
-
-	_, err := tx.Exec(`insert into deliveries (run, body) values ($1, $2)`, run, body)
-	return err
 }
 
 // DeliveryBody is what came with the request that started a run, "" for any other run.
 func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
-	var stored string
-	err := l.read.QueryRowContext(ctx, `select body from deliveries where run = $1`, run).Scan(&stored)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	if err != nil {
+	stored, known, err := orFalse(value[string](l.reads(ctx), `select body from deliveries where run = $1`, run))
+	if err != nil || !known {
 		return "", err
 	}
 
@@ -122,20 +107,7 @@ func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 
 // RunByKey is the run that a request of a key has made; false where none has.
 func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
-	var id int64
-	err := l.read.QueryRowContext(ctx, `select id from runs where key = $1`, key).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return Run{}, false, nil
-	}
-	if err != nil {
-		return Run{}, false, err
-	}
-
-	run, err := l.Run(ctx, id)
-	if errors.Is(err, ErrNotFound) { // removed in between
-		return Run{}, false, nil
-	}
-	return run, err == nil, err
+	return orFalse(one(l.reads(ctx), runFields, `select `+runColumns+` from runs where key = $1`, key))
 }
 
 // insertRun inserts a run unless its key has one.
@@ -149,20 +121,15 @@ func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Acc
 		return Accepted{}, err
 	}
 
-	var id int64
-	err = tx.QueryRow(`insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
+	id, isNew, err := orFalse(value[int64](tx, `insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
 		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9) on conflict (key) do nothing returning id`,
-		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		var outcome domain.Outcome
-		err := tx.QueryRow(`select id, outcome from runs where key = $1`, key).Scan(&id, &outcome)
-		return Accepted{Run: id, Outcome: outcome}, err
-	}
-
+		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint))
 	if err != nil {
 		return Accepted{}, err
 	}
-
+	if !isNew {
+		return one(tx, func(a *Accepted) []any { return []any{&a.Run, &a.Outcome} }, `select id, outcome from runs where key = $1`, key)
+	}
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
@@ -217,10 +184,8 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 	}
 
 	for _, t := range mine {
-		if _, err := tx.Exec(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
-			a.Run, t.generation, t.Size, ms(t.ModTime), t.id); err != nil {
-			return a, err
-		}
+		tx.Run(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
+			a.Run, t.generation, t.Size, ms(t.ModTime), t.id)
 		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
 			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
 				return a, err
@@ -243,14 +208,12 @@ type newClaim struct {
 func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
-	var outcome, after string
-	err = tx.QueryRow(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
-		on conflict (job, path, hash) do nothing returning id`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime)).Scan(&t.id)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = tx.QueryRow(`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.forUpdate, c.Job, c.Path, c.Hash).
-			Scan(&t.id, &run, &t.generation, &modified, &outcome, &after)
-	}
-	if err != nil {
+	var outcome domain.Outcome
+	var after string
+	tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
+		on conflict (job, path, hash) do nothing`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime))
+	if err := scan(tx, []any{&t.id, &run, &t.generation, &modified, &outcome, &after},
+		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.forUpdate, c.Job, c.Path, c.Hash); err != nil {
 		return t, nil, err
 	}
 
@@ -259,13 +222,13 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newC
 	undone := after == AfterUndone && modified != ms(c.ModTime)
 	t.wanted = outcome != "" && (r.Again || undone)
 	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
-	if t.generation > 0 && !t.wanted && (outcome == "" || domain.Outcome(outcome).Done() || stuck || after == AfterUndone) {
-		return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, repeatAfterMove(tx, now, c, t.id, run, after)
+	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == AfterUndone) {
+		return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, repeatAfterMove(tx, now, c, t.id, run, after)
 	}
 
-	if domain.Outcome(outcome).Failed() && !r.Named && !t.wanted {
+	if outcome.Failed() && !r.Named && !t.wanted {
 		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
-			return t, &Accepted{Run: run, Blocked: true, Outcome: domain.Outcome(outcome)}, err
+			return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, err
 		}
 	}
 
@@ -280,9 +243,7 @@ func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after
 		return nil
 	}
 	// Where the first one went stays known: of the same bytes no second copy is made there.
-	if _, err := tx.Exec(`update claims set after = 'pending' where id = $1`, id); err != nil {
-		return err
-	}
+	tx.Run(`update claims set after = 'pending' where id = $1`, id)
 	if after == AfterFailed {
 		return nil // the same file, which could not be moved before: no event each time it is seen
 	}

@@ -2,11 +2,8 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 
 	"rouse/agentdb/sqlite"
 )
@@ -44,47 +41,16 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 	return err
 }
 
-// maxEventRows is how many events one statement appends.
-const maxEventRows = 8
-
-// addEventsOf appends events of one run and job: by one statement for several, for each takes a good part of what a step's record takes.
+// addEventsOf appends events of one run and job.
 func addEventsOf(tx *sqlite.Tx, run int64, job string, events []Event) error {
-	for some := range slices.Chunk(events, maxEventRows) {
-		if len(some) == 1 {
-			e := some[0]
-			e.Run, e.Job = run, job
-			if err := addEvent(tx, e, nil); err != nil {
-				return err
-			}
-			continue
-		}
-
-		var last int64
-		if err := tx.QueryRow(`select coalesce(max(seq), 0) from events where run = cast($1 as bigint) and run <> 0`, run).Scan(&last); err != nil {
-			return err
-		}
-
-		args := []any{run, job}
-		for i, e := range some {
-			args = append(args, last+int64(i)+1, ms(e.At), e.Kind, string(e.Data))
-		}
-		if _, err := tx.Exec(appendEvents[len(some)], args...); err != nil {
+	for _, e := range events {
+		e.Run, e.Job = run, job
+		if err := addEvent(tx, e, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// appendEvents are the statements by the number of their events.
-var appendEvents = func() (out [maxEventRows + 1]string) {
-	rows := ""
-	for n := 1; n <= maxEventRows; n++ {
-		at := 4*n - 1
-		rows += fmt.Sprintf(", ($1, $%d, $2, $%d, $%d, $%d)", at, at+1, at+2, at+3)
-		out[n] = `insert into events (run, seq, job, at, kind, data) values ` + rows[2:]
-	}
-	return out
-}()
 
 // AppendEvents records what happened outside the ledger's own operations.
 func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
@@ -109,18 +75,18 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	}
 
 	query, args := eventsQuery(f)
-	rows, err := l.statements.query(ctx, query, args...)
-	e, at, data := Event{}, int64(0), "" // which each row is read into
-	return collect(rows, err, func(rows scanner) (Event, error) {
-		err := rows.Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
-		e.At, e.Data = instant(at), json.RawMessage(data)
-		return e, err
-	})
+	return list(l.reads(ctx), eventFields, query, args...)
+}
+
+const eventColumns = `id, run, seq, job, at, kind, data`
+
+func eventFields(e *Event) []any {
+	return []any{&e.ID, &e.Run, &e.Seq, &e.Job, at(&e.At), &e.Kind, raw(&e.Data)}
 }
 
 // eventsQuery asks for the events that fit a filter. Those of a run are numbered in the order of their ids.
 func eventsQuery(f EventFilter) (string, []any) {
-	query, order := `select id, run, seq, job, at, kind, data from events where id > $1`, `id`
+	query, order := `select `+eventColumns+` from events where id > $1`, `id`
 	args := []any{f.After, f.Limit}
 	if f.Run != 0 {
 		args = append(args, f.Run)
@@ -141,20 +107,11 @@ func eventsQuery(f EventFilter) (string, []any) {
 }
 
 // NewestEvent is the id of the newest event, 0 when there is none.
-func (l *Ledger) NewestEvent(ctx context.Context) (id int64, err error) {
-	err = l.statements.row(ctx, `select coalesce(max(id), 0) from events`).Scan(&id)
-	return id, err
+func (l *Ledger) NewestEvent(ctx context.Context) (int64, error) {
+	return value[int64](l.reads(ctx), `select coalesce(max(id), 0) from events`)
 }
 
 // LastEvent is the last event of a run of a kind; false when there is none.
-func (l *Ledger) LastEvent(ctx context.Context, run int64, kind string) (e Event, ok bool, err error) {
-	var at int64
-	var data string
-	err = l.statements.row(ctx, `select id, run, seq, job, at, kind, data from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind).
-		Scan(&e.ID, &e.Run, &e.Seq, &e.Job, &at, &e.Kind, &data)
-	if errors.Is(err, sql.ErrNoRows) {
-		return e, false, nil
-	}
-	e.At, e.Data = instant(at), json.RawMessage(data)
-	return e, err == nil, err
+func (l *Ledger) LastEvent(ctx context.Context, run int64, kind string) (Event, bool, error) {
+	return orFalse(one(l.reads(ctx), eventFields, `select `+eventColumns+` from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind))
 }

@@ -91,8 +91,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 		return errors.Join(err, f.db.Close(), f.closeCompared())
 	}
 
-	l.file, l.writer, l.read, l.close = f, f.db.Writer(), reader{DB: f.db.Read(), after: f.afterRead}, f.close
-	l.statements.db = l.read
+	l.file, l.writer, l.read, l.close = f, f.db.Writer(), newReader(f.db.Read(), f.afterRead), f.close
 	l.runIDs = countSQLite
 	return nil
 }

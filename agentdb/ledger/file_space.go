@@ -36,7 +36,9 @@ func (l *Ledger) FileState(ctx context.Context) (FileState, error) {
 		s.ReadOnly = err.Error()
 	}
 
-	return s, l.read.QueryRowContext(ctx, "select freelist_count * page_size from pragma_freelist_count, pragma_page_size").Scan(&s.FreeBytes)
+	var err error
+	s.FreeBytes, err = value[int64](l.reads(ctx), "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
+	return s, err
 }
 
 // GiveSpaceBack shortens the file in small steps until at most a tenth of it is free, and returns the number of

@@ -2,10 +2,9 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/base64"
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -90,10 +89,7 @@ func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before
 
 // DeleteFileOp deletes the record of a change that was not made after all.
 func (l *Ledger) DeleteFileOp(ctx context.Context, id int64) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`delete from file_ops where id = $1`, id)
-		return err
-	})
+	return l.exec(ctx, `delete from file_ops where id = $1`, id)
 }
 
 // MarkFileOpUndone records that a change was undone.
@@ -115,82 +111,50 @@ type FileOpFilter struct {
 	Limit int    // 0 means 100; below 0 all
 }
 
-const fileOpColumns = `id, run, agent, batch, at, type, root, path, made, mode, size, before_hash, after_hash, lost, undone_at`
-
 // FileOps lists changes of files, the newest first.
 func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) {
-	query, args := `select `+fileOpColumns+` from file_ops where 1 = 1`, []any(nil)
-	and := func(column string, value any) {
-		args = append(args, value)
-		query += fmt.Sprintf(` and %s = $%d`, column, len(args))
-	}
-	if f.ID != 0 {
-		and("id", f.ID)
-	}
-
-	if f.Run != 0 {
-		and("run", f.Run)
+	limit := f.Limit
+	switch {
+	case limit == 0:
+		limit = 100
+	case limit < 0:
+		limit = math.MaxInt32
 	}
 
-	if f.Agent != "" {
-		and("agent", f.Agent)
+	query, args := `select id, run, agent, batch, at, type, root, path, made, mode, size, before_hash, after_hash, lost, undone_at from file_ops where 1 = 1`, []any{limit}
+	for _, c := range []struct {
+		column string
+		value  any
+		given  bool
+	}{{"id", f.ID, f.ID != 0}, {"run", f.Run, f.Run != 0}, {"agent", f.Agent, f.Agent != ""}, {"batch", f.Batch, f.Batch != ""}, {"path", l.storedPath(f.Path), f.Path != ""}} {
+		if c.given {
+			args = append(args, c.value)
+			query += fmt.Sprintf(` and %s = $%d`, c.column, len(args))
+		}
 	}
 
-	if f.Batch != "" {
-		and("batch", f.Batch)
-	}
-
-	if f.Path != "" {
-		and("path", l.storedPath(f.Path))
-	}
-
-	query += ` order by id desc`
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
-
-	if f.Limit > 0 {
-		args = append(args, f.Limit)
-		query += fmt.Sprintf(` limit $%d`, len(args))
-	}
-
-	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, func(rows scanner) (FileOp, error) {
-		var op FileOp
-		var at, undone int64
-		err := rows.Scan(&op.ID, &op.Run, &op.Agent, &op.Batch, &at, &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size, &op.BeforeHash, &op.AfterHash, &op.NoUndoReason, &undone)
-		op.At, op.UndoneAt = instant(at), instant(undone)
-		return op, err
-	})
+	return list(l.reads(ctx), func(op *FileOp) []any {
+		return []any{
+			&op.ID, &op.Run, &op.Agent, &op.Batch, at(&op.At), &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size,
+			&op.BeforeHash, &op.AfterHash, &op.NoUndoReason, at(&op.UndoneAt),
+		}
+	}, query+` order by id desc limit $1`, args...)
 }
 
 // FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
-	var stored string
-	err := l.statements.row(ctx, `select before from file_ops where id = $1`, id).Scan(&stored)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("the change %d of a file: %w", id, ErrNotFound)
-	}
-	if err != nil {
+	stored, err := value[string](l.reads(ctx), `select before from file_ops where id = $1`, id)
+	if stored, err = orNotFound(stored, err, "file change %d", id); err != nil {
 		return nil, err
 	}
-
-	text, err := l.unpack(ctx, stored)
+	content, err := l.unpackBytes(ctx, stored)
 	if err != nil {
-		return nil, err
+		err = fmt.Errorf("read the file content before change %d: %w", id, err)
 	}
-
-	before, err := base64.StdEncoding.AppendDecode(nil, text)
-	if err != nil {
-		return nil, fmt.Errorf("what a file held before its change %d is damaged: %w; restore the home from a backup", id, err)
-	}
-
-	return before, nil
+	return content, err
 }
 
 // SavedFileBytes is the size of the contents that are kept from before a run changed files, in bytes.
 func (l *Ledger) SavedFileBytes(ctx context.Context, run int64) (int64, error) {
-	var n int64
-	err := l.statements.row(ctx, `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run).Scan(&n)
-	return n, err
+	return value[int64](l.reads(ctx), `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run)
 }

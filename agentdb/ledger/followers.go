@@ -50,17 +50,13 @@ func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`delete from followers`); err != nil {
-			return err
-		}
+		tx.Run(`delete from followers`)
 		for _, f := range all {
 			outcomes, err := json.Marshal(f.Outcomes)
 			if err != nil {
 				return err
 			}
-			if _, err := tx.Exec(`insert into followers (after, job, agent, outcomes) values ($1, $2, $3, $4)`, f.After, f.Job, f.Agent, string(outcomes)); err != nil {
-				return err
-			}
+			tx.Run(`insert into followers (after, job, agent, outcomes) values ($1, $2, $3, $4)`, f.After, f.Job, f.Agent, string(outcomes))
 		}
 		return nil
 	})
@@ -78,21 +74,12 @@ func sameFollower(a, b Follower) bool {
 }
 
 func (l *Ledger) followers(ctx context.Context) ([]Follower, error) {
-	rows, err := l.statements.query(ctx, `select after, job, agent, outcomes from followers`)
-	all, err := collect(rows, err, scanFollower)
+	all, err := list(l.reads(ctx), followerFields, `select after, job, agent, outcomes from followers`)
 	return sortedFollowers(all), err
 }
 
-func scanFollower(rows scanner) (Follower, error) {
-	var f Follower
-	var outcomes string
-	if err := rows.Scan(&f.After, &f.Job, &f.Agent, &outcomes); err != nil {
-		return f, err
-	}
-	if err := json.Unmarshal([]byte(outcomes), &f.Outcomes); err != nil {
-		return f, fmt.Errorf("which runs of %s the job %s follows is damaged: %w", f.After, f.Job, err)
-	}
-	return f, nil
+func followerFields(f *Follower) []any {
+	return []any{&f.After, &f.Job, &f.Agent, decoded(&f.Outcomes)}
 }
 
 // FollowerKey makes a run that has ended one run of a job that follows it, however often it ends.
@@ -105,8 +92,7 @@ func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time)
 	if r.Job == "" {
 		return nil
 	}
-	rows, err := tx.Query(`select after, job, agent, outcomes from followers where after = $1`, r.Job)
-	all, err := collect(rows, err, scanFollower)
+	all, err := list(tx, followerFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
 	all = slices.DeleteFunc(all, func(f Follower) bool { return !slices.Contains(f.Outcomes, res.Outcome) })
 	if err != nil || len(all) == 0 {
 		return err
@@ -138,10 +124,7 @@ func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time)
 
 // endedArtifacts are what a run handed over and is still there.
 func endedArtifacts(tx *sqlite.Tx, run int64) ([]EndedArtifact, error) {
-	rows, err := tx.Query(`select id, name, description, version, size, hash from artifacts where run = $1 and discarded = 0 order by id`, run)
-	return collect(rows, err, func(rows scanner) (EndedArtifact, error) {
-		var a EndedArtifact
-		err := rows.Scan(&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash)
-		return a, err
-	})
+	return list(tx, func(a *EndedArtifact) []any {
+		return []any{&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash}
+	}, `select id, name, description, version, size, hash from artifacts where run = $1 and discarded = 0 order by id`, run)
 }

@@ -3,27 +3,22 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
 // OccurrencesAround lists the last instants of a job before a time and the first from it
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
-	rows, err := l.statements.query(ctx, rowsBefore, job, ms(at), before)
-	out, err := collectUpTo(rows, err, before, scanOccurrence)
+	out, err := list(l.reads(ctx), occurrenceFields, rowsBefore, job, ms(at), before)
 	if err != nil {
 		return nil, err
 	}
 
 	// The query finds the nearest ones first.
 	slices.Reverse(out)
-	rows, err = l.statements.query(ctx, rowsFrom, job, ms(at), after)
-	later, err := collect(rows, err, scanOccurrence)
+	later, err := list(l.reads(ctx), occurrenceFields, rowsFrom, job, ms(at), after)
 	return append(out, later...), err
 }
 
@@ -59,8 +54,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	rows, err := l.statements.query(ctx, othersBefore, job, first, middle, ms(from), before)
-	out, err := collectRuns(rows, err, 0)
+	out, err := list(l.reads(ctx), runFields, othersBefore, job, first, middle, ms(from), before)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +72,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	rows, err = l.statements.query(ctx, othersFrom, job, middle, end, after)
-	later, err := collectRuns(rows, err, 0)
+	later, err := list(l.reads(ctx), runFields, othersFrom, job, middle, end, after)
 	return append(out, later...), err
 }
 
@@ -93,14 +86,14 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 	}
 
 	var low, high int64
-	if err := l.statements.row(ctx, ends, of...).Scan(&low, &high); err != nil {
+	if err := scan(l.reads(ctx), []any{&low, &high}, ends, of...); err != nil {
 		return 0, err
 	}
 
 	// split says on which side of a run between low and high the answer lies.
 	split := func(middle int64) error {
 		var id, queued int64
-		err := l.statements.row(ctx, from, append(of, middle)...).Scan(&id, &queued)
+		err := scan(l.reads(ctx), []any{&id, &queued}, from, append(of, middle)...)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return err
@@ -130,8 +123,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // Delayed lists the runs that wait for a time to come, of a job or of all (""), the
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
-	rows, err := l.statements.query(ctx, delayedRuns, ms(now), limit, job)
-	return collectRuns(rows, err, 0)
+	return list(l.reads(ctx), runFields, delayedRuns, ms(now), limit, job)
 }
 
 const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
@@ -145,24 +137,13 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 		args = append(args, k)
 	}
 
-	rows, err := l.statements.query(ctx, eventsBetween(len(kinds)), args...)
-	e, at, data := Event{Job: job}, int64(0), "" // which each row is read into
-	out, err := collect(rows, err, func(rows scanner) (Event, error) {
-		err := rows.Scan(&e.ID, &at, &e.Kind, &data)
-		e.At, e.Data = instant(at), json.RawMessage(data)
-		return e, err
-	})
-
+	out, err := list(l.reads(ctx), eventFields, eventsBetween(len(kinds)), args...)
 	slices.Reverse(out)
 	return out, err
 }
 
 // eventsBetween asks for events of so many kinds.
 func eventsBetween(kinds int) string {
-	var in []string
-	for i := range kinds {
-		in = append(in, fmt.Sprintf("$%d", i+5))
-	}
-	return `select id, at, kind, data from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + strings.Join(in, ", ") + `)
+	return `select ` + eventColumns + ` from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + places(5, kinds) + `)
 		order by at desc, id desc limit $4`
 }

@@ -44,10 +44,9 @@ func (l *Ledger) EpochOf(run int64) domain.Epoch {
 
 // readEpochs is part of opening a ledger.
 func (l *Ledger) readEpochs(ctx context.Context) error {
-	rows, err := l.statements.query(ctx, `select id, first_run, last_run from epochs order by n`)
-	found, err := collect(rows, err, func(rows scanner) (e domain.Epoch, err error) {
-		return e, rows.Scan(&e.ID, &e.First, &e.Last)
-	})
+	found, err := list(l.reads(ctx), func(e *domain.Epoch) []any {
+		return []any{&e.ID, &e.First, &e.Last}
+	}, `select id, first_run, last_run from epochs order by n`)
 	if err == nil && len(found) == 0 {
 		err = errors.New("it has no identity (the table epochs is empty); restore it from a backup")
 	}
@@ -61,9 +60,8 @@ func (l *Ledger) readEpochs(ctx context.Context) error {
 
 // NewestRun is the highest run id that the ledger has given, also to a run that is no longer kept;
 // 0 before the first.
-func (l *Ledger) NewestRun(ctx context.Context) (id int64, err error) {
-	err = l.statements.row(ctx, l.runIDs.newest).Scan(&id)
-	return id, err
+func (l *Ledger) NewestRun(ctx context.Context) (int64, error) {
+	return value[int64](l.reads(ctx), l.runIDs.newest)
 }
 
 // runCounter is how a database counts run ids: each in its own way.
@@ -94,16 +92,10 @@ func (l *Ledger) BeginEpoch(ctx context.Context, newest int64) error {
 	newest = max(newest, last)
 
 	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`update epochs set last_run = $1 where last_run = 0`, last); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`insert into epochs (n, id, first_run, began_at) select max(n) + 1, cast($1 as text), cast($2 as bigint), cast($3 as bigint) from epochs`, hex.EncodeToString(id[:]), newest+1, ms(l.now())); err != nil {
-			return err
-		}
+		tx.Run(`update epochs set last_run = $1 where last_run = 0`, last)
+		tx.Run(`insert into epochs (n, id, first_run, began_at) select max(n) + 1, cast($1 as text), cast($2 as bigint), cast($3 as bigint) from epochs`, hex.EncodeToString(id[:]), newest+1, ms(l.now()))
 		for _, statement := range l.runIDs.skip {
-			if _, err := tx.Exec(statement, newest); err != nil {
-				return err
-			}
+			tx.Run(statement, newest)
 		}
 		return nil
 	})

@@ -1,8 +1,8 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,27 +115,16 @@ const openItems = `select ` + itemColumns + ` from inbox where state = 'open' or
 
 const itemColumns = `id, run, attempt, job, agent, kind, title, message, options, multiple, state, answer, call, created_at, expires_at, closed_at, tool, action, hash, used, reason, input_schema`
 
-func scanItem(row scanner) (Item, error) {
-	var i Item
-	var options, schema string
-	var multiple int
-	var created, expires, closed int64
-	if err := row.Scan(&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, &options, &multiple, &i.State, &i.Answer,
-		&i.Call, &created, &expires, &closed, &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason, &schema); err != nil {
-		return i, err
+func itemFields(i *Item) []any {
+	return []any{
+		&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, decoded(&i.Options), &i.Multiple, &i.State, &i.Answer, &i.Call,
+		at(&i.CreatedAt), at(&i.ExpiresAt), at(&i.ClosedAt), &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason, raw(&i.InputSchema),
 	}
-
-	i.Multiple, i.CreatedAt, i.ExpiresAt, i.ClosedAt = multiple != 0, instant(created), instant(expires), instant(closed)
-	if schema != "" {
-		i.InputSchema = json.RawMessage(schema)
-	}
-	return i, json.Unmarshal([]byte(options), &i.Options)
 }
 
 // Inbox lists what waits for a person, the oldest first.
 func (l *Ledger) Inbox(ctx context.Context) ([]Item, error) {
-	rows, err := l.statements.query(ctx, openItems)
-	return collect(rows, err, scanItem)
+	return list(l.reads(ctx), itemFields, openItems)
 }
 
 // ClosedItems lists what waited for a person and does no more, the newest first: those whose numbers are below before, or all (0).
@@ -143,23 +132,18 @@ func (l *Ledger) ClosedItems(ctx context.Context, before int64, limit int) ([]It
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	rows, err := l.read.QueryContext(ctx, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
-	return collect(rows, err, scanItem)
+	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
 }
 
 // ItemsOf lists what a run has asked, in order.
 func (l *Ledger) ItemsOf(ctx context.Context, run int64) ([]Item, error) {
-	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
-	return collect(rows, err, scanItem)
+	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
 }
 
 // Item reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
-	i, err := scanItem(l.statements.row(ctx, `select `+itemColumns+` from inbox where id = $1`, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return i, fmt.Errorf("inbox item %d is %w", id, ErrNotFound)
-	}
-	return i, err
+	i, err := one(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where id = $1`, id)
+	return orNotFound(i, err, "inbox item %d", id)
 }
 
 // parkRun parks a run until somebody answers: its lane is free, and it survives any restart.
@@ -177,9 +161,7 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 	// The owner was informed of this call before; now they are asked about it.
 	if q.Call != "" {
-		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call); err != nil {
-			return err
-		}
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call)
 	}
 
 	var expires time.Time // a pause has no end
@@ -200,18 +182,12 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	}
 
 	// not_before wakes the dispatcher when the time for an answer is over.
-	if _, err := tx.Exec(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, ms(expires), r.ID); err != nil {
-		return err
-	}
+	tx.Run(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, ms(expires), r.ID)
 
-	for _, n := range res.Notices {
-		if asked {
-			break // one item stands for all runs that ask the same, so one notice is enough
-		}
-		// Whoever wrote the notice could not know the number.
-		n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
-		if err := addNotice(tx, n, now); err != nil {
-			return err
+	if !asked { // one item stands for all runs that ask the same, so one notice is enough
+		for _, n := range res.Notices {
+			n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
+			addNotices(tx, now, n)
 		}
 	}
 
@@ -236,26 +212,15 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 }
 
 // addItem puts a question into the inbox; 0 when its owner was informed of the same call before.
-func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (id int64, err error) {
-	options := q.Options
-	if options == nil {
-		options = []string{}
-	}
-
-	text, err := json.Marshal(options)
+func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (int64, error) {
+	text, err := json.Marshal(append([]string{}, q.Options...)) // never null
 	if err != nil {
 		return 0, err
 	}
-
-	err = tx.QueryRow(`insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
+	return orZero(value[int64](tx, `insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15, $16) on conflict do nothing returning id`,
 		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, tx.Redact(q.Title), tx.Redact(q.Message), tx.RedactJSON(string(text)), flag(q.Multiple), q.Call, ms(now), ms(expires),
-		q.Action.Tool, tx.Redact(q.Action.Description), q.Action.Hash, tx.RedactJSON(string(q.InputSchema))).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-
-	return id, err
+		q.Action.Tool, tx.Redact(q.Action.Description), q.Action.Hash, tx.RedactJSON(string(q.InputSchema))))
 }
 
 // AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
@@ -296,19 +261,13 @@ func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 // addUncertainCallInfos informs the owner of the calls in which an attempt was cut off, when no
 // other attempt follows that could ask about them.
 func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
-	rows, err := tx.Query(`select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
-	calls, err := collect(rows, err, func(rows scanner) (c Call, err error) { return c, rows.Scan(&c.Key, &c.Tool) })
+	calls, err := list(tx, func(c *Call) []any { return []any{&c.Key, &c.Tool} }, `select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
 	if err != nil {
 		return err
 	}
 
-	who := r.Job
-	if who == "" {
-		who = r.Agent
-	}
-
 	for _, c := range calls {
-		if err := addInfo(tx, r, Question{Call: c.Key, Title: who + " was cut off",
+		if err := addInfo(tx, r, Question{Call: c.Key, Title: cmp.Or(r.Job, r.Agent) + " was cut off",
 			Message: fmt.Sprintf("Run %d ended during a call of %s. Whether that took effect is not known; it is not made again by itself. See: rouse show %d", r.ID, c.Tool, r.ID)}, now); err != nil {
 			return err
 		}
@@ -409,9 +368,7 @@ func (i Item) expired(now time.Time) bool {
 // answerOne closes one item, and says whether that paused the job of its run.
 func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.Time) (paused bool, err error) {
 	answer, reason := reply.Text, reply.Reason
-	if err := closeItem(tx, i, ItemAnswered, answer, reason, now); err != nil {
-		return false, err
-	}
+	closeItem(tx, i, ItemAnswered, answer, reason, now)
 
 	data := map[string]any{"item": i.ID, "answer": answer}
 	if reason != "" {
@@ -421,11 +378,8 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.T
 		return false, err
 	}
 
-	if taint := mergeTaint(r.Taint, TaintUntrusted); reply.Untrusted && taint != r.Taint {
-		if _, err := tx.Exec(`update runs set taint = $1 where id = $2`, taint, r.ID); err != nil {
-			return false, err
-		}
-		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")}); err != nil {
+	if reply.Untrusted {
+		if _, err := taintRun(tx, r, TaintUpdate{Taint: TaintUntrusted}, now); err != nil {
 			return false, err
 		}
 	}
@@ -439,17 +393,14 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.T
 		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: strings.TrimSuffix("its owner denied it: "+reason, ": ")}, now)
 	}
 
-	_, err = tx.Exec(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
-	return false, err
+	tx.Run(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
+	return false, nil
 }
 
 // openItem reads an item that is about to be closed, with its run.
 func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
-	i, err := scanItem(tx.QueryRow(`select `+itemColumns+` from inbox where id = $1`+l.forUpdate, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return i, Run{}, fmt.Errorf("inbox item %d is %w", id, ErrNotFound)
-	}
-	if err != nil {
+	i, err := one(tx, itemFields, `select `+itemColumns+` from inbox where id = $1`+l.forUpdate, id)
+	if i, err = orNotFound(i, err, "inbox item %d", id); err != nil {
 		return i, Run{}, err
 	}
 	if i.State != ItemOpen {
@@ -464,21 +415,19 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 	return i, r, err
 }
 
-func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Time) error {
+func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Time) {
 	switch { // the answers to other kinds are words of ours
-	case i.InputSchema != nil:
+	case len(i.InputSchema) > 0:
 		answer = tx.RedactJSON(answer)
 	case i.Kind == KindInput:
 		answer = tx.Redact(answer)
 	}
-	_, err := tx.Exec(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), ms(now), i.ID)
-	return err
+	tx.Run(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), ms(now), i.ID)
 }
 
 // OverdueItems lists the open items that have expired, and whose runs have to be ended.
 func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
-	rows, err := l.statements.query(ctx, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
-	return collect(rows, err, scanItem)
+	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
 }
 
 // ExpireItem ends the run of an item that nobody answered.
@@ -493,10 +442,7 @@ func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 		if err != nil {
 			return false, err
 		}
-		if err := closeItem(tx, i, ItemExpired, "", "", now); err != nil {
-			return false, err
-		}
-
+		closeItem(tx, i, ItemExpired, "", "", now)
 		return l.endUnstarted(tx, r, res, now)
 	})
 }

@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strings"
 	"time"
 
@@ -17,13 +15,13 @@ const KindDatabase = "database"
 // DatabaseAdopt is the answer to an item of KindDatabase: the database goes on with this ledger.
 const DatabaseAdopt = "adopt"
 
+const databaseAsked = `select exists (select 1 from inbox where kind = 'database' and agent = $1 and state = 'open')`
+
 // AskAboutDatabase asks the owner of an agent about its database, once while the question is open.
 func (l *Ledger) AskAboutDatabase(ctx context.Context, agent, title, message string) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		var open int64
-		err := tx.QueryRow(`select id from inbox where kind = 'database' and agent = $1 and state = 'open'`, agent).Scan(&open)
-		if !errors.Is(err, sql.ErrNoRows) {
+		if asked, err := value[bool](tx, databaseAsked, agent); err != nil || asked {
 			return err
 		}
 
@@ -41,13 +39,9 @@ func (l *Ledger) LabelAdopted(ctx context.Context, agent string) error {
 	var added []Label
 	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		var asked int64
-		err := tx.QueryRow(`select id from inbox where kind = 'database' and agent = $1 and state = 'open'`, agent).Scan(&asked)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err == nil {
-			added, err = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, now)
+		asked, err := value[bool](tx, databaseAsked, agent)
+		if asked {
+			added = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, now)
 		}
 		return err
 	})
@@ -65,9 +59,5 @@ func (l *Ledger) CloseDatabaseItems(ctx context.Context, agent, answer string) e
 		state = ItemWithdrawn
 	}
 
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update inbox set state = $1, answer = $2, closed_at = $3 where kind = 'database' and agent = $4 and state = 'open'`, state, answer, ms(now), agent)
-		return err
-	})
+	return l.exec(ctx, `update inbox set state = $1, answer = $2, closed_at = $3 where kind = 'database' and agent = $4 and state = 'open'`, state, answer, ms(l.now()), agent)
 }

@@ -80,9 +80,7 @@ func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	notices := res.Tell.For(change)
 	for _, n := range notices {
 		n.Incident = change.about()
-		if err := addNotice(tx, n, now); err != nil {
-			return err
-		}
+		addNotices(tx, now, n)
 	}
 	if change.about() == 0 || len(notices) == 0 {
 		return nil
@@ -109,7 +107,7 @@ func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentC
 func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
 	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
 	count := func() (Incident, error) {
-		return scanIncident(tx.QueryRow(countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, ms(now), r.Job, kind))
+		return one(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, ms(now), r.Job, kind)
 	}
 
 	// Not the insert first: numbers of rows that are there already would be used up.
@@ -119,10 +117,8 @@ func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, er
 	}
 
 	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
-	if _, err := tx.Exec(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
-		r.Job, r.Agent, kind, r.ID, ms(now)); err != nil {
-		return Incident{}, err
-	}
+	tx.Run(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
+		r.Job, r.Agent, kind, r.ID, ms(now))
 	if i, err = count(); err != nil || i.Failures > 1 {
 		return i, err
 	}
@@ -133,8 +129,7 @@ func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, er
 const maxIncidentKind = 100
 
 func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
-	rows, err := tx.Query(closeOpen, ms(now), r.ID, r.Job, r.Agent)
-	closed, err := collect(rows, err, scanIncident)
+	closed, err := list(tx, incidentFields, closeOpen, ms(now), r.ID, r.Job, r.Agent)
 	for _, i := range closed {
 		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
 	}
@@ -152,12 +147,11 @@ const (
 	openOfJob       = `select ` + incidentColumns + ` from incidents where closed_at = 0 and job = $2 order by id limit $1`
 )
 
-func scanIncident(row scanner) (Incident, error) {
-	var i Incident
-	var opened, last, acked, closed int64
-	err := row.Scan(&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, &opened, &last, &i.Told, &acked, &i.Note, &closed, &i.ClosedBy)
-	i.OpenedAt, i.LastAt, i.AckedAt, i.ClosedAt = instant(opened), instant(last), instant(acked), instant(closed)
-	return i, err
+func incidentFields(i *Incident) []any {
+	return []any{
+		&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, at(&i.OpenedAt), at(&i.LastAt),
+		&i.Told, at(&i.AckedAt), &i.Note, at(&i.ClosedAt), &i.ClosedBy,
+	}
 }
 
 // IncidentFilter selects incidents.
@@ -183,8 +177,7 @@ func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, e
 		query = lastIncidents
 	}
 
-	rows, err := l.statements.query(ctx, query, args...)
-	return collect(rows, err, scanIncident)
+	return list(l.reads(ctx), incidentFields, query, args...)
 }
 
 // Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first
@@ -193,7 +186,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 	now := l.now()
 	var out Incident
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id))
+		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fmt.Errorf("incident %d is %w", id, ErrNotFound)
@@ -207,9 +200,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 		}
 
 		i.AckedAt, i.Note = instant(ms(now)), tx.Redact(note)
-		if _, err := tx.Exec(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id); err != nil {
-			return err
-		}
+		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id)
 		out = i
 		return addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
 	})

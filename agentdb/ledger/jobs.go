@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 	"time"
 
@@ -19,7 +17,7 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		return nil, err
 	}
 
-	out := map[string]JobState{}
+	out := make(map[string]JobState, len(known))
 	for _, st := range known {
 		out[st.Name] = st
 	}
@@ -31,27 +29,22 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		// The operation may run more than once.
 		clear(out)
 		const candidate = 2 // removed, unless the configuration still has it
-		if _, err := tx.Exec(`update jobs set removed = $1 where removed = 0`, candidate); err != nil {
-			return err
-		}
+		tx.Run(`update jobs set removed = $1 where removed = 0`, candidate)
 
 		for _, s := range specs {
-			st := JobState{JobSpec: s}
-			var anchor, watermark int64
-			if err := tx.QueryRow(`insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
+			st, err := one(tx, jobFields, `insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
 				on conflict (name) do update set agent = excluded.agent, removed = 0,
 				anchor = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.anchor else excluded.anchor end,
 				watermark = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.watermark else excluded.watermark end,
-				schedule_hash = excluded.schedule_hash returning anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now)).Scan(&anchor, &watermark); err != nil {
+				schedule_hash = excluded.schedule_hash returning name, agent, schedule_hash, anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now))
+			if err != nil {
 				return err
 			}
-
-			st.Anchor, st.Watermark = instant(anchor), instant(watermark)
 			out[s.Name] = st
 		}
 
-		_, err := tx.Exec(`update jobs set removed = 1 where removed = $1`, candidate)
-		return err
+		tx.Run(`update jobs set removed = 1 where removed = $1`, candidate)
+		return nil
 	})
 
 	return out, err
@@ -59,14 +52,11 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 
 // Jobs lists how far the jobs of the configuration have been dealt with.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	rows, err := l.statements.query(ctx, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
-	return collect(rows, err, func(rows scanner) (JobState, error) {
-		var st JobState
-		var anchor, watermark int64
-		err := rows.Scan(&st.Name, &st.Agent, &st.ScheduleHash, &anchor, &watermark)
-		st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-		return st, err
-	})
+	return list(l.reads(ctx), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
+}
+
+func jobFields(s *JobState) []any {
+	return []any{&s.Name, &s.Agent, &s.ScheduleHash, at(&s.Anchor), at(&s.Watermark)}
 }
 
 // RewindWatermarks moves the watermarks back to now, after a clock that ran ahead was set right. What ran
@@ -74,32 +64,16 @@ func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
 // time begins now and keeps its length; one that was ended in it is over.
 func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if _, err := tx.Exec(`update jobs set watermark = $1 where watermark > $1`, ms(now)); err != nil {
-			return false, err
-		}
+		tx.Run(`update jobs set watermark = $1 where watermark > $1`, ms(now))
 
-		moved, err := tx.Exec(`update pauses set since = case when since > $1 then $1 else since end,
+		return changed(tx, `update pauses set since = case when since > $1 then $1 else since end,
 			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
 			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
-		if err != nil {
-			return false, err
-		}
-
-		n, err := moved.RowsAffected()
-		return n > 0, err
 	})
 }
 
 // JobState is how far a configured job has been dealt with; false for a job that is new to
 // this ledger, or was gone when a daemon last looked.
 func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
-	st := JobState{JobSpec: JobSpec{Name: name}}
-	var anchor, watermark int64
-	err := l.statements.row(ctx, `select agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name).Scan(&st.Agent, &st.ScheduleHash, &anchor, &watermark)
-	if errors.Is(err, sql.ErrNoRows) {
-		return st, false, nil
-	}
-
-	st.Anchor, st.Watermark = instant(anchor), instant(watermark)
-	return st, err == nil, err
+	return orFalse(one(l.reads(ctx), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name))
 }

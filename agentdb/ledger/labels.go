@@ -152,8 +152,7 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 
 	// Other nodes label data, too.
 	if !c.loaded || l.member.Load() != nil {
-		rows, err := l.read.QueryContext(ctx, `select kind, place, label, device, inode, born, run, at from labels`)
-		all, err := collect(rows, err, scanLabel)
+		all, err := list(l.reads(ctx), labelFields, `select kind, place, label, device, inode, born, run, at from labels`)
 		if err != nil {
 			return fmt.Errorf("the labels of data cannot be read: %w", err)
 		}
@@ -169,11 +168,21 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 	return nil
 }
 
-func scanLabel(rows scanner) (l Label, err error) {
-	var at, device, inode int64
-	err = rows.Scan(&l.Kind, &l.Name, &l.Letter, &device, &inode, &l.ID.Born, &l.Run, &at)
-	l.ID.Device, l.ID.Inode, l.At = uint64(device), uint64(inode), instant(at)
-	return l, err
+// unsigned is the destination of a column with the bits of an unsigned number.
+type unsigned uint64
+
+// Scan implements sql.Scanner.
+func (u *unsigned) Scan(v any) error {
+	n, ok := v.(int64)
+	if !ok {
+		return fmt.Errorf("%v is not a number", v)
+	}
+	*u = unsigned(n)
+	return nil
+}
+
+func labelFields(l *Label) []any {
+	return []any{&l.Kind, &l.Name, &l.Letter, (*unsigned)(&l.ID.Device), (*unsigned)(&l.ID.Inode), &l.ID.Born, &l.Run, at(&l.At)}
 }
 
 // LabelsOf returns the letters of the labels on places, on what holds them, and on what they hold: a
@@ -231,25 +240,20 @@ func (c *labelCache) has(p Place, letter string) bool {
 
 // addLabels puts the labels of a run on what it is about to write. The first run that did so stays on
 // record: it is where the owner has to look.
-func addLabels(tx *sqlite.Tx, r Run, taint string, places []Place, now time.Time) (added []Label, err error) {
+func addLabels(tx *sqlite.Tx, r Run, taint string, places []Place, now time.Time) (added []Label) {
 	for _, p := range places {
 		for _, letter := range dataLabels {
 			if !strings.Contains(taint, letter) {
 				continue
 			}
-
 			// A file that is written again is another file of the same name; what is not known takes nothing away.
-			_, err := tx.Exec(`insert into labels (kind, place, label, device, inode, born, run, at) values ($1, $2, $3, $4, $5, $6, $7, $8)
+			tx.Run(`insert into labels (kind, place, label, device, inode, born, run, at) values ($1, $2, $3, $4, $5, $6, $7, $8)
 				on conflict (kind, place, label) do update set device = excluded.device, inode = excluded.inode, born = excluded.born where excluded.inode <> 0`,
 				string(p.Kind), p.Name, letter, int64(p.ID.Device), int64(p.ID.Inode), p.ID.Born, r.ID, ms(now))
-			if err != nil {
-				return nil, err
-			}
 			added = append(added, Label{Place: Place{Kind: p.Kind, Name: p.Name, ID: p.ID}, Letter: letter, Run: r.ID, At: now})
 		}
 	}
-
-	return added, nil
+	return added
 }
 
 // keepLabels takes labels that were committed into the cache.
@@ -285,9 +289,9 @@ func (l *Ledger) Labels(ctx context.Context) (out []Label, err error) {
 func (l *Ledger) AddLabels(ctx context.Context, letters string, places ...Place) error {
 	var added []Label
 	now := l.now()
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		added, err = addLabels(tx, Run{}, letters, places, now)
-		return err
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		added = addLabels(tx, Run{}, letters, places, now)
+		return nil
 	})
 	if err == nil {
 		l.keepLabels(added)
@@ -316,9 +320,7 @@ func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place)
 	defer l.labels.forget()
 	return cleared, l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, one := range cleared {
-			if _, err := tx.Exec(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter); err != nil {
-				return err
-			}
+			tx.Run(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter)
 			if err := addEvent(tx, Event{At: now, Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
 				return err
 			}

@@ -59,8 +59,7 @@ func (o Options) withDefaults() Options {
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
 	writer     *sqlite.Writer
-	read       reader
-	statements statementCache      // prepared on read
+	read       *reader
 	blobs      largeValues         // nil: they are in the database
 	storedPath func(string) string // a file's path as the claims hold it
 	forUpdate  string              // what a query ends in that reads a row to change it
@@ -132,7 +131,7 @@ func newLedger(o Options) *Ledger {
 }
 
 // Close finishes what was accepted and closes the ledger.
-func (l *Ledger) Close() error { return errors.Join(l.statements.close(), l.close()) }
+func (l *Ledger) Close() error { return errors.Join(l.read.close(), l.close()) }
 
 // Changed returns a channel that is closed at the next commit. Get it before reading: what is
 // written in between closes it.
@@ -160,6 +159,23 @@ func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
 	}
 	l.notifyChanged()
 	return nil
+}
+
+// inTx returns the result of an operation that writes.
+func inTx[T any](ctx context.Context, l *Ledger, op func(*sqlite.Tx) (T, error)) (out T, err error) {
+	err = l.do(ctx, func(tx *sqlite.Tx) (err error) {
+		out, err = op(tx)
+		return err
+	})
+	return out, err
+}
+
+// exec is do for one statement.
+func (l *Ledger) exec(ctx context.Context, statement string, args ...any) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		tx.Run(statement, args...)
+		return nil
+	})
 }
 
 // Redaction removes secrets from texts and documents.

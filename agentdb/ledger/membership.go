@@ -70,6 +70,17 @@ type Membership struct {
 	why   error         // set before lost is closed
 }
 
+// session is a querier on one connection.
+type session struct {
+	conn *sql.Conn
+	ctx  context.Context
+}
+
+// Query implements querier.
+func (s session) Query(text string, args ...any) (*sql.Rows, error) {
+	return s.conn.QueryContext(s.ctx, text, args...)
+}
+
 // sighting is when a node was first seen at its present state.
 type sighting struct {
 	at    time.Time // SeenAt of the node
@@ -243,8 +254,7 @@ func (m *Membership) register(ctx context.Context) error {
 // succeed waits until no node of this name is at work: one that is dead is marked as gone, and one that lives refuses us.
 func (m *Membership) succeed(ctx context.Context, conn *sql.Conn) error {
 	for begun := time.Now(); ; {
-		rows, err := conn.QueryContext(ctx, `select `+nodeColumns+` from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
-		before, err := collect(rows, err, scanNode)
+		before, err := list(session{conn, ctx}, nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
 		if err != nil || len(before) == 0 {
 			return err
 		}
@@ -279,9 +289,8 @@ func (m *Membership) succeed(ctx context.Context, conn *sql.Conn) error {
 
 // sessions are the ids of the nodes that hold their lock.
 func (m *Membership) sessions(ctx context.Context, conn *sql.Conn) (map[int64]bool, error) {
-	rows, err := conn.QueryContext(ctx, `select objid::bigint from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1
+	ids, err := values[int64](session{conn, ctx}, `select objid::bigint from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1
 		and database = (select oid from pg_database where datname = current_database())`, int64(uint32(m.class)))
-	ids, err := collect(rows, err, func(rows scanner) (id int64, err error) { return id, rows.Scan(&id) })
 	if err != nil {
 		return nil, err
 	}
@@ -376,8 +385,7 @@ func (m *Membership) renewOn(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 
-	rows, err := conn.QueryContext(ctx, `select `+nodeColumns+` from nodes where gone_at = 0 and id <> $1`, m.node.ID)
-	others, err := collect(rows, err, scanNode)
+	others, err := list(session{conn, ctx}, nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 and id <> $1`, m.node.ID)
 	if err != nil || len(others) == 0 {
 		return err
 	}

@@ -22,17 +22,11 @@ type ModelPause struct {
 func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
+		tx.Run(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
 			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
-			p.Model, ms(p.Since), ms(p.Until), p.Tries, tx.Redact(p.Reason)); err != nil {
-			return err
-		}
+			p.Model, ms(p.Since), ms(p.Until), p.Tries, tx.Redact(p.Reason))
 
-		for _, n := range notices {
-			if err := addNotice(tx, n, now); err != nil {
-				return err
-			}
-		}
+		addNotices(tx, now, notices...)
 		return addEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
 	})
 }
@@ -42,29 +36,18 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		done, err := tx.Exec(`delete from model_pauses where model = $1`, model)
-		if err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 {
+		if paused, err := changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
 			return err
 		}
 
-		if _, err := tx.Exec(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`); err != nil {
-			return err
-		}
+		tx.Run(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`)
 		return addEvent(tx, Event{At: now, Kind: "model.resumed"}, map[string]any{"model": model})
 	})
 }
 
 // ModelPauses lists the models that have not answered since they were paused, by name.
 func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
-	rows, err := l.statements.query(ctx, `select model, since, until, tries, reason from model_pauses order by model`)
-	return collect(rows, err, func(rows scanner) (ModelPause, error) {
-		var p ModelPause
-		var since, until int64
-		err := rows.Scan(&p.Model, &since, &until, &p.Tries, &p.Reason)
-		p.Since, p.Until = instant(since), instant(until)
-		return p, err
-	})
+	return list(l.reads(ctx), func(p *ModelPause) []any {
+		return []any{&p.Model, at(&p.Since), at(&p.Until), &p.Tries, &p.Reason}
+	}, `select model, since, until, tries, reason from model_pauses order by model`)
 }

@@ -37,46 +37,24 @@ func (n Node) String() string {
 
 const nodeColumns = `id, name, home, host, pid, version, config, address, triggers, work, started_at, seen_at, gone_at, why`
 
-func scanNode(rows scanner) (Node, error) {
-	var n Node
-	var triggers, work, started, seen, gone int64
-	err := rows.Scan(&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &triggers, &work, &started, &seen, &gone, &n.Why)
-	n.Triggers, n.Work = triggers != 0, work != 0
-	n.StartedAt, n.SeenAt, n.GoneAt = instant(started), instant(seen), instant(gone)
-	return n, err
+func nodeFields(n *Node) []any {
+	return []any{&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &n.Triggers, &n.Work, at(&n.StartedAt), at(&n.SeenAt), at(&n.GoneAt), &n.Why}
 }
 
 // Nodes lists the processes that work on the ledger together, and those that were the last of their name; none where
 // there is one process.
 func (l *Ledger) Nodes(ctx context.Context) ([]Node, error) {
-	rows, err := l.read.QueryContext(ctx, `select `+nodeColumns+` from nodes n where gone_at = 0 or id = (select max(id) from nodes m where m.name = n.name) order by name, id`)
-	return collect(rows, err, scanNode)
+	return list(l.reads(ctx), nodeFields, `select `+nodeColumns+` from nodes n where gone_at = 0 or id = (select max(id) from nodes m where m.name = n.name) order by name, id`)
 }
 
 // AliveNodes lists the processes that work on the ledger together, the one that has done so for longest first.
 func (l *Ledger) AliveNodes(ctx context.Context) ([]Node, error) {
-	rows, err := l.statements.query(ctx, `select `+nodeColumns+` from nodes where gone_at = 0 order by id`)
-	return collect(rows, err, scanNode)
+	return list(l.reads(ctx), nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 order by id`)
 }
 
 // AttemptNodes are the names of the nodes that made the attempts of a run, by number; none where there is one process.
 func (l *Ledger) AttemptNodes(ctx context.Context, run int64) (map[int]string, error) {
-	rows, err := l.statements.query(ctx, `select a.number, n.name from attempts a join nodes n on n.id = a.node where a.run = $1`, run)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	names := map[int]string{}
-	for rows.Next() {
-		var number int
-		var name string
-		if err := rows.Scan(&number, &name); err != nil {
-			return nil, err
-		}
-		names[number] = name
-	}
-	return names, rows.Err()
+	return pairs[int, string](l.reads(ctx), `select a.number, n.name from attempts a join nodes n on n.id = a.node where a.run = $1`, run)
 }
 
 // Orphans lists the runs with an attempt in progress whose process is gone. Of a ledger that one process has to itself,
@@ -90,9 +68,8 @@ func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
 		return l.Running(ctx)
 	}
 
-	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
+	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
 		and not exists (select 1 from attempts a join nodes n on n.id = a.node where a.run = runs.id and a.number = runs.attempt and n.gone_at = 0) order by id`)
-	return collectRuns(rows, err, 0)
 }
 
 // Lanes are those that runs of other nodes have, and where agents have their files.
@@ -113,26 +90,21 @@ func (l *Ledger) LanesElsewhere(ctx context.Context) (Lanes, error) {
 		return lanes, nil
 	}
 
-	rows, err := l.statements.query(ctx, `select r.agent, r.job, count(*) from runs r join attempts a on a.run = r.id and a.number = r.attempt
+	type count struct {
+		agent, job string
+		n          int
+	}
+	taken, err := list(l.reads(ctx), func(c *count) []any { return []any{&c.agent, &c.job, &c.n} }, `select r.agent, r.job, count(*)
+		from runs r join attempts a on a.run = r.id and a.number = r.attempt
 		where r.state = 'running' and r.state <> 'finished' and a.node <> $1 group by r.agent, r.job`, m.node.ID)
 	if err != nil {
 		return lanes, err
 	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var agent, job string
-		var n int
-		if err := rows.Scan(&agent, &job, &n); err != nil {
-			return lanes, err
+	for _, c := range taken {
+		lanes.Agents[c.agent] += c.n
+		if c.job != "" {
+			lanes.Jobs[c.job] += c.n
 		}
-		lanes.Agents[agent] += n
-		if job != "" {
-			lanes.Jobs[job] += n
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return lanes, err
 	}
 
 	lanes.Homes, err = l.AgentHomes(ctx)
@@ -173,8 +145,7 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 			return err
 		}
 		// Those that other nodes have begun are not waited for, which may be about to be finished.
-		rows, err := tx.Query(`select `+runColumns+` from runs where id = any($1::bigint[]) and state in ('queued', 'waiting') order by id for update`, ids)
-		locked, err := collectRuns(rows, err, 0)
+		locked, err := list(tx, runFields, `select `+runColumns+` from runs where id = any($1::bigint[]) and state in ('queued', 'waiting') order by id for update`, ids)
 		if err != nil {
 			return err
 		}
@@ -217,9 +188,7 @@ func (l *Ledger) startShared(ctx context.Context, m *Membership, starts []Start,
 
 // anyWaits reports whether one of the runs still waits to be started: a transaction for none would be one that others wait for.
 func (l *Ledger) anyWaits(ctx context.Context, ids []int64) (bool, error) {
-	var left bool
-	err := l.statements.row(ctx, `select exists (select 1 from runs where id = any($1::bigint[]) and state in ('queued', 'waiting'))`, ids).Scan(&left)
-	return left, err
+	return value[bool](l.reads(ctx), `select exists (select 1 from runs where id = any($1::bigint[]) and state in ('queued', 'waiting'))`, ids)
 }
 
 // begin writes down that runs have an attempt of this node.
@@ -231,9 +200,7 @@ func (m *Membership) begin(tx *sqlite.Tx, runs []Run, now time.Time) error {
 	ids, numbers, jobs, data := make([]int64, len(runs)), make([]int64, len(runs)), make([]string, len(runs)), make([]string, len(runs))
 	for i, r := range runs {
 		ids[i], numbers[i], jobs[i], data[i] = r.ID, int64(r.Attempt), r.Job, fmt.Sprintf(`{"attempt":%d}`, r.Attempt)
-		if err := endBlock(tx, r, now); err != nil {
-			return err
-		}
+		endBlock(tx, r, now)
 	}
 
 	for _, write := range []struct {
@@ -333,7 +300,6 @@ func (l *Ledger) Lead(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 
-	var first int64
-	err := l.statements.row(ctx, `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`).Scan(&first)
+	first, err := value[int64](l.reads(ctx), `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`)
 	return first == m.node.ID, err
 }

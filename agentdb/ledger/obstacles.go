@@ -73,14 +73,12 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		// What only runs waited for that were cancelled is known to be there no more.
-		var blocked int
-		if err := tx.QueryRow(blockedRuns).Scan(&blocked); err != nil {
+		blocked, err := value[int](tx, blockedRuns)
+		if err != nil {
 			return err
 		}
 		if blocked == 0 {
-			if _, err := tx.Exec(`update obstacles set over_at = $1 where over_at = 0`, ms(now)); err != nil {
-				return err
-			}
+			tx.Run(`update obstacles set over_at = $1 where over_at = 0`, ms(now))
 		}
 
 		for _, h := range holds {
@@ -114,9 +112,7 @@ func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
 		return err
 	}
 	if !known {
-		if _, err := tx.Exec(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, ms(since), string(by), r.ID); err != nil {
-			return err
-		}
+		tx.Run(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, ms(since), string(by), r.ID)
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": ObstaclesText(h.By), "obstacles": h.By}); err != nil {
 			return err
 		}
@@ -132,29 +128,26 @@ func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
 
 // meetObstacle records that an obstacle is there, and tells of it once.
 func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) error {
-	var over, told int64
-	err := tx.QueryRow(`select over_at, told_at from obstacles where source = $1`, o.Source).Scan(&over, &told)
+	var over, told time.Time
+	err := scan(tx, []any{at(&over), at(&told)}, `select over_at, told_at from obstacles where source = $1`, o.Source)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		_, err = tx.Exec(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), ms(now))
-	case err == nil && over != 0:
-		// It is there again. One that comes and goes is not told of each time.
-		if now.Sub(instant(told)) > tellAgain {
-			told = 0
-		}
-		_, err = tx.Exec(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), told, tx.Redact(o.Text), o.Source)
-	}
-	if err != nil || told != 0 || len(notices) == 0 {
+		tx.Run(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), ms(now))
+	case err != nil:
 		return err
+	case !over.IsZero():
+		// It is there again. One that comes and goes is not told of each time.
+		if now.Sub(told) > tellAgain {
+			told = time.Time{}
+		}
+		tx.Run(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), ms(told), tx.Redact(o.Text), o.Source)
 	}
 
-	for _, n := range notices {
-		if err := addNotice(tx, n, now); err != nil {
-			return err
-		}
+	if told.IsZero() && len(notices) > 0 {
+		addNotices(tx, now, notices...)
+		tx.Run(`update obstacles set told_at = $1 where source = $2`, ms(now), o.Source)
 	}
-	_, err = tx.Exec(`update obstacles set told_at = $1 where source = $2`, ms(now), o.Source)
-	return err
+	return nil
 }
 
 // ReleaseRuns records that nothing is in the way of some runs any more, and so of no other run that waited for the same.
@@ -174,17 +167,13 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 				return err
 			}
 
-			if err := endBlock(tx, r, now); err != nil {
-				return err
-			}
+			endBlock(tx, r, now)
 			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.unblocked"},
 				map[string]any{"reason": ObstaclesText(r.Blocked.By), "seconds": now.Sub(r.Blocked.Since).Seconds()}); err != nil {
 				return err
 			}
 			for _, o := range r.Blocked.By {
-				if _, err := tx.Exec(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, ms(now), o.Source); err != nil {
-					return err
-				}
+				tx.Run(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, ms(now), o.Source)
 			}
 		}
 		return nil
@@ -192,46 +181,40 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 }
 
 // endBlock notes until when a run was blocked; nothing where it is not.
-func endBlock(tx *sqlite.Tx, r Run, now time.Time) error {
-	if !r.Blocked.Now() {
-		return nil
+func endBlock(tx *sqlite.Tx, r Run, now time.Time) {
+	if r.Blocked.Now() {
+		tx.Run(`update runs set blocked_until = $1 where id = $2`, ms(now), r.ID)
 	}
-	_, err := tx.Exec(`update runs set blocked_until = $1 where id = $2`, ms(now), r.ID)
-	return err
 }
 
 // OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
 func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
-	rows, err := l.statements.query(ctx, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
-	return collect(rows, err, func(rows scanner) (o Obstacle, err error) {
-		return o, rows.Scan(&o.Kind, &o.Source, &o.Text)
-	})
+	return list(l.reads(ctx), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
 }
 
 // blockedRuns counts in the index of what has not ended.
 const blockedRuns = `select count(*) from runs where state <> 'finished' and state in ('queued', 'waiting') and blocked_since <> 0 and blocked_until = 0`
 
 // BlockedRuns is how many runs something is in the way of.
-func (l *Ledger) BlockedRuns(ctx context.Context) (n int, err error) {
-	err = l.statements.row(ctx, blockedRuns).Scan(&n)
-	return n, err
+func (l *Ledger) BlockedRuns(ctx context.Context) (int, error) {
+	return value[int](l.reads(ctx), blockedRuns)
 }
 
 // LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
 func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
-	var at int64
-	err := l.statements.row(ctx, `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, ms(until)).Scan(&at)
-	return instant(at), err
+	return timeOf(l.reads(ctx), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, ms(until))
 }
 
-// blockedOf are the time and the obstacles of a run as its columns hold them. What cannot be read of them is left out: the run is
-// looked at again before it starts.
-func blockedOf(since, until int64, by string) Blocked {
-	b := Blocked{Since: instant(since), Until: instant(until)}
-	if by != "" {
-		_ = json.Unmarshal([]byte(by), &b.By)
-	}
-	return b
+// obstacleColumn is the destination of a column with obstacles. Damaged ones are left out: the run is checked again before it
+// starts.
+type obstacleColumn []Obstacle
+
+// Scan implements sql.Scanner.
+func (c *obstacleColumn) Scan(v any) error {
+	var all []Obstacle
+	_ = decoded(&all).Scan(v)
+	*c = all
+	return nil
 }
 
 // blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.

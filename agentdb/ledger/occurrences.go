@@ -26,7 +26,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 	}
 
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		pauses, err := queryPauses(tx, earliest)
+		pauses, err := pausesAt(tx, earliest)
 		if err != nil {
 			return err
 		}
@@ -38,9 +38,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 		}
 
 		for job, at := range watermarks {
-			if _, err := tx.Exec(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job); err != nil {
-				return err
-			}
+			tx.Run(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job)
 		}
 
 		return nil
@@ -118,15 +116,13 @@ func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurre
 		d.Instants = max(d.Instants-1, 0)
 	}
 
-	if _, err := tx.Exec(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+	tx.Run(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do update
 		set through = excluded.through, instants = excluded.instants, reason = excluded.reason
 		where occurrences.through <> 0 and occurrences.through < excluded.through`,
-		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants); err != nil {
-		return old, err
-	}
+		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants)
 
-	return scanOccurrence(tx.QueryRow(oneOccurrence, d.Job, ms(d.Nominal)))
+	return one(tx, occurrenceFields, oneOccurrence, d.Job, ms(d.Nominal))
 }
 
 // detachFirst separates the first instant of a stretch from the rest, so that it has a row of
@@ -135,9 +131,7 @@ func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
 	}
-	if _, err := tx.Exec(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal)); err != nil {
-		return err
-	}
+	tx.Run(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal))
 
 	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
 	o.Through = time.Time{}
@@ -164,7 +158,7 @@ func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 		// PostgreSQL refuses to lock the nullable side of the outer join.
 		query += l.forUpdate + ` of o`
 	}
-	return scanOccurrence(tx.QueryRow(query, d.Job, ms(d.Nominal)))
+	return one(tx, occurrenceFields, query, d.Job, ms(d.Nominal))
 }
 
 func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
@@ -187,8 +181,7 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	begun, most := OverlapCandidates(d.Overlap)
-	rows, err := tx.Query(overlappingRuns+l.forUpdate, d.Job, flag(begun), most)
-	others, err := collectRuns(rows, err, 0)
+	others, err := list(tx, runFields, overlappingRuns+l.forUpdate, d.Job, flag(begun), most)
 	if err != nil {
 		return "", "", err
 	}
@@ -211,12 +204,8 @@ func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pa
 const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')
 	from occurrences o left join runs r on r.id = o.run`
 
-func scanOccurrence(row scanner) (Occurrence, error) {
-	var o Occurrence
-	var nominal, actual, through int64
-	err := row.Scan(&o.Job, &o.Source, &nominal, &actual, &o.Decision, &o.Reason, &o.Run, &through, &o.Instants, &o.Outcome)
-	o.Nominal, o.Actual, o.Through = instant(nominal), instant(actual), instant(through)
-	return o, err
+func occurrenceFields(o *Occurrence) []any {
+	return []any{&o.Job, &o.Source, at(&o.Nominal), at(&o.Actual), &o.Decision, &o.Reason, &o.Run, at(&o.Through), &o.Instants, &o.Outcome}
 }
 
 // Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
@@ -226,14 +215,12 @@ func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time
 	if job != "" {
 		args = append(args, job)
 	}
-	rows, err := l.statements.query(ctx, occurrencesBetween(job), args...)
-	return collect(rows, err, scanOccurrence)
+	return list(l.reads(ctx), occurrenceFields, occurrencesBetween(job), args...)
 }
 
 // NotRun is Occurrences of all jobs without those that became runs.
 func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
-	rows, err := l.statements.query(ctx, notRun, ms(from), ms(to), limit)
-	return collect(rows, err, scanOccurrence)
+	return list(l.reads(ctx), occurrenceFields, notRun, ms(from), ms(to), limit)
 }
 
 // notRun adds 0 as occurrencesBetween does.

@@ -24,14 +24,14 @@ type Overdue struct {
 // incident.
 func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		i, err := scanIncident(tx.QueryRow(`select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue))
+		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue)
 		opened := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
 			return err
 		}
 		if opened {
-			if i, err = scanIncident(tx.QueryRow(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
-				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now))); err != nil {
+			if i, err = one(tx, incidentFields, `insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
+				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now)); err != nil {
 				return err
 			}
 			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
@@ -45,9 +45,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 				break
 			}
 			n.Incident = i.ID
-			if err := addNotice(tx, n, now); err != nil {
-				return err
-			}
+			addNotices(tx, now, n)
 			told++
 		}
 		_, err = tx.Exec(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)

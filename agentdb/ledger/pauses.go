@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -106,9 +105,7 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 	}
 
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.lockPauses(tx); err != nil {
-			return false, err
-		}
+		l.lockPauses(tx)
 		var err error
 		p, err = setPause(tx, l.now(), p)
 		return true, err
@@ -133,12 +130,10 @@ func checkPauseTarget(scope, name string) error {
 
 // lockPauses makes processes write pauses one after the other, so that each sees those of the
 // others: of two that pause the same thing, the second replaces the first.
-func (l *Ledger) lockPauses(tx *sqlite.Tx) error {
-	if l.forUpdate == "" {
-		return nil // SQLite has one writer anyway
+func (l *Ledger) lockPauses(tx *sqlite.Tx) {
+	if l.db != nil { // SQLite has one writer anyway
+		tx.Run(`lock table pauses in share row exclusive mode`)
 	}
-	_, err := tx.Exec(`lock table pauses in share row exclusive mode`)
-	return err
 }
 
 func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
@@ -148,9 +143,9 @@ func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
 	}
 
 	p.Since, p.Until, p.EndedAt, p.Reason = instant(ms(now)), instant(ms(p.Until)), time.Time{}, tx.Redact(p.Reason)
-	err := tx.QueryRow(`insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
-		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By).Scan(&p.ID)
-	if err != nil {
+	var err error
+	if p.ID, err = value[int64](tx, `insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
+		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By); err != nil {
 		return p, err
 	}
 
@@ -173,10 +168,7 @@ func pausedJob(scope, name string) string {
 func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
 	ended := false
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		if err := l.lockPauses(tx); err != nil {
-			return false, err
-		}
-
+		l.lockPauses(tx)
 		now := l.now()
 		var err error
 		if ended, err = endPauses(tx, now, scope, name); err != nil || !ended {
@@ -189,12 +181,7 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 }
 
 func endPauses(tx *sqlite.Tx, now time.Time, scope, name string) (bool, error) {
-	done, err := tx.Exec(`update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
-	if err != nil {
-		return false, err
-	}
-	n, err := done.RowsAffected()
-	return n > 0, err
+	return changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
 }
 
 const (
@@ -202,23 +189,17 @@ const (
 	pausesSince  = `select ` + pauseColumns + ` from pauses where (until = 0 or until > $1) and (ended_at = 0 or ended_at > $1) order by id`
 )
 
-func scanPause(rows scanner) (Pause, error) {
-	var p Pause
-	var since, until, ended int64
-	err := rows.Scan(&p.ID, &p.Scope, &p.Name, &since, &until, &ended, &p.Reason, &p.By)
-	p.Since, p.Until, p.EndedAt = instant(since), instant(until), instant(ended)
-	return p, err
+func pauseFields(p *Pause) []any {
+	return []any{&p.ID, &p.Scope, &p.Name, at(&p.Since), at(&p.Until), at(&p.EndedAt), &p.Reason, &p.By}
 }
 
 // Pauses lists the pauses that are not over at an instant, oldest first.
 func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
-	rows, err := l.statements.query(ctx, pausesSince, ms(from))
-	return collect(rows, err, scanPause)
+	return pausesAt(l.reads(ctx), from)
 }
 
-func queryPauses(tx *sqlite.Tx, from time.Time) ([]Pause, error) {
-	rows, err := tx.Query(pausesSince, ms(from))
-	return collect(rows, err, scanPause)
+func pausesAt(from querier, at time.Time) ([]Pause, error) {
+	return list(from, pauseFields, pausesSince, ms(at))
 }
 
 // PauseRule pauses a job whose runs keep failing.
@@ -236,12 +217,8 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	if rule.After <= 0 || r.Job == "" {
 		return false, nil
 	}
-	if err := l.lockPauses(tx); err != nil {
-		return false, err
-	}
-
-	rows, err := tx.Query(`select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
-	pauses, err := collect(rows, err, scanPause)
+	l.lockPauses(tx)
+	pauses, err := list(tx, pauseFields, `select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
 	if err != nil {
 		return false, err
 	}
@@ -257,12 +234,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		}
 	}
 
-	rows, err = tx.Query(lastOutcomes, r.Job, ms(resumed), rule.After)
-	outcomes, err := collect(rows, err, func(rows scanner) (domain.Outcome, error) {
-		var o domain.Outcome
-		err := rows.Scan(&o)
-		return o, err
-	})
+	outcomes, err := values[domain.Outcome](tx, lastOutcomes, r.Job, ms(resumed), rule.After)
 	// There are too few runs since the job was last resumed.
 	if err != nil || len(outcomes) < rule.After {
 		return false, err
@@ -274,12 +246,9 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		}
 	}
 
+	addNotices(tx, now, rule.Notices...)
 	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, By: BySystem,
 		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
-	for _, n := range rule.Notices {
-		err = errors.Join(err, addNotice(tx, n, now))
-	}
-
 	return true, err
 }
 

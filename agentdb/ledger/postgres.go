@@ -73,8 +73,7 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	if err := l.findClass(ctx); err != nil {
 		return err
 	}
-	l.read, l.forUpdate, l.storedPath = reader{DB: db}, " for update", storable
-	l.statements.db = l.read
+	l.read, l.forUpdate, l.storedPath = newReader(db, nil), " for update", storable
 	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence}); err != nil {
 		return err
 	}

@@ -106,8 +106,7 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 	// A query can begin while the rows of another are read.
 	db.SetMaxOpenConns(readers)
 	l := newLedger(o)
-	l.read, l.close, l.readOnly, l.runIDs = reader{DB: db, after: func(err error) error { return damagedRead(o.Path, err) }}, db.Close, why, countSQLite
-	l.statements.db = l.read
+	l.read, l.close, l.readOnly, l.runIDs = newReader(db, func(err error) error { return damagedRead(o.Path, err) }), db.Close, why, countSQLite
 	if err := l.readEpochs(ctx); err != nil {
 		return nil, errors.Join(why, err, l.Close())
 	}

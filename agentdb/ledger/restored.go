@@ -75,9 +75,7 @@ func moveHome(tx *sqlite.Tx, from, to string) error {
 	for _, c := range []struct{ table, column, only string }{{"file_ops", "root", ""}, {"file_ops", "path", ""}, {"file_ops", "made", ""}, {"labels", "place", " and kind = 'file'"}} {
 		statement := fmt.Sprintf(`update %[1]s set %[2]s = $1 || substr(%[2]s, %[3]d) where substr(%[2]s, 1, %[4]d) = $2%[5]s`,
 			c.table, c.column, utf8.RuneCountInString(from)+1, utf8.RuneCountInString(from), c.only)
-		if _, err := tx.Exec(statement, to, from); err != nil {
-			return err
-		}
+		tx.Run(statement, to, from)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -30,12 +29,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 		return 0, context.Cause(ctx)
 	}
 
-	rows, err := l.statements.query(ctx, prunableNames)
-	names, err := collect(rows, err, func(rows scanner) (string, error) {
-		var name string
-		err := rows.Scan(&name)
-		return name, err
-	})
+	names, err := values[string](l.reads(ctx), prunableNames)
 	if err != nil {
 		return 0, err
 	}
@@ -97,14 +91,10 @@ const oldSpending = `period < case length(period) when 10 then $1 else $2 end`
 // pruneSpending removes the sums of old days and months.
 func (l *Ledger) pruneSpending(ctx context.Context, now time.Time) error {
 	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
-	var old int
-	if err := l.statements.row(ctx, `select count(*) from (select 1 from spending where `+oldSpending+` limit 1) s`, day, monthOf(day)).Scan(&old); err != nil || old == 0 {
+	if old, err := value[bool](l.reads(ctx), `select exists (select 1 from spending where `+oldSpending+`)`, day, monthOf(day)); err != nil || !old {
 		return err
 	}
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`delete from spending where `+oldSpending, day, monthOf(day))
-		return err
-	})
+	return l.exec(ctx, `delete from spending where `+oldSpending, day, monthOf(day))
 }
 
 // prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
@@ -147,12 +137,8 @@ func (o oldRows) statement() string { return fmt.Sprintf(o.remove, o.find) }
 
 // anyOld says whether a query for old rows finds one. It is asked before a transaction is opened: each wakes everybody.
 func (l *Ledger) anyOld(ctx context.Context, find, job string, before int64) (bool, error) {
-	var found int64
-	err := l.statements.row(ctx, find, job, before, 1).Scan(&found)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
+	_, some, err := orFalse(value[int64](l.reads(ctx), find, job, before, 1))
+	return some, err
 }
 
 func (l *Ledger) pruneOld(ctx context.Context, old oldRows, job string, before int64) error {
@@ -187,38 +173,24 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 	var ids []int64
 	var orphans []string
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		rows, err := tx.Query(oldRuns, job, ms(before), pruneBatch)
-		if ids, err = collect(rows, err, scanID); err != nil {
-			return err
-		}
-
-		// The operation may run more than once.
-		orphans = nil
+		var err error
+		ids, err = values[int64](tx, oldRuns, job, ms(before), pruneBatch)
+		orphans = nil // the operation may run more than once
 		for _, id := range ids {
-			freed, err := pruneRun(tx, id)
-			if err != nil {
-				return err
-			}
-			orphans = append(orphans, freed...)
+			freed, e := pruneRun(tx, id)
+			orphans, err = append(orphans, freed...), errors.Join(err, e)
 		}
-
-		return nil
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 
-	// After the commit: a crash in between leaves a file that nobody needs, and no row without its file.
-	if l.blobs == nil || len(orphans) == 0 {
-		return len(ids), nil
+	// After the commit: a crash in between leaves a file without a row, never a row without its file.
+	if l.blobs != nil {
+		err = l.blobs.remove(orphans)
 	}
-	return len(ids), l.blobs.remove(orphans)
-}
-
-func scanID(rows scanner) (int64, error) {
-	var id int64
-	err := rows.Scan(&id)
-	return id, err
+	return len(ids), err
 }
 
 // pruneRun removes one run and returns the blobs that no other run refers to.
@@ -232,21 +204,10 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 		`delete from checkpoints where run = $1 and (workspace = 0 or id < (select max(id) from checkpoints as last where last.workspace = checkpoints.workspace))`,
 		`delete from runs where id = $1`,
 	} {
-		if _, err := tx.Exec(statement, id); err != nil {
-			return nil, err
-		}
+		tx.Run(statement, id)
 	}
 
-	rows, err := tx.Query(`select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
-	freed, err := collect(rows, err, func(rows scanner) (string, error) {
-		var hash string
-		err := rows.Scan(&hash)
-		return hash, err
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	_, err = tx.Exec(`delete from blobs where run = $1`, id)
+	freed, err := values[string](tx, `select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
+	tx.Run(`delete from blobs where run = $1`, id)
 	return freed, err
 }

@@ -18,69 +18,51 @@ const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_fo
 	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
 	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint, blocked_since, blocked_until, blocked_by`
 
-func scanRun(row scanner) (Run, error) { return new(runRow).scan(row) }
-
-// collectRuns reads the runs of a query, of which there will be about so many; 0: that is not known.
-func collectRuns(rows rowSet, err error, about int) ([]Run, error) {
-	return collectUpTo(rows, err, about, new(runRow).scan)
-}
-
-// runRow reads runs, one after the other, into the same place: a list of them is half of what an answer of the daemon allocates.
-type runRow struct {
-	run                                                                                   Run
-	detail, blockedBy                                                                     string
-	notBefore, scheduled, queued, started, finished, blockedSince, blockedUntil, verified int64
-	into                                                                                  []any // all of it, in the order of runColumns
-}
-
-func (t *runRow) scan(row scanner) (Run, error) {
-	r := &t.run
-	if t.into == nil {
-		t.into = []any{&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, &t.detail, &r.State, &r.WaitingFor, &t.notBefore, &r.Outcome, &r.Exit, &t.verified,
-			&r.Attempt, &r.Interruptions, &t.scheduled, &t.queued, &t.started, &t.finished, &r.Summary, &r.Error, &r.Steps, &r.Calls,
-			&r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD, &r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD,
-			&r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier, &r.Workspace, &r.Checkpoint, &t.blockedSince, &t.blockedUntil, &t.blockedBy}
+func runFields(r *Run) []any {
+	return []any{
+		&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, raw(&r.Detail), &r.State, &r.WaitingFor, at(&r.NotBefore), &r.Outcome, &r.Exit, &r.Verified,
+		&r.Attempt, &r.Interruptions, at(&r.ScheduledAt), at(&r.QueuedAt), at(&r.StartedAt), at(&r.FinishedAt), &r.Summary, &r.Error,
+		&r.Steps, &r.Calls, &r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD,
+		&r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier,
+		&r.Workspace, &r.Checkpoint, at(&r.Blocked.Since), at(&r.Blocked.Until), (*obstacleColumn)(&r.Blocked.By),
 	}
-
-	err := row.Scan(t.into...)
-	r.Detail, r.Verified = json.RawMessage(t.detail), t.verified != 0
-	r.Blocked = blockedOf(t.blockedSince, t.blockedUntil, t.blockedBy)
-	r.NotBefore, r.ScheduledAt, r.QueuedAt, r.StartedAt, r.FinishedAt = instant(t.notBefore), instant(t.scheduled), instant(t.queued), instant(t.started), instant(t.finished)
-	return *r, err
 }
 
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
-	r, err := scanRun(l.statements.row(ctx, `select `+runColumns+` from runs where id = $1`, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Run{}, fmt.Errorf("run %d is %w", id, ErrNotFound)
-	}
-	return r, err
+	r, err := one(l.reads(ctx), runFields, `select `+runColumns+` from runs where id = $1`, id)
+	return orNotFound(r, err, "run %d", id)
 }
 
-// runsAtOnce is how many runs one question asks for by their ids.
-const runsAtOnce = 64
+// idsAtOnce is how many ids a query asks for. The number is fixed, so that its text is always the same and prepared once.
+const idsAtOnce = 64
 
-// runsByID has a place for each id, so that its text is always the same and prepared once.
-var runsByID = func() string {
-	places := make([]string, runsAtOnce)
-	for i := range places {
-		places[i] = fmt.Sprintf("$%d", i+1)
+// idPlaces are the places of idArgs.
+var idPlaces = places(1, idsAtOnce)
+
+// places lists n places from $first on.
+func places(first, n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("$%d", first+i))
 	}
-	return `select ` + runColumns + ` from runs where id in (` + strings.Join(places, ", ") + `)`
-}()
+	return strings.Join(all, ", ")
+}
+
+// idArgs are up to idsAtOnce ids. The last is repeated in the places that are left over.
+func idArgs(ids []int64) []any {
+	args := make([]any, idsAtOnce)
+	for i := range args {
+		args[i] = ids[min(i, len(ids)-1)]
+	}
+	return args
+}
 
 // RunsByID reads runs; those that there are not are left out.
 func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, error) {
 	out := make(map[int64]Run, len(ids))
-	for some := range slices.Chunk(ids, runsAtOnce) {
-		places := make([]any, runsAtOnce)
-		for i := range places {
-			places[i] = some[min(i, len(some)-1)] // places that are left over ask for the last one again
-		}
-
-		rows, err := l.statements.query(ctx, runsByID, places...)
-		found, err := collectRuns(rows, err, len(some))
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		found, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where id in (`+idPlaces+`)`, idArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -101,32 +83,24 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	}
 
 	query, args := runsQuery(f)
-	rows, err := l.statements.query(ctx, query, args...)
 	if f.Brief {
-		return collectUpTo(rows, err, f.Limit, scanBrief)
+		return list(l.reads(ctx), briefFields, query, args...)
 	}
-	return collectRuns(rows, err, f.Limit)
+	return list(l.reads(ctx), runFields, query, args...)
 }
 
 // briefColumns are those of a RunFilter that is Brief.
 const briefColumns = `id, job, state, waiting_for, outcome, queued_at, started_at, finished_at, cost_micro_usd`
 
-func scanBrief(rows scanner) (Run, error) {
-	var r Run
-	var queued, started, finished int64
-	err := rows.Scan(&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, &queued, &started, &finished, &r.Usage.CostMicroUSD)
-	r.QueuedAt, r.StartedAt, r.FinishedAt = instant(queued), instant(started), instant(finished)
-	return r, err
+func briefFields(r *Run) []any {
+	return []any{&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, at(&r.QueuedAt), at(&r.StartedAt), at(&r.FinishedAt), &r.Usage.CostMicroUSD}
 }
 
 // LastUsages are what the last runs of a job used that have begun and are over, of the last so many that are over.
 func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, error) {
-	rows, err := l.statements.query(ctx, lastUsages, job, of)
-	var u Usage // which each row is read into
-	return collectUpTo(rows, err, of, func(rows scanner) (Usage, error) {
-		err := rows.Scan(&u.TokensIn, &u.TokensOut, &u.CostMicroUSD, &u.EstimatedMicroUSD)
-		return u, err
-	})
+	return list(l.reads(ctx), func(u *Usage) []any {
+		return []any{&u.TokensIn, &u.TokensOut, &u.CostMicroUSD, &u.EstimatedMicroUSD}
+	}, lastUsages, job, of)
 }
 
 // What never began would say that runs cost nothing.
@@ -290,14 +264,12 @@ func sessionOf(key string) string {
 // that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
-	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
-	queued, err := collectRuns(rows, err, 0)
+	queued, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
 
-	rows, err = l.statements.query(ctx, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
-	waiting, err := collectRuns(rows, err, 0)
+	waiting, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -311,24 +283,13 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 // NextDue is the earliest instant after now at which a run becomes claimable by time
 // alone, or the pause of a model ends; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
-	var at int64
-	err := l.statements.row(ctx, `select coalesce(min(not_before), 0) from runs where not_before <> 0 and not_before > $1`, ms(now)).Scan(&at)
-	if err != nil {
-		return time.Time{}, err
-	}
-
-	var asked int64
-	err = l.statements.row(ctx, `select coalesce(min(until), 0) from model_pauses where until > $1`, ms(now)).Scan(&asked)
-	if at == 0 || asked != 0 && asked < at {
-		at = asked
-	}
-	return instant(at), err
+	return timeOf(l.reads(ctx), `select coalesce(min(due), 0) from (select min(not_before) as due from runs where not_before <> 0 and not_before > $1
+		union all select min(until) from model_pauses where until > $1) as dues`, ms(now))
 }
 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
-	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
-	return collectRuns(rows, err, 0)
+	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 }
 
 // unfinished names the states, so that it is asked by their index and not in the order of all ids.
@@ -336,29 +297,12 @@ const unfinished = `select ` + runColumns + ` from runs where state in ('queued'
 
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
-	rows, err := l.statements.query(ctx, unfinished)
-	return collectRuns(rows, err, 0)
+	return list(l.reads(ctx), runFields, unfinished)
 }
 
 // Cancelling lists the running runs that somebody asked to cancel, with the reason.
 func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
-	rows, err := l.statements.query(ctx, `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	out := map[int64]string{}
-	for rows.Next() {
-		var id int64
-		var reason string
-		if err := rows.Scan(&id, &reason); err != nil {
-			return nil, err
-		}
-		out[id] = reason
-	}
-
-	return out, rows.Err()
+	return pairs[int64, string](l.reads(ctx), `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
 }
 
 // lastRuns skips from job to job in their index, however many runs each has.
@@ -368,8 +312,7 @@ const lastRuns = `with recursive names(job) as (select min(job) from runs where 
 
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
-	rows, err := l.statements.query(ctx, lastRuns)
-	found, err := collectRuns(rows, err, 0)
+	found, err := list(l.reads(ctx), runFields, lastRuns)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
 		out[r.Job] = r
@@ -391,93 +334,55 @@ type LastTimes struct {
 
 // LastTimes returns the times of a job's runs before a given run. It does not read whole rows, because every run calls it.
 func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t LastTimes, err error) {
-	var began, ended, last int64
-	err = l.statements.row(ctx, lastSuccessAt, job).Scan(&began, &ended)
+	err = scan(l.reads(ctx), []any{at(&t.SuccessStart), at(&t.SuccessEnd)}, lastSuccessAt, job)
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
-		err = l.statements.row(ctx, lastEndAt, job, before).Scan(&last)
+		t.End, err = orZero(timeOf(l.reads(ctx), lastEndAt, job, before))
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return LastTimes{instant(began), instant(ended), instant(last)}, err
+	return t, err
 }
 
 const lastDoneAt = `select finished_at from runs where job = $1 and state = 'finished' and outcome = $2 order by finished_at desc, id desc limit 1`
 
 // LastDone returns the end of a job's last run with outcome success or nothing, or the zero time.
 func (l *Ledger) LastDone(ctx context.Context, job string) (time.Time, error) {
-	var last int64
-	for _, outcome := range []domain.Outcome{domain.OutcomeSuccess, domain.OutcomeNothing} {
-		var at int64
-		if err := l.statements.row(ctx, lastDoneAt, job, outcome).Scan(&at); err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return time.Time{}, err
-		}
-		last = max(last, at)
+	success, err := orZero(timeOf(l.reads(ctx), lastDoneAt, job, domain.OutcomeSuccess))
+	if err != nil {
+		return success, err
 	}
-	return instant(last), nil
+	nothing, err := orZero(timeOf(l.reads(ctx), lastDoneAt, job, domain.OutcomeNothing))
+	if nothing.After(success) {
+		return nothing, err
+	}
+	return success, err
 }
 
 const countUnfinished = `select state, count(*) from runs where state <> 'finished' group by state`
 
 // Counts counts the unfinished runs.
 func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
-	var c Counts
-	rows, err := l.statements.query(ctx, countUnfinished)
-	if err != nil {
-		return c, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var state domain.State
-		var n int
-		if err := rows.Scan(&state, &n); err != nil {
-			return c, err
-		}
-
-		switch state {
-		case domain.StateQueued:
-			c.Queued = n
-		case domain.StateRunning:
-			c.Running = n
-		case domain.StateWaiting:
-			c.Waiting = n
-		}
-	}
-
-	return c, rows.Err()
+	n, err := pairs[domain.State, int](l.reads(ctx), countUnfinished)
+	return Counts{Queued: n[domain.StateQueued], Running: n[domain.StateRunning], Waiting: n[domain.StateWaiting]}, err
 }
 
 // QueuedOf is how many runs of a job wait in the queue, most at most.
-func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (n int, err error) {
-	err = l.read.QueryRowContext(ctx, `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most).Scan(&n)
-	return n, err
+func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (int, error) {
+	return value[int](l.reads(ctx), `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most)
 }
 
 // Queued is how many runs wait for their turn, of all jobs and agents; it counts up to most.
-func (l *Ledger) Queued(ctx context.Context, most int) (n int, err error) {
-	err = l.read.QueryRowContext(ctx, `select count(*) from (select 1 from runs where state <> 'finished' and state = 'queued' limit $1) q`, most).Scan(&n)
-	return n, err
+func (l *Ledger) Queued(ctx context.Context, most int) (int, error) {
+	return value[int](l.reads(ctx), `select count(*) from (select 1 from runs where state <> 'finished' and state = 'queued' limit $1) q`, most)
 }
 
 // Attempts lists the attempts of a run in order.
 func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
-	rows, err := l.statements.query(ctx, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
-	return collect(rows, err, func(rows scanner) (Attempt, error) {
-		var a Attempt
-		var started, finished int64
-		err := rows.Scan(&a.Run, &a.Number, &a.State, &started, &finished, &a.Error)
-		a.StartedAt, a.FinishedAt = instant(started), instant(finished)
-		return a, err
-	})
+	return list(l.reads(ctx), func(a *Attempt) []any {
+		return []any{&a.Run, &a.Number, &a.State, at(&a.StartedAt), at(&a.FinishedAt), &a.Error}
+	}, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
 }
 
 // OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
 func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
-	var outcome string
-	err := l.statements.row(ctx, `select outcome from runs where id = $1`, run).Scan(&outcome)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("run %d is %w", run, ErrNotFound)
-	}
-	return domain.Outcome(outcome), err
+	outcome, err := value[domain.Outcome](l.reads(ctx), `select outcome from runs where id = $1`, run)
+	return orNotFound(outcome, err, "run %d", run)
 }

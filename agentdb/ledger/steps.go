@@ -130,47 +130,31 @@ func requireRow(updated sql.Result, err error, format string, args ...any) error
 
 // Steps lists the steps of a run over all its attempts, in order.
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
-	rows, err := l.statements.query(ctx, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
+	all, err := list(l.reads(ctx), func(s *Step) []any {
+		return []any{
+			&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, raw(&s.Message), &s.Text, decoded(&s.Notices),
+			&s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached, &s.Usage.CostMicroUSD,
+			&s.Usage.EstimatedTokens, &s.Usage.EstimatedMicroUSD, at(&s.StartedAt), at(&s.FinishedAt),
+		}
+	}, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
 		estimated_tokens, estimated_micro_usd, started_at, finished_at from steps where run = $1 order by attempt, number`, run)
-	return collect(rows, err, func(rows scanner) (Step, error) {
-		var s Step
-		var started, finished int64
-		var message, notices string
-		if err := rows.Scan(&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, &message, &s.Text, &notices, &s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached,
-			&s.Usage.CostMicroUSD, &s.Usage.EstimatedTokens, &s.Usage.EstimatedMicroUSD, &started, &finished); err != nil {
-			return s, err
-		}
-
-		s.StartedAt, s.FinishedAt = instant(started), instant(finished)
-		if err := json.Unmarshal([]byte(notices), &s.Notices); err != nil {
-			return s, fmt.Errorf("the notices of step %d of run %d are damaged: %w", s.Number, run, err)
-		}
-
-		var err error
-		s.Message, err = l.unpack(ctx, message)
-		return s, err
-	})
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = l.unpackColumn(ctx, &all[i].Message)
+	}
+	return all, err
 }
 
 // Calls lists the calls of a run over all its attempts, in order.
 func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
-	rows, err := l.statements.query(ctx, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
+	all, err := list(l.reads(ctx), func(c *Call) []any {
+		return []any{
+			&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, raw(&c.Args), &c.Effect, &c.State, raw(&c.Envelope),
+			at(&c.StartedAt), at(&c.FinishedAt),
+		}
+	}, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
 		from calls where run = $1 order by attempt, step, position`, run)
-	return collect(rows, err, func(rows scanner) (Call, error) {
-		var c Call
-		var started, finished int64
-		var args, envelope string
-		if err := rows.Scan(&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, &args, &c.Effect, &c.State, &envelope, &started, &finished); err != nil {
-			return c, err
-		}
-
-		c.StartedAt, c.FinishedAt = instant(started), instant(finished)
-		var err error
-		if c.Args, err = l.unpack(ctx, args); err != nil {
-			return c, err
-		}
-
-		c.Envelope, err = l.unpack(ctx, envelope)
-		return c, err
-	})
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = errors.Join(l.unpackColumn(ctx, &all[i].Args), l.unpackColumn(ctx, &all[i].Envelope))
+	}
+	return all, err
 }

@@ -2,10 +2,9 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
@@ -35,24 +34,11 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 			return err
 		}
 
-		// Tiers are letters, A the strongest confinement: the greater one is the weaker.
-		taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
-		if taint != r.Taint || tier != r.Tier {
-			if _, err := tx.Exec(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID); err != nil {
-				return err
-			}
-		}
-
-		if taint != r.Taint {
-			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")}); err != nil {
-				return err
-			}
-		}
-
-		if labels, err = addLabels(tx, r, taint, m.Writes, now); err != nil {
+		taint, err := taintRun(tx, r, m, now)
+		if err != nil {
 			return err
 		}
-
+		labels = addLabels(tx, r, taint, m.Writes, now)
 		for id, key := range m.UsedApprovals {
 			// The same call may be made again after a crash; no other one may use the approval.
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
@@ -67,6 +53,19 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 		l.keepLabels(labels)
 	}
 	return err
+}
+
+// taintRun adds to the taint of a run, and returns all of it.
+func taintRun(tx *sqlite.Tx, r Run, m TaintUpdate, now time.Time) (string, error) {
+	// Tiers are letters, A the strongest confinement: the greater one is the weaker.
+	taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
+	if taint != r.Taint || tier != r.Tier {
+		tx.Run(`update runs set taint = $1, tier = $2 where id = $3`, taint, tier, r.ID)
+	}
+	if taint == r.Taint {
+		return taint, nil
+	}
+	return taint, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")})
 }
 
 // mergeTaint returns the letters of both, each once and in order.
@@ -87,12 +86,10 @@ func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 		return "", nil
 	}
 
-	var taint string
 	// A wake may act on what its planner has read, and a skill on what its input is made of.
-	err := tx.QueryRow(`select taint from runs where id = $1`, d.asker()).Scan(&taint)
-	if errors.Is(err, sql.ErrNoRows) {
+	taint, known, err := orFalse(value[string](tx, `select taint from runs where id = $1`, d.asker()))
+	if err == nil && !known {
 		return TaintUntrusted, nil
 	}
-
 	return taint, err
 }

@@ -75,44 +75,33 @@ type WakeUsage struct {
 
 const wakeColumns = `id, agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, deferred, created_at`
 
-func scanWake(row scanner) (Wake, error) {
-	var s Wake
-	var at, asked, created int64
-	var views string
-	var deferred int
-	err := row.Scan(&s.ID, &s.Agent, &at, &asked, &s.Instructions, &views, &s.Priority, &s.OnMiss, &s.ScheduledBy, &s.Run, &s.Job, &s.Depth, &deferred, &created)
-	if err != nil {
-		return s, err
+func wakeFields(s *Wake) []any {
+	return []any{
+		&s.ID, &s.Agent, at(&s.At), at(&s.AskedAt), &s.Instructions, decoded(&s.ContextViews), &s.Priority, &s.OnMiss, &s.ScheduledBy,
+		&s.Run, &s.Job, &s.Depth, &s.Deferred, at(&s.CreatedAt),
 	}
-
-	s.At, s.AskedAt, s.CreatedAt, s.Deferred = instant(at), instant(asked), instant(created), deferred != 0
-	return s, json.Unmarshal([]byte(views), &s.ContextViews)
 }
 
 // Wakes lists what agents have planned, the earliest first.
 func (l *Ledger) Wakes(ctx context.Context) ([]Wake, error) {
-	rows, err := l.statements.query(ctx, `select `+wakeColumns+` from slots order by at, id`)
-	return collect(rows, err, scanWake)
+	return list(l.reads(ctx), wakeFields, `select `+wakeColumns+` from slots order by at, id`)
 }
 
 // NextWake is what an agent has planned; false when it has nothing.
 func (l *Ledger) NextWake(ctx context.Context, agent string) (Wake, bool, error) {
-	s, err := scanWake(l.statements.row(ctx, `select `+wakeColumns+` from slots where agent = $1`, agent))
-	if errors.Is(err, sql.ErrNoRows) {
-		return Wake{}, false, nil
-	}
-	return s, err == nil, err
+	return orFalse(one(l.reads(ctx), wakeFields, `select `+wakeColumns+` from slots where agent = $1`, agent))
 }
 
 // WakeUsage reads what a plan would be decided on now.
 func (l *Ledger) WakeUsage(ctx context.Context, agent string) (WakeUsage, error) {
-	var u WakeUsage
-	now := l.now()
-	if err := l.statements.row(ctx, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
+	return wakeUsage(l.reads(ctx), agent, l.now())
+}
+
+func wakeUsage(from querier, agent string, now time.Time) (u WakeUsage, err error) {
+	if u.Started, err = value[int](from, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)); err != nil {
 		return u, err
 	}
-
-	pauses, err := l.Pauses(ctx, now)
+	pauses, err := pausesAt(from, now)
 	_, u.Paused = Paused(pauses, "", agent, now)
 	return u, err
 }
@@ -129,17 +118,10 @@ func (l *Ledger) SetWake(ctx context.Context, s Wake, on WakeUsage) (Wake, error
 	var out Wake
 	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
 		now := l.now()
-		var u WakeUsage
-		if err := tx.QueryRow(countWakes, s.Agent, ms(now.Add(-wakeCapWindow)), ms(now)).Scan(&u.Started); err != nil {
-			return false, err
-		}
-
-		pauses, err := queryPauses(tx, now)
+		u, err := wakeUsage(tx, s.Agent, now)
 		if err != nil {
 			return false, err
 		}
-
-		_, u.Paused = Paused(pauses, "", s.Agent, now)
 		if u != on {
 			return false, ErrWakeUsageChanged
 		}
@@ -157,12 +139,7 @@ func insertWake(tx *sqlite.Tx, s *Wake) error {
 		return err
 	}
 
-	views := s.ContextViews
-	if views == nil {
-		views = []string{}
-	}
-
-	text, err := json.Marshal(views)
+	text, err := json.Marshal(append([]string{}, s.ContextViews...)) // never null
 	if err != nil {
 		return err
 	}
@@ -175,12 +152,10 @@ func insertWake(tx *sqlite.Tx, s *Wake) error {
 	// Another process may insert its plan between the two statements. The last write wins, so
 	// that one is deleted as well.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
-		if _, err := tx.Exec(`delete from slots where agent = $1`, s.Agent); err != nil {
-			return err
-		}
-		err = tx.QueryRow(`insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
+		tx.Run(`delete from slots where agent = $1`, s.Agent)
+		s.ID, err = value[int64](tx, `insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict (agent) do nothing returning id`,
-			s.Agent, ms(s.At), ms(s.AskedAt), tx.Redact(s.Instructions), string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, ms(s.CreatedAt)).Scan(&s.ID)
+			s.Agent, ms(s.At), ms(s.AskedAt), tx.Redact(s.Instructions), string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, ms(s.CreatedAt))
 	}
 	if err != nil {
 		return err
@@ -198,11 +173,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 		return false, nil
 	}
 
-	rows, err := tx.Query(`select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
-	set, err := collect(rows, err, func(rows scanner) (data string, err error) {
-		err = rows.Scan(&data)
-		return data, err
-	})
+	set, err := values[[]byte](tx, `select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
 	if err != nil {
 		return false, err
 	}
@@ -212,7 +183,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 			Slot int64  `json:"slot"`
 			Key  string `json:"key"`
 		}
-		if err := json.Unmarshal([]byte(data), &before); err != nil {
+		if err := json.Unmarshal(data, &before); err != nil {
 			return false, fmt.Errorf("the record of run %d is damaged: %w", s.Run, err)
 		}
 		if before.Key != s.Key {
@@ -220,8 +191,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 		}
 
 		// Still planned: nothing has run, and the repeated call may replace it.
-		var open int
-		if err := tx.QueryRow(`select count(*) from slots where id = $1`, before.Slot).Scan(&open); err != nil || open > 0 {
+		if open, err := value[bool](tx, `select exists (select 1 from slots where id = $1)`, before.Slot); err != nil || open {
 			return false, err
 		}
 
@@ -234,28 +204,25 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 
 // CancelWake cancels an agent's next wake; it reports whether there was one.
 func (l *Ledger) CancelWake(ctx context.Context, agent, by string) (bool, error) {
-	cleared := false
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		var err error
-		cleared, err = l.cancelWake(tx, l.now(), agent, "cancelled by "+by)
+	return l.cancelWake(ctx, agent, "cancelled by "+by)
+}
+
+func (l *Ledger) cancelWake(ctx context.Context, agent, reason string) (cleared bool, err error) {
+	err = l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+		cleared, err = l.deleteWake(tx, agent, reason)
 		return cleared, err
 	})
 	return cleared, err
 }
 
-func (l *Ledger) cancelWake(tx *sqlite.Tx, now time.Time, agent, reason string) (bool, error) {
-	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
+func (l *Ledger) deleteWake(tx *sqlite.Tx, agent, reason string) (bool, error) {
+	s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
+	if err != nil || !planned {
 		return false, err
 	}
-	if _, err := tx.Exec(`delete from slots where id = $1`, s.ID); err != nil {
-		return false, err
-	}
+	tx.Run(`delete from slots where id = $1`, s.ID)
 
-	return true, addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
+	return true, addEvent(tx, Event{Job: s.Job, At: l.now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
 // CancelWakesExcept cancels the wakes of all agents but these: the self-scheduling of the others is
@@ -271,13 +238,10 @@ func (l *Ledger) CancelWakesExcept(ctx context.Context, agents []string) error {
 		if slices.Contains(agents, s.Agent) {
 			continue
 		}
-		if err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-			return l.cancelWake(tx, l.now(), s.Agent, "self-scheduling is switched off")
-		}); err != nil {
+		if _, err := l.cancelWake(ctx, s.Agent, "self-scheduling is switched off"); err != nil {
 			return err
 		}
 	}
-
 	return nil
 }
 
@@ -349,14 +313,14 @@ const countRunning = `select count(*) from runs where state = 'running' and stat
 func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]WakeDecision, error) {
 	out := make([]WakeDecision, len(ids))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		pauses, err := queryPauses(tx, now)
+		pauses, err := pausesAt(tx, now)
 		if err != nil {
 			return err
 		}
 
 		// Counted once for the batch: what it queues is not running yet.
-		var running int
-		if err := tx.QueryRow(countRunning).Scan(&running); err != nil {
+		running, err := value[int](tx, countRunning)
+		if err != nil {
 			return err
 		}
 
@@ -375,30 +339,22 @@ func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ..
 // fireWake locks the wake's row for this transaction: of two processes the second waits,
 // and finds it gone or deferred.
 func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st WakeState) (WakeDecision, error) {
-	s, err := scanWake(tx.QueryRow(`select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return WakeDecision{Wake: Wake{ID: id}, Decision: wakeVanished}, nil
-	}
-	if err != nil {
-		return WakeDecision{}, err
+	s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
+	if err != nil || !planned {
+		return WakeDecision{Wake: Wake{ID: id}, Decision: wakeVanished}, err
 	}
 
-	var last int64
-	if err := tx.QueryRow(lastWake, s.Agent).Scan(&last); err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if st.LastWake, err = orZero(timeOf(tx, lastWake, s.Agent)); err != nil {
 		return WakeDecision{}, err
 	}
-
-	st.LastWake = instant(last)
 	d := DecideWake(now, s, st)
 	switch {
 	case d.Decision == WakeRun || d.Decision == WakeDropped:
 		d.Run, err = l.enqueueWake(tx, now, d)
 	// A wake that came too early keeps its time, and there is nothing to write.
 	case d.Decision == WakeDeferred && !d.At.Equal(s.At):
-		_, err = tx.Exec(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Wake.Deferred), s.ID)
-		if err == nil {
-			err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
-		}
+		tx.Run(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Wake.Deferred), s.ID)
+		err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
 	}
 
 	return d, err
@@ -421,9 +377,7 @@ func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d WakeDecision) (int6
 	if err != nil {
 		return 0, err
 	}
-	if _, err := tx.Exec(`delete from slots where id = $1`, s.ID); err != nil {
-		return 0, err
-	}
+	tx.Run(`delete from slots where id = $1`, s.ID)
 
 	if d.Decision == WakeDropped {
 		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.

@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -27,33 +25,25 @@ type WatchState struct {
 
 // WatchState reads what the watch of a job remembers; false when there is nothing.
 func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, error) {
-	st := WatchState{Job: job}
-	var since, collected int64
-	err := l.statements.row(ctx, `select since, print, tree, round, run, collected from watches where job = $1`, job).Scan(&since, &st.Fingerprint, &st.Tree, &st.Round, &st.Run, &collected)
-	if errors.Is(err, sql.ErrNoRows) {
-		return st, false, nil
-	}
+	st, known, err := orFalse(one(l.reads(ctx), func(st *WatchState) []any { return append(watchFields(st), &st.Tree) },
+		`select `+watchColumns+`, tree from watches where job = $1`, job))
+	st.Job = job
+	return st, known, err
+}
 
-	st.Since, st.Collected = instant(since), instant(collected)
-	return st, err == nil, err
+const watchColumns = `job, since, print, round, run, collected`
+
+func watchFields(st *WatchState) []any {
+	return []any{&st.Job, at(&st.Since), &st.Fingerprint, &st.Round, &st.Run, at(&st.Collected)}
 }
 
 // WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
-	rows, err := l.statements.query(ctx, `select job, since, print, round, run, collected from watches`)
-	found, err := collect(rows, err, func(rows scanner) (WatchState, error) {
-		var st WatchState
-		var since, collected int64
-		err := rows.Scan(&st.Job, &since, &st.Fingerprint, &st.Round, &st.Run, &collected)
-		st.Since, st.Collected = instant(since), instant(collected)
-		return st, err
-	})
-
+	found, err := list(l.reads(ctx), watchFields, `select `+watchColumns+` from watches`)
 	out := make(map[string]WatchState, len(found))
 	for _, st := range found {
 		out[st.Job] = st
 	}
-
 	return out, err
 }
 
@@ -61,9 +51,7 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 func (l *Ledger) SaveWatchStates(ctx context.Context, states ...WatchState) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, st := range states {
-			if err := saveWatch(tx, st); err != nil {
-				return err
-			}
+			saveWatch(tx, st)
 		}
 		return nil
 	})
@@ -73,18 +61,15 @@ func (l *Ledger) SaveWatchStates(ctx context.Context, states ...WatchState) erro
 func (l *Ledger) DeleteWatchStates(ctx context.Context, jobs ...string) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, job := range jobs {
-			if _, err := tx.Exec(`delete from watches where job = $1`, job); err != nil {
-				return err
-			}
+			tx.Run(`delete from watches where job = $1`, job)
 		}
 		return nil
 	})
 }
 
-func saveWatch(tx *sqlite.Tx, st WatchState) error {
-	_, err := tx.Exec(`insert into watches (job, since, print, tree, round, run, collected) values ($1, $2, $3, $4, $5, $6, $7)
+func saveWatch(tx *sqlite.Tx, st WatchState) {
+	tx.Run(`insert into watches (job, since, print, tree, round, run, collected) values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run,
 		collected = excluded.collected`,
 		st.Job, ms(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run, ms(st.Collected))
-	return err
 }

@@ -52,7 +52,7 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 	a.Name = artifactName(a.Title, a.Type)
 	wanted := a
 	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
-		known, err := artifact(tx.QueryRow(`select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key))
+		known, err := one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key)
 		if !errors.Is(err, sql.ErrNoRows) {
 			a = known
 			return err
@@ -210,7 +210,7 @@ func (l *Ledger) updateArtifact(ctx context.Context, by Author, workspace, id in
 		}
 
 		// Also of a call that has changed it before.
-		a, err = artifact(tx.QueryRow(`select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace))
+		a, err = one(tx, artifactFields, `select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fmt.Errorf("the artifact %d of workspace %d: %w", id, workspace, ErrNotFound)
@@ -229,16 +229,14 @@ func (l *Ledger) WorkspaceArtifacts(ctx context.Context, workspace int64, all bo
 	if !all {
 		query += ` and superseded_by = 0 and discarded = 0`
 	}
-	rows, err := l.statements.query(ctx, query+` order by id`, workspace)
-	return collect(rows, err, artifact)
+	return list(l.reads(ctx), artifactFields, query+` order by id`, workspace)
 }
 
 // ArtifactChain lists the versions of an artifact of a workspace, the oldest first; the last that is neither
 // superseded nor discarded is the one that counts (OSL-25).
 func (l *Ledger) ArtifactChain(ctx context.Context, workspace, id int64) ([]Artifact, error) {
-	rows, err := l.statements.query(ctx, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
+	out, err := list(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
 		and chain = (select chain from artifacts where id = $2) order by version`, workspace, id)
-	out, err := collect(rows, err, artifact)
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("the artifact %d of workspace %d: %w", id, workspace, ErrNotFound)
 	}

@@ -59,10 +59,8 @@ func addWorkspaceEvent(tx *sqlite.Tx, by Author, r Run, w Workspace, now time.Ti
 		}
 	}
 
-	if _, err := tx.Exec(`insert into workspace_events (workspace, run, attempt, key, at, kind, lock_version, data) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		w.ID, r.ID, by.Attempt.Number, by.Key, ms(now), kind, w.LockVersion, tx.RedactJSON(string(raw))); err != nil {
-		return err
-	}
+	tx.Run(`insert into workspace_events (workspace, run, attempt, key, at, kind, lock_version, data) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		w.ID, r.ID, by.Attempt.Number, by.Key, ms(now), kind, w.LockVersion, tx.RedactJSON(string(raw)))
 
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "workspace." + kind}, map[string]any{"workspace": fmt.Sprint(w.ID), "name": w.Name, "lock_version": w.LockVersion})
 }
@@ -93,15 +91,9 @@ func (l *Ledger) AddWorkspaceEvent(ctx context.Context, by Author, id int64, kin
 
 // WorkspaceEvents lists the last events of a workspace, the oldest of them first.
 func (l *Ledger) WorkspaceEvents(ctx context.Context, workspace int64, limit int) ([]WorkspaceEvent, error) {
-	rows, err := l.statements.query(ctx, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
-	out, err := collect(rows, err, func(rows scanner) (WorkspaceEvent, error) {
-		var e WorkspaceEvent
-		var at int64
-		var data string
-		err := rows.Scan(&e.ID, &e.Workspace, &e.Run, &at, &e.Kind, &e.LockVersion, &data)
-		e.At, e.Data = instant(at), json.RawMessage(data)
-		return e, err
-	})
+	out, err := list(l.reads(ctx), func(e *WorkspaceEvent) []any {
+		return []any{&e.ID, &e.Workspace, &e.Run, at(&e.At), &e.Kind, &e.LockVersion, raw(&e.Data)}
+	}, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
 
 	slices.Reverse(out)
 	return out, err
@@ -124,13 +116,8 @@ const keptCheckpoints = 10
 
 const checkpointColumns = `id, workspace, run, key, at, phase, role, step, run_state, state, artifact`
 
-func scanCheckpoint(row scanner) (Checkpoint, error) {
-	var c Checkpoint
-	var at int64
-	var runState, state string
-	err := row.Scan(&c.ID, &c.Workspace, &c.Run, &c.Key, &at, &c.Phase, &c.Role, &c.Step, &runState, &state, &c.artifact)
-	c.At, c.RunState, c.State = instant(at), json.RawMessage(runState), json.RawMessage(state)
-	return c, err
+func checkpointFields(c *Checkpoint) []any {
+	return []any{&c.ID, &c.Workspace, &c.Run, &c.Key, at(&c.At), &c.Phase, &c.Role, &c.Step, raw(&c.RunState), raw(&c.State), &c.artifact}
 }
 
 func insertCheckpoint(tx *sqlite.Tx, c *Checkpoint) error {
@@ -165,7 +152,7 @@ func (l *Ledger) AddCheckpoint(ctx context.Context, by Author, c Checkpoint) (Ch
 			return err
 		}
 
-		c, err = scanCheckpoint(tx.QueryRow(`select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key))
+		c, err = one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key)
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -191,26 +178,21 @@ func keepCheckpoint(tx *sqlite.Tx, r Run, c *Checkpoint) error {
 	if err := insertCheckpoint(tx, c); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(`delete from checkpoints where run = $1 and id not in (select id from checkpoints where run = $1 order by id desc limit $2)`, r.ID, keptCheckpoints); err != nil {
-		return err
-	}
+	tx.Run(`delete from checkpoints where run = $1 and id not in (select id from checkpoints where run = $1 order by id desc limit $2)`, r.ID, keptCheckpoints)
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: c.At, Kind: "run.checkpoint"}, map[string]any{"phase": c.Phase, "step": c.Step})
 }
 
 // LastCheckpoint is the last checkpoint of a run or, before it has one, that which it was begun from;
 // ErrNotFound when there is neither.
 func (l *Ledger) LastCheckpoint(ctx context.Context, run int64) (Checkpoint, error) {
-	c, err := scanCheckpoint(l.statements.row(ctx, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run))
+	c, err := one(l.reads(ctx), checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run)
 	if errors.Is(err, sql.ErrNoRows) {
-		c, err = scanCheckpoint(l.statements.row(ctx, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run))
+		c, err = one(l.reads(ctx), checkpointFields, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run)
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return c, fmt.Errorf("a checkpoint of run %d is %w", run, ErrNotFound)
-	}
-	return c, err
+	return orNotFound(c, err, "a checkpoint of run %d", run)
 }
 
 // lastCheckpointIn is the last checkpoint of a run in a workspace.
 func lastCheckpointIn(tx *sqlite.Tx, run, workspace int64) (Checkpoint, error) {
-	return scanCheckpoint(tx.QueryRow(`select `+checkpointColumns+` from checkpoints where run = $1 and workspace = $2 order by id desc limit 1`, run, workspace))
+	return one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and workspace = $2 order by id desc limit 1`, run, workspace)
 }

@@ -19,39 +19,32 @@ const CallWorkspace = "workspace/"
 // EnterWorkspace makes a workspace the one that an attempt's run works in, and returns it. A checkpoint of before
 // the run is kept, the first time. The error is a *BlockedError while the workspace is paused, archived or needs a review.
 func (l *Ledger) EnterWorkspace(ctx context.Context, a Attempt, id int64) (Workspace, error) {
-	now := l.now()
-	var w Workspace
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
-			return err
+			return Workspace{}, err
 		}
-		if w, err = l.lockWorkspace(tx, id); err != nil {
-			return err
-		}
-
+		w, err := l.lockWorkspace(tx, id)
 		switch {
+		case err != nil:
+			return w, err
 		case w.Agent != r.Agent:
-			return fmt.Errorf("workspace %d is %w", id, ErrNotFound)
+			return w, fmt.Errorf("workspace %d is %w", id, ErrNotFound)
 		case r.Workspace != 0 && r.Workspace != id:
-			return wrongWorkspace("", "run %d works in workspace %d already", r.ID, r.Workspace)
+			return w, wrongWorkspace("", "run %d works in workspace %d already", r.ID, r.Workspace)
 		}
 
 		if err := w.Blocked(); err != nil {
-			return err
+			return w, err
 		}
-		return beginIn(tx, r, w, now)
+		return w, beginIn(tx, r, w, l.now())
 	})
-
-	return w, err
 }
 
 // beginIn keeps a checkpoint of a workspace from before a run changes it, once for the run.
 func beginIn(tx *sqlite.Tx, r Run, w Workspace, now time.Time) error {
 	if r.Workspace == 0 {
-		if _, err := tx.Exec(`update runs set workspace = $1 where id = $2`, w.ID, r.ID); err != nil {
-			return err
-		}
+		tx.Run(`update runs set workspace = $1 where id = $2`, w.ID, r.ID)
 	}
 
 	_, err := lastCheckpointIn(tx, r.ID, w.ID)
@@ -62,7 +55,7 @@ func beginIn(tx *sqlite.Tx, r Run, w Workspace, now time.Time) error {
 	// A run that was begun from a checkpoint goes on from what that says of the run.
 	c := Checkpoint{}
 	if r.Checkpoint != 0 {
-		c, err = scanCheckpoint(tx.QueryRow(`select `+checkpointColumns+` from checkpoints where id = $1 and workspace = $2`, r.Checkpoint, w.ID))
+		c, err = one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where id = $1 and workspace = $2`, r.Checkpoint, w.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -82,8 +75,7 @@ func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, no
 		return nil
 	}
 
-	rows, err := tx.Query(`select distinct workspace from workspace_events where run = cast($1 as bigint) and run <> 0 order by workspace`, r.ID)
-	touched, err := collect(rows, err, scanID)
+	touched, err := values[int64](tx, `select distinct workspace from workspace_events where run = cast($1 as bigint) and run <> 0 order by workspace`, r.ID)
 	if err != nil {
 		return err
 	}
@@ -103,9 +95,7 @@ func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, no
 		}
 
 		w.Review = r.ID
-		if err := storeWorkspace(tx, w); err != nil {
-			return err
-		}
+		storeWorkspace(tx, w)
 		if err := addWorkspaceEvent(tx, Author{}, r, w, now, workspaceReview, map[string]any{"outcome": outcome}); err != nil {
 			return err
 		}
@@ -119,11 +109,8 @@ func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, no
 
 // checkReview refuses what would have a run go on that left a workspace half changed.
 func (l *Ledger) checkReview(tx *sqlite.Tx, r Run) error {
-	w, err := scanWorkspace(tx.QueryRow(`select `+workspaceColumns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err == nil {
+	w, half, err := orFalse(one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
+	if half {
 		err = &BlockedError{w}
 	}
 	return err
@@ -138,31 +125,26 @@ const discardedKey = "discarded/"
 // DiscardedCalls are the keys of the calls of a run whose writes to its workspace its owner has discarded, and that
 // were not made again since: another attempt makes them again.
 func (l *Ledger) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
-	rows, err := l.statements.query(ctx, `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
+	return values[string](l.reads(ctx), `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
 		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
-	return collect(rows, err, func(rows scanner) (key string, err error) { return key, rows.Scan(&key) })
 }
 
 // leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
 // it was last known to be in order.
 func leftPartial(tx *sqlite.Tx, r Run, w Workspace) (bool, error) {
-	var mark, at int64
-	if err := tx.QueryRow(`select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
-		and kind in (`+workspaceMarks+`)`, w.ID, r.ID).Scan(&mark, &at); err != nil {
+	var mark, since int64
+	if err := scan(tx, []any{&mark, &since}, `select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
+		and kind in (`+workspaceMarks+`)`, w.ID, r.ID); err != nil {
 		return false, err
 	}
 
-	var changes int
-	if err := tx.QueryRow(`select count(*) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0 and id > $3 and kind in ('changed', 'artifact')`, w.ID, r.ID, mark).Scan(&changes); err != nil {
-		return false, err
-	}
-	if changes > 0 || r.Workspace != w.ID {
-		return changes > 0, nil
+	changes, err := value[bool](tx, `select exists (select 1 from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0 and id > $3 and kind in ('changed', 'artifact'))`, w.ID, r.ID, mark)
+	if err != nil || changes || r.Workspace != w.ID {
+		return changes, err
 	}
 
 	// A call that failed to begin has changed nothing; of one that was cut off nobody knows.
-	err := tx.QueryRow(`select count(*) from calls where run = $1 and started_at >= $2 and effect in ('write', 'external') and state in ('done', 'uncertain')`, r.ID, at).Scan(&changes)
-	return changes > 0, err
+	return value[bool](tx, `select exists (select 1 from calls where run = $1 and started_at >= $2 and effect in ('write', 'external') and state in ('done', 'uncertain'))`, r.ID, since)
 }
 
 func addReviewInfo(tx *sqlite.Tx, r Run, w Workspace, outcome domain.Outcome, now time.Time) error {
@@ -186,17 +168,17 @@ func (l *Ledger) AcknowledgeReview(ctx context.Context, id int64) (Workspace, er
 // DiscardReview puts a workspace back to the last checkpoint of the run that left it half changed. What the run
 // has added to its artifacts since is discarded; what it did outside of the workspace stays.
 func (l *Ledger) DiscardReview(ctx context.Context, id int64) (Workspace, error) {
-	return l.review(ctx, id, workspaceDiscarded, func(tx *sqlite.Tx, w *Workspace, _ Run, last Checkpoint) error { return restore(tx, w, last) })
+	return l.review(ctx, id, workspaceDiscarded, func(tx *sqlite.Tx, w *Workspace, _ Run, last Checkpoint) error {
+		restore(tx, w, last)
+		return nil
+	})
 }
 
 // RetryReview is DiscardReview followed by a new run, which begins from that checkpoint.
 func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 	var run int64
 	_, err := l.review(ctx, id, workspaceRetried, func(tx *sqlite.Tx, w *Workspace, r Run, last Checkpoint) error {
-		if err := restore(tx, w, last); err != nil {
-			return err
-		}
-
+		restore(tx, w, last)
 		var d Detail
 		if err := json.Unmarshal(r.Detail, &d); err != nil {
 			return fmt.Errorf("the details of run %d are damaged: %w", r.ID, err)
@@ -220,65 +202,51 @@ func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 }
 
 // restore puts a workspace back to a checkpoint. The calls that wrote to it since may be made again: their keys are free.
-func restore(tx *sqlite.Tx, w *Workspace, c Checkpoint) error {
+func restore(tx *sqlite.Tx, w *Workspace, c Checkpoint) {
 	w.State, w.Phase, w.Role = c.State, c.Phase, c.Role
-	if _, err := tx.Exec(`update workspace_events set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and key <> '' and kind in ('changed', 'artifact', 'status')
-		and id > (select coalesce(max(id), 0) from workspace_events as mark where mark.workspace = $2 and mark.run = $3 and mark.kind in (`+workspaceMarks+`))`, discardedKey, w.ID, c.Run); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(`update artifacts set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and id > $4`, discardedKey, w.ID, c.Run, c.artifact); err != nil {
-		return err
-	}
+	tx.Run(`update workspace_events set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and key <> '' and kind in ('changed', 'artifact', 'status')
+		and id > (select coalesce(max(id), 0) from workspace_events as mark where mark.workspace = $2 and mark.run = $3 and mark.kind in (`+workspaceMarks+`))`, discardedKey, w.ID, c.Run)
+	tx.Run(`update artifacts set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and id > $4`, discardedKey, w.ID, c.Run, c.artifact)
 
-	if _, err := tx.Exec(`update artifacts set superseded_by = 0 where workspace = $1 and superseded_by in (select id from artifacts as late where late.workspace = $1 and late.run = $2 and late.id > $3)`, w.ID, c.Run, c.artifact); err != nil {
-		return err
-	}
-	_, err := tx.Exec(`update artifacts set discarded = 1 where workspace = $1 and run = $2 and id > $3`, w.ID, c.Run, c.artifact)
-	return err
+	tx.Run(`update artifacts set superseded_by = 0 where workspace = $1 and superseded_by in (select id from artifacts as late where late.workspace = $1 and late.run = $2 and late.id > $3)`, w.ID, c.Run, c.artifact)
+	tx.Run(`update artifacts set discarded = 1 where workspace = $1 and run = $2 and id > $3`, w.ID, c.Run, c.artifact)
 }
 
 // review ends the review of a workspace with what its owner has decided. The error is a *WorkspaceError when it needs none.
 func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(tx *sqlite.Tx, w *Workspace, r Run, last Checkpoint) error) (Workspace, error) {
 	now := l.now()
-	var w Workspace
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		if w, err = l.lockWorkspace(tx, id); err != nil {
-			return err
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+		w, err := l.lockWorkspace(tx, id)
+		if err != nil {
+			return w, err
 		}
 		if w.Review == 0 {
-			return wrongWorkspace("", "workspace %d (%s) needs no review", w.ID, w.Name)
+			return w, wrongWorkspace("", "workspace %d (%s) needs no review", w.ID, w.Name)
 		}
 
-		r, err := scanRun(tx.QueryRow(`select `+runColumns+` from runs where id = $1`, w.Review))
+		r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`, w.Review)
 		if err != nil {
-			return err
+			return w, err
 		}
 		last, err := lastCheckpointIn(tx, r.ID, w.ID)
 		if err != nil {
-			return err
+			return w, err
 		}
 
 		w.LockVersion++
 		w.UpdatedAt = instant(ms(now))
 		if err := decide(tx, &w, r, last); err != nil {
-			return err
+			return w, err
 		}
 
 		w.Review = 0
-		if err := storeWorkspace(tx, w); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and kind = 'info' and state = 'open' and call like $3`, ms(now), r.ID, fmt.Sprintf("%s%d/%%", CallWorkspace, w.ID)); err != nil {
-			return err
-		}
-		return addWorkspaceEvent(tx, Author{}, r, w, now, kind, nil)
+		storeWorkspace(tx, w)
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and kind = 'info' and state = 'open' and call like $3`, ms(now), r.ID, fmt.Sprintf("%s%d/%%", CallWorkspace, w.ID))
+		return w, addWorkspaceEvent(tx, Author{}, r, w, now, kind, nil)
 	})
-
-	return w, err
 }
 
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
-	rows, err := l.statements.query(ctx, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
-	return collectRuns(rows, err, 0)
+	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
 }

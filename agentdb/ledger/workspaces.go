@@ -105,31 +105,23 @@ func (w Workspace) Blocked() error {
 
 const workspaceColumns = `id, agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, review, created_at, updated_at`
 
-func scanWorkspace(row scanner) (Workspace, error) {
-	var w Workspace
-	var created, updated int64
-	var state string
-	err := row.Scan(&w.ID, &w.Agent, &w.Skill, &w.Name, &w.Status, &w.StatusBy, &w.Phase, &w.Role, &state, &w.SchemaVersion, &w.LockVersion, &w.Review, &created, &updated)
-	w.State, w.CreatedAt, w.UpdatedAt = json.RawMessage(state), instant(created), instant(updated)
-	return w, err
+func workspaceFields(w *Workspace) []any {
+	return []any{
+		&w.ID, &w.Agent, &w.Skill, &w.Name, &w.Status, &w.StatusBy, &w.Phase, &w.Role, raw(&w.State), &w.SchemaVersion, &w.LockVersion,
+		&w.Review, at(&w.CreatedAt), at(&w.UpdatedAt),
+	}
 }
 
 // Workspace reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Workspace(ctx context.Context, id int64) (Workspace, error) {
-	w, err := scanWorkspace(l.statements.row(ctx, `select `+workspaceColumns+` from workspaces where id = $1`, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return w, fmt.Errorf("workspace %d is %w", id, ErrNotFound)
-	}
-	return w, err
+	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, id)
+	return orNotFound(w, err, "workspace %d", id)
 }
 
 // WorkspaceNamed reads the workspace of an agent's skill with a name; ErrNotFound when there is none.
 func (l *Ledger) WorkspaceNamed(ctx context.Context, agent, skill, name string) (Workspace, error) {
-	w, err := scanWorkspace(l.statements.row(ctx, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name))
-	if errors.Is(err, sql.ErrNoRows) {
-		return w, fmt.Errorf("the workspace %q of the skill %s is %w", name, skill, ErrNotFound)
-	}
-	return w, err
+	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name)
+	return orNotFound(w, err, "the workspace %q of the skill %s", name, skill)
 }
 
 // WorkspaceFilter selects workspaces; the zero value of a field selects all.
@@ -146,11 +138,10 @@ func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace
 		f.Limit = 100
 	}
 
-	rows, err := l.statements.query(ctx, `select `+workspaceColumns+` from workspaces
+	return list(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces
 		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
 		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
 		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
-	return collect(rows, err, scanWorkspace)
 }
 
 // CreateWorkspace creates a workspace of an agent's skill: Agent, Skill, Name, and what else is given of
@@ -173,7 +164,7 @@ func (l *Ledger) CreateWorkspace(ctx context.Context, by Author, w Workspace) (W
 
 		// A call that a crash made happen again has created it already.
 		if known, _, err := writtenBefore(tx, by); err != nil || known != 0 {
-			w, err = scanWorkspace(tx.QueryRow(`select `+workspaceColumns+` from workspaces where id = $1`, known))
+			w, err = one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, known)
 			return err
 		}
 		if by.Attempt.Run != 0 && wanted.Agent != r.Agent {
@@ -268,15 +259,11 @@ func (l *Ledger) ChangeWorkspace(ctx context.Context, by Author, id int64, c Wor
 		}
 	}
 
-	now := l.now()
-	var w Workspace
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		w, err = l.writeWorkspace(tx, by, id, now, c.moves(), func(w *Workspace) (string, map[string]any, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+		return l.writeWorkspace(tx, by, id, l.now(), c.moves(), func(w *Workspace) (string, map[string]any, error) {
 			return c.apply(tx, by, w)
 		})
-		return err
 	})
-	return w, err
 }
 
 // moves reports whether the change is about the status alone.
@@ -326,9 +313,8 @@ func (c WorkspaceChange) checkOthers(tx *sqlite.Tx, by Author, w Workspace) erro
 		return nil
 	}
 
-	var others int
-	err := tx.QueryRow(`select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
-		w.ID, c.Since, by.Attempt.Run).Scan(&others)
+	others, err := value[int](tx, `select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
+		w.ID, c.Since, by.Attempt.Run)
 	if err == nil && others > 0 {
 		err = &ConflictError{w.ID, w.Name, c.Since, w.LockVersion}
 	}
@@ -349,12 +335,8 @@ func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error
 	}
 
 	// A run would lose the ground under its feet.
-	var run int64
-	err := tx.QueryRow(`select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run).Scan(&run)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err == nil {
+	run, works, err := orFalse(value[int64](tx, `select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run))
+	if works {
 		err = wrongWorkspace("status", "run %d works in workspace %d (%s); cancel it first: rouse stop %[1]d", run, w.ID, w.Name)
 	}
 	return err
@@ -373,24 +355,15 @@ func (l *Ledger) author(tx *sqlite.Tx, by Author) (Run, error) {
 
 // writtenBefore is the workspace that a call has written already, 0 for none, and the lock version that it had then.
 func writtenBefore(tx *sqlite.Tx, by Author) (workspace, lockVersion int64, err error) {
-	if by.Attempt.Run == 0 {
-		return 0, 0, nil
-	}
-
-	err = tx.QueryRow(`select workspace, lock_version from workspace_events where run = $1 and key = $2 and key <> ''`, by.Attempt.Run, by.Key).Scan(&workspace, &lockVersion)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, 0, nil
-	}
+	err = scan(tx, []any{&workspace, &lockVersion}, `select workspace, lock_version from workspace_events where run = $1 and run <> 0 and key = $2 and key <> ''`, by.Attempt.Run, by.Key)
+	_, err = orZero(0, err)
 	return workspace, lockVersion, err
 }
 
 // lockWorkspace reads a workspace that is about to be changed.
 func (l *Ledger) lockWorkspace(tx *sqlite.Tx, id int64) (Workspace, error) {
-	w, err := scanWorkspace(tx.QueryRow(`select `+workspaceColumns+` from workspaces where id = $1`+l.forUpdate, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return w, fmt.Errorf("workspace %d is %w", id, ErrNotFound)
-	}
-	return w, err
+	w, err := one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`+l.forUpdate, id)
+	return orNotFound(w, err, "workspace %d", id)
 }
 
 // writeWorkspace is the one way to write to a workspace: fenced by the attempt, by a run of its agent alone,
@@ -438,15 +411,12 @@ func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Tim
 	if workspaceWrites[kind] {
 		w.LockVersion++
 		w.UpdatedAt = instant(ms(now))
-		if err := storeWorkspace(tx, w); err != nil {
-			return w, err
-		}
+		storeWorkspace(tx, w)
 	}
 	return w, addWorkspaceEvent(tx, by, r, w, now, kind, data)
 }
 
-func storeWorkspace(tx *sqlite.Tx, w Workspace) error {
-	_, err := tx.Exec(`update workspaces set status = $1, status_by = $2, phase = $3, role = $4, state = $5, schema_version = $6, lock_version = $7, review = $8, updated_at = $9 where id = $10`,
+func storeWorkspace(tx *sqlite.Tx, w Workspace) {
+	tx.Run(`update workspaces set status = $1, status_by = $2, phase = $3, role = $4, state = $5, schema_version = $6, lock_version = $7, review = $8, updated_at = $9 where id = $10`,
 		string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, w.LockVersion, w.Review, ms(w.UpdatedAt), w.ID)
-	return err
 }

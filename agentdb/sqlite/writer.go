@@ -334,7 +334,13 @@ func serializationFailure(err error) bool {
 
 // recoverTx keeps a panic in one operation from ending the writer of all of them.
 func recoverTx(op func(*Tx) error, t *Tx) error {
-	return recoverPanic(func() error { return op(t) })
+	return recoverPanic(func() error {
+		err := op(t)
+		if t.failed != nil {
+			return t.failed
+		}
+		return err
+	})
 }
 
 func recoverPanic(op func() error) (err error) {
@@ -354,6 +360,7 @@ type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
 	confined *confinement // nil in a transaction of the host
+	failed   error        // of the first Run that failed
 
 	Redaction *Redaction // nil: what is written holds no secrets that are known
 }
@@ -392,6 +399,9 @@ func (t *Tx) Context(ctx context.Context) context.Context {
 
 // prepare makes sure that the statement is in the cache, which closes it in the end.
 func (t *Tx) prepare(query string) error {
+	if t.failed != nil {
+		return t.failed
+	}
 	if _, ok := t.conn.statements[query]; ok {
 		return nil
 	}
@@ -420,6 +430,14 @@ func (c *connection) sanitized(args []any) []any {
 		}
 	}
 	return out
+}
+
+// Run runs a statement whose result does not matter. If it fails, the whole operation fails with its error, and no
+// later statement runs. So a sequence of writes needs no check after each of them.
+func (t *Tx) Run(query string, args ...any) {
+	if _, err := t.Exec(query, args...); err != nil && t.failed == nil {
+		t.failed = err
+	}
 }
 
 // Exec runs a statement.
