@@ -18,7 +18,9 @@ import (
 type FairQueue struct {
 	runs, perAgent int
 	policy         func(job string) Policy
-	queued         map[jobKey][]queuedRun
+	queues         map[jobKey]*jobQueue
+	waiting        map[string][]*jobQueue // the queues of each agent, in the order of their turns
+	deadlines      []queuedRun            // the queued runs with a start_deadline, the earliest first
 	running        map[int64]jobKey
 	agents         map[string]int // running runs
 	jobs           map[string]int
@@ -33,11 +35,33 @@ type jobKey struct {
 	manual, backfill bool
 }
 
+// jobQueue holds the waiting runs of a job, the oldest first. It is never empty.
+type jobQueue struct {
+	jobKey
+	runs []queuedRun
+}
+
+// byTurn orders job queues: those of backfills are last, and of the others the oldest first run is next.
+func byTurn(a, b *jobQueue) int {
+	switch {
+	case a.backfill == b.backfill:
+		return byID(a.runs[0], b.runs[0])
+	case a.backfill:
+		return 1
+	}
+	return -1
+}
+
 // queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
-	id    int64
-	since time.Time // when its start_deadline began to run; zero if it has none
+	id           int64
+	key          jobKey
+	since, until time.Time // when its start_deadline began to run and ends; zero if it has none
 }
+
+func byID(a, b queuedRun) int { return cmp.Compare(a.id, b.id) }
+
+func byDeadline(a, b queuedRun) int { return cmp.Or(a.until.Compare(b.until), byID(a, b)) }
 
 // Late is a run that has waited longer than its job's start_deadline.
 type Late struct {
@@ -47,22 +71,20 @@ type Late struct {
 
 // NewFairQueue has so many lanes, and of them so many for one agent; 0 means 4 and 1.
 func NewFairQueue(runs, perAgent int, policy func(job string) Policy) *FairQueue {
-	f := &FairQueue{policy: policy, queued: map[jobKey][]queuedRun{}, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
+	f := &FairQueue{policy: policy, queues: map[jobKey]*jobQueue{}, waiting: map[string][]*jobQueue{}, running: map[int64]jobKey{}, agents: map[string]int{}, jobs: map[string]int{}}
 	f.SetLanes(runs, perAgent)
 	return f
 }
 
 // SetLanes changes how many lanes there are; what runs keeps its own.
 func (f *FairQueue) SetLanes(runs, perAgent int) {
-	if runs <= 0 {
-		runs = defaultRuns
+	f.runs, f.perAgent = defaultRuns, defaultPerAgent
+	if runs > 0 {
+		f.runs = runs
 	}
-
-	if perAgent <= 0 {
-		perAgent = defaultPerAgent
+	if perAgent > 0 {
+		f.perAgent = perAgent
 	}
-
-	f.runs, f.perAgent = runs, perAgent
 }
 
 // SetElsewhere sets the lanes of agents and jobs that other nodes have taken.
@@ -72,21 +94,66 @@ func (f *FairQueue) SetElsewhere(lanes ledger.Lanes) { f.elsewhere = lanes }
 func (f *FairQueue) Free() int { return f.runs - len(f.running) }
 
 // Clear empties the queues; what runs keeps its lanes.
-func (f *FairQueue) Clear() { clear(f.queued) }
+func (f *FairQueue) Clear() {
+	clear(f.queues)
+	clear(f.waiting)
+	f.deadlines = nil
+}
 
-// Add queues a run, in front of younger ones that were added before it.
+// Add queues a run, in front of younger ones that were added before it. Its start_deadline is that of its job's
+// policy now.
 func (f *FairQueue) Add(r ledger.Run) {
-	q := queuedRun{id: r.ID}
+	q := queuedRun{id: r.ID, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}}
 	// Hundreds of backfilled runs wait for as long as it takes.
-	if r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
+	if most := f.policy(r.Job).StartDeadline; most > 0 && r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
 		if q.since = r.QueuedAt; r.NotBefore.After(q.since) {
 			q.since = r.NotBefore
 		}
+		q.until = q.since.Add(most)
+		f.deadlines = inserted(f.deadlines, q, byDeadline)
+	}
+	f.change(q.key, func(runs []queuedRun) []queuedRun { return inserted(runs, q, byID) })
+}
+
+// change replaces the runs of a job queue and moves the queue to its turn.
+func (f *FairQueue) change(key jobKey, change func([]queuedRun) []queuedRun) {
+	q, waits := f.queues[key]
+	if waits {
+		f.waiting[key.agent] = removed(f.waiting[key.agent], q, byTurn)
+	} else {
+		q = &jobQueue{jobKey: key}
 	}
 
-	key := jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}
-	i, _ := slices.BinarySearchFunc(f.queued[key], q, func(a, b queuedRun) int { return cmp.Compare(a.id, b.id) })
-	f.queued[key] = slices.Insert(f.queued[key], i, q)
+	if q.runs = change(q.runs); len(q.runs) > 0 {
+		f.queues[key] = q
+		f.waiting[key.agent] = inserted(f.waiting[key.agent], q, byTurn)
+		return
+	}
+	delete(f.queues, key)
+	if len(f.waiting[key.agent]) == 0 {
+		delete(f.waiting, key.agent)
+	}
+}
+
+// remove takes a run out of its queue.
+func (f *FairQueue) remove(r queuedRun) {
+	if !r.until.IsZero() {
+		f.deadlines = removed(f.deadlines, r, byDeadline)
+	}
+	f.change(r.key, func(runs []queuedRun) []queuedRun { return removed(runs, r, byID) })
+}
+
+func inserted[T any](sorted []T, v T, order func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(sorted, v, order)
+	return slices.Insert(sorted, i, v)
+}
+
+func removed[T any](sorted []T, v T, order func(a, b T) int) []T {
+	i, _ := slices.BinarySearchFunc(sorted, v, order)
+	if i == 0 {
+		return sorted[1:]
+	}
+	return slices.Delete(sorted, i, i+1)
 }
 
 // Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
@@ -94,56 +161,56 @@ func (f *FairQueue) Add(r ledger.Run) {
 // longer than their job's start_deadline, for which late accounts.
 func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
 	// First, so that a run past its deadline does not start because a lane happens to be free.
-	late = f.dequeueLate(now)
+	for len(f.deadlines) > 0 && now.After(f.deadlines[0].until) {
+		r := f.deadlines[0]
+		f.remove(r)
+		late = append(late, Late{r.id, now.Sub(r.since)})
+	}
+	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
+
 	for f.Free() > 0 {
-		key, ok := f.next(now, pauses)
+		r, ok := f.next(now, pauses)
 		if !ok {
 			break
 		}
 
-		id := f.queued[key][0].id
-		f.setQueued(key, f.queued[key][1:])
-		if _, on := f.running[id]; on {
+		f.remove(r)
+		if _, on := f.running[r.id]; on {
 			continue // the ledger was read before its start, or before its end was written
 		}
-		f.running[id] = key
-		f.agents[key.agent]++
-		f.jobs[key.job]++
-		starting = append(starting, id)
+		f.running[r.id] = r.key
+		f.agents[r.key.agent]++
+		f.jobs[r.key.job]++
+		starting = append(starting, r.id)
 	}
 	return starting, late
 }
 
-// next returns the queue whose first run has waited longest of those that can start.
-func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (first jobKey, ok bool) {
-	for key, runs := range f.queued {
-		if ok && (key.backfill && !first.backfill || key.backfill == first.backfill && runs[0].id > f.queued[first][0].id) {
+// next returns the run that has waited longest of those that can start. It looks only at agents that have a lane free.
+func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (queuedRun, bool) {
+	var first *jobQueue
+	for agent, queues := range f.waiting {
+		if f.agents[agent]+f.elsewhere.Agents[agent] >= f.perAgent {
 			continue
 		}
-		if f.full(key) {
-			continue
-		}
-		if _, paused := ledger.Paused(pauses, key.job, key.agent, now); !paused || key.manual {
-			first, ok = key, true
+		i := slices.IndexFunc(queues, func(q *jobQueue) bool {
+			_, paused := ledger.Paused(pauses, q.job, q.agent, now)
+			return (!paused || q.manual) && !f.full(q.job)
+		})
+		if i >= 0 && (first == nil || byTurn(queues[i], first) < 0) {
+			first = queues[i]
 		}
 	}
-	return first, ok
+	if first == nil {
+		return queuedRun{}, false
+	}
+	return first.runs[0], true
 }
 
-// setQueued replaces the runs of a job queue, which is removed when it is empty.
-func (f *FairQueue) setQueued(key jobKey, runs []queuedRun) {
-	if f.queued[key] = runs; len(runs) == 0 {
-		delete(f.queued, key)
-	}
-}
-
-// full reports whether all lanes of an agent or job are taken, here and elsewhere.
-func (f *FairQueue) full(key jobKey) bool {
-	if f.agents[key.agent]+f.elsewhere.Agents[key.agent] >= f.perAgent {
-		return true
-	}
-	most := jobLanes(f.policy(key.job))
-	return key.job != "" && most > 0 && f.jobs[key.job]+f.elsewhere.Jobs[key.job] >= most
+// full reports whether all lanes of a job are taken, here and elsewhere.
+func (f *FairQueue) full(job string) bool {
+	most := jobLanes(f.policy(job))
+	return job != "" && most > 0 && f.jobs[job]+f.elsewhere.Jobs[job] >= most
 }
 
 // jobLanes returns how many runs of a job may run at once; 0 means any number.
@@ -154,42 +221,12 @@ func jobLanes(p Policy) int {
 	return max(p.Concurrency, 1)
 }
 
-// dequeueLate removes the runs that have waited too long, wherever in their queues they are: in front of
-// them there may be runs that are tried again, or that came into the queue later.
-func (f *FairQueue) dequeueLate(now time.Time) (late []Late) {
-	for key, runs := range f.queued {
-		most := f.policy(key.job).StartDeadline
-		if most <= 0 {
-			continue
-		}
-		f.setQueued(key, slices.DeleteFunc(runs, func(r queuedRun) bool {
-			waited := now.Sub(r.since)
-			if r.since.IsZero() || waited <= most {
-				return false
-			}
-			late = append(late, Late{r.id, waited})
-			return true
-		}))
-	}
-
-	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
-	return late
-}
-
 // NextLate returns when the next waiting run will have waited too long; zero means never.
-func (f *FairQueue) NextLate() (first time.Time) {
-	for key, runs := range f.queued {
-		most := f.policy(key.job).StartDeadline
-		if most <= 0 {
-			continue
-		}
-		for _, r := range runs {
-			if !r.since.IsZero() {
-				first = domain.Earlier(first, r.since.Add(most+time.Millisecond))
-			}
-		}
+func (f *FairQueue) NextLate() time.Time {
+	if len(f.deadlines) == 0 {
+		return time.Time{}
 	}
-	return first
+	return f.deadlines[0].until.Add(time.Millisecond)
 }
 
 // Release frees the lanes of runs.

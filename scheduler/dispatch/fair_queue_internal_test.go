@@ -123,18 +123,50 @@ func TestUsualLanes(t *testing.T) {
 	}
 }
 
-// Runs of a job whose deadline was taken out of its configuration wait for as long as it takes.
+// Runs of a job whose deadline was taken out of its configuration wait for as long as it takes, once the queue is read again.
 func TestDeadlineIsTakenAway(t *testing.T) {
 	policy := Policy{StartDeadline: time.Minute}
 	q := NewFairQueue(1, 1, func(string) Policy { return policy })
 	now := time.Now()
-	for id := range int64(2) {
-		q.Add(ledger.Run{ID: id + 1, Agent: "a", Job: "j", State: domain.StateQueued, QueuedAt: now})
+	run := func(id int64) ledger.Run {
+		return ledger.Run{ID: id, Agent: "a", Job: "j", State: domain.StateQueued, QueuedAt: now}
 	}
+	q.Add(run(1))
+	q.Add(run(2))
 	q.Dequeue(now, nil)
 	policy.StartDeadline = 0
+	q.Clear()
+	q.Add(run(2))
 	if _, late := q.Dequeue(now.Add(time.Hour), nil); len(late) > 0 || !q.NextLate().IsZero() {
 		t.Errorf("%v are late, and the next one at %s", late, q.NextLate())
+	}
+}
+
+// BenchmarkManyJobs starts one run after another while 10,000 jobs are due, with and without a start_deadline.
+func BenchmarkManyJobs(b *testing.B) {
+	for _, deadline := range []time.Duration{0, time.Hour} {
+		b.Run(fmt.Sprint("deadline ", deadline), func(b *testing.B) {
+			const jobs = 10_000
+			q := NewFairQueue(4, 4, func(string) Policy { return Policy{StartDeadline: deadline} })
+			now, last := time.Now(), int64(0)
+			add := func() {
+				last++
+				q.Add(ledger.Run{ID: last, Agent: fmt.Sprint("a", last%10), Job: fmt.Sprint("j", last%jobs), State: domain.StateQueued, QueuedAt: now})
+			}
+			for range jobs {
+				add()
+			}
+			on, _ := q.Dequeue(now, nil)
+			for b.Loop() {
+				q.Release(on[0])
+				add()
+				starting, _ := q.Dequeue(now, nil)
+				if len(starting) != 1 || q.NextLate().IsZero() != (deadline == 0) {
+					b.Fatal(starting, q.NextLate())
+				}
+				on = append(on[1:], starting...)
+			}
+		})
 	}
 }
 
