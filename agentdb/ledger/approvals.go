@@ -64,18 +64,18 @@ func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error)
 // answerJoined applies the answer to an item to the others that ask the same. A denial and Reply.All are for all of them. Any other
 // answer releases one run: the scheduled ones end as skipped, because their effect would be had again, and those of other triggers
 // wait for an answer of their own unless a standing approval covers them.
-func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time) (paused bool, err error) {
+func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time) error {
 	denied := of.Kind == KindApproval && reply.Text == ApprovalDeny
 	stands := of.Kind == KindApproval && (reply.Text == ApprovalAlways || reply.Text == ApprovalOnce && of.Action.Tool == "")
 	if stands {
 		if err := addStandingApproval(tx, of, now); err != nil {
-			return false, err
+			return err
 		}
 	}
 
 	same, err := values[int64](tx, `select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
 	if err != nil {
-		return false, err
+		return err
 	}
 
 	for _, id := range same {
@@ -85,26 +85,24 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 			continue
 		}
 		if err != nil {
-			return paused, err
+			return err
 		}
 
-		var one bool
 		switch {
 		case denied || reply.All:
-			one, err = l.answerOne(tx, i, r, reply, now)
+			err = l.answerOne(tx, i, r, reply, now)
 		case r.Trigger == domain.TriggerSchedule:
 			why := fmt.Sprintf("overlap: run %d, which asked the same, got the answer; --all releases every waiting run", of.Run)
-			one, err = l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeSkipped, Error: why}, now)
+			err = l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeSkipped, Error: why}, now)
 		case stands:
-			one, err = l.answerOne(tx, i, r, reply, now)
+			err = l.answerOne(tx, i, r, reply, now)
 		}
 		if err != nil {
-			return paused, err
+			return err
 		}
-		paused = paused || one
 	}
 
-	return paused, nil
+	return nil
 }
 
 func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
@@ -131,15 +129,11 @@ func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (b
 
 // RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
 func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval, error) {
-	now := l.now()
-	var s StandingApproval
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		s, err = one(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)
+	return inTx(ctx, l, func(tx *sqlite.Tx) (StandingApproval, error) {
+		s, err := one(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)
 		if s, err = orNotFound(s, err, "grant %d", id); err != nil {
-			return err
+			return s, err
 		}
-		return addEvent(tx, Event{At: now, Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
+		return s, addEvent(tx, Event{At: l.now(), Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
 	})
-
-	return s, err
 }

@@ -11,20 +11,11 @@ import (
 	"rouse/internal/domain"
 )
 
-// Started answers StartAttempts for one run.
+// Started answers Start for one run.
 type Started struct {
 	Run     Run
 	Attempt Attempt
 	Err     error // ErrNotClaimable or ErrNotFound
-}
-
-// StartAttempts is Start without bounds.
-func (l *Ledger) StartAttempts(ctx context.Context, runs ...int64) ([]Started, error) {
-	starts := make([]Start, len(runs))
-	for i, run := range runs {
-		starts[i].Run = run
-	}
-	return l.Start(ctx, starts...)
 }
 
 // Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
@@ -61,9 +52,9 @@ func startedRun(id int64, r Run, now time.Time, err error) Started {
 	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
 }
 
-// StartAttempt is StartAttempts for a single run.
+// StartAttempt is Start for a single run without bounds.
 func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
-	started, err := l.StartAttempts(ctx, run)
+	started, err := l.Start(ctx, Start{Run: run})
 	if err != nil {
 		return Run{}, Attempt{}, err
 	}
@@ -171,14 +162,14 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	}
 
 	now := l.now()
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
 		res := res // an operation may run again
 		r, err := l.checkFence(tx, a)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := left.write(tx, a, r.Job); err != nil {
-			return false, err
+			return err
 		}
 
 		state := domain.AttemptDone
@@ -189,7 +180,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			state = domain.AttemptFailed
 		}
 		if err := l.endAttempt(tx, a, state, res.Error, now); err != nil {
-			return false, err
+			return err
 		}
 		addUsage(tx, a.Run, res)
 
@@ -198,14 +189,14 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
 		}
 		if res.Wait != nil {
-			return false, parkRun(tx, r, res, now)
+			return parkRun(tx, r, res, now)
 		}
 
 		if res.RetryAt.IsZero() {
 			// No later attempt will ask about its calls with an unknown effect, so the owner is told now.
 			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
 				if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
-					return false, err
+					return err
 				}
 			}
 			return l.finish(tx, r, res, now)
@@ -221,7 +212,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 
 		addNotices(tx, now, res.Notices...)
 
-		return false, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
+		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
 	})
 }
@@ -241,9 +232,8 @@ func addUsage(tx *sqlite.Tx, run int64, res Result) {
 		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
 }
 
-// finish gives a run its outcome, whatever state it was in, and says whether that paused
-// its job.
-func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
+// finish gives a run its outcome, whatever state it was in.
+func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
 		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
@@ -264,25 +254,25 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused
 	}
 
 	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
-		return false, err
+		return err
 	}
 
 	addNotices(tx, now, res.Notices...)
 
 	if err := tellEnd(tx, r, res, now); err != nil {
-		return false, err
+		return err
 	}
 	if err := l.startFollowers(tx, r, res, now); err != nil {
-		return false, err
+		return err
 	}
 
 	if res.Outcome.Failed() {
-		if paused, err = l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
-			return false, err
+		if err := l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
+			return err
 		}
 	}
 
-	return paused, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
 
@@ -296,13 +286,13 @@ const (
 // ErrNotClaimable when it is on, waits for a person, or is finished.
 func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
 	now := l.now()
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if !claimable(r) {
-			return false, fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
 		return l.endUnstarted(tx, r, res, now)
@@ -310,9 +300,9 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 }
 
 // endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
-func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) (paused bool, err error) {
+func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
-		return false, err
+		return err
 	}
 	return l.finish(tx, r, res, now)
 }
@@ -328,17 +318,17 @@ func claimable(r Run) bool {
 // asked to cancel it. What the attempt used is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := l.now()
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := l.endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
-			return false, err
+			return err
 		}
 		interruptCalls(tx, a, now)
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
-			return false, err
+			return err
 		}
 		tx.Run(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
 
@@ -350,7 +340,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 
 		used, err := recordedUsage(tx, a)
 		if err != nil {
-			return false, err
+			return err
 		}
 
 		if last != nil && last.Steps+last.Calls > 0 {
@@ -358,10 +348,10 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 		}
 		addUsage(tx, a.Run, used)
 		if last == nil {
-			return false, nil
+			return nil
 		}
 		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
-			return false, err
+			return err
 		}
 
 		return l.finish(tx, r, *last, now)
@@ -411,8 +401,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 
 func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
-		_, err := l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
-		return err
+		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 	}
 
 	tx.Run(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID)
@@ -434,21 +423,12 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 
 		switch {
 		case r.State == domain.StateFinished:
+			requeue(tx, r)
 		case r.WaitsForRetry():
 			tx.Run(`update runs set not_before = 0, detail = $1 where id = $2`, retriedDetail(r.Detail), run)
-			return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
 		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-
-		tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '', interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1
-			where id = $2`, retriedDetail(r.Detail), run)
-
-		// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
-		// away stays pending, until it is recorded where it has come to lie.
-		tx.Run(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, run)
-		tx.Run(runOccurrence, run)
-
 		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
 	})
 	if err != nil {
@@ -456,6 +436,16 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	}
 
 	return l.Run(ctx, run)
+}
+
+// requeue queues a finished run, with its files and its instant.
+func requeue(tx *sqlite.Tx, r Run) {
+	tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '',
+		interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1 where id = $2`, retriedDetail(r.Detail), r.ID)
+	// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
+	// away stays pending, until it is recorded where it has come to lie.
+	tx.Run(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, r.ID)
+	tx.Run(runOccurrence, r.ID)
 }
 
 // retriedDetail adds to what triggered a run that a person had it tried again. One that is damaged stays as it is: the
@@ -480,4 +470,9 @@ func retriedDetail(detail json.RawMessage) string {
 func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
 	r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id)
 	return orNotFound(r, err, "run %d", id)
+}
+
+// lockKnown is lockRun for a run that may have been removed.
+func (l *Ledger) lockKnown(tx *sqlite.Tx, id int64) (Run, bool, error) {
+	return orFalse(one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
 }

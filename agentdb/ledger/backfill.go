@@ -19,16 +19,16 @@ import (
 // Neither pauses nor overlaps are looked at: a pause holds the runs back while it lasts, and they wait behind
 // all others (Run.Yields). The due instants carry no decision; the rows are returned in their order.
 func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occurrence, error) {
-	out := make([]Occurrence, len(due))
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) ([]Occurrence, error) {
+		out := make([]Occurrence, len(due))
 		for i, d := range due {
+			var err error
 			if out[i], err = l.backfillOne(tx, now, d); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return out, nil
 	})
-	return out, err
 }
 
 // backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the

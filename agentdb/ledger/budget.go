@@ -2,9 +2,8 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,13 +125,8 @@ func (r Reservation) accounts() []account {
 
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
 func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
-	query := `select ` + spendingColumns + ` from spending where period = $1 and scope = $2 and name = $3` + l.forUpdate
-	s, err := one(tx, spendingFields, query, acc.period, acc.scope, acc.name)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return s, err
-	}
 	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
-	return one(tx, spendingFields, query, acc.period, acc.scope, acc.name)
+	return one(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.forUpdate, acc.period, acc.scope, acc.name)
 }
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
@@ -231,12 +225,8 @@ const maxUse = 10_000_000_000
 
 // impossible reports whether a use cannot be true. Booked, it would free what others have spent, or use up every budget.
 func (u Usage) impossible() bool {
-	for _, n := range []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD} {
-		if n < 0 || n > maxUse {
-			return true
-		}
-	}
-	return false
+	all := []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD}
+	return slices.Min(all) < 0 || slices.Max(all) > maxUse
 }
 
 // openReservation is a reservation that has not been settled, with its attempt.
@@ -265,11 +255,11 @@ func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string
 		out = append(out, s)
 	}
 
-	_, err := tx.Exec(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4,
+	tx.Run(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4,
 		estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6
 		where run = $7 and attempt = $8 and number = $9`,
 		used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, h.Run, h.Number, h.Step)
-	return out, err
+	return out, nil
 }
 
 // settleAttempt counts what an attempt still has reserved as spent: the call may have been

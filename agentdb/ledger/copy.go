@@ -78,12 +78,6 @@ type copiedTable struct {
 	counts       bool            // its ids are given by the database
 }
 
-// largeColumns are those whose values are kept in files where they are large and the ledger is one. What looks like the name of
-// such a file in any other column was written by somebody else.
-var largeColumns = map[string][]string{
-	"steps": {"message"}, "calls": {"args", "envelope"}, "artifacts": {"content"}, "file_ops": {"before"}, "deliveries": {"body"},
-}
-
 // notCopied are tables of one ledger alone: its schema, who works on it, where its large values are, and what nodes have shipped to it.
 var notCopied = []string{"schema_version", "copies", "blobs", "agent_copies"}
 
@@ -323,12 +317,16 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 
 	type reference struct {
 		hash  string
-		owner any // a run, or the negative id of a workspace
+		owner int64 // a run, or the negative id of a workspace
 	}
-	var references []reference
+	var kept []reference
 	for _, row := range rows {
-		for _, column := range largeColumns[t.name] {
-			at := slices.Index(t.columns, column)
+		// What looks like the name of a large value in any other column was written by somebody else.
+		for _, large := range references {
+			if large.table != t.name {
+				continue
+			}
+			at := slices.Index(t.columns, large.column)
 			text, err := from.unpack(ctx, fmt.Sprint(asText(row[at])))
 			if err != nil {
 				return err
@@ -338,16 +336,16 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 				return err
 			}
 			if row[at] = stored; hash != "" {
-				references = append(references, reference{hash, row[slices.Index(t.columns, "run")]})
+				kept = append(kept, reference{hash, row[slices.Index(t.columns, "run")].(int64)})
 				if w := slices.Index(t.columns, "workspace"); w >= 0 && row[w] != int64(0) {
-					references = append(references, reference{hash, -row[w].(int64)}) // which outlives its runs
+					kept = append(kept, reference{hash, -row[w].(int64)}) // which outlives its runs
 				}
 			}
 		}
 	}
 
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		for _, some := range grouped(rows) {
+		for some := range slices.Chunk(rows, insertGroup) {
 			var values []any
 			for _, row := range some {
 				for i, column := range t.columns {
@@ -361,8 +359,8 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 			tx.Run(l.insertStatement(t, len(some)), values...)
 		}
 
-		for _, r := range references {
-			tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, r.hash, r.owner)
+		for _, k := range kept {
+			keepBlob(tx, k.hash, k.owner)
 		}
 		return nil
 	})
@@ -371,32 +369,16 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 // insertGroup is how many rows one statement inserts: a way over the network for each, and not for each row.
 const insertGroup = 50
 
-// grouped parts rows into as many as one statement inserts, and the rest one by one, so that there are two statements for each table.
-func grouped(rows [][]any) (out [][][]any) {
-	for len(rows) >= insertGroup {
-		out, rows = append(out, rows[:insertGroup]), rows[insertGroup:]
-	}
-	for i := range rows {
-		out = append(out, rows[i:i+1])
-	}
-	return out
-}
-
 func (l *Ledger) insertStatement(t copiedTable, rows int) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "insert into %s (%s)", t.name, strings.Join(t.columns, ", "))
+	overriding := ""
 	if l.db != nil && t.counts {
-		s.WriteString(" overriding system value")
+		overriding = " overriding system value"
 	}
-
-	s.WriteString(" values ")
+	var all []string
 	for i := range rows {
-		if i > 0 {
-			s.WriteString(", ")
-		}
-		fmt.Fprintf(&s, "(%s)", places(1+i*len(t.columns), len(t.columns)))
+		all = append(all, "("+places(1+i*len(t.columns), len(t.columns))+")")
 	}
-	return s.String()
+	return fmt.Sprintf("insert into %s (%s)%s values %s", t.name, strings.Join(t.columns, ", "), overriding, strings.Join(all, ", "))
 }
 
 // asText is a value of a column of texts, which SQLite may have stored as it was given.

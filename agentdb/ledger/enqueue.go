@@ -47,9 +47,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 
 	now := l.now()
 	out := make([]Accepted, len(reqs))
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (broken bool, err error) {
-		// The operation may run more than once.
-		broken = false
+	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
 		for i, r := range reqs {
 			if r.Claim != nil || len(r.Claims) > 0 {
 				out[i], err = l.enqueueClaims(tx, now, r, details[i])
@@ -68,13 +66,10 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				tx.Run(`insert into deliveries (run, body) values ($1, $2)`, out[i].Run, bodies[i])
 			}
 			if err != nil {
-				return false, err
+				return err
 			}
-
-			broken = broken || out[i].BreakerTripped
 		}
-
-		return broken, nil
+		return nil
 	})
 	return out, err
 }

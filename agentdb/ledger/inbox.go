@@ -297,38 +297,36 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, error) {
 	now := l.now()
 	var run Run
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		i, r, err := l.openItem(tx, id)
 		// The same once more: whoever asks again could not know that the first answer had come through.
 		if errors.Is(err, ErrClosed) && i.hasAnswer(reply.Text) {
 			run, err = l.lockRun(tx, i.Run)
-			return false, err
+			return err
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 
 		run = r
 		// Expire would have closed it, but no daemon was running then.
 		if i.expired(now) {
-			return false, fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
+			return fmt.Errorf("inbox item %d could be answered until %s: %w", id, i.ExpiresAt.UTC().Format(time.RFC3339), ErrClosed)
 		}
 		if i.Kind != KindInput && !slices.Contains(i.Options, reply.Text) {
-			return false, fmt.Errorf("%q answers inbox item %d with something else than %s: %w", reply.Text, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
+			return fmt.Errorf("%q answers inbox item %d with something else than %s: %w", reply.Text, id, strings.Join(i.Options, ", "), ErrInvalidAnswer)
 		}
 		reply := reply // the operation may run more than once
 		if len(i.InputSchema) > 0 {
 			if reply.Text, err = i.fit(reply.Text); err != nil {
-				return false, err
+				return err
 			}
 		}
 
-		one, err := l.answerOne(tx, i, r, reply, now)
-		if err != nil || i.Action.Hash == "" {
-			return one, err
+		if err := l.answerOne(tx, i, r, reply, now); err != nil || i.Action.Hash == "" {
+			return err
 		}
-		others, err := l.answerJoined(tx, i, reply, now)
-		return one || others, err
+		return l.answerJoined(tx, i, reply, now)
 	})
 
 	return run, err
@@ -365,8 +363,8 @@ func (i Item) expired(now time.Time) bool {
 	return !i.ExpiresAt.IsZero() && !i.ExpiresAt.Equal(i.CreatedAt) && !now.Before(i.ExpiresAt)
 }
 
-// answerOne closes one item, and says whether that paused the job of its run.
-func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.Time) (paused bool, err error) {
+// answerOne closes one item.
+func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.Time) error {
 	answer, reason := reply.Text, reply.Reason
 	closeItem(tx, i, ItemAnswered, answer, reason, now)
 
@@ -375,18 +373,18 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.T
 		data["reason"] = reason
 	}
 	if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
-		return false, err
+		return err
 	}
 
 	if reply.Untrusted {
 		if _, err := taintRun(tx, r, TaintUpdate{Taint: TaintUntrusted}, now); err != nil {
-			return false, err
+			return err
 		}
 	}
 
 	switch {
 	case i.Kind == KindInfo:
-		return false, nil
+		return nil
 	case i.Kind == KindRecovery && answer == RecoveryStop, i.Kind == KindPause && answer == PauseStop:
 		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: "its owner stopped it: " + i.Message}, now)
 	case i.Kind == KindApproval && answer == ApprovalDeny && i.Action.Tool == "":
@@ -394,7 +392,7 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.T
 	}
 
 	tx.Run(`update runs set waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
-	return false, nil
+	return nil
 }
 
 // openItem reads an item that is about to be closed, with its run.
@@ -433,14 +431,14 @@ func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error
 // ExpireItem ends the run of an item that nobody answered.
 func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
 	now := l.now()
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (paused bool, err error) {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
 		// Answered or withdrawn meanwhile, which is as good.
 		i, r, err := l.openItem(tx, id)
 		if errors.Is(err, ErrClosed) {
-			return false, nil
+			return nil
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 		closeItem(tx, i, ItemExpired, "", "", now)
 		return l.endUnstarted(tx, r, res, now)

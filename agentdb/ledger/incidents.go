@@ -86,8 +86,8 @@ func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 		return nil
 	}
 
-	_, err = tx.Exec(`update incidents set told = told + $1 where id = $2`, len(notices), change.about())
-	return err
+	tx.Run(`update incidents set told = told + $1 where id = $2`, len(notices), change.about())
+	return nil
 }
 
 // changeIncidents counts a failure in the incident of its kind, which it may open, and has a success close all of its job.
@@ -184,27 +184,20 @@ func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, e
 // acknowledgement stays. The error is ErrNotFound where there is none of the number, and *IncidentOverError where it is over.
 func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incident, error) {
 	now := l.now()
-	var out Incident
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Incident, error) {
 		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id)
+		i, err = orNotFound(i, err, "incident %d", id)
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("incident %d is %w", id, ErrNotFound)
-		case err != nil:
-			return err
+		case err != nil || !i.AckedAt.IsZero() && i.ClosedAt.IsZero():
+			return i, err
 		case !i.ClosedAt.IsZero():
-			return &IncidentOverError{i}
-		case !i.AckedAt.IsZero():
-			out = i
-			return nil
+			return i, &IncidentOverError{i}
 		}
 
 		i.AckedAt, i.Note = instant(ms(now)), tx.Redact(note)
 		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id)
-		out = i
-		return addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
+		return i, addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
 	})
-	return out, err
 }
 
 // IncidentOverError is the error of an acknowledgement that comes too late.

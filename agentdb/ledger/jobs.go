@@ -63,12 +63,14 @@ func jobFields(s *JobState) []any {
 // in the time that comes again has its row and does not run twice. A pause that began in that
 // time begins now and keeps its length; one that was ended in it is over.
 func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
-	return l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
 		tx.Run(`update jobs set watermark = $1 where watermark > $1`, ms(now))
 
-		return changed(tx, `update pauses set since = case when since > $1 then $1 else since end,
+		tx.Replanned = true
+		tx.Run(`update pauses set since = case when since > $1 then $1 else since end,
 			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
 			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
+		return nil
 	})
 }
 

@@ -152,12 +152,23 @@ func (l *Ledger) notifyChanged() {
 	}
 }
 
-// do writes, and notifies whoever waits for a change.
+// do writes, and notifies whoever waits for a change, or for one of the plan.
 func (l *Ledger) do(ctx context.Context, op func(*sqlite.Tx) error) error {
-	if err := l.write(ctx, op); err != nil {
+	replanned := false
+	err := l.write(ctx, func(tx *sqlite.Tx) error {
+		tx.Replanned = false
+		err := op(tx)
+		replanned = tx.Replanned
+		return err
+	})
+	if err != nil {
 		return err
 	}
+
 	l.notifyChanged()
+	if replanned {
+		l.notifyPlanChanged()
+	}
 	return nil
 }
 
@@ -230,22 +241,6 @@ func (l *Ledger) PlanChanged() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.planChanged
-}
-
-// changePlan writes what may change when something is due next; op reports whether it did.
-func (l *Ledger) changePlan(ctx context.Context, op func(*sqlite.Tx) (moved bool, err error)) error {
-	moved := false
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		var err error
-		moved, err = op(tx)
-		return err
-	})
-	if err != nil || !moved {
-		return err
-	}
-
-	l.notifyPlanChanged()
-	return nil
 }
 
 func (l *Ledger) notifyPlanChanged() {

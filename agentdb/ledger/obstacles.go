@@ -82,15 +82,11 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 		}
 
 		for _, h := range holds {
-			r, err := l.lockRun(tx, h.Run)
-			if errors.Is(err, ErrNotFound) || err == nil && !claimable(r) {
-				continue
+			r, known, err := l.lockKnown(tx, h.Run)
+			if err == nil && known && claimable(r) {
+				err = holdRun(tx, r, h, now)
 			}
 			if err != nil {
-				return err
-			}
-
-			if err := holdRun(tx, r, h, now); err != nil {
 				return err
 			}
 		}
@@ -159,12 +155,12 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, id := range runs {
-			r, err := l.lockRun(tx, id)
-			if errors.Is(err, ErrNotFound) || err == nil && !r.Blocked.Now() {
-				continue
-			}
+			r, _, err := l.lockKnown(tx, id)
 			if err != nil {
 				return err
+			}
+			if !r.Blocked.Now() {
+				continue
 			}
 
 			endBlock(tx, r, now)

@@ -48,15 +48,12 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 			addNotices(tx, now, n)
 			told++
 		}
-		_, err = tx.Exec(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
-		return err
+		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
+		return nil
 	})
 }
 
 // CloseOverdue closes the incident of a job that is not overdue any more.
 func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
-		return err
-	})
+	return l.exec(ctx, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
 }

@@ -104,14 +104,10 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 		return p, err
 	}
 
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Pause, error) {
 		l.lockPauses(tx)
-		var err error
-		p, err = setPause(tx, l.now(), p)
-		return true, err
+		return setPause(tx, l.now(), p)
 	})
-
-	return p, err
 }
 
 // checkPauseTarget keeps a caller's mistake from pausing more than was meant, or nothing.
@@ -166,21 +162,18 @@ func pausedJob(scope, name string) string {
 
 // EndPause ends a pause that is in force; it reports whether there was one.
 func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
-	ended := false
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (bool, error) {
 		l.lockPauses(tx)
 		now := l.now()
-		var err error
-		if ended, err = endPauses(tx, now, scope, name); err != nil || !ended {
+		if ended, err := endPauses(tx, now, scope, name); err != nil || !ended {
 			return false, err
 		}
 		return true, addEvent(tx, Event{Job: pausedJob(scope, name), At: now, Kind: "resumed"}, map[string]any{"scope": scope, "name": name})
 	})
-
-	return ended, err
 }
 
 func endPauses(tx *sqlite.Tx, now time.Time, scope, name string) (bool, error) {
+	tx.Replanned = true
 	return changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
 }
 
@@ -208,26 +201,25 @@ type PauseRule struct {
 	Notices []Notice // what its owner is told then
 }
 
-// pauseFailing applies the rule at the end of a failed run, and says whether it paused the
-// job. Runs from before the job was last resumed do not count. Neither do those that were
+// pauseFailing applies the rule at the end of a failed run. Runs from before the job was last resumed do not count. Neither do those that were
 // cancelled or skipped, or refused by the day's budget: that is no failure of the job, and is
 // over with the day. Runs count in the order in which they ended, so a run that was retried is
 // as recent as its last end.
-func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) (bool, error) {
+func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) error {
 	if rule.After <= 0 || r.Job == "" {
-		return false, nil
+		return nil
 	}
 	l.lockPauses(tx)
 	pauses, err := list(tx, pauseFields, `select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
 	if err != nil {
-		return false, err
+		return err
 	}
 
 	var resumed time.Time
 	for _, p := range pauses {
 		// Paused already, by somebody who had a reason; that pause is left as it is.
 		if !p.Over(now) {
-			return false, nil
+			return nil
 		}
 		if p.end().After(resumed) {
 			resumed = p.end()
@@ -237,19 +229,19 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 	outcomes, err := values[domain.Outcome](tx, lastOutcomes, r.Job, ms(resumed), rule.After)
 	// There are too few runs since the job was last resumed.
 	if err != nil || len(outcomes) < rule.After {
-		return false, err
+		return err
 	}
 
 	for _, o := range outcomes {
 		if !o.Failed() {
-			return false, nil
+			return nil
 		}
 	}
 
 	addNotices(tx, now, rule.Notices...)
 	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, By: BySystem,
 		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
-	return true, err
+	return err
 }
 
 const lastOutcomes = `select outcome from runs where job = $1 and state = 'finished' and outcome not in ('cancelled', 'skipped')

@@ -43,18 +43,10 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 		if err := moveHome(tx, s.Home, s.At); err != nil {
 			return err
 		}
-		changed, err := tx.Exec(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
-		if err != nil {
+		if err := scan(tx, []any{&out.Notices, &out.Queued}, `select (select count(*) from outbox where state = 'pending'), (select count(*) from runs where state <> 'finished')`); err != nil {
 			return err
 		}
-		dropped, err := changed.RowsAffected()
-		if err != nil {
-			return err
-		}
-		out.Notices = int(dropped)
-		if err := tx.QueryRow(`select count(*) from runs where state <> 'finished'`).Scan(&out.Queued); err != nil {
-			return err
-		}
+		tx.Run(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
 		return addEvent(tx, Event{At: now, Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
 	})
 	if err != nil || !s.Pause {

@@ -115,26 +115,26 @@ var ErrWakeUsageChanged = errors.New("the usage of wakes has changed")
 // SetWake writes an agent's next run, which was decided on a usage. If that has changed, it returns ErrWakeUsageChanged
 // and the wake must be decided on again. The last write wins.
 func (l *Ledger) SetWake(ctx context.Context, s Wake, on WakeUsage) (Wake, error) {
-	var out Wake
-	err := l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Wake, error) {
 		now := l.now()
 		u, err := wakeUsage(tx, s.Agent, now)
 		if err != nil {
-			return false, err
+			return s, err
 		}
 		if u != on {
-			return false, ErrWakeUsageChanged
+			return s, ErrWakeUsageChanged
 		}
 
 		// A new plan may be deferred again, whatever happened to the one it replaces.
-		out = s
+		out := s
 		out.CreatedAt, out.Deferred = instant(ms(now)), false
-		return true, insertWake(tx, &out)
+		err = insertWake(tx, &out)
+		return out, err
 	})
-	return out, err
 }
 
 func insertWake(tx *sqlite.Tx, s *Wake) error {
+	tx.Replanned = true
 	if again, err := wasPlannedBefore(tx, s); err != nil || again {
 		return err
 	}
@@ -207,22 +207,16 @@ func (l *Ledger) CancelWake(ctx context.Context, agent, by string) (bool, error)
 	return l.cancelWake(ctx, agent, "cancelled by "+by)
 }
 
-func (l *Ledger) cancelWake(ctx context.Context, agent, reason string) (cleared bool, err error) {
-	err = l.changePlan(ctx, func(tx *sqlite.Tx) (bool, error) {
-		cleared, err = l.deleteWake(tx, agent, reason)
-		return cleared, err
+func (l *Ledger) cancelWake(ctx context.Context, agent, reason string) (bool, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) (bool, error) {
+		s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
+		if err != nil || !planned {
+			return false, err
+		}
+		tx.Run(`delete from slots where id = $1`, s.ID)
+		tx.Replanned = true
+		return true, addEvent(tx, Event{Job: s.Job, At: l.now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 	})
-	return cleared, err
-}
-
-func (l *Ledger) deleteWake(tx *sqlite.Tx, agent, reason string) (bool, error) {
-	s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
-	if err != nil || !planned {
-		return false, err
-	}
-	tx.Run(`delete from slots where id = $1`, s.ID)
-
-	return true, addEvent(tx, Event{Job: s.Job, At: l.now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 }
 
 // CancelWakesExcept cancels the wakes of all agents but these: the self-scheduling of the others is
@@ -381,7 +375,7 @@ func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d WakeDecision) (int6
 
 	if d.Decision == WakeDropped {
 		// The run exists only to say why nothing ran. It was never started, so finish needs no more of it.
-		_, err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
+		err = l.finish(tx, Run{ID: a.Run, Trigger: domain.TriggerSelf}, Result{Outcome: domain.OutcomeCancelled, Error: d.Reason}, now)
 	}
 
 	return a.Run, err

@@ -52,8 +52,8 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 	a.Name = artifactName(a.Title, a.Type)
 	wanted := a
 	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
-		known, err := one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key)
-		if !errors.Is(err, sql.ErrNoRows) {
+		known, again, err := orFalse(one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key))
+		if err != nil || again {
 			a = known
 			return err
 		}
@@ -74,9 +74,9 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 
 		// The bytes stay with the workspace when the run is removed: it counts as a run below 0.
 		if hash, large := strings.CutPrefix(stored, blobMark); large {
-			_, err = tx.Exec(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, -a.Workspace)
+			keepBlob(tx, hash, -a.Workspace)
 		}
-		return err
+		return nil
 	}
 
 	err := l.writeEntries(ctx, by.Attempt, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
@@ -147,19 +147,19 @@ func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
 	}
 
 	// Versions that were discarded count, too: none is given twice.
-	if err := tx.QueryRow(`select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain).Scan(&a.Version); err != nil {
+	var err error
+	if a.Version, err = value[int](tx, `select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain); err != nil {
 		return err
 	}
 
-	if err := tx.QueryRow(`insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)
+	if a.ID, err = value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) returning id`,
 		a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored,
-		a.Workspace, a.Type, tx.Redact(storable(a.Title)), a.Status, a.Role).Scan(&a.ID); err != nil || a.Parent == 0 {
+		a.Workspace, a.Type, tx.Redact(storable(a.Title)), a.Status, a.Role); err != nil {
 		return err
 	}
-
-	_, err := tx.Exec(`update artifacts set superseded_by = $1 where id = $2`, a.ID, a.Parent)
-	return err
+	tx.Run(`update artifacts set superseded_by = $1 where id = $2`, a.ID, a.Parent) // of no artifact if it is the first
+	return nil
 }
 
 // ArtifactChange is what becomes different of an artifact of a workspace; what is left out stays.
@@ -197,30 +197,23 @@ func (l *Ledger) updateArtifact(ctx context.Context, by Author, workspace, id in
 		kind = workspaceApproval
 	}
 
-	now := l.now()
-	var a Artifact
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := l.writeWorkspace(tx, by, workspace, now, false, func(*Workspace) (string, map[string]any, error) {
-			_, err := tx.Exec(`update artifacts set status = coalesce($1, status), approval_ref = coalesce($2, approval_ref), approval = coalesce($3, approval)
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Artifact, error) {
+		_, err := l.writeWorkspace(tx, by, workspace, l.now(), false, func(*Workspace) (string, map[string]any, error) {
+			tx.Run(`update artifacts set status = coalesce($1, status), approval_ref = coalesce($2, approval_ref), approval = coalesce($3, approval)
 				where id = $4 and workspace = $5 and discarded = 0`, c.Status, c.ApprovalRef, approval, id, workspace)
-			return kind, map[string]any{"artifact": fmt.Sprint(id), "status": c.Status, "approval": approval}, err
+			return kind, map[string]any{"artifact": fmt.Sprint(id), "status": c.Status, "approval": approval}, nil
 		})
 		if err != nil {
-			return err
+			return Artifact{}, err
 		}
 
 		// Also of a call that has changed it before.
-		a, err = one(tx, artifactFields, `select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("the artifact %d of workspace %d: %w", id, workspace, ErrNotFound)
-		case err == nil && a.Discarded:
-			return wrongWorkspace("", "artifact %d was discarded with the run that made it", id)
+		a, err := one(tx, artifactFields, `select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
+		if err == nil && a.Discarded {
+			err = wrongWorkspace("", "artifact %d was discarded with the run that made it", id)
 		}
-		return err
+		return orNotFound(a, err, "artifact %d of workspace %d", id, workspace)
 	})
-
-	return a, err
 }
 
 // WorkspaceArtifacts lists the artifacts of a workspace, the oldest first: the latest version of each, or all.

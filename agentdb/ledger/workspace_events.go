@@ -128,9 +128,9 @@ func insertCheckpoint(tx *sqlite.Tx, c *Checkpoint) error {
 		c.State = json.RawMessage(`{}`)
 	}
 
-	return tx.QueryRow(`insert into checkpoints (workspace, run, key, at, phase, role, step, run_state, state, artifact)
+	return scan(tx, []any{&c.ID, &c.artifact}, `insert into checkpoints (workspace, run, key, at, phase, role, step, run_state, state, artifact)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, (select coalesce(max(id), 0) from artifacts)) returning id, artifact`,
-		c.Workspace, c.Run, c.Key, ms(c.At), c.Phase, c.Role, c.Step, string(c.RunState), string(c.State)).Scan(&c.ID, &c.artifact)
+		c.Workspace, c.Run, c.Key, ms(c.At), c.Phase, c.Role, c.Step, string(c.RunState), string(c.State))
 }
 
 // AddCheckpoint records where an attempt has got to: Step and RunState of c, and the workspace as it is. A run without
@@ -145,32 +145,29 @@ func (l *Ledger) AddCheckpoint(ctx context.Context, by Author, c Checkpoint) (Ch
 		}
 	}
 
-	wanted, now := c, l.now()
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.now()
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Checkpoint, error) {
 		r, err := l.author(tx, by)
 		if err != nil {
-			return err
+			return c, err
+		}
+		known, again, err := orFalse(one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key))
+		if err != nil || again {
+			return known, err
 		}
 
-		c, err = one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-
-		c = wanted
+		c := c
 		c.Run, c.Key, c.At = r.ID, by.Key, instant(ms(now))
 		if c.Workspace == 0 {
-			return keepCheckpoint(tx, r, &c)
+			err = keepCheckpoint(tx, r, &c)
+			return c, err
 		}
-
 		_, err = l.writeWorkspace(tx, by, c.Workspace, now, false, func(w *Workspace) (string, map[string]any, error) {
 			c.Phase, c.Role, c.State = w.Phase, w.Role, w.State
 			return workspaceCheckpoint, map[string]any{"phase": c.Phase, "step": c.Step}, keepCheckpoint(tx, r, &c)
 		})
-		return err
+		return c, err
 	})
-
-	return c, err
 }
 
 // keepCheckpoint stores a checkpoint of a run in place of its oldest.

@@ -155,41 +155,40 @@ func (l *Ledger) CreateWorkspace(ctx context.Context, by Author, w Workspace) (W
 	}
 
 	now := l.now()
-	wanted := w
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	w.Status, w.StatusBy, w.LockVersion, w.CreatedAt, w.UpdatedAt = WorkspaceActive, by.name(), 1, instant(ms(now)), instant(ms(now))
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
 		r, err := l.author(tx, by)
 		if err != nil {
-			return err
+			return w, err
 		}
 
 		// A call that a crash made happen again has created it already.
-		if known, _, err := writtenBefore(tx, by); err != nil || known != 0 {
-			w, err = one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, known)
-			return err
-		}
-		if by.Attempt.Run != 0 && wanted.Agent != r.Agent {
-			return wrongWorkspace("", "a run of the agent %s can create no workspace of %s", r.Agent, wanted.Agent)
-		}
-
-		w = wanted
-		w.Status, w.StatusBy, w.LockVersion, w.CreatedAt, w.UpdatedAt = WorkspaceActive, by.name(), 1, instant(ms(now)), instant(ms(now))
-		err = tx.QueryRow(`insert into workspaces (agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, created_at, updated_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) on conflict do nothing returning id`,
-			w.Agent, w.Skill, w.Name, string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, ms(now)).Scan(&w.ID)
-		if errors.Is(err, sql.ErrNoRows) {
-			return wrongWorkspace("name", "the skill %s has a workspace %q of the agent %s already; take that, or choose another name", w.Skill, w.Name, w.Agent)
-		}
+		known, _, err := writtenBefore(tx, by)
 		if err != nil {
-			return err
+			return w, err
+		}
+		if known != 0 {
+			return l.lockWorkspace(tx, known)
+		}
+		if by.Attempt.Run != 0 && w.Agent != r.Agent {
+			return w, wrongWorkspace("", "a run of the agent %s can create no workspace of %s", r.Agent, w.Agent)
 		}
 
-		if err := addWorkspaceEvent(tx, by, r, w, now, workspaceCreated, nil); err != nil || by.Attempt.Run == 0 {
-			return err
+		w := w
+		w.ID, err = value[int64](tx, `insert into workspaces (agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, created_at, updated_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) on conflict do nothing returning id`,
+			w.Agent, w.Skill, w.Name, string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, ms(now))
+		if errors.Is(err, sql.ErrNoRows) {
+			err = wrongWorkspace("name", "the skill %s has a workspace %q of the agent %s already; take that, or choose another name", w.Skill, w.Name, w.Agent)
 		}
-		return beginIn(tx, r, w, now)
+		if err == nil {
+			err = addWorkspaceEvent(tx, by, r, w, now, workspaceCreated, nil)
+		}
+		if err == nil && by.Attempt.Run != 0 {
+			err = beginIn(tx, r, w, now)
+		}
+		return w, err
 	})
-
-	return w, err
 }
 
 // check refuses words and a state that a workspace cannot hold.

@@ -363,6 +363,7 @@ type Tx struct {
 	failed   error        // of the first Run that failed
 
 	Redaction *Redaction // nil: what is written holds no secrets that are known
+	Replanned bool       // set by an operation of the ledger that changed when something is due
 }
 
 // Redaction removes secrets from what is written for people.
