@@ -285,7 +285,6 @@ const (
 // FinishUnstarted ends a run that got no attempt for it: it has not started, and no time of a start is kept.
 // ErrNotClaimable when it is on, waits for a person, or is finished.
 func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
@@ -295,7 +294,7 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		return l.endUnstarted(tx, r, res, now)
+		return l.endUnstarted(tx, r, res, l.now())
 	})
 }
 
@@ -384,13 +383,12 @@ func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
 // its dispatcher observes. A finished run is returned as it is.
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
-	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
-		return l.cancelRun(tx, r, reason, now)
+		return l.cancelRun(tx, r, reason, l.now())
 	})
 	if err != nil {
 		return Run{}, err
@@ -411,7 +409,6 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 // Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
 // due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
-	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
@@ -429,7 +426,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-		return addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"retry": true})
+		return addEvent(tx, Event{Run: run, Job: r.Job, At: l.now(), Kind: "run.queued"}, map[string]any{"retry": true})
 	})
 	if err != nil {
 		return Run{}, err

@@ -2,10 +2,8 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -34,14 +32,14 @@ func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occu
 // backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the
 // decision of the first.
 func (l *Ledger) backfillOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
-	var mine int64
-	err := tx.QueryRow(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
-		values ($1, $2, $3, $4, '', $5, $6, 0, 1) on conflict (job, nominal) do nothing returning nominal`,
-		d.Job, ms(d.Nominal), ms(d.Actual), domain.DecisionRun, ms(now), d.Source).Scan(&mine)
+	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
+	isNew, err := insertOccurrence(tx, now, o)
+	if err != nil {
+		return o, err
+	}
 
-	reason := "backfilled"
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	o.Reason = "backfilled"
+	if !isNew {
 		old, err := l.recordedOccurrence(tx, d)
 		if err != nil || old.Decision == domain.DecisionRun {
 			return old, err
@@ -49,36 +47,26 @@ func (l *Ledger) backfillOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, e
 		if err := detachFirst(tx, now, old); err != nil {
 			return old, err
 		}
-
-		reason += ", was " + string(old.Decision)
-		if old.Reason != "" {
-			reason += ": " + old.Reason
-		}
-	case err != nil:
-		return Occurrence{}, err
+		o.Reason = strings.TrimSuffix(fmt.Sprintf("backfilled, was %s: %s", old.Decision, old.Reason), ": ")
 	}
 
-	nominal := d.Nominal.UTC()
-	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	detail, err := instantDetail(d)
 	if err != nil {
-		return Occurrence{}, err
+		return o, err
 	}
 
 	// A run that was skipped has the key of the instant; the next one is told apart by it.
 	key := instantKey(d)
 	request := Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerBackfill, ScheduledAt: d.Nominal}
-	a, err := insertRun(tx, now, request, key, string(detail))
+	a, err := insertRun(tx, now, request, key, detail)
 	for a.Outcome == domain.OutcomeSkipped {
-		a, err = insertRun(tx, now, request, fmt.Sprintf("%s/%d", key, a.Run), string(detail))
+		a, err = insertRun(tx, now, request, fmt.Sprintf("%s/%d", key, a.Run), detail)
 	}
 	if err != nil {
-		return Occurrence{}, err
+		return o, err
 	}
 
-	_, err = tx.Exec(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
-		domain.DecisionRun, reason, a.Run, d.Source, ms(d.Actual), d.Job, ms(d.Nominal))
-	return Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Reason: reason, Run: a.Run, Outcome: a.Outcome, Instants: 1}, err
+	o.Run, o.Outcome = a.Run, a.Outcome
+	updateOccurrence(tx, o)
+	return o, nil
 }
-
-// instantKey makes an instant one run, whoever asks for it.
-func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)) }

@@ -142,7 +142,6 @@ func spendingFields(s *Spending) []any {
 // has not, it is returned and nothing is written. Attempts that reserve at the same time see
 // each other's reservations.
 func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
-	now := l.now()
 	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
 	err = l.write(ctx, func(tx *sqlite.Tx) error {
 		id, full = 0, nil
@@ -166,7 +165,7 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		var err error
 		id, err = value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
-			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(now))
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(l.now()))
 		return err
 	})
 

@@ -56,7 +56,6 @@ func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatu
 // with why; AfterNone for one whose run was retried. False: since c was read, its run was retried or somebody else
 // has recorded it. What is to happen to the file may have changed, so only where it is now is recorded.
 func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (ended bool, err error) {
-	now := l.now()
 	err = l.do(ctx, func(tx *sqlite.Tx) (err error) {
 		ended, err = changed(tx, `update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
 			after, dest, tx.Redact(why), c.ID, c.Run, string(c.Outcome))
@@ -64,7 +63,7 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 		case err != nil:
 			return err
 		case ended && after != AfterNone && (after != AfterLeft || why != ""):
-			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: now, Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
+			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: l.now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 		case !ended && dest != "":
 			// The run that was retried meanwhile waits for this: it needs its file.
 			tx.Run(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)

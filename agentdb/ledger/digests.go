@@ -23,10 +23,9 @@ func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Tim
 // AppendDigest puts a digest into the outbox, which tells of the time from one instant to another. A digest that begins
 // elsewhere than the last one has ended is none: somebody else was faster, and false is returned.
 func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice) (added bool, err error) {
-	now := l.now()
 	err = l.do(ctx, func(tx *sqlite.Tx) error {
 		if added, err = changed(tx, `update digests set through = $1 where channel = $2 and through = $3`, ms(to), n.Channel, ms(from)); added {
-			addNotices(tx, now, n)
+			addNotices(tx, l.now(), n)
 		}
 		return err
 	})

@@ -54,11 +54,10 @@ func addEventsOf(tx *sqlite.Tx, run int64, job string, events []Event) error {
 
 // AppendEvents records what happened outside the ledger's own operations.
 func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, e := range events {
 			if e.At.IsZero() {
-				e.At = now
+				e.At = l.now()
 			}
 			if err := addEvent(tx, e, nil); err != nil {
 				return err

@@ -94,9 +94,8 @@ func (l *Ledger) DeleteFileOp(ctx context.Context, id int64) error {
 
 // MarkFileOpUndone records that a change was undone.
 func (l *Ledger) MarkFileOpUndone(ctx context.Context, id int64) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(now), id)
+		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(l.now()), id)
 		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }

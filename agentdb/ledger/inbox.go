@@ -226,25 +226,23 @@ func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (int64, e
 // AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
 // call that it concerns.
 func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
-		return addInfo(tx, r, q, now)
+		return addInfo(tx, r, q, l.now())
 	})
 }
 
 // AddRunInfo is AddInfo for a run that need not be on.
 func (l *Ledger) AddRunInfo(ctx context.Context, run int64, q Question) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
 		}
-		return addInfo(tx, r, q, now)
+		return addInfo(tx, r, q, l.now())
 	})
 }
 

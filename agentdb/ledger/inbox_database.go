@@ -37,11 +37,10 @@ func (l *Ledger) AskAboutDatabase(ctx context.Context, agent, title, message str
 // what the other ledger knew of the labels of its rows, this one does not.
 func (l *Ledger) LabelAdopted(ctx context.Context, agent string) error {
 	var added []Label
-	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
 		asked, err := value[bool](tx, databaseAsked, agent)
 		if asked {
-			added = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, now)
+			added = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, l.now())
 		}
 		return err
 	})

@@ -65,12 +65,11 @@ func jobFields(s *JobState) []any {
 func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		tx.Run(`update jobs set watermark = $1 where watermark > $1`, ms(now))
-
-		tx.Replanned = true
-		tx.Run(`update pauses set since = case when since > $1 then $1 else since end,
+		moved, err := changed(tx, `update pauses set since = case when since > $1 then $1 else since end,
 			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
 			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
-		return nil
+		tx.Replanned = moved
+		return err
 	})
 }
 

@@ -288,9 +288,8 @@ func (l *Ledger) Labels(ctx context.Context) (out []Label, err error) {
 // AddLabels labels places for what a program that belongs to no run may write there.
 func (l *Ledger) AddLabels(ctx context.Context, letters string, places ...Place) error {
 	var added []Label
-	now := l.now()
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		added = addLabels(tx, Run{}, letters, places, now)
+		added = addLabels(tx, Run{}, letters, places, l.now())
 		return nil
 	})
 	if err == nil {
@@ -316,12 +315,11 @@ func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place)
 		return nil, fmt.Errorf("nothing there has the label %s: %w", letter, ErrNotFound)
 	}
 
-	now := l.now()
 	defer l.labels.forget()
 	return cleared, l.do(ctx, func(tx *sqlite.Tx) error {
 		for _, one := range cleared {
 			tx.Run(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter)
-			if err := addEvent(tx, Event{At: now, Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
+			if err := addEvent(tx, Event{At: l.now(), Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
 				return err
 			}
 		}

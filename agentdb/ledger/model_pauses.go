@@ -34,14 +34,13 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 // ResumeModel records that a model answers again. Runs that wait for their model are due at once: which one that
 // is, only they know.
 func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		if paused, err := changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
 			return err
 		}
 
 		tx.Run(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`)
-		return addEvent(tx, Event{At: now, Kind: "model.resumed"}, map[string]any{"model": model})
+		return addEvent(tx, Event{At: l.now(), Kind: "model.resumed"}, map[string]any{"model": model})
 	})
 }
 

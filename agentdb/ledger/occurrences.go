@@ -2,9 +2,8 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -56,11 +55,11 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 		o.Instants = 1
 	}
 
-	var mine int64
-	err := tx.QueryRow(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing returning nominal`,
-		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), o.Instants).Scan(&mine)
-	if errors.Is(err, sql.ErrNoRows) {
+	isNew, err := insertOccurrence(tx, now, o)
+	if err != nil {
+		return o, err
+	}
+	if !isNew {
 		// The instant has a row. It stands, unless it was missed and may run after all.
 		old, err := l.recordedOccurrence(tx, d)
 		switch {
@@ -75,8 +74,6 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 		if err := detachFirst(tx, now, old); err != nil {
 			return old, err
 		}
-	} else if err != nil {
-		return o, err
 	}
 
 	if d.Decision == domain.DecisionRun {
@@ -99,9 +96,21 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 		return o, nil
 	}
 
-	_, err = tx.Exec(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
-		o.Decision, o.Reason, o.Run, d.Source, ms(d.Actual), d.Job, ms(d.Nominal))
-	return o, err
+	updateOccurrence(tx, o)
+	return o, nil
+}
+
+// insertOccurrence inserts the row of an instant, and reports whether it had none.
+func insertOccurrence(tx *sqlite.Tx, now time.Time, o Occurrence) (bool, error) {
+	return changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing`,
+		o.Job, ms(o.Nominal), ms(o.Actual), o.Decision, o.Reason, ms(now), o.Source, ms(o.Through), o.Instants)
+}
+
+// updateOccurrence records what was decided about an instant.
+func updateOccurrence(tx *sqlite.Tx, o Occurrence) {
+	tx.Run(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
+		o.Decision, o.Reason, o.Run, o.Source, ms(o.Actual), o.Job, ms(o.Nominal))
 }
 
 // recordStretch records a stretch of missed instants whose first instant has a row already. A
@@ -162,9 +171,7 @@ func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
 }
 
 func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
-	// The detail is marshalled here: a nominal instant that JSON cannot write fails the whole batch.
-	nominal := d.Nominal.UTC()
-	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	detail, err := instantDetail(d)
 	if err != nil {
 		return Accepted{}, err
 	}
@@ -175,8 +182,18 @@ func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
 	}
 
 	return insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
-		instantKey(d), string(detail))
+		instantKey(d), detail)
 }
+
+// instantDetail is what triggers the run of an instant. One that JSON cannot write fails the whole batch.
+func instantDetail(d Due) (string, error) {
+	nominal := d.Nominal.UTC()
+	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	return string(detail), err
+}
+
+// instantKey makes an instant one run, whoever asks for it.
+func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)) }
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {

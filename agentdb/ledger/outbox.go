@@ -24,9 +24,8 @@ func addNotices(tx *sqlite.Tx, now time.Time, notices ...Notice) {
 
 // AppendNotices puts notices into the outbox; a key that is there adds nothing.
 func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		addNotices(tx, now, notices...)
+		addNotices(tx, l.now(), notices...)
 		return nil
 	})
 }
@@ -57,7 +56,6 @@ func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, erro
 
 // UpdateNotice records an attempt at delivery: State, Tries, NextAt, Error and Answer of n.
 func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
 		// Its run may have been removed since the notice was read.
 		run, err := value[int64](tx, `update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6
@@ -69,7 +67,7 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 		if err != nil || n.State == NoticePending {
 			return err
 		}
-		return addEvent(tx, Event{Run: run, Job: n.Job, At: now, Kind: "notice." + n.State},
+		return addEvent(tx, Event{Run: run, Job: n.Job, At: l.now(), Kind: "notice." + n.State},
 			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error, "answer": n.Answer})
 	})
 }

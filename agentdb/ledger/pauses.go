@@ -138,6 +138,7 @@ func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
 		return p, err
 	}
 
+	tx.Replanned = true
 	p.Since, p.Until, p.EndedAt, p.Reason = instant(ms(now)), instant(ms(p.Until)), time.Time{}, tx.Redact(p.Reason)
 	var err error
 	if p.ID, err = value[int64](tx, `insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
@@ -173,8 +174,9 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 }
 
 func endPauses(tx *sqlite.Tx, now time.Time, scope, name string) (bool, error) {
-	tx.Replanned = true
-	return changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
+	ended, err := changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
+	tx.Replanned = tx.Replanned || ended
+	return ended, err
 }
 
 const (

@@ -37,7 +37,6 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 		return out, err
 	}
 
-	now := l.now()
 	why := "not sent: the home was restored from a backup of " + s.TakenAt.UTC().Format(time.RFC3339) + ", and it may have been delivered since"
 	err = l.do(ctx, func(tx *sqlite.Tx) error {
 		if err := moveHome(tx, s.Home, s.At); err != nil {
@@ -47,7 +46,7 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 			return err
 		}
 		tx.Run(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
-		return addEvent(tx, Event{At: now, Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
+		return addEvent(tx, Event{At: l.now(), Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
 	})
 	if err != nil || !s.Pause {
 		return out, err

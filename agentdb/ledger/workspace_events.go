@@ -82,9 +82,8 @@ func (l *Ledger) AddWorkspaceEvent(ctx context.Context, by Author, id int64, kin
 		return wrongWorkspace("data", "the event has %s; at most %s are kept", text.Size(int64(len(raw))), text.Size(maxWorkspaceEvent))
 	}
 
-	now := l.now()
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := l.writeWorkspace(tx, by, id, now, false, func(*Workspace) (string, map[string]any, error) { return kind, data, nil })
+		_, err := l.writeWorkspace(tx, by, id, l.now(), false, func(*Workspace) (string, map[string]any, error) { return kind, data, nil })
 		return err
 	})
 }
