@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -209,3 +210,142 @@ func (e *IncidentOverError) Error() string {
 
 // oldIncidents go with the run that failed last, open or not: nobody knows any more what happened.
 var oldIncidents = oldRows{`select id from incidents where job = $1 and last_at < $2 order by last_at limit $3`, `delete from incidents where id in (%s)`}
+
+// Overdue describes a job that has not succeeded within expect_success_within.
+type Overdue struct {
+	Job, Agent string
+	Missed     int    // windows without a success
+	Why        string // known cause
+	LastRun    int64  // 0 if the job has not run
+	Notices    []Notice
+}
+
+// RecordOverdue opens the incident of an overdue job or updates its missed windows, and adds the notices to the
+// outbox. It does nothing if these windows are already recorded, and sends no notices of an acknowledged
+// incident.
+func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue)
+		opened := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
+			return err
+		}
+		if opened {
+			if i, err = one(tx, incidentFields, `insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
+				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now)); err != nil {
+				return err
+			}
+			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
+				return err
+			}
+		}
+
+		told := 0
+		for _, n := range o.Notices {
+			if !i.AckedAt.IsZero() {
+				break
+			}
+			n.Incident = i.ID
+			addNotices(tx, now, n)
+			told++
+		}
+		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
+		return nil
+	})
+}
+
+// CloseOverdue closes the incident of a job that is not overdue any more.
+func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
+	return l.exec(ctx, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
+}
+
+// EndNotices are the notices of the end of a run. The ledger completes them in the transaction that ends the run,
+// because only then the incident of a failure and its number are known.
+type EndNotices struct {
+	Notices  []EndNotice
+	Recovery []Notice // used if Notices is empty and the run closes an incident with notices; incidents are listed above the body
+	Zone     *time.Location
+}
+
+// EndNotice is a notice for one channel.
+type EndNotice struct {
+	Notice
+	// Every selects the failures of an incident after the first that cause a notice: 1 for all, n for every n-th,
+	// 0 for none.
+	Every int
+}
+
+// maxIncidentError is the maximum length of the error of an incident in a notice, in characters.
+const maxIncidentError = 200
+
+// For returns the notices of an end with this effect on incidents. An acknowledged incident has none.
+func (e EndNotices) For(c IncidentChange) []Notice {
+	if c.Failed != nil {
+		return e.ofFailure(*c.Failed)
+	}
+
+	notices := make([]Notice, len(e.Notices))
+	for i, n := range e.Notices {
+		notices[i] = n.Notice
+	}
+	if len(c.Recovered) == 0 {
+		return notices
+	}
+
+	var closed []string
+	told := false
+	for _, i := range c.Recovered {
+		told = told || i.Told > 0
+		closed = append(closed, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(text.Collapse(text.OneLine(i.Error)), maxIncidentError), text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failed run")), e.time(i.OpenedAt)))
+	}
+	words := strings.Join(closed, "\n")
+
+	if len(notices) > 0 {
+		for i := range notices {
+			notices[i].Body += "\n" + words
+		}
+		return notices
+	}
+	if !told {
+		return nil
+	}
+	for _, n := range e.Recovery {
+		n.Body = words + n.Body
+		notices = append(notices, n)
+	}
+	return notices
+}
+
+func (e EndNotices) ofFailure(i Incident) (out []Notice) {
+	if !i.AckedAt.IsZero() {
+		return nil
+	}
+
+	for _, n := range e.Notices {
+		if i.Failures > 1 && (n.Every == 0 || i.Failures%n.Every != 0) {
+			continue
+		}
+		if i.Failures > 1 {
+			n.Title += fmt.Sprintf(" (%d times)", i.Failures)
+			n.Body += fmt.Sprintf("\n%s failed like this since %s", text.Plural(i.Failures, "run"), e.time(i.OpenedAt))
+		}
+		next := fmt.Sprintf("Next message at failure %d.", i.Failures+n.Every-i.Failures%max(n.Every, 1))
+		switch n.Every {
+		case 0:
+			next = "No further message of such failures."
+		case 1:
+			next = "Next message at each further failure."
+		}
+		n.Body += fmt.Sprintf("\n%s To hear no more until it recovers: rouse ack %d", next, i.ID)
+		out = append(out, n.Notice)
+	}
+	return out
+}
+
+func (e EndNotices) time(at time.Time) string {
+	zone := e.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	return at.In(zone).Format("2006-01-02 15:04 MST")
+}

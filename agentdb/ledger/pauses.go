@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"rouse/agentdb/sqlite"
@@ -249,3 +250,86 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 const lastOutcomes = `select outcome from runs where job = $1 and state = 'finished' and outcome not in ('cancelled', 'skipped')
 	and not (outcome = 'budget_exceeded' and exit = 'ended_by_surface') and finished_at > $2
 	order by finished_at desc, id desc limit $3`
+
+// PathPlaceholder stands for the path in the title of a Breaker's notices.
+const PathPlaceholder = "\x00path"
+
+// Breaker pauses a job that claims the same path again and again: it probably writes the file
+// that triggers it.
+type Breaker struct {
+	MaxClaims int // claims of one path
+	Within    time.Duration
+	Notices   []Notice // sent to the owner of the job when it is paused
+}
+
+// tripBreaker pauses the job when a claim is one too many.
+func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
+	n, err := value[int](tx, `select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
+		c.Job, c.Path, ms(now.Add(-b.Within)))
+	if err != nil || n < b.MaxClaims {
+		return false, err
+	}
+
+	l.lockPauses(tx)
+	pauses, err := pausesAt(tx, now)
+	// The pause that is in force does what the breaker is for.
+	if _, ok := Paused(pauses, c.Job, "", now); ok || err != nil {
+		return false, err
+	}
+
+	if _, err := setPause(tx, now, Pause{Scope: PauseJob, Name: c.Job, By: BySystem,
+		Reason: fmt.Sprintf("%s was taken %d times within %s, the last time by run %d: something writes it again and again, perhaps the job itself", c.Path, n, b.Within, run)}); err != nil {
+		return false, err
+	}
+
+	for _, notice := range b.Notices {
+		notice.Title = strings.ReplaceAll(notice.Title, PathPlaceholder, text.OneLine(c.Path))
+		addNotices(tx, now, notice)
+	}
+
+	return true, nil
+}
+
+// ModelPause is a time in which a model is not asked, because its provider's quota is spent. It
+// stays in the record until the model answers again, so that the next one can be longer.
+type ModelPause struct {
+	Model  string    // by its configured name
+	Since  time.Time // when the first request was refused
+	Until  time.Time
+	Tries  int // how often in a row it has been paused
+	Reason string
+}
+
+// PauseModel records that a model is not asked until a time. notices are for its owner, who is told of
+// the first of several in a row.
+func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		tx.Run(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
+			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
+			p.Model, ms(p.Since), ms(p.Until), p.Tries, tx.Redact(p.Reason))
+
+		addNotices(tx, now, notices...)
+		return addEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
+	})
+}
+
+// ResumeModel records that a model answers again. Runs that wait for their model are due at once: which one that
+// is, only they know.
+func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		if paused, err := changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
+			return err
+		}
+
+		tx.Run(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`)
+		return addEvent(tx, Event{At: l.now(), Kind: "model.resumed"}, map[string]any{"model": model})
+	})
+}
+
+// ModelPauses lists the models that have not answered since they were paused, by name.
+func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
+	return list(l.reads(ctx), func(p *ModelPause) []any {
+		return []any{&p.Model, at(&p.Since), at(&p.Until), &p.Tries, &p.Reason}
+	}, `select model, since, until, tries, reason from model_pauses order by model`)
+}

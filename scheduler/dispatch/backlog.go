@@ -11,7 +11,7 @@ const (
 )
 
 // backlog is how far the ledger's queue has been read into the FairQueue. The ledger
-// stays the truth: StartAttempts refuses what changed meanwhile, runs above seen are read as
+// stays the truth: Ledger.Start refuses what changed meanwhile, runs above seen are read as
 // they come, and what becomes claimable below it (a retry, a resumed or a jittered run) is
 // found by reading the queue again: at each pass while it is shallow, and within bounds when
 // it is deep.
