@@ -13,22 +13,23 @@ const (
 // SchemaVersion is the version of manifests that is understood (OSL-03).
 const SchemaVersion = "2.0"
 
-// Manifest is the manifest.json of an executable skill: what it is, what it takes and returns, and all
-// that it asks its host for (OSL-03). What it does not declare it does not get.
+// Manifest is the manifest.json of an executable skill: its description, its input and output, and all
+// that it asks its host for (OSL-03). A program gets only what it declares.
+// The tags write, of and root are read by decode.
 type Manifest struct {
-	Name        string `json:"name"` // its slug
-	Description string `json:"description"`
-	Version     string `json:"version"` // semver
-	Author      string `json:"author"`
+	Name        string `json:"name" write:"the slug of its folder, like my-skill"` // its slug
+	Description string `json:"description" write:"what it does"`
+	Version     string `json:"version" write:"a version, like 1.0.0"` // semver
+	Author      string `json:"author" write:"who wrote it"`
 
-	SchemaVersion    string          `json:"schemaVersion"`
-	Capabilities     []string        `json:"capabilities"`
-	RequiredBindings []Binding       `json:"requiredBindings"`
-	Permissions      []Permission    `json:"permissions"`
-	InputSchema      json.RawMessage `json:"inputSchema"`  // JSON Schema of an object
-	OutputSchema     json.RawMessage `json:"outputSchema"` // JSON Schema of an object
+	SchemaVersion    string          `json:"schemaVersion" write:"2.0"`
+	Capabilities     []string        `json:"capabilities" write:"a list, like []"`
+	RequiredBindings []Binding       `json:"requiredBindings" write:"a list, like []"`
+	Permissions      []Permission    `json:"permissions" write:"a list, like []"`
+	InputSchema      json.RawMessage `json:"inputSchema" root:"object" write:"a JSON Schema with type: object"`  // JSON Schema of an object
+	OutputSchema     json.RawMessage `json:"outputSchema" root:"object" write:"a JSON Schema with type: object"` // JSON Schema of an object
 	// CompatibilityRequirements are names of features: see Features. Unknown ones are kept.
-	CompatibilityRequirements []string `json:"compatibilityRequirements"`
+	CompatibilityRequirements []string `json:"compatibilityRequirements" write:"a list, like []"`
 
 	OAuth              []OAuth           `json:"oauth,omitempty"`
 	LLMUsage           []LLMUsage        `json:"llmUsage,omitempty"`
@@ -40,16 +41,16 @@ type Manifest struct {
 	RequiredMCPServers []MCPServer       `json:"requiredMcpServers,omitempty"`
 	RequiredMCPTools   []MCPTool         `json:"requiredMcpTools,omitempty"`
 
-	SupportedPlatforms []Platform `json:"supportedPlatforms"` // none: all
-	BridgeRequirement  Bridge     `json:"bridgeRequirement"`
-	WorkspaceSupport   Support    `json:"workspaceSupport"`
+	SupportedPlatforms []Platform `json:"supportedPlatforms" of:"macos windows linux" write:"a list; [] is all of them"` // none: all
+	BridgeRequirement  Bridge     `json:"bridgeRequirement" of:"never optional required" write:""`
+	WorkspaceSupport   Support    `json:"workspaceSupport" of:"none optional required" write:""`
 	// WorkspaceSchemaVersion is that of its workspaces' state; nil where it has none.
-	WorkspaceSchemaVersion    *string        `json:"workspaceSchemaVersion" jsonschema:"nullable"`
-	LongRunningSupport        Support        `json:"longRunningSupport"`
-	UserInputSupport          bool           `json:"userInputSupport"`
-	ArtifactVersioningSupport bool           `json:"artifactVersioningSupport"`
-	ExecutionMode             Mode           `json:"executionMode"`
-	AgenticConfig             *AgenticConfig `json:"agenticConfig" jsonschema:"nullable"` // nil, as null, is one that is not enabled
+	WorkspaceSchemaVersion    *string        `json:"workspaceSchemaVersion" jsonschema:"nullable" write:"null, or a version like 1.0.0"`
+	LongRunningSupport        Support        `json:"longRunningSupport" of:"none optional required" write:""`
+	UserInputSupport          bool           `json:"userInputSupport" write:"false, or true if it asks people"`
+	ArtifactVersioningSupport bool           `json:"artifactVersioningSupport" write:"false, or true if it makes versions of artifacts"`
+	ExecutionMode             Mode           `json:"executionMode" of:"declarative flow agentic" write:""`
+	AgenticConfig             *AgenticConfig `json:"agenticConfig" jsonschema:"nullable" write:"null, or an object"` // nil: not enabled
 }
 
 // Mode is how a program runs (OSL-12).
@@ -62,8 +63,6 @@ const (
 	ModeAgentic     Mode = "agentic"     // phases and roles within a budget of steps
 )
 
-var modes = []Mode{ModeDeclarative, ModeFlow, ModeAgentic}
-
 // Support says how a program stands to workspaces, or to runs that outlive their process (OSL-28, OSL-37).
 type Support string
 
@@ -73,8 +72,6 @@ const (
 	SupportOptional Support = "optional"
 	SupportRequired Support = "required"
 )
-
-var supports = []Support{SupportNone, SupportOptional, SupportRequired}
 
 // Bridge says whether a program has to run others on this machine.
 type Bridge string
@@ -86,8 +83,6 @@ const (
 	BridgeRequired Bridge = "required"
 )
 
-var bridges = []Bridge{BridgeNever, BridgeOptional, BridgeRequired}
-
 // Platform is an operating system, as manifests call it.
 type Platform string
 
@@ -97,8 +92,6 @@ const (
 	PlatformWindows Platform = "windows"
 	PlatformLinux   Platform = "linux"
 )
-
-var platforms = []Platform{PlatformMacOS, PlatformWindows, PlatformLinux}
 
 // PermissionKind is what a permission is about.
 type PermissionKind string
@@ -115,65 +108,56 @@ const (
 	PermissionFilesystem   PermissionKind = "filesystem"
 )
 
-var permissionKinds = []PermissionKind{PermissionNetwork, PermissionStorage, PermissionVault, PermissionConversation, PermissionLLM, PermissionBrowser, PermissionWASM, PermissionFilesystem}
-
-// browserPermissions are the permissions of a browser that a permission may name.
-var browserPermissions = []string{"clipboard-read", "clipboard-write", "notifications", "geolocation", "camera", "microphone", "storage-persistent"}
-
 // Permission is one that a program asks for.
 type Permission struct {
-	Kind               PermissionKind `json:"kind"`
-	Scope              string         `json:"scope"`
-	Description        string         `json:"description"`
-	BrowserPermissions []string       `json:"browserPermissions,omitempty"`
+	Kind               PermissionKind `json:"kind" of:"network storage vault conversation llm browser wasm filesystem" write:""`
+	Scope              string         `json:"scope" write:"what it is about"`
+	Description        string         `json:"description" write:"why the program needs it"`
+	BrowserPermissions []string       `json:"browserPermissions,omitempty" of:"clipboard-read clipboard-write notifications geolocation camera microphone storage-persistent"`
 }
 
 // Binding is a secret that a program needs, by the name that it calls it.
 type Binding struct {
-	Name            string `json:"name"`
-	Scope           string `json:"scope"`
-	Description     string `json:"description"`
-	Required        bool   `json:"required"` // it does not run without
+	Name            string `json:"name" write:"the name by which the program asks for it"`
+	Scope           string `json:"scope" write:"what it is for"`
+	Description     string `json:"description" write:"what a person reads who sets it"`
+	Required        bool   `json:"required" write:"true or false"` // it does not run without
 	OAuthProviderID string `json:"oauthProviderId,omitempty"`
 }
 
 // LLMUsage is a purpose for which a program asks a model; for no other it may.
 type LLMUsage struct {
-	PurposeID            string  `json:"purposeId"`
-	Kind                 string  `json:"kind"` // as llmKinds
-	Description          string  `json:"description"`
+	PurposeID            string  `json:"purposeId" write:"the id by which the program asks"`
+	Kind                 string  `json:"kind" of:"classification generation extraction summarization analysis structured-output custom" write:""`
+	Description          string  `json:"description" write:"what the model is asked"`
 	EstimatedTokenBudget int     `json:"estimatedTokenBudget,omitempty"` // tokens; 0 where it is not said
 	ModelPreference      *string `json:"modelPreference" jsonschema:"nullable"`
 	TemperatureHint      float64 `json:"temperatureHint,omitempty"`
 }
 
-var llmKinds = []string{"classification", "generation", "extraction", "summarization", "analysis", "structured-output", "custom"}
-
 // ToolDeclaration is a tool that a program has for agents (OSL-32).
 type ToolDeclaration struct {
-	Name          string          `json:"name"`
-	Description   string          `json:"description"`
-	InputSchema   json.RawMessage `json:"inputSchema"`
-	OutputSchema  json.RawMessage `json:"outputSchema"`
-	HandlerExport string          `json:"handlerExport"` // of module.ts
+	Name          string          `json:"name" write:"the name of the tool"`
+	Description   string          `json:"description" write:"what a model reads of it"`
+	InputSchema   json.RawMessage `json:"inputSchema" write:"a JSON Schema, like {}"`
+	OutputSchema  json.RawMessage `json:"outputSchema" write:"a JSON Schema, like {}"`
+	HandlerExport string          `json:"handlerExport" write:"the function of module.ts that answers"` // of module.ts
 }
 
 // ViewDeclaration is a part of a user interface. It is kept and not shown.
 type ViewDeclaration struct {
-	ViewID         string `json:"viewId"`
-	Kind           string `json:"kind"` // as viewKinds
-	EntryComponent string `json:"entryComponent"`
-	Description    string `json:"description"`
+	ViewID         string `json:"viewId" write:"an id"`
+	Kind           string `json:"kind" of:"panel card dialog inline" write:""`
+	EntryComponent string `json:"entryComponent" write:"the component that draws it"`
+	Description    string `json:"description" write:"what it shows"`
 }
-
-var viewKinds = []string{"panel", "card", "dialog", "inline"}
 
 // SandboxRules are the bounds of a program's machine, and the addresses that it may ask (OSL-09, OSL-10).
 // What a manifest does not say has the default.
 type SandboxRules struct {
-	Isolation      string        `json:"isolation"`      // strict or standard
-	MaxExecutionMS int           `json:"maxExecutionMs"` // milliseconds of its own work
-	MaxMemoryMB    int           `json:"maxMemoryMB"`    // MiB
+	Isolation      string        `json:"isolation" of:"strict standard"` // strict or standard
+	MaxExecutionMS int           `json:"maxExecutionMs"`                 // milliseconds of its own work
+	MaxMemoryMB    int           `json:"maxMemoryMB"`                    // MiB
 	AllowedGlobals []string      `json:"allowedGlobals"`
 	NetworkRules   []NetworkRule `json:"networkRules"`
 }
@@ -185,57 +169,53 @@ const (
 	defaultIsolation      = "standard"
 )
 
-var isolations = []string{"strict", defaultIsolation}
-
 // NetworkRule is a set of addresses that a program may ask, with a * for any characters.
 type NetworkRule struct {
-	URLPattern  string   `json:"urlPattern"`
-	Methods     []string `json:"methods"` // in capitals
-	Description string   `json:"description"`
+	URLPattern  string   `json:"urlPattern" write:"an address, with a * for any characters"`
+	Methods     []string `json:"methods" of:"GET HEAD POST PUT PATCH DELETE OPTIONS" write:"a list, like [GET]"` // in capitals
+	Description string   `json:"description" write:"what is asked there"`
 }
-
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 // AgenticConfig bounds a program of the mode agentic (OSL-14).
 type AgenticConfig struct {
-	Enabled                     bool `json:"enabled"`
-	RequiresWorkspace           bool `json:"requiresWorkspace"`
-	SupportsBackgroundExecution bool `json:"supportsBackgroundExecution"`
-	SupportsRoleBasedExecution  bool `json:"supportsRoleBasedExecution"`
-	MaxStepsPerRun              *int `json:"maxStepsPerRun" jsonschema:"nullable"`    // nil: 1000
-	DefaultStepBudget           *int `json:"defaultStepBudget" jsonschema:"nullable"` // nil: no checkpoint by itself
+	Enabled                     bool `json:"enabled" write:"true or false"`
+	RequiresWorkspace           bool `json:"requiresWorkspace" write:"true or false"`
+	SupportsBackgroundExecution bool `json:"supportsBackgroundExecution" write:"true or false"`
+	SupportsRoleBasedExecution  bool `json:"supportsRoleBasedExecution" write:"true or false"`
+	MaxStepsPerRun              *int `json:"maxStepsPerRun" jsonschema:"nullable" write:"a number, or null for 1000"` // nil: 1000
+	DefaultStepBudget           *int `json:"defaultStepBudget" jsonschema:"nullable" write:"a number, or null"`       // nil: no checkpoint by itself
 }
 
 // MCPServer is an MCP server that a program cannot do without.
 type MCPServer struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	Name        string `json:"name" write:"the name of the server"`
+	Description string `json:"description" write:"what it is needed for"`
 	URLPattern  string `json:"urlPattern,omitempty"`
 }
 
 // MCPTool is a tool of an MCP server that a program cannot do without.
 type MCPTool struct {
-	ServerName  string `json:"serverName"`
-	ToolName    string `json:"toolName"`
-	Description string `json:"description"`
+	ServerName  string `json:"serverName" write:"the name of the server"`
+	ToolName    string `json:"toolName" write:"the name of the tool"`
+	Description string `json:"description" write:"what it is needed for"`
 }
 
 // OAuth is a service that a program signs in to (OSL-33).
 type OAuth struct {
-	ProviderID                 string   `json:"providerId"`
-	DisplayName                string   `json:"displayName"`
-	GrantType                  string   `json:"grantType"`
-	AuthorizationURL           string   `json:"authorizationUrl"`
-	TokenURL                   string   `json:"tokenUrl"`
-	Scopes                     []string `json:"scopes"`
-	PKCERequired               bool     `json:"pkceRequired"`
-	ClientIDBinding            string   `json:"clientIdBinding"` // the name of a Binding
+	ProviderID                 string   `json:"providerId" write:"an id"`
+	DisplayName                string   `json:"displayName" write:"the name of the service for people"`
+	GrantType                  string   `json:"grantType" of:"authorization_code client_credentials" write:""`
+	AuthorizationURL           string   `json:"authorizationUrl" write:"an https address"`
+	TokenURL                   string   `json:"tokenUrl" write:"an https address"`
+	Scopes                     []string `json:"scopes" write:"a list, like []"`
+	PKCERequired               bool     `json:"pkceRequired" write:"true or false"`
+	ClientIDBinding            string   `json:"clientIdBinding" write:"the name of a required binding"` // the name of a Binding
 	ClientSecretBinding        string   `json:"clientSecretBinding,omitempty"`
-	RedirectPath               string   `json:"redirectPath"`
-	RedirectMode               string   `json:"redirectMode"`
-	SupportedEnvironments      []string `json:"supportedEnvironments"`
-	ResponseMode               string   `json:"responseMode"`
-	ClientAuthenticationMethod string   `json:"clientAuthenticationMethod"`
+	RedirectPath               string   `json:"redirectPath" write:"a path"`
+	RedirectMode               string   `json:"redirectMode" of:"popup same-window" write:""`
+	SupportedEnvironments      []string `json:"supportedEnvironments" of:"browser-production browser-development" write:"a list, like []"`
+	ResponseMode               string   `json:"responseMode" of:"query fragment" write:""`
+	ClientAuthenticationMethod string   `json:"clientAuthenticationMethod" of:"client_secret_post client_secret_basic none" write:""`
 }
 
 // The ways in which a program gets a token (OAuth.GrantType).
@@ -251,34 +231,21 @@ const (
 	AuthenticationNone  = "none"
 )
 
-var (
-	grantTypes      = []string{GrantAuthorizationCode, GrantClientCredentials}
-	redirectModes   = []string{"popup", "same-window"}
-	environments    = []string{"browser-production", "browser-development"}
-	responseModes   = []string{"query", "fragment"}
-	authentications = []string{AuthenticationPost, AuthenticationBasic, AuthenticationNone}
-)
-
 // WASM is a WebAssembly module of a program (OSL-33).
 type WASM struct {
-	ModuleID         string   `json:"moduleId"`
-	SourceKind       string   `json:"sourceKind"`          // as wasmSources
+	ModuleID         string   `json:"moduleId" write:"the id by which the program asks for it"`
+	SourceKind       string   `json:"sourceKind" of:"inline_base64 url build_from_source" write:""`
 	SourceURL        string   `json:"sourceUrl,omitempty"` // a file below the folder of the skill, or its Base64
-	SourceLanguage   string   `json:"sourceLanguage"`
+	SourceLanguage   string   `json:"sourceLanguage" of:"rust c cpp assemblyscript" write:""`
 	SourceRepository string   `json:"sourceRepository,omitempty"`
 	BuildCommand     string   `json:"buildCommand,omitempty"`
-	Exports          []string `json:"exports"`                         // the functions that the program may call
-	MemoryLimitMB    int      `json:"memoryLimitMB"`                   // MiB of the memory of one instance
-	AuditHash        *string  `json:"auditHash" jsonschema:"nullable"` // the SHA-256 of its bytes; nil: nobody has audited it
+	Exports          []string `json:"exports" write:"a list, like []"`                         // the functions that the program may call
+	MemoryLimitMB    int      `json:"memoryLimitMB" write:"a number of MiB"`                   // MiB of the memory of one instance
+	AuditHash        *string  `json:"auditHash" jsonschema:"nullable" write:"a hash, or null"` // SHA-256 of its bytes; nil: not audited
 }
 
 // wasmInline is the kind of source that stands in the manifest itself.
 const wasmInline = "inline_base64"
-
-var (
-	wasmSources   = []string{wasmInline, "url", "build_from_source"}
-	wasmLanguages = []string{"rust", "c", "cpp", "assemblyscript"}
-)
 
 // lifecycleHooks are the exports that a host calls beside execute (OSL-06).
 var lifecycleHooks = []string{"onInstall", "onUninstall", "onEnable", "onDisable", "onConfigure", "onUpgrade"}

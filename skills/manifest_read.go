@@ -58,8 +58,9 @@ func parseManifest(file string, source []byte) (*Manifest, []Problem) {
 	}
 
 	o := &object{report: r, value: v}
-	m := o.manifest()
-	o.end()
+	m := &Manifest{Sandbox: SandboxRules{Isolation: defaultIsolation, MaxExecutionMS: DefaultMaxExecutionMS, MaxMemoryMB: DefaultMaxMemoryMB}}
+	o.decode(m)
+	o.checkValues(m)
 	o.compare(m)
 
 	if hasError(r.problems) {
@@ -68,44 +69,8 @@ func parseManifest(file string, source []byte) (*Manifest, []Problem) {
 	return m, inOrder(r.problems)
 }
 
-// manifest reads each field by itself.
-func (o *object) manifest() *Manifest {
-	m := &Manifest{
-		Name:             o.text("name", `"name": "my-skill", the slug of its folder`),
-		Description:      o.text("description", `"description": what it does`),
-		Version:          o.text("version", `"version": "1.0.0"`),
-		Author:           o.text("author", `"author": who wrote it`),
-		SchemaVersion:    o.text("schemaVersion", `"schemaVersion": "2.0"`),
-		Capabilities:     o.texts("capabilities", `"capabilities": []`),
-		RequiredBindings: each(o, "requiredBindings", `"requiredBindings": []`, (*object).binding),
-		Permissions:      each(o, "permissions", `"permissions": []`, (*object).permission),
-		InputSchema:      o.rootedSchema("inputSchema"),
-		OutputSchema:     o.rootedSchema("outputSchema"),
-
-		CompatibilityRequirements: o.texts("compatibilityRequirements", `"compatibilityRequirements": []`),
-
-		OAuth:              each(o, "oauth", "", (*object).oauth),
-		LLMUsage:           each(o, "llmUsage", "", (*object).llmUsage),
-		WASM:               each(o, "wasm", "", (*object).wasm),
-		Views:              each(o, "views", "", (*object).view),
-		Tools:              each(o, "tools", "", (*object).tool),
-		LifecycleHooks:     o.hooks("lifecycleHooks"),
-		Sandbox:            o.sandbox(),
-		RequiredMCPServers: each(o, "requiredMcpServers", "", (*object).mcpServer),
-		RequiredMCPTools:   each(o, "requiredMcpTools", "", (*object).mcpTool),
-
-		SupportedPlatforms:     manyOf(o, "supportedPlatforms", `"supportedPlatforms": [], which is all of them`, platforms),
-		BridgeRequirement:      oneOf(o, "bridgeRequirement", `"bridgeRequirement": "never", or "optional" or "required" where it runs programs of this machine`, bridges),
-		WorkspaceSupport:       oneOf(o, "workspaceSupport", `"workspaceSupport": "none", "optional" or "required"`, supports),
-		WorkspaceSchemaVersion: o.nullableText("workspaceSchemaVersion", `"workspaceSchemaVersion": null, or a version like "1.0.0" where it has workspaces`),
-		LongRunningSupport:     oneOf(o, "longRunningSupport", `"longRunningSupport": "none", "optional" or "required"`, supports),
-		UserInputSupport:       o.flag("userInputSupport", `"userInputSupport": false, or true where it asks people`),
-
-		ArtifactVersioningSupport: o.flag("artifactVersioningSupport", `"artifactVersioningSupport": false, or true where it makes versions of artifacts`),
-		ExecutionMode:             oneOf(o, "executionMode", `"executionMode": "declarative", "flow" or "agentic"`, modes),
-		AgenticConfig:             o.agenticConfig(),
-	}
-
+// checkValues checks single fields beyond their types.
+func (o *object) checkValues(m *Manifest) {
 	if m.Name != "" && !slug.MatchString(m.Name) {
 		o.fail("name", RuleSlug, "%q is no slug; write small letters, digits and hyphens, and begin with a letter", m.Name)
 	}
@@ -115,8 +80,11 @@ func (o *object) manifest() *Manifest {
 	if m.SchemaVersion != "" && m.SchemaVersion != SchemaVersion {
 		o.fail("schemaVersion", RuleSchemaVersion, "is %q, and %q is what can be read; write it in that version", m.SchemaVersion, SchemaVersion)
 	}
-
-	return m
+	for _, w := range o.objects("wasm") {
+		if w.at("sourceKind").text == "url" && w.at("sourceUrl").text == "" {
+			w.fail("sourceUrl", RuleFieldMissing, "is missing, and sourceKind is url; write the address of the module")
+		}
+	}
 }
 
 // slug is the name of an executable skill (OSL-01).
@@ -125,169 +93,16 @@ var slug = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 // semver is a semantic version, as semver.org has it.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// agenticConfig has to be there. null stands for one that is not enabled.
-func (o *object) agenticConfig() *AgenticConfig {
-	const need = `"agenticConfig": {"enabled": false, "requiresWorkspace": false, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": false, "maxStepsPerRun": null, "defaultStepBudget": null}`
-	if v, ok := o.value.lookup("agenticConfig"); ok && v.kind == kindNull {
-		o.asked = append(o.asked, "agenticConfig")
-		return nil
-	}
-
-	c := o.child("agenticConfig", need)
-	if c == nil {
-		return nil
-	}
-	defer c.end()
-
-	return &AgenticConfig{
-		Enabled:                     c.flag("enabled", "true or false"),
-		RequiresWorkspace:           c.flag("requiresWorkspace", "true or false"),
-		SupportsBackgroundExecution: c.flag("supportsBackgroundExecution", "true or false"),
-		SupportsRoleBasedExecution:  c.flag("supportsRoleBasedExecution", "true or false"),
-		MaxStepsPerRun:              c.nullableWhole("maxStepsPerRun", "a number of steps, or null for 1000"),
-		DefaultStepBudget:           c.nullableWhole("defaultStepBudget", "a number of steps, or null for none"),
-	}
-}
-
-func (o *object) binding() Binding {
-	return Binding{
-		Name:            o.text("name", "the name by which the program asks for it"),
-		Scope:           o.text("scope", "what it is for"),
-		Description:     o.text("description", "what a person reads who sets it"),
-		Required:        o.flag("required", "true or false"),
-		OAuthProviderID: o.text("oauthProviderId", ""),
-	}
-}
-
-func (o *object) permission() Permission {
-	return Permission{
-		Kind:               oneOf(o, "kind", "the kind of permission, like network", permissionKinds),
-		Scope:              o.text("scope", "what it is about"),
-		Description:        o.text("description", "why the program needs it"),
-		BrowserPermissions: manyOf(o, "browserPermissions", "", browserPermissions),
-	}
-}
-
-func (o *object) llmUsage() LLMUsage {
-	u := LLMUsage{
-		PurposeID:       o.text("purposeId", "the id by which the program asks"),
-		Kind:            oneOf(o, "kind", "the kind of use, like summarization", llmKinds),
-		Description:     o.text("description", "what the model is asked"),
-		TemperatureHint: o.number("temperatureHint"),
-	}
-	u.EstimatedTokenBudget, _ = o.whole("estimatedTokenBudget", "")
-	if v, ok := o.get("modelPreference", kindText, ""); ok {
-		u.ModelPreference = &v.text
-	}
-	return u
-}
-
-func (o *object) tool() ToolDeclaration {
-	t := ToolDeclaration{
-		Name:          o.text("name", "the name of the tool"),
-		Description:   o.text("description", "what a model reads of it"),
-		HandlerExport: o.text("handlerExport", "the function of module.ts that answers"),
-	}
-	t.InputSchema, _, _ = o.schema("inputSchema", "a JSON Schema, like {}")
-	t.OutputSchema, _, _ = o.schema("outputSchema", "a JSON Schema, like {}")
-	return t
-}
-
-func (o *object) view() ViewDeclaration {
-	return ViewDeclaration{
-		ViewID:         o.text("viewId", "an id"),
-		Kind:           oneOf(o, "kind", "the kind of view, like panel", viewKinds),
-		EntryComponent: o.text("entryComponent", "the component that draws it"),
-		Description:    o.text("description", "what it shows"),
-	}
-}
-
-// sandbox reads the bounds of the program, with defaults for what is not said.
-func (o *object) sandbox() SandboxRules {
-	s := SandboxRules{Isolation: defaultIsolation, MaxExecutionMS: DefaultMaxExecutionMS, MaxMemoryMB: DefaultMaxMemoryMB}
-	c := o.child("sandbox", "")
-	if c == nil {
-		return s
-	}
-	defer c.end()
-
-	if v := oneOf(c, "isolation", "", isolations); v != "" {
-		s.Isolation = v
-	}
-	if n, ok := c.whole("maxExecutionMs", ""); ok {
-		s.MaxExecutionMS = n
-	}
-	if n, ok := c.whole("maxMemoryMB", ""); ok {
-		s.MaxMemoryMB = n
-	}
-	s.AllowedGlobals = c.texts("allowedGlobals", "")
-	s.NetworkRules = each(c, "networkRules", "", func(o *object) NetworkRule {
-		return NetworkRule{
-			URLPattern:  o.text("urlPattern", "an address, with a * for any characters"),
-			Methods:     manyOf(o, "methods", `"methods": ["GET"]`, methods),
-			Description: o.text("description", "what is asked there"),
-		}
-	})
-
-	return s
-}
-
-func (o *object) mcpServer() MCPServer {
-	return MCPServer{Name: o.text("name", "the name of the server"), Description: o.text("description", "what it is needed for"), URLPattern: o.text("urlPattern", "")}
-}
-
-func (o *object) mcpTool() MCPTool {
-	return MCPTool{ServerName: o.text("serverName", "the name of the server"), ToolName: o.text("toolName", "the name of the tool"), Description: o.text("description", "what it is needed for")}
-}
-
-func (o *object) oauth() OAuth {
-	a := OAuth{
-		ProviderID:                 o.text("providerId", "an id"),
-		DisplayName:                o.text("displayName", "the name of the service for people"),
-		GrantType:                  oneOf(o, "grantType", "authorization_code or client_credentials", grantTypes),
-		AuthorizationURL:           o.text("authorizationUrl", "an https address"),
-		TokenURL:                   o.text("tokenUrl", "an https address"),
-		Scopes:                     o.texts("scopes", `"scopes": []`),
-		PKCERequired:               o.flag("pkceRequired", "true or false"),
-		ClientIDBinding:            o.text("clientIdBinding", "the name of a required binding"),
-		ClientSecretBinding:        o.text("clientSecretBinding", ""),
-		RedirectPath:               o.text("redirectPath", "a path"),
-		RedirectMode:               oneOf(o, "redirectMode", "popup or same-window", redirectModes),
-		SupportedEnvironments:      manyOf(o, "supportedEnvironments", `"supportedEnvironments": []`, environments),
-		ResponseMode:               oneOf(o, "responseMode", "query or fragment", responseModes),
-		ClientAuthenticationMethod: oneOf(o, "clientAuthenticationMethod", "client_secret_post, client_secret_basic or none", authentications),
-	}
-	return a
-}
-
-func (o *object) wasm() WASM {
-	w := WASM{
-		ModuleID:         o.text("moduleId", "the id by which the program asks for it"),
-		SourceKind:       oneOf(o, "sourceKind", "inline_base64, url or build_from_source", wasmSources),
-		SourceURL:        o.text("sourceUrl", ""),
-		SourceLanguage:   oneOf(o, "sourceLanguage", "rust, c, cpp or assemblyscript", wasmLanguages),
-		SourceRepository: o.text("sourceRepository", ""),
-		BuildCommand:     o.text("buildCommand", ""),
-		Exports:          o.texts("exports", `"exports": []`),
-		AuditHash:        o.nullableText("auditHash", "a hash, or null"),
-	}
-	w.MemoryLimitMB, _ = o.whole("memoryLimitMB", "a number of MiB")
-	if w.SourceKind == "url" && w.SourceURL == "" {
-		o.fail("sourceUrl", RuleFieldMissing, "is missing, and sourceKind is url; write the address of the module")
-	}
-	return w
-}
-
-// hooks are the names of the lifecycle hooks, which stand there as texts or as objects with a name.
-func (o *object) hooks(key string) []string {
-	list, ok := o.get(key, kindList, "")
-	if !ok {
+// hooks returns the names in a list of lifecycle hooks, which are texts, or objects with a name.
+func (o *object) hooks(list value) []string {
+	if list.kind != kindList {
+		o.fail("lifecycleHooks", RuleFieldType, "is %s, and must be %s", said(list), kindList)
 		return nil
 	}
 
 	out := []string{}
 	for i, item := range list.items {
-		field, name := fmt.Sprintf("%s[%d]", key, i), hookName(item)
+		field, name := fmt.Sprintf("lifecycleHooks[%d]", i), hookName(item)
 		switch {
 		case name.kind != kindText:
 			o.add(item, field, RuleFieldType, false, "is %s, and must be the name of a hook, like onInstall", said(item))
@@ -311,8 +126,22 @@ func hookName(item value) value {
 	return item
 }
 
-// checkSchema says why values cannot be checked by a schema. References to other files are not followed.
-func checkSchema(raw json.RawMessage) (err error) {
+// checkSchema reports a JSON Schema that values cannot be checked by, or whose root is of another type.
+func (r *report) checkSchema(v value, path, root string) bool {
+	err := schemaError(v.raw)
+	if err != nil {
+		r.add(v, path, RuleSchema, false, "is not a JSON Schema that can be checked by: %v", err)
+	}
+	kind, _ := v.lookup("type")
+	rooted := root == "" || kind.text == root
+	if !rooted {
+		r.add(v, path, RuleSchemaRoot, false, `must have "type": %q at its root`, root)
+	}
+	return err == nil && rooted
+}
+
+// schemaError returns why values cannot be checked by a schema. It does not follow references to other files.
+func schemaError(raw json.RawMessage) (err error) {
 	defer func() { // a stranger's schema must not end the daemon
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it cannot be read (%v)", p)

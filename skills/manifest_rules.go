@@ -129,15 +129,6 @@ func (o *object) compareNames() {
 	o.refer("oauth", "clientSecretBinding", bindings, "binding")
 }
 
-// objects are those of a list.
-func (o *object) objects(list string) (out []*object) {
-	all, _ := o.value.lookup(list)
-	for i, item := range all.items {
-		out = append(out, &object{report: o.report, value: item, path: fmt.Sprintf("%s[%d]", join(o.path, list), i)})
-	}
-	return out
-}
-
 // names are the names of the objects of a list, each of which has to be another one.
 func (o *object) names(list, key string) (out []string) {
 	for _, one := range o.objects(list) {

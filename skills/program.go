@@ -255,13 +255,11 @@ func checkConfigSchema(root *os.Root, dir string) []Problem {
 	}
 
 	r := &report{file: file, problems: problems}
-	kind, _ := v.lookup("type")
-	switch err := checkSchema(v.raw); {
-	case v.kind != kindObject || kind.text != "object":
+	if v.kind != kindObject {
 		r.add(v, "", RuleSchemaRoot, false, `must be an object with "type": "object"; its properties are the settings`)
-	case err != nil:
-		r.add(v, "", RuleSchema, false, "is not a JSON Schema that can be checked by: %v", err)
+		return r.problems
 	}
+	r.checkSchema(v, "", "object")
 	return r.problems
 }
 

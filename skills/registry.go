@@ -32,12 +32,12 @@ type Registry struct {
 
 // RegistryEntry is a skill of an index.
 type RegistryEntry struct {
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	Version     string   `json:"version"`
-	Author      string   `json:"author"`
-	FolderPath  string   `json:"folderPath"` // from the root of the repository, with slashes
-	Tags        []string `json:"tags"`
+	Name        string   `json:"name" write:"the slug of the skill"`
+	Description string   `json:"description" write:"what it does"`
+	Version     string   `json:"version" write:"a version, like 1.0.0"`
+	Author      string   `json:"author" write:"who wrote it"`
+	FolderPath  string   `json:"folderPath" write:"the folder from the root of the repository, like skills/my-skill"`
+	Tags        []string `json:"tags" write:"a list, like []"`
 
 	value  value
 	path   string // in the index, like [3]
@@ -116,36 +116,33 @@ func parseIndex(file, root string, source []byte) *Registry {
 	return x
 }
 
-// entry reads an entry. Beside its own fields it may repeat some of the manifest's.
+// repeated are the fields of a manifest that an entry of an index may repeat.
+type repeated struct {
+	SupportedPlatforms        []string `json:"supportedPlatforms" of:"macos windows linux"`
+	BridgeRequirement         string   `json:"bridgeRequirement" of:"never optional required"`
+	WorkspaceSupport          Support  `json:"workspaceSupport" of:"none optional required"`
+	WorkspaceSchemaVersion    string   `json:"workspaceSchemaVersion"`
+	CompatibilityRequirements []string `json:"compatibilityRequirements"`
+	LongRunningSupport        string   `json:"longRunningSupport" of:"none optional required"`
+	UserInputSupport          bool     `json:"userInputSupport"`
+	ArtifactVersioningSupport bool     `json:"artifactVersioningSupport"`
+	ExecutionMode             string   `json:"executionMode" of:"declarative flow agentic"`
+}
+
+// entry reads an entry.
 func (o *object) entry() RegistryEntry {
-	e := RegistryEntry{
-		Name:        o.text("name", "the slug of the skill"),
-		Description: o.text("description", "what it does"),
-		Version:     o.text("version", `"version": "1.0.0"`),
-		Author:      o.text("author", "who wrote it"),
-		FolderPath:  o.text("folderPath", "the folder from the root of the repository, like skills/my-skill"),
-		Tags:        o.texts("tags", `"tags": []`),
-		value:       o.value,
-		path:        o.path,
+	var e struct {
+		RegistryEntry
+		repeated
 	}
-
-	manyOf(o, "supportedPlatforms", "", platforms)
-	oneOf(o, "bridgeRequirement", "", bridges)
-	workspace := oneOf(o, "workspaceSupport", "", supports)
-	version, _ := o.get("workspaceSchemaVersion", kindText, "")
-	if (workspace == SupportOptional || workspace == SupportRequired) && version.text == "" {
-		o.fail("workspaceSchemaVersion", RuleFieldMissing, "is missing, and workspaceSupport is %s; write the version of the manifest", workspace)
+	o.decode(&e)
+	if (e.WorkspaceSupport == SupportOptional || e.WorkspaceSupport == SupportRequired) && e.WorkspaceSchemaVersion == "" {
+		o.fail("workspaceSchemaVersion", RuleFieldMissing, "is missing, and workspaceSupport is %s; write the version of the manifest", e.WorkspaceSupport)
 	}
-
-	o.texts("compatibilityRequirements", "")
 	o.features()
-	oneOf(o, "longRunningSupport", "", supports)
-	o.flag("userInputSupport", "")
-	o.flag("artifactVersioningSupport", "")
-	oneOf(o, "executionMode", "", modes)
 
-	o.end()
-	return e
+	e.value, e.path = o.value, o.path
+	return e.RegistryEntry
 }
 
 // folderOf is the folder of an entry, "" if there is none below the repository. Where the index lies in

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/template"
+
+	"rouse/internal/text"
 )
 
 //go:embed scaffold
@@ -75,7 +76,7 @@ func (s Scaffold) Write(dir string) (string, error) {
 	}
 	does, ok := samples[s.Mode]
 	if !ok {
-		return "", fmt.Errorf("the mode %s", noneOf(string(s.Mode), modes))
+		return "", fmt.Errorf("the mode %s", noneOf(string(s.Mode), text.Strings(Modes())))
 	}
 	if s.Description != "" {
 		does.Description = s.Description
@@ -173,4 +174,4 @@ func (s Scaffold) manifest(does sample) *Manifest {
 }
 
 // Modes are those that a skill can have.
-func Modes() []Mode { return slices.Clone(modes) }
+func Modes() []Mode { return []Mode{ModeDeclarative, ModeFlow, ModeAgentic} }
