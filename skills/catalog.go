@@ -2,7 +2,7 @@ package skills
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,8 +65,7 @@ func (c *Catalog) Add(dir, source string) *Skill {
 func (c *Catalog) register(s *Skill) {
 	key := foldName(s.Name)
 	if old := c.skills[key]; old != nil && old.Dir != s.Dir {
-		c.problems = append(c.problems, Problem{File: old.File, Rule: RuleShadowed, Warning: true,
-			Message: fmt.Sprintf("the skill %s is overridden by that of %s (%s)", old.Name, s.Dir, s.Source)})
+		c.problems = append(c.problems, warning(old.File, RuleShadowed, "the skill %s is overridden by that of %s (%s)", old.Name, s.Dir, s.Source))
 	}
 	c.skills[key] = s
 }
@@ -77,12 +76,7 @@ func foldName(name string) string { return strings.ToLower(name) }
 
 // Skills are all skills, by name.
 func (c *Catalog) Skills() []*Skill {
-	out := make([]*Skill, 0, len(c.skills))
-	for _, s := range c.skills {
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(a, b *Skill) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	return slices.SortedFunc(maps.Values(c.skills), func(a, b *Skill) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Get finds a skill by its name, in upper or lower case.

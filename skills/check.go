@@ -47,9 +47,6 @@ func Validate(dir string) []Problem {
 
 // refusedEntries warns of entries for which an installation of the skill is refused, unless they are known for a problem.
 func refusedEntries(real string, known []Problem) (out []Problem) {
-	warn := func(file, why string) {
-		out = append(out, Problem{File: file, Rule: RuleEntry, Message: why, Warning: true})
-	}
 	root, err := os.OpenRoot(real)
 	if err != nil {
 		return nil // reported for its SKILL.md
@@ -59,10 +56,10 @@ func refusedEntries(real string, known []Problem) (out []Problem) {
 		at := filepath.Join(real, filepath.FromSlash(f.Path))
 		switch {
 		case err != nil:
-			warn(at, fmt.Sprintf("cannot be read: %v", withoutPath(err)))
+			out = append(out, warning(at, RuleEntry, "cannot be read: %v", withoutPath(err)))
 		case slices.ContainsFunc(known, func(p Problem) bool { return p.File == at }):
 		case f.Refused != "" && f.Path != ".git": // its author works on it in a repository
-			warn(at, "is refused when the skill is installed or trusted: "+f.Refused)
+			out = append(out, warning(at, RuleEntry, "is refused when the skill is installed or trusted: %s", f.Refused))
 		}
 	}
 	return out
@@ -81,7 +78,7 @@ func validateInstructions(real string) []Problem {
 	}
 
 	if !utf8.Valid(text) {
-		problems = append(problems, Problem{File: file, Rule: RuleEncoding, Message: "is not UTF-8 text; save it as UTF-8"})
+		problems = append(problems, problem(file, RuleEncoding, "is not UTF-8 text; save it as UTF-8")...)
 	}
 
 	if bytes.HasPrefix(text, bom) {
@@ -140,22 +137,23 @@ func (c *checker) skill(dir string) *Skill {
 	return s
 }
 
-// name is the name of the skill. A lenient reader keeps one that breaks rules, and uses that of the
-// directory if there is none (YOA-06, C-10).
-func (c *checker) name(dir string) string {
-	f, ok := c.frontmatter.lookup("name")
-	text, scalar := "", true
-	if ok {
-		text, scalar = f.text()
+// text returns the value of a field as text, or "" if the field is missing or no text. The field is then
+// the first line of the file.
+func (c *checker) text(key string) (field, string) {
+	f, ok := c.frontmatter.lookup(key)
+	if !ok {
+		return field{line: 1}, ""
 	}
+	text, _ := f.text()
+	return f, strings.TrimSpace(text)
+}
 
-	name := norm.NFKC.String(strings.TrimSpace(text))
-	switch {
-	case !ok, !scalar, name == "":
-		if !ok {
-			f = field{line: 1}
-		}
-
+// name returns the name of the skill. A lenient reader keeps a name that breaks rules, and uses the name of
+// the directory if there is none (YOA-06, C-10).
+func (c *checker) name(dir string) string {
+	f, text := c.text("name")
+	name := norm.NFKC.String(text)
+	if name == "" {
 		c.violation(f, RuleNameMissing, "the name is missing; write name: %s", dir)
 		if c.lenient {
 			return norm.NFKC.String(dir)
@@ -192,16 +190,8 @@ func (c *checker) name(dir string) string {
 }
 
 func (c *checker) description() string {
-	f, ok := c.frontmatter.lookup("description")
-	text, scalar := "", true
-	if ok {
-		text, scalar = f.text()
-	}
-
-	if text = strings.TrimSpace(text); !scalar || text == "" {
-		if !ok {
-			f = field{line: 1}
-		}
+	f, text := c.text("description")
+	if text == "" {
 		c.fatal(f, RuleDescriptionMissing, "the description is missing; it says what the skill does and when to use it, and is all that a model sees before it chooses")
 		return ""
 	}

@@ -5,11 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"rouse/internal/fspath"
 )
@@ -19,8 +16,6 @@ const (
 	maxLevels      = 6
 	maxDirectories = 2000
 )
-
-const maxReaders = 8 // goroutines that read the skills of one root
 
 // walker searches one root.
 type walker struct {
@@ -179,34 +174,19 @@ func (w *walker) findIndex() {
 	}
 }
 
-// load reads the skills that were found, several at a time, and registers them in their order, so that
-// the result does not depend on which was read first.
+// load reads and registers the skills that were found.
 func (w *walker) load() {
-	type read struct {
-		skill    *Skill
-		problems []Problem
-	}
-	results := make([]read, len(w.dirs))
-	var all sync.WaitGroup
-	var next atomic.Int64
-	for range min(runtime.GOMAXPROCS(0), maxReaders, len(w.dirs)) {
-		all.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(w.dirs)); i = next.Add(1) - 1 {
-				results[i].skill, results[i].problems = load(w.dirs[i], w.programs[w.dirs[i]])
-			}
-		})
-	}
-
-	all.Wait()
-	for i, r := range results {
-		w.catalog.problems = append(w.catalog.problems, r.problems...)
-		if r.skill != nil {
-			r.skill.Source, r.skill.TrustedHash = w.root.Source, w.hashes[w.dirs[i]]
-			r.skill.Tags = w.index.Tags(r.skill.Dir)
-			if r.skill.Tags == nil && w.root.Tags != nil {
-				r.skill.Tags = w.root.Tags(r.skill.Dir)
-			}
-			w.catalog.register(r.skill)
+	for _, dir := range w.dirs {
+		s, problems := load(dir, w.programs[dir])
+		w.catalog.problems = append(w.catalog.problems, problems...)
+		if s == nil {
+			continue
 		}
+		s.Source, s.TrustedHash = w.root.Source, w.hashes[dir]
+		s.Tags = w.index.Tags(s.Dir)
+		if s.Tags == nil && w.root.Tags != nil {
+			s.Tags = w.root.Tags(s.Dir)
+		}
+		w.catalog.register(s)
 	}
 }

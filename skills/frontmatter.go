@@ -1,10 +1,10 @@
 package skills
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -33,8 +33,6 @@ func (v field) text() (string, bool) {
 // frontmatter is the YAML at the beginning of a SKILL.md.
 type frontmatter struct {
 	fields []field // in the order of the file
-	body   int     // offset of the instructions, in bytes
-	lines  int     // of it, including both ---
 }
 
 func (f *frontmatter) lookup(name string) (field, bool) {
@@ -48,50 +46,24 @@ func (f *frontmatter) lookup(name string) (field, bool) {
 
 var bom = []byte("\xef\xbb\xbf")
 
+var (
+	frontmatterBegin = regexp.MustCompile(`\A\x{FEFF}?---[ \t]*\r?(\n|\z)`)
+	frontmatterEnd   = regexp.MustCompile(`(?m)^---[ \t]*\r?(\n|\z)`)
+)
+
 // splitFrontmatter finds the YAML between two lines of "---" (AGS-02). Lines may end with CRLF, and a
 // byte order mark is skipped. It returns the offsets of the YAML and of the body.
 func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
-	at := 0
-	if bytes.HasPrefix(text, bom) {
-		at = len(bom)
-	}
-
-	first, ok := firstLine(text[at:])
-	if strings.TrimRight(string(first), " \t") != "---" {
+	begin := frontmatterBegin.FindIndex(text)
+	if begin == nil {
 		return 0, 0, 0, RuleFrontmatterMissing
 	}
-	if !ok {
+	from = begin[1]
+	end := frontmatterEnd.FindIndex(text[from:])
+	if end == nil {
 		return 0, 0, 0, RuleFrontmatterOpen
 	}
-
-	at += nextLine(text[at:])
-	from = at
-	for at < len(text) {
-		l, _ := firstLine(text[at:])
-		if strings.TrimRight(string(l), " \t") == "---" {
-			return from, at, at + nextLine(text[at:]), ""
-		}
-		at += nextLine(text[at:])
-	}
-
-	return 0, 0, 0, RuleFrontmatterOpen
-}
-
-// firstLine is the first line without its line break, and whether it has one.
-func firstLine(text []byte) ([]byte, bool) {
-	i := bytes.IndexByte(text, '\n')
-	if i < 0 {
-		return bytes.TrimSuffix(text, []byte("\r")), false
-	}
-	return bytes.TrimSuffix(text[:i], []byte("\r")), true
-}
-
-// nextLine is the offset of the second line.
-func nextLine(text []byte) int {
-	if i := bytes.IndexByte(text, '\n'); i >= 0 {
-		return i + 1
-	}
-	return len(text)
+	return from, from + end[0], from + end[1], ""
 }
 
 // maxDepth bounds the nesting of frontmatter: a description of a skill needs no more.
@@ -101,9 +73,11 @@ const maxDepth = 20
 // YAML (a colon in a description, a tab) are read as plain text (AGS-02, AUT-02).
 func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	fail := func(rule Rule, line int, format string, args ...any) []Problem {
-		return []Problem{{File: file, Line: line, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+		p := problem(file, rule, format, args...)
+		p[0].Line = line
+		return p
 	}
-	from, to, body, rule := splitFrontmatter(text)
+	from, to, _, rule := splitFrontmatter(text)
 	switch rule {
 	case RuleFrontmatterMissing:
 		return nil, fail(rule, 1, "does not start with --- on a line of its own; name and description of a skill stand between two such lines")
@@ -116,9 +90,9 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 	}
 
 	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
-	out := &frontmatter{body: body, lines: strings.Count(source, "\n") + 2}
+	out := &frontmatter{}
 	root, line, err := parseYAML(source)
-	line = min(line+1, out.lines) // of the file; the parser reports some errors at the very end
+	line = min(line+1, strings.Count(source, "\n")+2) // of the file; the parser reports some errors at the very end
 	var problems []Problem
 	if err != nil && lenient {
 		if mended, changed := quoteValues(source); changed {
@@ -190,16 +164,7 @@ func parseYAML(source string) (root *yaml.Node, line int, err error) {
 }
 
 func tooDeep(n *yaml.Node, left int) bool {
-	if left == 0 {
-		return true
-	}
-
-	for _, c := range n.Content {
-		if tooDeep(c, left-1) {
-			return true
-		}
-	}
-	return false
+	return left == 0 || slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return tooDeep(c, left-1) })
 }
 
 // plainValue is an unindented key with a value on the same line that is neither quoted nor a block, a

@@ -55,16 +55,12 @@ const maxNesting = 64
 // parseJSON reads a file of JSON. What is no JSON is one problem that says where; a key that an object
 // has twice is another, since two readers could take different ones of them.
 func parseJSON(file string, source []byte) (value, []Problem) {
-	fail := func(line, column int, rule Rule, format string, args ...any) (value, []Problem) {
-		return value{}, []Problem{{File: file, Line: line, Column: column, Rule: rule, Message: fmt.Sprintf(format, args...)}}
-	}
-
 	r := &jsonReader{report: report{file: file}, source: source, line: 1, column: 1}
 	switch {
 	case !utf8.Valid(source):
-		return fail(1, 0, RuleEncoding, "is not UTF-8 text; save it as UTF-8")
+		return value{}, r.failAt(0, RuleEncoding, "is not UTF-8 text; save it as UTF-8")
 	case bytes.HasPrefix(source, bom):
-		return fail(1, 0, RuleEncoding, "begins with a byte order mark, which JSON does not have; save it as UTF-8 without one")
+		return value{}, r.failAt(0, RuleEncoding, "begins with a byte order mark, which JSON does not have; save it as UTF-8 without one")
 	}
 
 	// The whole file first: afterwards the reading of its tokens meets nothing unexpected.
@@ -75,20 +71,24 @@ func parseJSON(file string, source []byte) (value, []Problem) {
 		if errors.As(err, &wrong) {
 			offset = max(int(wrong.Offset)-1, 0)
 		}
-
-		line, column := r.position(offset)
-		return fail(line, column, RuleJSON, "is not JSON: %v; JSON has no comments, no comma after the last item, and double quotes around keys and texts", err)
+		return value{}, r.failAt(offset, RuleJSON, "is not JSON: %v; JSON has no comments, no comma after the last item, and double quotes around keys and texts", err)
 	}
 
 	r.decoder = json.NewDecoder(bytes.NewReader(source))
 	r.decoder.UseNumber() // a large number stays as it is written
 	v, err := r.value("", 0)
 	if err != nil {
-		line, column := r.position(r.start())
-		return fail(line, column, RuleJSON, "%v", err)
+		return value{}, r.failAt(r.start(), RuleJSON, "%v", err)
 	}
 
 	return v, r.problems
+}
+
+// failAt returns an error at an offset of the file.
+func (r *jsonReader) failAt(offset int, rule Rule, format string, args ...any) []Problem {
+	p := problem(r.file, rule, format, args...)
+	p[0].Line, p[0].Column = r.position(offset)
+	return p
 }
 
 // jsonReader reads values with their places.

@@ -3,7 +3,6 @@ package skills
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,35 +12,28 @@ import (
 	"rouse/internal/form"
 )
 
-// ReadManifest reads the manifest.json of a directory, and reports all that is wrong with it (OSL-03,
-// OSL-04, OSL-05). It is strict: a program gets what its manifest declares, so that one with an error
-// is not used, and the manifest is nil exactly if one of the problems is more than a warning. A field
-// that nobody knows is a warning.
+// ReadManifest reads the manifest.json of a directory, and reports all of its problems (OSL-03, OSL-04,
+// OSL-05). It is strict, because a program gets what its manifest declares: the manifest is nil if one of
+// the problems is more than a warning. An unknown field is a warning.
 func ReadManifest(dir string) (*Manifest, []Problem) {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-
-	root, err := os.OpenRoot(real)
-	if err != nil {
-		return nil, unreadable(real, err)
-	}
-	defer root.Close()
-	return readManifest(root, real)
+	return readManifest(real)
 }
 
-// readManifest is ReadManifest for a directory that is open.
-func readManifest(root *os.Root, dir string) (*Manifest, []Problem) {
-	if _, err := root.Lstat(manifestFile); err != nil {
-		return nil, []Problem{{File: filepath.Join(dir, manifestFile), Rule: RuleManifestMissing, Message: "is missing; an executable skill declares its kind and its needs in it (rouse new skill writes one)"}}
+// readManifest is ReadManifest for a resolved directory.
+func readManifest(dir string) (*Manifest, []Problem) {
+	file := filepath.Join(dir, manifestFile)
+	if !hasFiles(dir, manifestFile) {
+		return nil, problem(file, RuleManifestMissing, "is missing; an executable skill declares its kind and its needs in it (rouse new skill writes one)")
 	}
-
-	source, problems := readFile(root, dir, manifestFile, MaxFile, "")
+	source, problems := readFile(dir, manifestFile, MaxFile, "")
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	return parseManifest(filepath.Join(dir, manifestFile), source)
+	return parseManifest(file, source)
 }
 
 // parseManifest is ReadManifest for the content of a file.

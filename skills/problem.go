@@ -2,6 +2,7 @@ package skills
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -103,7 +104,7 @@ type Problem struct {
 	Warning bool   `json:"warning"` // the skill is loaded all the same
 }
 
-// Words are the problem without its place in a file: field, message, rule.
+// Words returns the problem without its place in a file: field, message, rule.
 func (p Problem) Words() string {
 	if p.Field == "" {
 		return fmt.Sprintf("%s (%s)", p.Message, p.Rule)
@@ -111,7 +112,20 @@ func (p Problem) Words() string {
 	return fmt.Sprintf("%s %s (%s)", p.Field, p.Message, p.Rule)
 }
 
-// String is the problem on one line: file, line, and its words.
+// problem returns an error about a file.
+func problem(file string, rule Rule, format string, args ...any) []Problem {
+	return []Problem{{File: file, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+}
+
+// warning returns a warning about a file.
+func warning(file string, rule Rule, format string, args ...any) Problem {
+	return Problem{File: file, Rule: rule, Warning: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error implements error.
+func (p Problem) Error() string { return p.String() }
+
+// String returns the problem on one line: file, line, and its words.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -131,12 +145,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// hasError says whether any of the problems is more than a warning.
+// hasError reports whether any of the problems is more than a warning.
 func hasError(problems []Problem) bool {
-	for _, p := range problems {
-		if !p.Warning {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }

@@ -13,7 +13,7 @@ import (
 // maxModule is the largest module.ts that is accepted, in bytes.
 const maxModule = 4 << 20
 
-// hasFiles says whether a directory has all of some files, or links of their names.
+// hasFiles reports whether a directory has all of some files, or links of their names.
 func hasFiles(dir string, names ...string) bool {
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
@@ -27,10 +27,10 @@ func hasInstructions(dir string) bool {
 	return hasFiles(dir, fileNames[0]) || hasFiles(dir, fileNames[1])
 }
 
-// hasProgram says whether a directory has a program, whole.
+// hasProgram reports whether a directory has a complete program.
 func hasProgram(dir string) bool { return hasFiles(dir, manifestFile, moduleFile) }
 
-// isProgram says whether a directory without a SKILL.md was meant as a program.
+// isProgram reports whether a directory without a SKILL.md was meant as a program.
 func isProgram(dir string) bool { return hasFiles(dir, manifestFile) || hasFiles(dir, moduleFile) }
 
 // loadProgram is load for a directory with a program alone.
@@ -60,49 +60,31 @@ func (s *Skill) addProgram() []Problem {
 	return problems
 }
 
-// readProgram reads the manifest of a program, and sees that there is one to be run.
+// readProgram reads the manifest of a program, and checks that there is a module to run.
 func readProgram(dir string) (*Manifest, []Problem) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, unreadable(dir, err)
+	m, problems := readManifest(dir)
+	if !hasFiles(dir, moduleFile) {
+		return m, append(problems, moduleMissing(dir)...)
 	}
-	defer root.Close()
-
-	m, problems := readManifest(root, dir)
-	if _, err := root.Lstat(moduleFile); err != nil {
-		problems = append(problems, Problem{File: filepath.Join(dir, moduleFile), Rule: RuleModuleMissing, Message: "is missing; it is the program that manifest.json describes"})
-	} else if info, err := root.Stat(moduleFile); err != nil || !info.Mode().IsRegular() || info.Size() > maxModule {
-		_, found := readFile(root, dir, moduleFile, maxModule, "")
-		problems = append(problems, found...)
-	}
-	return m, problems
+	_, found := readFile(dir, moduleFile, maxModule, "")
+	return m, append(problems, found...)
 }
 
-// Docs is the docs.md of a skill, for people (OSL-34); "" if it has none. The error names the file.
-func (s *Skill) Docs() (string, error) {
-	root, err := os.OpenRoot(s.Dir)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
+func moduleMissing(dir string) []Problem {
+	return problem(filepath.Join(dir, moduleFile), RuleModuleMissing, "is missing; it is the program that manifest.json describes")
+}
 
-	if _, err := root.Lstat(docsFile); err != nil {
-		return "", nil //nolint:nilerr // it need not be there
+// Docs returns the docs.md of a skill, for people (OSL-34), or "" if it has none. The error names the file.
+func (s *Skill) Docs() (string, error) {
+	if !hasFiles(s.Dir, docsFile) {
+		return "", nil
 	}
-	text, problems := readFile(root, s.Dir, docsFile, MaxFile, "")
+	text, problems := readText(s.Dir, docsFile, MaxFile)
 	if len(problems) > 0 {
-		return "", problemError(problems[0])
-	}
-	if !utf8.Valid(text) {
-		return "", fmt.Errorf("%s is not UTF-8 text; save it as UTF-8", filepath.Join(s.Dir, docsFile))
+		return "", problems[0]
 	}
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n")), nil
 }
-
-// problemError is a problem as an error.
-type problemError Problem
-
-func (p problemError) Error() string { return Problem(p).String() }
 
 // programText is what a model is told of a program: that it is one, and what its author says of it.
 func (s *Skill) programText() (string, error) {
@@ -116,34 +98,34 @@ func (s *Skill) programText() (string, error) {
 	return "This skill is a program that its owner or a job starts, or you with those of your tools whose names begin with " + s.Name + "__. There is nothing in it for you to follow; what its author says of it:\n\n" + docs, nil
 }
 
-// validateProgram holds a program to all rules (OSL-05).
+// validateProgram checks a program against all rules (OSL-05).
 func validateProgram(dir string) []Problem {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return unreadable(dir, err)
-	}
-	defer root.Close()
-
-	m, problems := readManifest(root, dir)
+	m, problems := readManifest(dir)
 	problems = append(problems, checkNames(dir, m)...)
-	problems = append(problems, checkConfigSchema(root, dir)...)
+	problems = append(problems, checkConfigSchema(dir)...)
 	problems = append(problems, checkWASM(dir, m)...)
 
-	var asking []Problem // where a placeholder stands first
+	var asking []Problem // the first placeholder of each file
 	for _, name := range []string{docsFile, moduleFile} {
-		text, found, ok := readPart(root, dir, name)
-		problems = append(problems, found...)
-		if !ok {
+		if !hasFiles(dir, name) {
+			if name == moduleFile {
+				problems = append(problems, moduleMissing(dir)...)
+			}
+			continue
+		}
+		text, found := readText(dir, name, maxModule)
+		if problems = append(problems, found...); len(found) > 0 {
 			continue
 		}
 
 		file := filepath.Join(dir, name)
 		problems = append(problems, scanSecrets(file, text)...)
-		if name == moduleFile && !exportsExecute(text) {
-			problems = append(problems, Problem{File: file, Rule: RuleExecute, Warning: true, Message: "does not seem to export execute; write: export async function execute(args, host) {…}"})
+		if name == moduleFile && !executeExport.Match(text) {
+			problems = append(problems, warning(file, RuleExecute, "does not seem to export execute; write: export async function execute(args, host) {…}"))
 		}
 		if line, ok := hasPlaceholder(text); ok {
-			asking = append(asking, Problem{File: file, Line: line, Rule: RulePlaceholder, Warning: true, Message: "asks for a secret, and requiredBindings of the manifest is empty; declare the binding there"})
+			asking = append(asking, warning(file, RulePlaceholder, "asks for a secret, and requiredBindings of the manifest is empty; declare the binding there"))
+			asking[len(asking)-1].Line = line
 		}
 	}
 	if m != nil && len(m.RequiredBindings) == 0 {
@@ -153,17 +135,20 @@ func validateProgram(dir string) []Problem {
 	return inOrder(problems)
 }
 
+// readText reads a file that has to be UTF-8.
+func readText(dir, name string, limit int64) ([]byte, []Problem) {
+	text, problems := readFile(dir, name, limit, "")
+	if len(problems) == 0 && !utf8.Valid(text) {
+		problems = problem(filepath.Join(dir, name), RuleEncoding, "is not UTF-8 text; save it as UTF-8")
+	}
+	return text, problems
+}
+
 // CheckExports compares the exports of a compiled module with the manifest in its folder. Each handler of a
 // tool and each lifecycle hook that the manifest declares must be exported (OSL-05).
 func CheckExports(dir string, exports []string) []Problem {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return unreadable(dir, err)
-	}
-	defer root.Close()
-
 	file := filepath.Join(dir, manifestFile)
-	source, problems := readFile(root, dir, manifestFile, MaxFile, "")
+	source, problems := readFile(dir, manifestFile, MaxFile, "")
 	if len(problems) > 0 {
 		return problems
 	}
@@ -196,35 +181,20 @@ func CheckExports(dir string, exports []string) []Problem {
 	return inOrder(r.problems)
 }
 
-// readPart reads a text of a program. module.ts has to be there.
-func readPart(root *os.Root, dir, name string) (text []byte, problems []Problem, ok bool) {
-	file := filepath.Join(dir, name)
-	if _, err := root.Lstat(name); err != nil {
-		if name == moduleFile {
-			problems = []Problem{{File: file, Rule: RuleModuleMissing, Message: "is missing; it is the program that manifest.json describes"}}
-		}
-		return nil, problems, false
-	}
-
-	text, problems = readFile(root, dir, name, maxModule, "")
-	if len(problems) == 0 && !utf8.Valid(text) {
-		problems = []Problem{{File: file, Rule: RuleEncoding, Message: "is not UTF-8 text; save it as UTF-8"}}
-	}
-	return text, problems, len(problems) == 0
-}
-
-// checkNames compares what folder, manifest and SKILL.md call a skill.
+// checkNames compares the names of a skill in its folder, its manifest and its SKILL.md.
 func checkNames(dir string, m *Manifest) (problems []Problem) {
-	file, base := filepath.Join(dir, manifestFile), filepath.Base(dir)
+	base := filepath.Base(dir)
 	if !slug.MatchString(base) {
-		problems = append(problems, Problem{File: dir, Rule: RuleSlug, Message: fmt.Sprintf("the folder's name %q is no slug; write small letters, digits and hyphens, and begin with a letter", base)})
+		problems = problem(dir, RuleSlug, "the folder's name %q is no slug; write small letters, digits and hyphens, and begin with a letter", base)
 	}
 	if m == nil {
 		return problems
 	}
 
 	warn := func(format string, args ...any) {
-		problems = append(problems, Problem{File: file, Field: "name", Rule: RuleNameManifest, Warning: true, Message: fmt.Sprintf(format, args...)})
+		p := warning(filepath.Join(dir, manifestFile), RuleNameManifest, format, args...)
+		p.Field = "name"
+		problems = append(problems, p)
 	}
 	if m.Name != base {
 		warn("is %q, and its folder is %q; call both the same", m.Name, base)
@@ -238,14 +208,13 @@ func checkNames(dir string, m *Manifest) (problems []Problem) {
 	return problems
 }
 
-// checkConfigSchema checks the schema of a program's settings, which need not be there (OSL-11).
-func checkConfigSchema(root *os.Root, dir string) []Problem {
-	if _, err := root.Lstat(configFile); err != nil {
+// checkConfigSchema checks the schema of a program's settings, if it has one (OSL-11).
+func checkConfigSchema(dir string) []Problem {
+	if !hasFiles(dir, configFile) {
 		return nil
 	}
-
 	file := filepath.Join(dir, configFile)
-	source, problems := readFile(root, dir, configFile, MaxFile, "")
+	source, problems := readFile(dir, configFile, MaxFile, "")
 	if len(problems) > 0 {
 		return problems
 	}
@@ -263,26 +232,24 @@ func checkConfigSchema(root *os.Root, dir string) []Problem {
 	return r.problems
 }
 
-// checkWASM sees that the WebAssembly modules of a program are there, and are those that were audited (OSL-33).
-func checkWASM(dir string, m *Manifest) []Problem {
+// checkWASM checks that the WebAssembly modules of a program exist, and are the audited ones (OSL-33).
+func checkWASM(dir string, m *Manifest) (problems []Problem) {
 	if m == nil {
 		return nil
 	}
+	file := filepath.Join(dir, manifestFile)
 	if _, err := (&Skill{Name: m.Name, Dir: dir, Manifest: m}).WASMCode(); err != nil {
-		return []Problem{{File: filepath.Join(dir, manifestFile), Field: "wasm", Rule: RuleWASM, Message: err.Error()}}
+		return []Problem{{File: file, Field: "wasm", Rule: RuleWASM, Message: err.Error()}}
 	}
-
-	var problems []Problem
 	for i, w := range m.WASM {
 		if w.AuditHash == nil {
-			problems = append(problems, Problem{File: filepath.Join(dir, manifestFile), Field: fmt.Sprintf("wasm[%d].auditHash", i), Rule: RuleWASMAudit, Warning: true, Message: "is null, so that any bytes are taken for the module; write sha256: and the SHA-256 of its file"})
+			p := warning(file, RuleWASMAudit, "is null, so that any bytes are taken for the module; write sha256: and the SHA-256 of its file")
+			p.Field = fmt.Sprintf("wasm[%d].auditHash", i)
+			problems = append(problems, p)
 		}
 	}
 	return problems
 }
 
-// executeExport are the ways in which a module exports execute.
+// executeExport matches a module that seems to export execute. Only running it tells for sure.
 var executeExport = regexp.MustCompile(`(?m)export\s+(async\s+)?function\s+execute\b|exports\.execute\s*=|export\s+(const|let|var)\s+execute\b|export\s*\{[^}]*\bexecute\b[^}]*\}`)
-
-// exportsExecute says whether a module seems to export execute. Running it tells for sure.
-func exportsExecute(source []byte) bool { return executeExport.Match(source) }

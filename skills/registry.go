@@ -67,19 +67,12 @@ func ReadRegistry(dir string) *Registry {
 }
 
 func readIndexIn(dir string) *Registry {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil
-	}
-	defer root.Close()
-
 	for _, name := range []string{filepath.Join(skillsDir, indexFile), indexFile} {
-		if _, err := root.Lstat(name); err != nil {
+		if !hasFiles(dir, name) {
 			continue
 		}
-
 		file := filepath.Join(dir, name)
-		source, problems := readFile(root, dir, name, maxIndex, "")
+		source, problems := readFile(dir, name, maxIndex, "")
 		if len(problems) > 0 {
 			return &Registry{File: file, root: dir, problems: problems}
 		}
@@ -239,12 +232,7 @@ var mirrored = []struct {
 // mirrors compares an entry with the manifest in its folder. A manifest that cannot be read is the business
 // of Validate.
 func (o *object) mirrors(dir string) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return
-	}
-	defer root.Close()
-	source, problems := readFile(root, dir, manifestFile, MaxFile, "")
+	source, problems := readFile(dir, manifestFile, MaxFile, "")
 	if len(problems) > 0 {
 		return
 	}
@@ -291,7 +279,7 @@ func (x *Registry) checkUnlisted(r *report) {
 
 	for _, e := range entries {
 		if sub := filepath.Join(dir, e.Name()); e.IsDir() && hasProgram(sub) && !slices.Contains(listed, sub) {
-			r.problems = append(r.problems, Problem{File: sub, Rule: RuleIndexUnlisted, Warning: true, Message: "is not listed in " + indexFile + ", so that nobody finds it; add an entry"})
+			r.problems = append(r.problems, warning(sub, RuleIndexUnlisted, "is not listed in %s, so that nobody finds it; add an entry", indexFile))
 		}
 	}
 }

@@ -107,19 +107,13 @@ func (s Scaffold) Write(dir string) (string, error) {
 
 // files are those of the skill, by their names.
 func (s Scaffold) files(does sample) (map[string][]byte, error) {
-	module, err := scaffold.ReadFile("scaffold/" + string(s.Mode) + ".ts")
-	if err != nil {
-		return nil, err
-	}
-
-	example, err := scaffold.ReadFile("scaffold/" + string(s.Mode) + ".json")
-	if err != nil {
-		return nil, err
-	}
-
-	types, err := scaffold.ReadFile("scaffold/" + typesFile)
-	if err != nil {
-		return nil, err
+	out := map[string][]byte{}
+	for name, from := range map[string]string{moduleFile: string(s.Mode) + ".ts", CasesFolder + "/example.json": string(s.Mode) + ".json", typesFile: typesFile} {
+		content, err := scaffold.ReadFile("scaffold/" + from)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = content
 	}
 
 	docs, err := template.ParseFS(scaffold, "scaffold/docs.md")
@@ -138,7 +132,8 @@ func (s Scaffold) files(does sample) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{manifestFile: append(manifest, '\n'), moduleFile: module, typesFile: types, docsFile: page.Bytes(), CasesFolder + "/example.json": example}, nil
+	out[manifestFile], out[docsFile] = append(manifest, '\n'), page.Bytes()
+	return out, nil
 }
 
 // manifest declares what the module of the mode does, and nothing else.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -127,7 +126,7 @@ func (s *Skill) Instructions() (string, error) {
 
 	file, text, problems := readSkillFile(s.Dir, MaxFile)
 	if hasError(problems) {
-		return "", errors.New(problems[0].String())
+		return "", problems[0]
 	}
 
 	_, _, body, rule := splitFrontmatter(text)
@@ -146,146 +145,84 @@ func (s *Skill) Instructions() (string, error) {
 func Resolve(dir string) (string, error) {
 	real, problems := resolveDir(dir)
 	if hasError(problems) && problems[0].Rule != RulePathMissing {
-		return "", errors.New(problems[0].String())
+		return "", problems[0]
 	}
 	return real, nil
 }
 
-// resolveDir is the absolute path of a directory, with links resolved.
+// resolveDir returns the absolute path of a directory, with links resolved.
 func resolveDir(dir string) (string, []Problem) {
-	fail := func(at string, rule Rule, format string, args ...any) (string, []Problem) {
-		return at, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
-	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return fail(dir, RuleUnreadable, "%v", err)
+		return dir, unreadable(dir, err)
 	}
 
 	real, err := filepath.EvalSymlinks(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fail(abs, RulePathMissing, "does not exist")
+		return abs, problem(abs, RulePathMissing, "does not exist")
 	case err != nil:
-		return fail(abs, RuleUnreadable, "%v", withoutPath(err))
+		return abs, unreadable(abs, err)
 	}
 
 	if info, err := os.Stat(real); err == nil && !info.IsDir() {
-		return fail(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md, or with manifest.json and module.ts")
+		return real, problem(real, RuleNotDirectory, "is not a directory; a skill is a directory with a SKILL.md, or with manifest.json and module.ts")
 	}
-
 	return real, nil
 }
 
-// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory. Links within the
-// directory are followed, those that lead out of it are not.
+// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory.
 func readSkillFile(real string, limit int64) (file string, text []byte, problems []Problem) {
-	fail := func(at string, rule Rule, format string, args ...any) (string, []byte, []Problem) {
-		return at, nil, []Problem{{File: at, Rule: rule, Message: fmt.Sprintf(format, args...)}}
-	}
-	root, err := os.OpenRoot(real)
-	if err != nil {
-		return real, nil, unreadable(real, err)
-	}
-	defer root.Close()
-
-	name := ""
-	for _, n := range fileNames {
-		if _, err := root.Lstat(n); err == nil {
-			name = n
-			break
+	for _, name := range fileNames {
+		if hasFiles(real, name) {
+			text, problems = readFile(real, name, limit, "; move what is not needed each time to files beside it")
+			return filepath.Join(real, name), text, problems
 		}
 	}
-
-	if name == "" {
-		return fail(real, RuleFileMissing, "has no SKILL.md, and no program (manifest.json and module.ts)")
-	}
-
-	text, problems = readFile(root, real, name, limit, "move what is not needed each time to files beside it")
-	return filepath.Join(real, name), text, problems
+	return real, nil, problem(real, RuleFileMissing, "has no SKILL.md, and no program (manifest.json and module.ts)")
 }
 
-// readFile reads a file of a directory that is open, or up to limit bytes of a SKILL.md; links within the
-// directory are followed, those that lead out of it are not. advice is what to do with a file that is too
-// large.
-func readFile(root *os.Root, dir, name string, limit int64, advice string) (text []byte, problems []Problem) {
+// readFile reads up to limit bytes of a file in a directory. It follows links within the directory, and no
+// others. The message about a file that is too large ends with advice.
+func readFile(dir, name string, limit int64, advice string) (text []byte, problems []Problem) {
 	file := filepath.Join(dir, name)
-	fail := func(rule Rule, format string, args ...any) ([]byte, []Problem) {
-		return nil, []Problem{{File: file, Rule: rule, Message: fmt.Sprintf(format, args...)}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, unreadable(dir, err)
 	}
+	defer root.Close()
 
 	info, err := root.Stat(name)
 	most := max(limit, MaxFile)
 	switch {
 	case err != nil && isLink(root, name):
-		return fail(RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
+		return nil, problem(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
 	case err != nil:
-		return fail(RuleUnreadable, "%v", withoutPath(err))
-	case !info.Mode().IsRegular(): // opening a named pipe would block until somebody writes to it
-		return fail(RuleNotRegular, "is not a file")
+		return nil, unreadable(file, err)
+	case !info.Mode().IsRegular(): // opening a named pipe would block until another process writes to it
+		return nil, problem(file, RuleNotRegular, "is not a file")
 	case info.Size() > most:
-		return fail(RuleTooLarge, "has %d bytes, and %d are the most%s", info.Size(), most, prefixed("; ", advice))
+		return nil, problem(file, RuleTooLarge, "has %d bytes, and %d are the most%s", info.Size(), most, advice)
 	}
 
 	f, err := root.Open(name)
 	if err != nil {
-		return fail(RuleUnreadable, "%v", withoutPath(err))
+		return nil, unreadable(file, err)
 	}
 	defer f.Close()
-
-	// A search reads frontmatter alone: of a thousand skills that makes the difference.
-	if limit < MaxFile {
-		text, err = readFrontmatter(f, limit)
-	} else {
-		text, err = io.ReadAll(io.LimitReader(f, limit))
+	if text, err = io.ReadAll(io.LimitReader(f, limit)); err != nil {
+		return nil, unreadable(file, err)
 	}
-	if err != nil {
-		return fail(RuleUnreadable, "%v", withoutPath(err))
-	}
-	// UTF-16 begins with a byte order mark, FF FE or FE FF. It deserves a better message than that the
-	// --- is missing.
+	// UTF-16 begins with a byte order mark, FF FE or FE FF. Its message says more than that --- is missing.
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
-		return fail(RuleEncoding, "is UTF-16 text; save it as UTF-8")
+		return nil, problem(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
-
 	return text, nil
 }
 
-func prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
-}
-
-// readFrontmatter reads up to the end of the frontmatter, in steps that most of it fits into. The
-// instructions after it may be long, and are read when somebody wants them.
-func readFrontmatter(f io.Reader, limit int64) ([]byte, error) {
-	const step = 4 << 10
-	var text []byte
-	for int64(len(text)) < limit {
-		from := len(text)
-		text = slices.Grow(text, step)[:from+step]
-		n, err := io.ReadFull(f, text[from:])
-		text = text[:from+n]
-		if err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = nil
-			}
-			return text, err
-		}
-
-		// With nothing after it the --- may be the beginning of a longer line, which is still unread.
-		if _, _, body, rule := splitFrontmatter(text); rule == RuleFrontmatterMissing || rule == "" && body < len(text) {
-			return text, nil
-		}
-	}
-
-	return text[:limit], nil
-}
-
-// unreadable is what the operating system says of a file or directory.
+// unreadable returns the error of the operating system about a file or directory.
 func unreadable(file string, err error) []Problem {
-	return []Problem{{File: file, Rule: RuleUnreadable, Message: withoutPath(err).Error()}}
+	return problem(file, RuleUnreadable, "%v", withoutPath(err))
 }
 
 func isLink(root *os.Root, name string) bool {
@@ -293,7 +230,7 @@ func isLink(root *os.Root, name string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// withoutPath is an error without its operation and path, which a Problem names already.
+// withoutPath returns an error without its operation and path, which a Problem names already.
 func withoutPath(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {

@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -17,12 +18,15 @@ type Term struct {
 // Terms are all that a program says and asks for, in a fixed order: what is shown at an installation and
 // in its detail, and what two versions of it are compared by (OSL-34).
 func (m *Manifest) Terms() []Term {
+	if m == nil {
+		return nil
+	}
 	var out []Term
 	add := func(what, format string, args ...any) { out = append(out, Term{what, fmt.Sprintf(format, args...)}) }
 
 	add("version", "%s by %s", m.Version, m.Author)
 	add("mode", "%s", m.ExecutionMode)
-	add("platforms", "%s", orElse(words(m.SupportedPlatforms), "all"))
+	add("platforms", "%s", cmp.Or(words(m.SupportedPlatforms), "all"))
 	add("bridge", "%s", bridgeMeans[m.BridgeRequirement])
 	if len(m.CompatibilityRequirements) > 0 {
 		add("needs", "%s", strings.Join(m.CompatibilityRequirements, ", "))
@@ -86,11 +90,11 @@ func (m *Manifest) runTerms(add func(what, format string, args ...any)) {
 	if c.SupportsBackgroundExecution {
 		add("in the background", "yes")
 	}
+	most := maxSteps
 	if c.MaxStepsPerRun != nil {
-		add("steps", "%d at most", *c.MaxStepsPerRun)
-	} else {
-		add("steps", "%d at most", maxSteps)
+		most = *c.MaxStepsPerRun
 	}
+	add("steps", "%d at most", most)
 }
 
 // where is where its owner signs in.
@@ -102,14 +106,14 @@ func (a OAuth) where() string {
 }
 
 func (b Binding) need() string {
-	of := ""
-	if b.OAuthProviderID != "" {
-		of = ", of the sign-in " + b.OAuthProviderID
-	}
+	need := "optional"
 	if b.Required {
-		return "required" + of
+		need = "required"
 	}
-	return "optional" + of
+	if b.OAuthProviderID != "" {
+		need += ", of the sign-in " + b.OAuthProviderID
+	}
+	return need
 }
 
 // from says where a WebAssembly module is taken from.
@@ -141,13 +145,6 @@ func inBrackets(list []string) string {
 	return " [" + strings.Join(list, ", ") + "]"
 }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
-}
-
 // Change is a term that another version of a skill does not have.
 type Change struct {
 	Term
@@ -157,14 +154,7 @@ type Change struct {
 // Compare says how the terms of a program differ from those of an older one, gone ones first, in the
 // order of Terms; either may be nil, which has none.
 func Compare(old, now *Manifest) (out []Change) {
-	var was, is []Term
-	if old != nil {
-		was = old.Terms()
-	}
-	if now != nil {
-		is = now.Terms()
-	}
-
+	was, is := old.Terms(), now.Terms()
 	for _, t := range was {
 		if !slices.Contains(is, t) {
 			out = append(out, Change{Term: t})

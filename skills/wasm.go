@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -30,16 +29,10 @@ func (s *Skill) WASMCode() ([][]byte, error) {
 		return nil, nil
 	}
 
-	root, err := os.OpenRoot(s.Dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-
 	var out [][]byte
 	left := maxAllWASM
 	for _, w := range s.Manifest.WASM {
-		code, err := w.read(root, s.Dir)
+		code, err := w.read(s.Dir)
 		if err == nil {
 			err = w.audit(code)
 		}
@@ -55,7 +48,7 @@ func (s *Skill) WASMCode() ([][]byte, error) {
 }
 
 // read gives the bytes of a module, unaudited.
-func (w WASM) read(root *os.Root, dir string) ([]byte, error) {
+func (w WASM) read(dir string) ([]byte, error) {
 	if w.SourceKind == wasmInline {
 		return w.inline()
 	}
@@ -70,9 +63,9 @@ func (w WASM) read(root *os.Root, dir string) ([]byte, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, fmt.Errorf("%q leads out of the folder of the skill", w.SourceURL)
 	}
-	code, problems := readFile(root, dir, filepath.FromSlash(name), maxWASM, "")
+	code, problems := readFile(dir, filepath.FromSlash(name), maxWASM, "")
 	if len(problems) > 0 {
-		return nil, problemError(problems[0])
+		return nil, problems[0]
 	}
 	return code, nil
 }
