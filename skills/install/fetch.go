@@ -40,7 +40,7 @@ func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }
 // Fetch stages the skill of a source below root, the directory of skills that it is to be installed
 // in. The caller has to close the result.
 func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
-	at := Staged{Source: s.From, Revision: s.Revision}
+	at := Staged{Pinned: Pinned{Source: s.From, Revision: s.Revision}}
 	if s.Path != "" {
 		var err error
 		if at.Path, err = cleanPath(path.Clean(filepath.ToSlash(s.Path))); err != nil {
@@ -105,16 +105,10 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	// git would read it as an option.
-	if strings.HasPrefix(at.Revision, "-") {
-		return nil, fmt.Errorf("%q is no revision", at.Revision)
+	want, err := revisionOf(at.Revision)
+	if err != nil {
+		return nil, err
 	}
-
-	want := at.Revision
-	if want == "" {
-		want = "HEAD"
-	}
-
 	if _, err := runGit(ctx, dir, "init", "--quiet", "--bare", "--template="); err != nil {
 		return nil, err
 	}
@@ -207,19 +201,15 @@ func folderSize(dir string) (n int64) {
 
 // Latest is the commit that a revision of a repository is now; "" if the revision is itself a commit.
 func Latest(ctx context.Context, url, revision string) (string, error) {
-	if strings.HasPrefix(revision, "-") {
-		return "", fmt.Errorf("%q is no revision", revision)
+	want, err := revisionOf(revision)
+	if err != nil {
+		return "", err
 	}
-
-	if revision == "" {
-		revision = "HEAD"
-	}
-
 	address, err := resolveRepository(ctx, url)
 	if err != nil {
 		return "", err
 	}
-	out, err := runGit(ctx, "", "ls-remote", "--", address, revision)
+	out, err := runGit(ctx, "", "ls-remote", "--", address, want)
 	if err != nil {
 		return "", err
 	}
@@ -230,6 +220,14 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 	}
 
 	return commit, nil
+}
+
+// revisionOf returns the revision that git is asked for. It refuses a text that git would read as an option.
+func revisionOf(written string) (string, error) {
+	if strings.HasPrefix(written, "-") {
+		return "", fmt.Errorf("%q is no revision", written)
+	}
+	return cmp.Or(written, "HEAD"), nil
 }
 
 // gitCommand is git on the bare repository in dir, or on none. It never prompts, runs nothing of a

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"rouse/skills"
 )
@@ -18,9 +19,6 @@ type File struct {
 	Bytes      int64  `json:"bytes"`
 	Executable bool   `json:"executable"`
 	Link       string `json:"link,omitempty"` // target, if it is a link
-
-	kind fs.FileMode
-	sum  string // SHA-256 of the content, or of the target of a link
 }
 
 // RefusedError is an entry that no skill may contain.
@@ -36,21 +34,19 @@ func (e *RefusedError) Error() string {
 // SHA-256 of each file, sorted by path. Times and owners do not count. It fails with a RefusedError if
 // the folder contains what no skill may.
 func Hash(dir string) (string, error) {
-	_, hash, err := hashFiles(dir)
+	_, hash, err := Files(dir)
 	return hash, err
 }
 
-// Files returns the files of a skill with their hash: what is shown before it is trusted.
-func Files(dir string) (files []File, hash string, err error) { return hashFiles(dir) }
-
-func hashFiles(dir string) ([]File, string, error) {
+// Files returns the files of a skill with their hash, which are shown before the skill is trusted.
+func Files(dir string) (files []File, hash string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, "", err
 	}
 	defer root.Close()
 
-	var files []File
+	all := sha256.New()
 	for f, err := range skills.Walk(root) { // in an order on which the hash depends
 		switch {
 		case err != nil:
@@ -65,36 +61,28 @@ func hashFiles(dir string) ([]File, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		files = append(files, File{f.Path, f.Bytes, f.Mode&0o111 != 0, f.Link, f.Mode.Type(), sum})
+		file := File{f.Path, f.Bytes, f.Mode&0o111 != 0, f.Link}
+		fmt.Fprintf(all, "%q %t %s %s\n", file.Path, file.Executable, f.Mode.Type(), sum)
+		files = append(files, file)
 	}
-	return files, hashOf(files), nil
-}
-
-func hashOf(files []File) string {
-	all := sha256.New()
-	for _, f := range files {
-		fmt.Fprintf(all, "%q %t %s %s\n", f.Path, f.Executable, f.kind, f.sum)
-	}
-	return hex.EncodeToString(all.Sum(nil))
+	return files, hex.EncodeToString(all.Sum(nil)), nil
 }
 
 // digest returns the SHA-256 of a file, or of the target of a link.
 func digest(f skills.File) (string, error) {
-	h := sha256.New()
-	if f.Link != "" {
-		io.WriteString(h, f.Link) //nolint:errcheck // a hash takes everything
-		return hex.EncodeToString(h.Sum(nil)), nil
-	}
-
-	from, err := f.Open()
-	if err != nil {
-		return "", err
+	from := io.NopCloser(strings.NewReader(f.Link))
+	if f.Link == "" {
+		file, err := f.Open()
+		if err != nil {
+			return "", err
+		}
+		from = file
 	}
 	defer from.Close()
-	if _, err := io.Copy(h, from); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+
+	h := sha256.New()
+	_, err := io.Copy(h, from)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // errChanged reports that the files of a folder do not have a hash.
@@ -102,7 +90,7 @@ var errChanged = errors.New("its files are others")
 
 // compare returns errChanged if the files of a folder do not have a hash.
 func compare(dir, hash string) error {
-	_, now, err := hashFiles(dir)
+	now, err := Hash(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now != hash {
 		return errChanged
 	}

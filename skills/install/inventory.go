@@ -3,7 +3,6 @@ package install
 import (
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"rouse/skills"
 )
@@ -53,13 +52,12 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 		pins[root] = list
 	}
 
-	i := slices.IndexFunc(pins[root], func(p Pinned) bool { return p.Name == filepath.Base(s.Dir) })
-	if i < 0 {
+	p := find(pins[root], s.Dir)
+	if p == nil {
 		return listed, nil
 	}
-
-	listed.Installed, listed.State = &pins[root][i], "installed"
-	if err := pins[root][i].check(root); err != nil {
+	listed.Installed, listed.State = p, "installed"
+	if err := p.check(root); err != nil {
 		listed.State, listed.Why = "changed", err.Error() // what cannot be read is not what was installed either
 	}
 

@@ -24,28 +24,16 @@ const stagingDir = ".staging"
 
 // Staged is a skill that was fetched and not installed yet.
 type Staged struct {
+	Pinned   // its entry in the lock file, without the time
 	Skill    *skills.Skill
 	Problems []skills.Problem // all of them warnings
 	Files    []File           // by path
-	Hash     string           // of all files: see Hash
-	Source   string           // as requested
-	Path     string           // of the skill within the source; "" if it is the whole source
-	Revision string           // as requested; "" for HEAD
-	Commit   string           // of the revision; "" if the source is not a repository
 
 	tempDir string // removed by Close
 }
 
 // Close deletes what was staged. Once installed, the skill is elsewhere and stays.
 func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
-
-// version is that of the program; "" of instructions.
-func (s *Staged) version() string {
-	if m := s.Skill.Manifest; m != nil {
-		return m.Version
-	}
-	return ""
-}
 
 // Changes says how what the skill asks for differs from what the one that is installed below root asks for
 // (OSL-34); replaces is false where there is none, and then nothing differs.
@@ -117,11 +105,15 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 
 	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be installed under its own name
 	from.Skill.Tags = indexAbove(dir, at).Tags(at)
+	from.Name, from.Tags = from.Skill.Name, from.Skill.Tags
+	if m := from.Skill.Manifest; m != nil {
+		from.Version = m.Version
+	}
 	if rel, err := filepath.Rel(dir, at); err == nil && rel != "." {
 		from.Path = filepath.ToSlash(rel)
 	}
 
-	from.Files, from.Hash, err = hashFiles(at)
+	from.Files, from.Hash, err = Files(at)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		err = entryError(refused.Path, "%s", refused.Why)
@@ -147,8 +139,7 @@ func sourceName(source string) string {
 
 // firstError is the first problem that is not a warning, with its path as in the source.
 func firstError(dir string, problems []skills.Problem) string {
-	i := slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })
-	p := problems[i]
+	p := problems[slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })]
 	if rel, err := filepath.Rel(dir, p.File); err == nil {
 		p.File = filepath.ToSlash(rel)
 	}
@@ -179,42 +170,33 @@ func findSkill(dir, only string) (string, error) {
 		return base, nil // a skill, be it a broken one
 	}
 
-	folders := indexed(base)
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
+	var folders []string
+	if x := skills.ReadRegistry(base); x != nil {
+		folders = x.Folders()
+	}
 	if len(folders) == 0 {
 		for _, s := range c.Skills() {
 			folders = append(folders, s.Dir)
 		}
 	}
 
-	var names []string
-	for _, folder := range folders {
-		rel, err := filepath.Rel(dir, folder)
-		if err != nil {
-			return "", err
-		}
-		names = append(names, filepath.ToSlash(rel))
-	}
-
-	switch len(names) {
-	case 1:
-		return filepath.Join(dir, filepath.FromSlash(names[0])), nil
-	case 0:
-		if problems := c.Problems(); len(problems) > 0 {
-			return "", errors.New(firstError(dir, problems))
-		}
+	switch problems := c.Problems(); {
+	case len(folders) == 1:
+		return folders[0], nil
+	case len(folders) == 0 && len(problems) > 0:
+		return "", errors.New(firstError(dir, problems))
+	case len(folders) == 0:
 		return "", errors.New("holds no skill, which is a folder with a SKILL.md, or with manifest.json and module.ts")
 	}
 
-	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
-}
-
-// indexed are the folders that the index of a source lists.
-func indexed(base string) []string {
-	if x := skills.ReadRegistry(base); x != nil {
-		return x.Folders()
+	var names []string
+	for _, folder := range folders {
+		if rel, err := filepath.Rel(dir, folder); err == nil {
+			names = append(names, filepath.ToSlash(rel))
+		}
 	}
-	return nil
+	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
 // writer writes entries below a root, within all limits.

@@ -1,17 +1,12 @@
 package install
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
-
-	"rouse/internal/atomicfile"
 )
 
 // trustFile is the file in the home that says which skills were trusted where they lie.
@@ -24,30 +19,12 @@ type Trust struct {
 	TrustedAt time.Time `json:"trusted_at"`
 }
 
-type trustList struct {
-	Version int     `json:"version"`
-	Skills  []Trust `json:"skills"` // by folder
-}
-
 // Trusts are the skills that were trusted by themselves, as a home knows them.
 type Trusts []Trust
 
-// ReadTrusts reads those of a home.
+// ReadTrusts reads the skills that were trusted by themselves.
 func ReadTrusts(home string) (Trusts, error) {
-	path := filepath.Join(home, trustFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-
-	var l trustList
-	if err := json.Unmarshal(text, &l); err != nil || l.Version != 1 {
-		return nil, fmt.Errorf("%s is damaged, or of another version of rouse; remove it, and trust the skills again", path)
-	}
-	return l.Skills, nil
+	return readList[Trust](filepath.Join(home, trustFile), "remove it, and trust the skills again")
 }
 
 // Accept is for skills.Root: whether a skill was trusted, and is as it was then.
@@ -65,11 +42,11 @@ func (t Trusts) Accept(dir string) (hash string, ok bool, err error) {
 // asTrusted checks that a skill is what was trusted. The error says what to do.
 func asTrusted(dir, hash string) error {
 	err := compare(dir, hash)
-	why := "are not those that were trusted"
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case !errors.Is(err, errChanged):
+	}
+	why := "are not those that were trusted"
+	if !errors.Is(err, errChanged) {
 		why += " (" + err.Error() + ")"
 	}
 	return fmt.Errorf("the files of the skill in %s %s; look at what has changed, and trust it again with: rouse skills trust %[1]s", dir, why)
@@ -101,13 +78,8 @@ func changeTrusts(home, dir string, by *Trust) error {
 		all = append(all, *by)
 	}
 
-	slices.SortFunc(all, func(a, b Trust) int { return strings.Compare(a.Dir, b.Dir) })
-	text, err := json.MarshalIndent(trustList{1, all}, "", "  ")
-	if err == nil {
-		err = os.MkdirAll(home, 0o700)
-	}
-	if err != nil {
+	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(home, trustFile), append(text, '\n'), 0o600)
+	return writeList(filepath.Join(home, trustFile), all, func(t Trust) string { return t.Dir }, 0o600)
 }

@@ -1,12 +1,15 @@
 package module
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // BenchmarkEngine is an engine with all that exists in it and an empty module, from its start to its end, within this process:
 // what no confinement could make faster.
 func BenchmarkEngine(b *testing.B) {
 	for b.Loop() {
-		vm, err := newMachineVM(&startRequest{Code: "export function execute() {}", Export: "execute", MemoryMB: 64, TimeoutMS: 60_000, Seed: make([]byte, 32)}, nil)
+		vm, err := newMachineVM(&startRequest{"export function execute() {}", Start{Export: "execute", MemoryMB: 64, Timeout: time.Minute}}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -39,7 +39,6 @@ type Machine struct {
 
 	mu    sync.Mutex
 	cache map[string]*Program // by folder
-	order []string            // the folders of the cache, what was used last at the end
 }
 
 // New gives a machine. The program that it is part of must call [Child] and [sandbox.Child] first of all.
@@ -58,50 +57,23 @@ func (m *Machine) Compile(ctx context.Context, dir string) (*Program, error) {
 	}
 
 	hash := src.hash()
-	if p := m.cached(at, hash); p != nil {
+	m.mu.Lock()
+	p := m.cache[at]
+	m.mu.Unlock()
+	if p != nil && p.hash == hash {
 		return p, nil
 	}
-
-	p, err := compile(ctx, at, src, hash)
-	if err == nil {
-		m.keep(p)
+	if p, err = compile(ctx, at, src, hash); err != nil {
+		return nil, err
 	}
-	return p, err
-}
 
-func (m *Machine) cached(dir, hash string) *Program {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-
-	p := m.cache[dir]
-	if p == nil || p.hash != hash {
-		return nil
+	if len(m.cache) >= maxCached {
+		clear(m.cache)
 	}
-	m.touch(dir)
-	return p
-}
-
-func (m *Machine) keep(p *Program) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-
-	m.cache[p.dir] = p
-	m.touch(p.dir)
-	if len(m.order) > maxCached {
-		delete(m.cache, m.order[0])
-		m.order = m.order[1:]
-	}
-}
-
-// touch moves a folder to the end of the order. The caller holds the lock.
-func (m *Machine) touch(dir string) {
-	for i, d := range m.order {
-		if d == dir {
-			m.order = append(m.order[:i], m.order[i+1:]...)
-			break
-		}
-	}
-	m.order = append(m.order, dir)
+	m.cache[at] = p
+	return p, nil
 }
 
 // Start is one call of an export.
@@ -117,7 +89,7 @@ type Start struct {
 
 	Seed [32]byte       // of Math.random and crypto
 	Now  time.Time      // the clock of the module until the first answer
-	Zone *time.Location // zone of its local times; nil or a zone without a name means the machine's
+	Zone *time.Location `json:"-"` // zone of its local times; nil or a zone without a name means the machine's
 
 	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
 	AllowedGlobals []string
@@ -143,10 +115,7 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 		return nil, err
 	}
 
-	i := &Instance{program: p, left: s.Timeout + grace, methods: s.Surface.Methods, first: &startRequest{
-		Code: p.Code, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Surface: s.Surface, MemoryMB: s.MemoryMB, TimeoutMS: s.Timeout.Milliseconds(),
-		Seed: s.Seed[:], NowMS: s.Now.UnixMilli(), Globals: s.AllowedGlobals, WASM: s.WASM,
-	}}
+	i := &Instance{program: p, left: s.Timeout + grace, methods: s.Surface.Methods, first: &startRequest{p.Code, s}}
 	var err error
 	i.process, err = startProcess(ctx, m.options.Sandbox, m.options.MinTier, zoneName(s.Zone), int64(s.MemoryMB)<<20+ownMemory+wasmMemory(i.first))
 	if err != nil {

@@ -23,17 +23,8 @@ type request struct {
 
 // startRequest is [Start] with the program.
 type startRequest struct {
-	Code      string
-	Export    string
-	Args      json.RawMessage
-	HostAlone bool `json:",omitempty"`
-	Surface   Surface
-	MemoryMB  int
-	TimeoutMS int64
-	Seed      []byte
-	NowMS     int64
-	Globals   []string
-	WASM      []WASM `json:",omitempty"`
+	Code string
+	Start
 }
 
 type nextRequest struct{ Answers []answerMessage }

@@ -69,9 +69,7 @@ func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_
 		return nil, err
 	}
 
-	var seed [32]byte
-	copy(seed[:], s.Seed)
-	m := &machineVM{vm: vm, random: rand.NewChaCha8(seed), left: time.Duration(s.TimeoutMS) * time.Millisecond, now: s.NowMS, ask: ask}
+	m := &machineVM{vm: vm, random: rand.NewChaCha8(s.Seed), left: s.Timeout, now: s.Now.UnixMilli(), ask: ask}
 	m.wasm = newWASMHost(m, s)
 	vm.SetCanBlock(false) // Atomics.wait
 	vm.SetMemoryLimit(uintptr(s.MemoryMB) << 20)
@@ -93,7 +91,7 @@ func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_
 	}
 
 	config, err := json.Marshal(startConfig{Now: m.now, Export: s.Export, Args: s.Args, HostAlone: s.HostAlone, Methods: s.Surface.Methods, Blocking: s.Surface.Blocking, Getters: s.Surface.Getters,
-		Constants: s.Surface.Constants, Globals: existing(s.Globals), Most: MaxMessage, Waiting: maxWaiting})
+		Constants: s.Surface.Constants, Globals: existing(s.AllowedGlobals), Most: MaxMessage, Waiting: maxWaiting})
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ const wasmCounts = "\x00asm\x01\x00\x00\x00" + "\x01\x09\x02\x60\x01\x7f\x01\x7f
 // runInProcess runs a module with the WebAssembly module m in this process.
 func runInProcess(t testing.TB, interpreted bool, timeout time.Duration, body string, code []byte, exports ...string) *End {
 	t.Helper()
-	vm, err := newMachineVM(&startRequest{Code: "export async function execute(args, host) {" + body + "}", Export: "execute", MemoryMB: 32, TimeoutMS: timeout.Milliseconds(),
-		Seed: make([]byte, 32), Surface: Surface{Methods: []string{"wasm.instantiate"}}, WASM: []WASM{{ID: "m", Code: code, Exports: exports, MemoryMB: 1}}}, nil)
+	vm, err := newMachineVM(&startRequest{"export async function execute(args, host) {" + body + "}", Start{Export: "execute", MemoryMB: 32, Timeout: timeout,
+		Surface: Surface{Methods: []string{"wasm.instantiate"}}, WASM: []WASM{{ID: "m", Code: code, Exports: exports, MemoryMB: 1}}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

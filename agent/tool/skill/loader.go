@@ -26,32 +26,24 @@ type Options struct {
 }
 
 // LoadedSet is the set of skills whose instructions the model of a run has read.
-type LoadedSet struct {
-	mu    sync.Mutex
-	names map[string]bool
-}
+type LoadedSet struct{ names sync.Map }
 
-// NewLoadedSet makes a set of skills by their names.
+// NewLoadedSet returns a set of skills by their names.
 func NewLoadedSet(names ...string) *LoadedSet {
-	l := &LoadedSet{names: map[string]bool{}}
+	l := &LoadedSet{}
 	for _, name := range names {
-		l.names[name] = true
+		l.add(name)
 	}
 	return l
 }
 
 // Has reports whether a skill was read.
 func (l *LoadedSet) Has(name string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.names[name]
+	_, ok := l.names.Load(name)
+	return ok
 }
 
-func (l *LoadedSet) add(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.names[name] = true
-}
+func (l *LoadedSet) add(name string) { l.names.Store(name, true) }
 
 // Loader loads the skills of one run, and remembers which of them its model has read.
 type Loader struct {
