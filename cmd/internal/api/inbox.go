@@ -1,6 +1,13 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
 
 // Item is something that waits for a person.
 type Item struct {
@@ -66,4 +73,70 @@ type ClearLabel struct {
 	Label string `json:"label"` // A or B
 	Agent string `json:"agent,omitempty"`
 	Path  string `json:"path,omitempty"` // absolute, without links
+}
+
+// Incident is a job and a kind of error that it fails with, from the first failure to the next success.
+type Incident struct {
+	ID       string `json:"id"`
+	Job      string `json:"job"` // "" of runs that belong to no job; they are found by their agent
+	Agent    string `json:"agent"`
+	Kind     string `json:"kind"`
+	Failures int    `json:"failures"`
+	Error    string `json:"error"` // of the last failure
+	FirstRun string `json:"first_run"`
+	LastRun  string `json:"last_run"`
+	OpenedAt Time   `json:"opened_at"`
+	LastAt   Time   `json:"last_at"`
+	Told     int    `json:"told"`      // notices of it
+	AckedAt  Time   `json:"acked_at"`  // null: nobody has acknowledged it
+	Note     string `json:"note"`      // of who did
+	ClosedAt Time   `json:"closed_at"` // null: it is open
+	ClosedBy string `json:"closed_by"` // the run that succeeded
+}
+
+// Acknowledgement says that somebody knows of an incident.
+type Acknowledgement struct {
+	Note string `json:"note,omitempty"`
+}
+
+// Of is whose incident it is: a job, or an agent.
+func (i Incident) Of() string {
+	if i.Job == "" {
+		return i.Agent
+	}
+	return i.Job
+}
+
+// Text is an incident in words, for whoever sees its job.
+func (i Incident) Text(zone *time.Location) string {
+	out := fmt.Sprintf("incident %s: %s, %s since %s", i.ID, i.Kind, text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failure")), LocalTime(i.OpenedAt.Time, zone))
+	switch {
+	case !i.ClosedAt.IsZero():
+		return out + "; over since " + LocalTime(i.ClosedAt.Time, zone)
+	case !i.AckedAt.IsZero() && i.Note != "":
+		return out + "; acknowledged: " + i.Note
+	case !i.AckedAt.IsZero():
+		return out + "; acknowledged"
+	}
+	return out + "; to hear no more of it: rouse ack " + i.ID
+}
+
+// SignIn is what is kept of a service that a skill signs in to for an agent; its tokens are shown to nobody.
+type SignIn struct {
+	Name      string   `json:"name"` // AGENT/SKILL/PROVIDER
+	Agent     string   `json:"agent"`
+	Skill     string   `json:"skill"`
+	Provider  string   `json:"provider"`
+	Service   string   `json:"service"` // as people call it
+	Status    string   `json:"status"`  // authorized, expired, unauthorized
+	Scopes    []string `json:"scopes"`
+	Since     Time     `json:"since"`
+	ExpiresAt Time     `json:"expires_at"` // of the token that is there
+	Renews    bool     `json:"renews"`     // by itself
+	Waiting   bool     `json:"waiting"`    // its owner was given a link, and did not come back yet
+}
+
+// SignInName names one.
+type SignInName struct {
+	Name string `json:"name"`
 }

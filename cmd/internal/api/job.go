@@ -1,6 +1,12 @@
 package api
 
-import "rouse/internal/domain"
+import (
+	"fmt"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/text"
+)
 
 // Job is a job with its triggers in words and its last and next run.
 type Job struct {
@@ -89,4 +95,118 @@ type Occurrence struct {
 	Reason   string          `json:"reason"`
 	Run      string          `json:"run,omitempty"`
 	Outcome  domain.Outcome  `json:"outcome,omitempty"`
+}
+
+// BackfillRequest asks for past instants of a job's schedule to run after all.
+type BackfillRequest struct {
+	From   string `json:"from"` // as a person writes a time
+	To     string `json:"to"`   // what is written belongs to it: a date up to its end; "" is now
+	DryRun bool   `json:"dry_run"`
+}
+
+// Backfill is what becomes of the instants of a span, or, of a dry run, what would.
+type Backfill struct {
+	Job    string `json:"job"`
+	Zone   string `json:"zone"`
+	From   Time   `json:"from"`
+	To     Time   `json:"to"`
+	DryRun bool   `json:"dry_run"`
+	Runs   int    `json:"runs"` // how many instants run
+	// ForecastUSD is what these take if each costs what the last runs of the job did in the median. It says nothing of
+	// as many as RunsUnforeseen.
+	ForecastUSD    float64           `json:"forecast_usd"`
+	RunsUnforeseen int               `json:"runs_unforeseen"`
+	Instants       []BackfillInstant `json:"instants"`
+}
+
+// BackfillInstant is one of them. Run is the run that it has, if it has one.
+type BackfillInstant struct {
+	Nominal Time           `json:"nominal"`
+	Source  string         `json:"source"`
+	Runs    bool           `json:"runs"` // by this backfill
+	Reason  string         `json:"reason"`
+	Run     string         `json:"run,omitempty"`
+	Outcome domain.Outcome `json:"outcome,omitempty"`
+}
+
+// Calendar is how a calendar of the configuration is.
+type Calendar struct {
+	Name      string `json:"name"`
+	Kind      string `json:"kind"`       // holidays, file or url
+	Times     int    `json:"times"`      // that it names, some years around now
+	FetchedAt Time   `json:"fetched_at"` // of a url, when what is kept of it came; null: it never did
+	ChangedAt Time   `json:"changed_at"` // of a url, when it was last another than before
+	Problem   string `json:"problem"`    // why it could not be fetched the last time; "": it could
+}
+
+// Text says how it is, with the age of what was fetched.
+func (c Calendar) Text(now time.Time) string {
+	said := fmt.Sprintf("calendar %s (%s): %s", c.Name, c.Kind, text.Plural(c.Times, "time"))
+	switch {
+	case c.Kind != "url":
+		return said
+	case c.FetchedAt.IsZero() && c.Problem == "":
+		return fmt.Sprintf("calendar %s (url): not fetched yet", c.Name)
+	case c.FetchedAt.IsZero():
+		return fmt.Sprintf("calendar %s (url): it could never be fetched: %s", c.Name, c.Problem)
+	}
+	said += fmt.Sprintf(", fetched %s ago", now.Sub(c.FetchedAt.Time).Round(time.Second))
+	if c.Problem != "" {
+		said += ", and not since: " + c.Problem
+	}
+	return said
+}
+
+// Why accounts for the instants of a job.
+type Why struct {
+	Job  string `json:"job"`
+	Zone string `json:"zone"`
+	// Notes are sentences about the job, and about the time that was asked for.
+	Notes   []string        `json:"notes"`
+	Lines   []Explanation   `json:"lines"`
+	Between []TimelineEntry `json:"between"`
+}
+
+// Explanation is one instant of a job, or one run of it by another trigger, with what became
+// of it and why. Decision is "" while nothing has been decided.
+type Explanation struct {
+	Job      string          `json:"job"`
+	Source   string          `json:"source"`
+	Nominal  Time            `json:"nominal"`
+	Actual   Time            `json:"actual"`
+	Decision domain.Decision `json:"decision"`
+	Reason   string          `json:"reason"`
+	Run      string          `json:"run"`
+	Node     string          `json:"node,omitempty"` // that did it, where several share the ledger: of the first attempt, or of the one that the line is about
+	Outcome  domain.Outcome  `json:"outcome"`
+	// State and WaitingFor are those of the run.
+	State      domain.State `json:"state,omitempty"`
+	WaitingFor domain.Wait  `json:"waiting_for,omitempty"`
+	// Asked marks what stands at the time that was asked for.
+	Asked bool `json:"asked,omitempty"`
+	// Through is the last instant of a row that stands for many, and Instants how many they
+	// are, when they were counted.
+	Through  Time `json:"through,omitzero"`
+	Instants int  `json:"instants,omitempty"`
+}
+
+// WhyFile is what a job that watches the folder of a file makes of it, and why.
+type WhyFile struct {
+	Job     string `json:"job"`
+	Path    string `json:"path"`
+	Verdict string `json:"verdict"` // taken, waits, left_out, none, whole
+	Reason  string `json:"reason"`
+	// Since is since when it waits.
+	Since   Time           `json:"since"`
+	Run     string         `json:"run"` // that took it last, "" where none has
+	Outcome domain.Outcome `json:"outcome"`
+}
+
+// TimelineEntry is what happened beside the runs of a job and explains them: the daemon started,
+// the clock was set, a pause began.
+type TimelineEntry struct {
+	At   Time   `json:"at"`
+	What string `json:"what"` // daemon, clock, config, pause, file
+	Did  string `json:"did"`
+	Text string `json:"text"`
 }

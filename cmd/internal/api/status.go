@@ -2,7 +2,11 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"rouse/agentdb/ledger"
+	"rouse/internal/domain"
 )
 
 // Status says who serves a home and what it is doing.
@@ -98,4 +102,137 @@ type NotifySent struct {
 type NotifyRequest struct {
 	Channel string `json:"channel"`
 	Text    string `json:"text"`
+}
+
+// State is what a simulation begins with: how far the jobs have been dealt with, what is
+// planned, paused, and not finished yet.
+type State struct {
+	Now    Time           `json:"now"`
+	Jobs   []JobState     `json:"jobs"`
+	Pauses []ledger.Pause `json:"pauses"`
+	Wakes  []ledger.Wake  `json:"slots"`
+	Runs   []OpenRun      `json:"runs"`
+}
+
+// OpenRun is a run that is not finished.
+type OpenRun struct {
+	ID            string         `json:"id"`
+	Job           string         `json:"job"`
+	Agent         string         `json:"agent"`
+	Trigger       domain.Trigger `json:"trigger"`
+	State         domain.State   `json:"state"`
+	WaitingFor    domain.Wait    `json:"waiting_for"`
+	NotBefore     Time           `json:"not_before"`
+	QueuedAt      Time           `json:"queued_at"`
+	Attempt       int            `json:"attempt"`
+	Interruptions int            `json:"interruptions"`
+}
+
+// JobState is how far a job's schedule has been dealt with.
+type JobState struct {
+	Name      string `json:"name"`
+	Hash      string `json:"hash"`
+	Anchor    Time   `json:"anchor"`
+	Watermark Time   `json:"watermark"`
+}
+
+// Engine says where the ledger is and who works on it.
+type Engine struct {
+	Kind    string `json:"kind"`    // file or postgres
+	Address string `json:"address"` // of the database, without a password; "" for a file
+	Node    string `json:"node"`    // the name of the process that answers, or of the node beside which it works; "" for a file
+	Leads   bool   `json:"leads"`   // it does what one node does for all
+	Leader  string `json:"leader"`  // the node that does; "": none is there, or the ledger is a file
+	SkewMS  int64  `json:"skew_ms"` // how much later the clock of the database is than this machine's
+	// Nodes are those that hold their lease, and the last of each name that does not any more.
+	Nodes []Node `json:"nodes"`
+	// Agents are the nodes that have the databases of agents, by agent.
+	Agents map[string]string `json:"agents"`
+	// Stay are those of them that no other node can get: they have files there, or their database was not shipped yet.
+	Stay []string `json:"stay"`
+	// Problems are what keeps several nodes from being one.
+	Problems []string `json:"problems"`
+}
+
+// Node is a process that shares a ledger with others.
+type Node struct {
+	Name      string `json:"name"`
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	Version   string `json:"version"`
+	Address   string `json:"address"` // at which its pages listen
+	StartedAt Time   `json:"started_at"`
+	SeenAt    Time   `json:"seen_at"` // it said last that it is there
+	Alive     bool   `json:"alive"`   // it holds its lease, and may write
+	GoneAt    Time   `json:"gone_at"`
+	Why       string `json:"why"` // it is gone
+	Leads     bool   `json:"leads"`
+	Triggers  bool   `json:"triggers"` // it looks for reasons to start runs
+	Work      bool   `json:"work"`     // it does runs
+	Self      bool   `json:"self"`     // it is the one that answers
+	// ConfigDiffers is set where its configuration is another than that of the node that answers.
+	ConfigDiffers bool `json:"config_differs"`
+}
+
+// Text describes the node, with times in a zone.
+func (n Node) Text(zone *time.Location) string {
+	said := fmt.Sprintf("%s on %s, process %d, rouse %s", n.Name, n.Host, n.PID, n.Version)
+	if !n.Alive {
+		return fmt.Sprintf("%s: gone since %s: %s", said, LocalTime(n.GoneAt.Time, zone), n.Why)
+	}
+	said += ", since " + LocalTime(n.StartedAt.Time, zone)
+	if marks := n.Marks(); marks != "" {
+		said += " (" + marks + ")"
+	}
+	return said
+}
+
+// Marks are what is special about a node, in words.
+func (n Node) Marks() string {
+	var marks []string
+	for _, m := range []struct {
+		is   bool
+		word string
+	}{{n.Leads, "leads"}, {n.Self, "this one"}, {n.Alive && !n.Triggers, "no triggers"}, {n.Alive && !n.Work, "no work"}, {n.ConfigDiffers, "another configuration"}} {
+		if m.is {
+			marks = append(marks, m.word)
+		}
+	}
+	return strings.Join(marks, ", ")
+}
+
+// Problem is one thing that is wrong with a configuration.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Path    string `json:"path"`
+	Name    string `json:"name,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	Warning bool   `json:"warning"`
+}
+
+// ConfigProblemHeader is the response header with the reason why the configuration on disk is not in use, percent-encoded.
+const ConfigProblemHeader = "Rouse-Config-Problem"
+
+// Reload is what became of reading the configuration again: either problems, and nothing
+// has changed, or the jobs and other things that are not what they were.
+type Reload struct {
+	OK       bool      `json:"ok"`
+	Problems []Problem `json:"problems"`
+	Added    []string  `json:"added"`
+	Changed  []string  `json:"changed"`
+	Removed  []string  `json:"removed"`
+	Others   []string  `json:"others"`
+	Restart  []string  `json:"restart"`
+	// Latest is what the last reading changed that changed anything, which the daemon may have done by itself a moment
+	// ago; absent before the first.
+	Latest *Reloaded `json:"latest,omitempty"`
+}
+
+// Reloaded is a reading of the configuration that changed something.
+type Reloaded struct {
+	At      Time   `json:"at"`
+	Summary string `json:"summary"`
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -43,10 +44,10 @@ type pinned struct {
 
 func (s *site) agentRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /agents", s.show(s.agents))
-	mux.Handle("GET /agents/{name}", s.show(s.agentHome))
-	mux.Handle("GET /agents/{name}/schema", s.show(s.agentSchema))
-	mux.Handle("GET /agents/{name}/views", s.show(s.agentViews))
-	mux.Handle("GET /agents/{name}/activity", s.show(s.agentActivity))
+	mux.Handle("GET /agents/{name}", s.showAgent("Home", s.agentHome))
+	mux.Handle("GET /agents/{name}/schema", s.showAgent("Schema", s.agentSchema))
+	mux.Handle("GET /agents/{name}/views", s.showAgent("Views", s.agentViews))
+	mux.Handle("GET /agents/{name}/activity", s.showAgent("Activity", s.agentActivity))
 	mux.Handle("POST /agents/{name}/pin", s.do(s.pinView))
 	mux.Handle("POST /agents/{name}/run", s.do(s.runAgent))
 	mux.Handle("POST /agents/{name}/wake", s.do(s.planWake))
@@ -54,23 +55,25 @@ func (s *site) agentRoutes(mux *http.ServeMux) {
 		_, err := s.backend.CancelWake(r.Context(), r.PathValue("name"))
 		return back(r), err
 	}))
-	mux.Handle("POST /agents/{name}/pause", s.do(func(r *http.Request) (string, error) {
-		return back(r), s.pause(r, ledger.PauseAgent, r.PathValue("name"))
-	}))
-	mux.Handle("POST /agents/{name}/resume", s.do(func(r *http.Request) (string, error) {
-		_, err := s.answers.Resume(r.Context(), ledger.PauseAgent, r.PathValue("name"))
-		return back(r), err
-	}))
+	s.pauseRoutes(mux, "/agents/{name}", ledger.PauseAgent)
+}
+
+// showAgent answers with a page of an agent.
+func (s *site) showAgent(tab string, make func(*http.Request, agent) (templ.Component, error)) http.Handler {
+	return s.show(func(r *http.Request, p page) (templ.Component, error) {
+		a, err := s.newAgent(r, p, tab)
+		if err != nil {
+			return nil, err
+		}
+		return make(r, a)
+	})
 }
 
 func (s *site) agents(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
-	jobs, err := s.backend.Jobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	wakes, err := s.backend.Wakes(ctx, "")
-	if err != nil {
+	jobs, e1 := s.backend.Jobs(ctx)
+	wakes, e2 := s.backend.Wakes(ctx, "")
+	if err := cmp.Or(e1, e2); err != nil {
 		return nil, err
 	}
 
@@ -87,13 +90,8 @@ func (s *site) agents(r *http.Request, p page) (templ.Component, error) {
 	return agentsPage(p.titled("Agents", "Agents"), all), nil
 }
 
-func jobsOf(jobs []api.Job, agent string) (out []api.Job) {
-	for _, j := range jobs {
-		if j.Agent == agent {
-			out = append(out, j)
-		}
-	}
-	return out
+func jobsOf(jobs []api.Job, agent string) []api.Job {
+	return slices.DeleteFunc(slices.Clone(jobs), func(j api.Job) bool { return j.Agent != agent })
 }
 
 // newAgent reads what each page of an agent begins with.
@@ -104,24 +102,16 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		return a, err
 	}
 
-	wakes, err := s.backend.Wakes(ctx, name)
-	if err != nil {
+	wakes, e1 := s.backend.Wakes(ctx, name)
+	jobs, e2 := s.backend.Jobs(ctx)
+	pauses, e3 := s.answers.Pauses(ctx)
+	if err := cmp.Or(e1, e2, e3); err != nil {
 		return a, err
 	}
 	for _, w := range wakes {
 		a.Wake = w
 	}
-
-	jobs, err := s.backend.Jobs(ctx)
-	if err != nil {
-		return a, err
-	}
 	a.Jobs = jobsOf(jobs, name)
-
-	pauses, err := s.answers.Pauses(ctx)
-	if err != nil {
-		return a, err
-	}
 	for _, pause := range pauses {
 		if (pause.Scope == ledger.PauseAll || pause.Scope == ledger.PauseAgent && strings.EqualFold(pause.Name, name)) && !pause.Since.After(p.Now) {
 			a.Pauses = append(a.Pauses, pause)
@@ -133,6 +123,16 @@ func (s *site) newAgent(r *http.Request, p page, tab string) (agent, error) {
 		a.HasDB = pool.Has(name)
 	}
 	return a, err
+}
+
+// useDB calls do with the database of an agent.
+func (s *site) useDB(ctx context.Context, agent string, do func(*agentdb.DB) error) error {
+	db, release, err := s.backend.Database(ctx, agent)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return do(db)
 }
 
 // withDB calls do with the agent's database; an agent that never had one is not given one. What is wrong with the
@@ -150,14 +150,9 @@ func (s *site) withDB(ctx context.Context, a *agent, do func(*agentdb.DB) error)
 	return do(db)
 }
 
-func (s *site) agentHome(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Home")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) agentHome(r *http.Request, a agent) (templ.Component, error) {
 	var views []pinned
-	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) error {
+	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) error {
 		all, err := db.Views(r.Context())
 		for _, v := range all {
 			if !v.Pinned {
@@ -175,15 +170,10 @@ func (s *site) agentHome(r *http.Request, p page) (templ.Component, error) {
 	return agentHomePage(a, views), err
 }
 
-func (s *site) agentSchema(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Schema")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) agentSchema(r *http.Request, a agent) (templ.Component, error) {
 	var schema agentdb.Schema
 	var stats agentdb.Stats
-	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if schema, err = db.Schema(r.Context()); err != nil {
 			return err
 		}
@@ -194,16 +184,11 @@ func (s *site) agentSchema(r *http.Request, p page) (templ.Component, error) {
 }
 
 // agentViews lists the saved views, and shows one with values for its parameters.
-func (s *site) agentViews(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Views")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) agentViews(r *http.Request, a agent) (templ.Component, error) {
 	name := r.URL.Query().Get("view")
 	var views []agentdb.View
 	var shown *pinned
-	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		if views, err = db.Views(r.Context()); err != nil {
 			return err
 		}
@@ -225,33 +210,26 @@ func (s *site) agentViews(r *http.Request, p page) (templ.Component, error) {
 		return err
 	})
 	if err == nil && name != "" && shown == nil { // a notice may lead to a view that was dropped since
-		err = &api.Error{Status: http.StatusNotFound, Message: "the agent " + a.Name + " has no view " + strconv.Quote(name) + " (any more)"}
+		err = notFound("the agent %s has no view %q (any more)", a.Name, name)
 	}
 	return viewsPage(a, views, shown, r.URL.Query()), err
 }
 
 // pinView has a view stand on the first page of its agent, or no longer.
 func (s *site) pinView(r *http.Request) (string, error) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return "", err
-	}
-	defer release()
-	return back(r), db.PinView(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
+	return back(r), s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) error {
+		return db.PinView(r.Context(), byOwner, r.PostFormValue("view"), r.PostFormValue("pinned") == "yes")
+	})
 }
 
 // agentActivity shows what an agent did: its runs, and what each changed in its database.
-func (s *site) agentActivity(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Activity")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) agentActivity(r *http.Request, a agent) (templ.Component, error) {
 	q := r.URL.Query()
 	f := agentdb.ChangeFilter{Table: q.Get("table"), Newest: true, MaxCount: activityChanges}
 	if text := q.Get("run"); text != "" {
+		var err error
 		if f.Run, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, &api.Error{Status: http.StatusBadRequest, Message: strconv.Quote(text) + " is no run"}
+			return nil, badRequest("%q is no run", text)
 		}
 		f.MaxCount = maxRows // as many as the page of a run counts
 	}
@@ -280,7 +258,7 @@ func (s *site) agentActivity(r *http.Request, p page) (templ.Component, error) {
 func (s *site) runAgent(r *http.Request) (string, error) {
 	prompt := strings.TrimSpace(r.PostFormValue("prompt"))
 	if prompt == "" {
-		return "", &api.Error{Status: http.StatusBadRequest, Message: "say what the agent is to do"}
+		return "", badRequest("say what the agent is to do")
 	}
 	started, err := s.answers.Fire(r.Context(), api.RunRequest{Agent: r.PathValue("name"), Prompt: prompt})
 	return runPath(started.ID), err
@@ -288,20 +266,14 @@ func (s *site) runAgent(r *http.Request) (string, error) {
 
 // planWake plans the next run of an agent, or changes what is planned.
 func (s *site) planWake(r *http.Request) (string, error) {
-	ask := api.WakeRequest{Agent: r.PathValue("name"), At: r.PostFormValue("at"), Instructions: r.PostFormValue("instructions")}
-	if at, err := time.ParseInLocation("2006-01-02T15:04", ask.At, s.backend.Zone()); err == nil {
-		ask.At = at.Format("2006-01-02 15:04")
-	}
+	ask := api.WakeRequest{Agent: r.PathValue("name"), At: s.typedTime(r, "at"), Instructions: r.PostFormValue("instructions")}
 	_, err := s.backend.SetWake(r.Context(), ask)
 	return back(r), err
 }
 
 // changedAt is when an entry of a changelog was written.
 func changedAt(c api.Change) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, c.At)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339Nano, c.At)
 	return t
 }
 

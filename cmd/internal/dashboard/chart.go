@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -204,23 +205,13 @@ func pieOf(rows agentdb.Rows) (chart, bool) {
 		return c, ok
 	}
 
-	slices.SortStableFunc(c.Points, func(a, b point) int { return -compareFloat(a.Value, b.Value) })
+	slices.SortStableFunc(c.Points, func(a, b point) int { return cmp.Compare(b.Value, a.Value) })
 	rest := 0.0
 	for _, p := range c.Points[maxSlices-1:] {
 		rest += p.Value
 	}
 	c.Points = append(c.Points[:maxSlices-1:maxSlices-1], point{Label: "all the rest", Shown: cellText(rest), Value: rest})
 	return c, true
-}
-
-func compareFloat(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // numeric is a value of a row as a number.

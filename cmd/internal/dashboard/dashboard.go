@@ -2,21 +2,21 @@ package dashboard
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/a-h/templ"
+	"github.com/klauspost/compress/gzhttp"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
+	"rouse/internal/text"
 )
 
 // Options are what pages are made of. All but the version are needed.
@@ -50,36 +50,75 @@ func New(o Options) (http.Handler, error) {
 	}
 
 	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, version: o.Version, log: o.API.Logger, assets: files}
+	compress, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	for _, routes := range []func(*http.ServeMux){s.todayRoutes, s.inboxRoutes, s.runsRoutes, s.runRoutes, s.jobRoutes, s.agentRoutes, s.dataRoutes, s.workspaceRoutes, s.skillRoutes, s.healthRoutes, s.incidentRoutes} {
 		routes(mux)
 	}
-	mux.Handle("GET /assets/{file}", http.HandlerFunc(s.assets.serve))
-	mux.Handle("GET /live", http.HandlerFunc(s.live))
+	mux.HandleFunc("GET /assets/{file}", s.assets.serve)
 	mux.Handle("/", s.show(func(r *http.Request, _ page) (templ.Component, error) {
 		return nil, &api.Error{Status: http.StatusNotFound, Message: "there is no page " + r.URL.Path}
 	}))
-	return mux, nil
+
+	all := http.NewServeMux()
+	all.HandleFunc("GET /live", s.live) // sent piece by piece
+	all.Handle("/", compress(mux))
+	return all, nil
+}
+
+// checked passes on requests whose paths have numbers for ids.
+func (s *site) checked(next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"id", "artifact"} {
+			if text := r.PathValue(name); text != "" && pathID(r, name) < 1 {
+				s.fail(w, r, &api.Error{Status: http.StatusNotFound, Message: strconv.Quote(text) + " is not a number, as ids are"})
+				return
+			}
+		}
+		next(w, r)
+	})
+}
+
+// pathID returns an id of the path, or 0 if it is not a number.
+func pathID(r *http.Request, name string) int64 {
+	n, _ := strconv.ParseInt(r.PathValue(name), 10, 64)
+	return n
 }
 
 // show answers with a page.
 func (s *site) show(make func(*http.Request, page) (templ.Component, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.checked(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.newPage(r)
-		if err != nil {
-			s.fail(w, r, p, err)
-			return
+		var body templ.Component
+		if err == nil {
+			body, err = make(r, p)
 		}
+		switch {
+		case r.Context().Err() != nil: // the client has left
+		case err != nil:
+			s.fail(w, r, err)
+		default:
+			s.write(w, r, http.StatusOK, body)
+		}
+	})
+}
 
-		body, err := make(r, p)
-		if r.Context().Err() != nil {
-			return // whoever asked has left, and that is no failure
-		}
+// text answers with a text of others as plain text, in which a browser interprets nothing.
+func (s *site) text(read func(*http.Request) (string, error)) http.Handler {
+	return s.checked(func(w http.ResponseWriter, r *http.Request) {
+		content, err := read(r)
 		if err != nil {
-			s.fail(w, r, p, err)
+			s.fail(w, r, err)
 			return
 		}
-		s.write(w, r, http.StatusOK, body)
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		_, _ = w.Write([]byte(text.Lines(content))) // fails only if the client has left
 	})
 }
 
@@ -88,37 +127,46 @@ const maxForm = 1 << 20
 
 // do does what a form asks for, and goes on to the page that do names.
 func (s *site) do(do func(*http.Request) (to string, err error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
-			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-			if err := r.ParseForm(); err != nil {
-				s.failPosted(w, r, &api.Error{Status: http.StatusBadRequest, Message: "what was sent was not understood: " + err.Error()})
-				return
-			}
+	return s.checked(func(w http.ResponseWriter, r *http.Request) {
+		err := parseForm(w, r)
+		to := ""
+		if err == nil {
+			to, err = do(r)
 		}
-
-		to, err := do(r)
 		if err != nil {
-			s.failPosted(w, r, err)
+			s.fail(w, r, err)
 			return
 		}
 		http.Redirect(w, r, to, http.StatusSeeOther)
 	})
 }
 
-func (s *site) failPosted(w http.ResponseWriter, r *http.Request, err error) {
-	p, pageErr := s.newPage(r)
-	s.fail(w, r, p, errors.Join(err, pageErr))
+// parseForm reads the fields of a form.
+func parseForm(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return badRequest("what was sent was not understood: %v", err)
+	}
+	return nil
+}
+
+func badRequest(format string, args ...any) error {
+	return &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(format string, args ...any) error {
+	return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf(format, args...)}
 }
 
 // fail says what was wrong, and what to do.
-func (s *site) fail(w http.ResponseWriter, r *http.Request, p page, err error) {
+func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, _ := s.newPage(r) // without the size of the inbox if that cannot be read
 	failure := s.answers.Failure(r, err)
 	p.Title = http.StatusText(failure.Status)
 	s.write(w, r, failure.Status, failurePage(p, failure, back(r)))
 }
 
-// write sends a page whole, so that one that cannot be made is an error and no half page.
+// write sends a whole page, so that a page that cannot be rendered is an error and not half a page.
 func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body templ.Component) {
 	var page bytes.Buffer
 	if err := body.Render(context.WithoutCancel(r.Context()), &page); err != nil {
@@ -131,50 +179,10 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, body te
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	// The next page may show what was answered or undone a moment ago.
 	h.Set("Cache-Control", "no-store")
-	h.Set("Vary", "Accept-Encoding")
-	if err := send(w, r, status, page.Bytes()); err != nil && r.Context().Err() == nil {
+	w.WriteHeader(status)
+	if _, err := w.Write(page.Bytes()); err != nil && r.Context().Err() == nil {
 		s.log.Warn("a page could not be sent", "path", r.URL.Path, "error", err)
 	}
-}
-
-// packers are kept from page to page: a new one costs most of a megabyte. The fastest level takes a third of the time of the
-// usual one, and a tenth more bytes.
-var packers = sync.Pool{New: func() any {
-	packed, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is one that there is
-	return packed
-}}
-
-// send sends bytes, compressed for who can read that.
-func send(w http.ResponseWriter, r *http.Request, status int, content []byte) error {
-	if !readsGzip(r) {
-		w.WriteHeader(status)
-		_, err := w.Write(content)
-		return err
-	}
-
-	w.Header().Set("Content-Encoding", "gzip")
-	w.WriteHeader(status)
-	packed := packers.Get().(*gzip.Writer)
-	defer packers.Put(packed)
-
-	packed.Reset(w)
-	if _, err := packed.Write(content); err != nil {
-		return err
-	}
-	return packed.Close()
-}
-
-func readsGzip(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
-}
-
-// number reads an id of the path.
-func number(r *http.Request, name, thing string) (int64, error) {
-	n, err := strconv.ParseInt(r.PathValue(name), 10, 64)
-	if err != nil || n < 1 {
-		return 0, &api.Error{Status: http.StatusNotFound, Message: thing + "s have numbers, and " + strconv.Quote(r.PathValue(name)) + " is none"}
-	}
-	return n, nil
 }
 
 // back is the page that a form was on. It is a path of ours: what else is written there is not followed.
@@ -224,7 +232,7 @@ func before(r *http.Request, of string) (int64, error) {
 
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of " + of + ", and " + strconv.Quote(text) + " is none"}
+		return 0, badRequest("before is the number of %s, and %q is none", of, text)
 	}
 	return n, nil
 }

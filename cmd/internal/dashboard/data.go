@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/web"
 	"rouse/internal/text"
 )
 
@@ -48,9 +50,9 @@ type data struct {
 }
 
 func (s *site) dataRoutes(mux *http.ServeMux) {
-	mux.Handle("GET /agents/{name}/data", s.show(s.data))
-	mux.Handle("GET /agents/{name}/row", s.show(s.row))
-	mux.HandleFunc("GET /agents/{name}/cell", s.cellText)
+	mux.Handle("GET /agents/{name}/data", s.showAgent("Data", s.data))
+	mux.Handle("GET /agents/{name}/row", s.showAgent("Data", s.row))
+	mux.Handle("GET /agents/{name}/cell", s.text(s.readCell))
 	mux.HandleFunc("GET /agents/{name}/export", s.export)
 	mux.Handle("POST /agents/{name}/cell", s.do(s.setCell))
 	mux.Handle("POST /agents/{name}/delete", s.do(s.deleteRow))
@@ -66,12 +68,7 @@ func tablePath(agent, table string) string {
 // in double quotes for a text.
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-func (s *site) data(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Data")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) data(r *http.Request, a agent) (templ.Component, error) {
 	q := r.URL.Query()
 	d := data{agent: a, Show: q.Get("show"), Column: q.Get("column"), Text: q.Get("q")}
 	if d.Show != "deleted" && d.Show != "all" {
@@ -84,7 +81,7 @@ func (s *site) data(r *http.Request, p page) (templ.Component, error) {
 		d.Imported = text.Plural(int(n), "row")
 	}
 
-	err = s.withDB(r.Context(), &d.agent, func(db *agentdb.DB) error { return d.read(r.Context(), db, q.Get("table")) })
+	err := s.withDB(r.Context(), &d.agent, func(db *agentdb.DB) error { return d.read(r.Context(), db, q.Get("table")) })
 	return dataPage(d), err
 }
 
@@ -96,13 +93,9 @@ func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
 	}
 
 	d.Tables = schema.Tables
-	at := 0
-	if asked != "" {
-		if at = slices.IndexFunc(schema.Tables, func(t agentdb.Table) bool { return t.Name == asked }); at < 0 {
-			return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no table %q", d.Name, asked)}
-		}
+	if d.Table, err = tableNamed(schema, cmp.Or(asked, schema.Tables[0].Name)); err != nil {
+		return err
 	}
-	d.Table = &schema.Tables[at]
 	if d.Deleted, err = canDelete(ctx, db, d.Table.Name); err != nil {
 		return err
 	}
@@ -137,16 +130,12 @@ func (d *data) query() (sql string, params []any) {
 	if d.Deleted {
 		columns = append(columns, "_deleted_at")
 	}
-	sql = "select " + strings.Join(columns, ", ") + " from " + quoted(d.Table.Name)
-	conditions := []string{}
+	sql = "select " + strings.Join(columns, ", ") + " from " + quoted(d.Table.Name) + " where true"
 	if len(where) > 0 {
-		conditions = append(conditions, "("+strings.Join(where, " or ")+")")
+		sql += " and (" + strings.Join(where, " or ") + ")"
 	}
 	if d.Show == "deleted" && d.Deleted {
-		conditions = append(conditions, "_deleted_at is not null")
-	}
-	if len(conditions) > 0 {
-		sql += " where " + strings.Join(conditions, " and ")
+		sql += " and _deleted_at is not null"
 	}
 	if keys := keysOf(d.Table); len(keys) > 0 {
 		for i, k := range keys {
@@ -190,20 +179,18 @@ func parseKey(t *agentdb.Table, written string) (map[string]any, error) {
 	dec.UseNumber()
 	var key map[string]any
 	if err := dec.Decode(&key); err != nil || len(key) == 0 {
-		return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row"}
+		return nil, badRequest("this is no key of a row")
 	}
 
-	for _, name := range keysOf(t) {
-		if _, ok := key[name]; !ok || len(key) != len(keysOf(t)) {
-			return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row of " + t.Name}
-		}
+	if !slices.Equal(slices.Sorted(maps.Keys(key)), slices.Sorted(slices.Values(keysOf(t)))) {
+		return nil, badRequest("this is no key of a row of %s", t.Name)
 	}
 	for name, v := range key {
 		if n, ok := v.(json.Number); ok {
 			if whole, err := n.Int64(); err == nil {
 				key[name] = whole
 			} else if key[name], err = n.Float64(); err != nil {
-				return nil, &api.Error{Status: http.StatusBadRequest, Message: "this is no key of a row"}
+				return nil, badRequest("this is no key of a row")
 			}
 		}
 	}
@@ -223,7 +210,11 @@ type oneRow struct {
 // findRow reads the row that a request names. It is gone, or never was, when there is none.
 func (s *site) findRow(ctx context.Context, db *agentdb.DB, table, written string) (oneRow, map[string]any, error) {
 	d := oneRow{Key: written}
-	t, err := tableNamed(ctx, db, table)
+	schema, err := db.Schema(ctx)
+	if err != nil {
+		return d, nil, err
+	}
+	t, err := tableNamed(schema, table)
 	if err != nil {
 		return d, nil, err
 	}
@@ -250,7 +241,7 @@ func (s *site) findRow(ctx context.Context, db *agentdb.DB, table, written strin
 		return d, nil, err
 	}
 	if len(rows.Rows) == 0 {
-		return d, nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no row %s", t.Name, text.Truncate(written, lineLength))}
+		return d, nil, notFound("%s has no row %s", t.Name, text.Truncate(written, lineLength))
 	}
 	d.Values, d.Deleted = rows.Rows[0], rows.Rows[0]["_deleted_at"] != nil
 	return d, key, nil
@@ -270,32 +261,22 @@ func whereKey(t *agentdb.Table, key map[string]any) (sql string, params []any) {
 	return " where " + strings.Join(where, " and "), params
 }
 
-func tableNamed(ctx context.Context, db *agentdb.DB, name string) (*agentdb.Table, error) {
-	schema, err := db.Schema(ctx)
-	if err != nil {
-		return nil, err
+func tableNamed(schema agentdb.Schema, name string) (*agentdb.Table, error) {
+	at := slices.IndexFunc(schema.Tables, func(t agentdb.Table) bool { return t.Name == name })
+	if at < 0 {
+		return nil, notFound("there is no table %q", name)
 	}
-	for i, t := range schema.Tables {
-		if t.Name == name {
-			return &schema.Tables[i], nil
-		}
-	}
-	return nil, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("there is no table %q", name)}
+	return &schema.Tables[at], nil
 }
 
-func (s *site) row(r *http.Request, p page) (templ.Component, error) {
-	a, err := s.newAgent(r, p, "Data")
-	if err != nil {
-		return nil, err
-	}
-
+func (s *site) row(r *http.Request, a agent) (templ.Component, error) {
 	var one oneRow
-	err = s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
+	err := s.withDB(r.Context(), &a, func(db *agentdb.DB) (err error) {
 		one, _, err = s.findRow(r.Context(), db, r.URL.Query().Get("table"), r.URL.Query().Get("key"))
 		return err
 	})
 	if err == nil && one.Table == nil {
-		err = &api.Error{Status: http.StatusNotFound, Message: a.Name + " has no such row"}
+		err = notFound("%s has no such row", a.Name)
 	}
 	one.agent = a
 	return rowPage(one), err
@@ -304,69 +285,49 @@ func (s *site) row(r *http.Request, p page) (templ.Component, error) {
 // partOfCell is how much of a value is read at once, in characters: answers of databases are bounded.
 const partOfCell = 50_000
 
-// cellText is all of a value, as text.
-func (s *site) cellText(w http.ResponseWriter, r *http.Request) {
-	value, err := s.readCell(r)
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	sendText(w, value)
-}
-
+// readCell returns the whole text of a value.
 func (s *site) readCell(r *http.Request) (string, error) {
 	ctx, q := r.Context(), r.URL.Query()
-	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
-	if err != nil {
-		return "", err
-	}
-	defer release()
-
-	one, key, err := s.findRow(ctx, db, q.Get("table"), q.Get("key"))
-	if err != nil {
-		return "", err
-	}
-	if !slices.ContainsFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == q.Get("column") }) {
-		return "", &api.Error{Status: http.StatusNotFound, Message: "there is no such column"}
-	}
-
-	where, params := whereKey(one.Table, key)
 	var out strings.Builder
-	for at := 1; ; at += partOfCell {
-		rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: fmt.Sprintf("select substr(%s, %d, %d) as part from %s%s", quoted(q.Get("column")), at, partOfCell, quoted(one.Table.Name), where), Params: params, Limit: 1, IncludeDeleted: true})
+	err := s.useDB(ctx, r.PathValue("name"), func(db *agentdb.DB) error {
+		one, key, err := s.findRow(ctx, db, q.Get("table"), q.Get("key"))
 		if err != nil {
-			return "", err
+			return err
 		}
-		if len(rows.Rows) == 0 {
-			return out.String(), nil // it has been removed meanwhile
+		if !slices.ContainsFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == q.Get("column") }) {
+			return notFound("there is no such column")
 		}
 
-		part := cellText(rows.Rows[0]["part"])
-		out.WriteString(part)
-		if utf8.RuneCountInString(part) < partOfCell {
-			return out.String(), nil
+		where, params := whereKey(one.Table, key)
+		for at := 1; ; at += partOfCell {
+			sql := fmt.Sprintf("select substr(%s, %d, %d) as part from %s%s", quoted(q.Get("column")), at, partOfCell, quoted(one.Table.Name), where)
+			rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: sql, Params: params, Limit: 1, IncludeDeleted: true})
+			if err != nil || len(rows.Rows) == 0 { // the row may have been removed meanwhile
+				return err
+			}
+			part := cellText(rows.Rows[0]["part"])
+			out.WriteString(part)
+			if utf8.RuneCountInString(part) < partOfCell {
+				return nil
+			}
 		}
-	}
+	})
+	return out.String(), err
 }
 
 // change does something to the row that a form names.
 func (s *site) change(r *http.Request, do func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error)) error {
-	ctx := r.Context()
-	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
-	if err != nil {
+	return s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) error {
+		one, where, err := s.findRow(r.Context(), db, r.PostFormValue("table"), r.PostFormValue("key"))
+		if err != nil {
+			return err
+		}
+		done, err := do(db, one, where)
+		if err == nil && done.Rows != 1 {
+			err = &api.Error{Status: http.StatusConflict, Message: "the row has changed meanwhile; look at it again"}
+		}
 		return err
-	}
-	defer release()
-
-	one, where, err := s.findRow(ctx, db, r.PostFormValue("table"), r.PostFormValue("key"))
-	if err != nil {
-		return err
-	}
-	done, err := do(db, one, where)
-	if err == nil && done.Rows != 1 {
-		err = &api.Error{Status: http.StatusConflict, Message: "the row has changed meanwhile; look at it again"}
-	}
-	return err
+	})
 }
 
 // setCell changes one value of a row. What is typed into a column of numbers is one.
@@ -376,7 +337,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 	err := s.change(r, func(db *agentdb.DB, one oneRow, where map[string]any) (agentdb.Affected, error) {
 		at := slices.IndexFunc(one.Table.Columns, func(c agentdb.Column) bool { return c.Name == column })
 		if at < 0 {
-			return agentdb.Affected{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s has no column %q", one.Table.Name, column)}
+			return agentdb.Affected{}, notFound("%s has no column %q", one.Table.Name, column)
 		}
 
 		value, err := parseCell(one.Table.Columns[at], typed, r.PostFormValue("null") == "yes")
@@ -385,10 +346,7 @@ func (s *site) setCell(r *http.Request) (string, error) {
 		}
 		// A key that is changed is where the row is found next.
 		if _, isKey := where[column]; isKey {
-			next := map[string]any{}
-			for name, v := range where {
-				next[name] = v
-			}
+			next := maps.Clone(where)
 			next[column] = value
 			raw, err := json.Marshal(next)
 			if err != nil {
@@ -406,17 +364,20 @@ func parseCell(c agentdb.Column, typed string, null bool) (any, error) {
 	if null {
 		return nil, nil
 	}
+	unfit := func(holds string) error {
+		return &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("%s holds %s, and %q is none", c.Name, holds, text.Truncate(typed, lineLength))}
+	}
 	switch strings.ToUpper(c.Type) {
 	case "INTEGER", "INT":
 		n, err := strconv.ParseInt(strings.TrimSpace(typed), 10, 64)
 		if err != nil {
-			return nil, &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("%s holds whole numbers, and %q is none", c.Name, text.Truncate(typed, lineLength))}
+			return nil, unfit("whole numbers")
 		}
 		return n, nil
 	case "REAL", "NUMERIC", "FLOAT", "DOUBLE":
 		n, err := strconv.ParseFloat(strings.TrimSpace(typed), 64)
 		if err != nil {
-			return nil, &api.Error{Status: http.StatusUnprocessableEntity, Message: fmt.Sprintf("%s holds numbers, and %q is none", c.Name, text.Truncate(typed, lineLength))}
+			return nil, unfit("numbers")
 		}
 		return n, nil
 	case "BLOB":
@@ -445,7 +406,7 @@ func (s *site) export(w http.ResponseWriter, r *http.Request) {
 	table, format := r.URL.Query().Get("table"), r.URL.Query().Get("format")
 	file, done, err := s.exported(r, table, cmp.Or(format, "csv"))
 	if err != nil {
-		s.failPosted(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	defer func() {
@@ -453,43 +414,34 @@ func (s *site) export(w http.ResponseWriter, r *http.Request) {
 		_ = os.Remove(file.Name())
 	}()
 	if format == "" && len(done.Warnings) > 0 {
-		s.show(func(r *http.Request, p page) (templ.Component, error) {
-			a, err := s.newAgent(r, p, "Data")
-			return exportWarningPage(a, table, done.Warnings), err
+		s.showAgent("Data", func(_ *http.Request, a agent) (templ.Component, error) {
+			return exportWarningPage(a, table, done.Warnings), nil
 		}).ServeHTTP(w, r)
 		return
 	}
 	s.download(w, r, table+"."+done.Format, done.Bytes, file)
 }
 
+// exported writes a table to a temporary file. The caller must remove the file.
 func (s *site) exported(r *http.Request, table, format string) (file *os.File, done agentdb.Exported, err error) {
 	ctx := r.Context()
-	db, release, err := s.backend.Database(ctx, r.PathValue("name"))
-	if err != nil {
-		return nil, done, err
-	}
-	defer release()
-
-	t, err := tableNamed(ctx, db, table)
-	if err != nil {
-		return nil, done, err
-	}
-	var columns []string
-	for _, c := range t.Columns {
-		columns = append(columns, quoted(c.Name))
-	}
-
-	if file, err = os.CreateTemp("", "rouse-export-"); err != nil {
-		return nil, done, fmt.Errorf("there is no place to prepare the export: %w", err)
-	}
-	done, err = db.Export(ctx, agentdb.ExportSpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name), Format: format}, file)
-	if err == nil {
-		_, err = file.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, done, errors.Join(err, file.Close(), os.Remove(file.Name()))
-	}
-	return file, done, nil
+	err = s.useDB(ctx, r.PathValue("name"), func(db *agentdb.DB) error {
+		schema, err := db.Schema(ctx)
+		if err != nil {
+			return err
+		}
+		t, err := tableNamed(schema, table)
+		if err != nil {
+			return err
+		}
+		var columns []string
+		for _, c := range t.Columns {
+			columns = append(columns, quoted(c.Name))
+		}
+		file, done, err = web.ExportFile(ctx, db, agentdb.ExportSpec{SQL: "select " + strings.Join(columns, ", ") + " from " + quoted(t.Name), Format: format})
+		return err
+	})
+	return file, done, err
 }
 
 // importFile takes a file that was dropped in, and goes on to its table. Where there is more to say than how many rows it
@@ -498,7 +450,7 @@ func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxUpload)
 	done, err := s.imported(r)
 	if err != nil {
-		s.failPosted(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 
@@ -506,17 +458,14 @@ func (s *site) importFile(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, link([]string{"agents", r.PathValue("name"), "data"}, "table", done.Table, "imported", strconv.FormatInt(done.RowsImported, 10)), http.StatusSeeOther)
 		return
 	}
-	s.show(func(r *http.Request, p page) (templ.Component, error) {
-		a, err := s.newAgent(r, p, "Data")
-		return importedPage(a, done), err
-	}).ServeHTTP(w, r)
+	s.showAgent("Data", func(_ *http.Request, a agent) (templ.Component, error) { return importedPage(a, done), nil }).ServeHTTP(w, r)
 }
 
 // imported writes the rows of the file of a form. They are added, or with a key those that are known are updated.
 func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 	file, header, err := r.FormFile("file")
 	if err != nil {
-		return agentdb.Imported{}, &api.Error{Status: http.StatusBadRequest, Message: "choose a file of at most " + text.Size(maxUpload) + ": " + err.Error()}
+		return agentdb.Imported{}, badRequest("choose a file of at most %s: %v", text.Size(maxUpload), err)
 	}
 	defer file.Close()
 	content, err := io.ReadAll(file)
@@ -524,17 +473,16 @@ func (s *site) imported(r *http.Request) (agentdb.Imported, error) {
 		return agentdb.Imported{}, err
 	}
 
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return agentdb.Imported{}, err
-	}
-	defer release()
-
 	spec := agentdb.ImportSpec{Table: strings.TrimSpace(r.FormValue("table")), Name: header.Filename, Source: bytes.NewReader(content), Size: int64(len(content)), Mode: "insert"}
 	if keys := strings.Fields(strings.ReplaceAll(r.FormValue("key"), ",", " ")); len(keys) > 0 {
 		spec.Mode, spec.KeyColumns = "upsert", keys
 	}
-	return db.Import(r.Context(), byOwner, spec)
+	var done agentdb.Imported
+	err = s.useDB(r.Context(), r.PathValue("name"), func(db *agentdb.DB) (err error) {
+		done, err = db.Import(r.Context(), byOwner, spec)
+		return err
+	})
+	return done, err
 }
 
 // pagePath is the same table at other rows, or other ones of its rows.

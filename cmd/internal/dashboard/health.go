@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/a-h/templ"
@@ -38,22 +39,14 @@ func (s *site) healthRoutes(mux *http.ServeMux) {
 func (s *site) health(r *http.Request, p page) (templ.Component, error) {
 	ctx := r.Context()
 	h := health{page: p.titled("Health", "Health")}
-	var err error
-	if h.Status, err = s.backend.Status(ctx); err != nil {
-		return nil, err
-	}
-	// Servers of models are asked only where somebody says so: a page is looked at often.
-	if h.Checks, err = s.backend.Doctor(ctx, r.URL.Query().Get("ask") == ""); err != nil {
-		return nil, err
-	}
-	if h.Ledger, err = s.ledger.FileState(ctx); err != nil {
-		return nil, err
-	}
-	if h.Undelivered, err = s.ledger.UndeliveredNotices(ctx, maxUndelivered); err != nil {
-		return nil, err
-	}
-
-	if h.Incidents, err = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents}); err != nil {
+	var errs [5]error
+	h.Status, errs[0] = s.backend.Status(ctx)
+	// Servers of models are only asked on request, because a page is looked at often.
+	h.Checks, errs[1] = s.backend.Doctor(ctx, r.URL.Query().Get("ask") == "")
+	h.Ledger, errs[2] = s.ledger.FileState(ctx)
+	h.Undelivered, errs[3] = s.ledger.UndeliveredNotices(ctx, maxUndelivered)
+	h.Incidents, errs[4] = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents})
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 

@@ -1,8 +1,8 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -21,8 +21,8 @@ func (s *site) inboxRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /inbox", s.show(s.inbox))
 	mux.Handle("GET /inbox/closed", s.show(s.closed))
 	mux.Handle("GET /inbox/{id}", s.show(s.item))
-	mux.Handle("GET /inbox/{id}/text", http.HandlerFunc(s.itemText))
-	mux.HandleFunc("POST /inbox/{id}", s.answerItem)
+	mux.Handle("GET /inbox/{id}/text", s.text(s.itemText))
+	mux.Handle("POST /inbox/{id}", s.checked(s.answerItem))
 }
 
 const (
@@ -32,16 +32,10 @@ const (
 )
 
 func (s *site) inbox(r *http.Request, p page) (templ.Component, error) {
-	items, err := s.answers.Inbox(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	branches, err := s.backend.WaitingCheckouts(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	ended, err := s.answers.Runs(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
-	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), err
+	items, e1 := s.answers.Inbox(r.Context())
+	branches, e2 := s.backend.WaitingCheckouts(r.Context())
+	ended, e3 := s.answers.Runs(r.Context(), ledger.RunFilter{State: domain.StateFinished, Limit: completions})
+	return inboxPage(p.titled("Inbox", "Inbox"), items, branches, ended), cmp.Or(e1, e2, e3)
 }
 
 // closed lists what waits no more.
@@ -60,39 +54,14 @@ func (s *site) closed(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) item(r *http.Request, p page) (templ.Component, error) {
-	id, err := number(r, "id", "item")
-	if err != nil {
-		return nil, err
-	}
-	item, err := s.answers.Item(r.Context(), id)
-	if err != nil {
-		return nil, err
-	}
-	return itemPage(p.titled("Inbox item "+item.ID, "Inbox"), item, nil), nil
+	item, err := s.answers.Item(r.Context(), pathID(r, "id"))
+	return itemPage(p.titled("Inbox item "+item.ID, "Inbox"), item, nil), err
 }
 
-// itemText is all that an item says, as text.
-func (s *site) itemText(w http.ResponseWriter, r *http.Request) {
-	id, err := number(r, "id", "item")
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	item, err := s.answers.Item(r.Context(), id)
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	sendText(w, strings.Join([]string{item.Title, item.Message, item.Action}, "\n\n"))
-}
-
-// sendText sends a text of others as a text: nothing in it means anything to a browser.
-func sendText(w http.ResponseWriter, content string) {
-	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	_, _ = w.Write([]byte(text.Lines(content))) // only who asked can have left
+// itemText returns everything that an item says.
+func (s *site) itemText(r *http.Request) (string, error) {
+	item, err := s.answers.Item(r.Context(), pathID(r, "id"))
+	return strings.Join([]string{item.Title, item.Message, item.Action}, "\n\n"), err
 }
 
 // typed is an answer that was not taken: what was typed, and what is wrong with it.
@@ -124,21 +93,14 @@ func (t *typed) wrong(field string) string {
 
 // answerItem takes an answer. One that does not fit is shown again as it was typed, beside what is wrong.
 func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
-	id, err := number(r, "id", "item")
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
+	id := pathID(r, "id")
+	var item api.Item
+	err := parseForm(w, r)
+	if err == nil {
+		item, err = s.answers.Item(r.Context(), id)
 	}
-
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		s.failPosted(w, r, &api.Error{Status: http.StatusBadRequest, Message: "what was sent was not understood: " + err.Error()})
-		return
-	}
-
-	item, err := s.answers.Item(r.Context(), id)
 	if err != nil {
-		s.failPosted(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 
@@ -156,9 +118,9 @@ func (s *site) answerItem(w http.ResponseWriter, r *http.Request) {
 		failure = s.answers.Failure(r, err)
 	}
 
-	p, pageErr := s.newPage(r)
-	if pageErr != nil {
-		s.fail(w, r, p, errors.Join(err, pageErr))
+	p, err := s.newPage(r)
+	if err != nil {
+		s.fail(w, r, err)
 		return
 	}
 	t := &typed{Values: r.PostForm, Message: failure.Message, Problems: failure.Fields}
@@ -261,14 +223,7 @@ func plainDefault(f form.Field) string {
 
 // label is what a field is called.
 func label(f form.Field) string {
-	name := f.Title
-	if name == "" {
-		name = f.Name()
-	}
-	if name == "" {
-		name = "answer"
-	}
-	return line(name)
+	return line(cmp.Or(f.Title, f.Name(), "answer"))
 }
 
 // asks says what an item is, in a word and a shape.

@@ -37,10 +37,6 @@ func (s *site) incidents(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) acknowledge(r *http.Request) (string, error) {
-	n, err := number(r, "id", "incident")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.Acknowledge(r.Context(), n, r.PostFormValue("note"))
+	_, err := s.answers.Acknowledge(r.Context(), pathID(r, "id"), r.PostFormValue("note"))
 	return back(r), err
 }

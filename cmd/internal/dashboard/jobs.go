@@ -1,10 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,13 +49,7 @@ func (s *site) jobRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /jobs/{name}", s.show(s.job))
 	mux.Handle("POST /jobs/{name}/run", s.do(s.runJob))
 	mux.Handle("POST /jobs/{name}/backfill", s.do(s.backfill))
-	mux.Handle("POST /jobs/{name}/pause", s.do(func(r *http.Request) (string, error) {
-		return back(r), s.pause(r, ledger.PauseJob, r.PathValue("name"))
-	}))
-	mux.Handle("POST /jobs/{name}/resume", s.do(func(r *http.Request) (string, error) {
-		_, err := s.answers.Resume(r.Context(), ledger.PauseJob, r.PathValue("name"))
-		return back(r), err
-	}))
+	s.pauseRoutes(mux, "/jobs/{name}", ledger.PauseJob)
 }
 
 func (s *site) jobs(r *http.Request, p page) (templ.Component, error) {
@@ -83,24 +77,18 @@ func (s *site) job(r *http.Request, p page) (templ.Component, error) {
 	}
 	v := job{page: p.titled(name, "Jobs"), Simulates: r.URL.Query().Get("simulate") == "week"}
 	v.Job = all[slices.IndexFunc(all, func(j api.Job) bool { return j.Name == name })]
-	if v.Next, err = s.backend.Next(ctx, name, nextShown); err != nil {
-		return nil, err
-	}
-	if v.Definition, err = s.backend.Definition(name); err != nil {
-		return nil, err
-	}
-
-	why, err := s.backend.Why(ctx, name, "", stripLength)
-	if err != nil {
+	var errs [4]error
+	var why api.Why
+	var runs []api.Run
+	v.Next, errs[0] = s.backend.Next(ctx, name, nextShown)
+	v.Definition, errs[1] = s.backend.Definition(name)
+	why, errs[2] = s.backend.Why(ctx, name, "", stripLength)
+	runs, errs[3] = s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
 	v.Notes = why.Notes
 	v.strip(why.Lines)
-
-	runs, err := s.answers.Runs(ctx, ledger.RunFilter{Job: name, Limit: stripLength, Brief: true})
-	if err != nil {
-		return nil, err
-	}
 	v.Durations, v.Costs = durations(p, runs), costs(runs)
 
 	if v.Simulates {
@@ -196,7 +184,7 @@ func (s *site) runJob(r *http.Request) (string, error) {
 		}
 		name, value, ok := strings.Cut(strings.TrimSpace(l), "=")
 		if name = strings.TrimSpace(name); !ok || name == "" {
-			return "", &api.Error{Status: http.StatusBadRequest, Message: "an input is NAME=VALUE, one in a line, and not " + strconv.Quote(l)}
+			return "", badRequest("an input is NAME=VALUE, one in a line, and not %q", l)
 		}
 		if ask.Input == nil {
 			ask.Input = map[string]string{}

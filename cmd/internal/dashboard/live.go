@@ -25,17 +25,13 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 
-		pause := time.NewTimer(betweenSignals)
 		select {
-		case <-pause.C:
+		case <-time.After(betweenSignals):
 		case <-s.backend.Stopping:
-			pause.Stop()
 			return
 		case <-r.Context().Done():
-			pause.Stop()
 			return
 		}
-
 		select {
 		case <-changed:
 		case <-s.backend.Stopping:

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -148,10 +149,7 @@ func (p page) took(r api.Run) time.Duration {
 
 // says is what a run is about in a line: what went wrong, or its summary.
 func says(r api.Run) string {
-	if r.Error != "" {
-		return r.Error
-	}
-	return r.Summary
+	return cmp.Or(r.Error, r.Summary)
 }
 
 // began is when a run started, or was asked for.

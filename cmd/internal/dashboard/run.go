@@ -64,9 +64,9 @@ type callPart struct {
 
 func (s *site) runRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /runs/{id}", s.show(s.run))
-	mux.HandleFunc("GET /runs/{id}/text", s.runText)
-	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}", s.artifact)
-	mux.HandleFunc("GET /runs/{id}/artifacts/{artifact}/files", s.artifactFiles)
+	mux.Handle("GET /runs/{id}/text", s.text(s.runText))
+	mux.Handle("GET /runs/{id}/artifacts/{artifact}", s.checked(s.artifact))
+	mux.Handle("GET /runs/{id}/artifacts/{artifact}/files", s.text(s.artifactFiles))
 	mux.Handle("GET /runs/{id}/undo", s.show(s.undoPage))
 	mux.Handle("GET /runs/{id}/replay", s.show(s.replayPage))
 	mux.Handle("POST /runs/{id}/undo", s.do(s.undo))
@@ -77,13 +77,9 @@ func (s *site) runRoutes(mux *http.ServeMux) {
 }
 
 func (s *site) run(r *http.Request, p page) (templ.Component, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return nil, err
-	}
-
-	ctx := r.Context()
+	id, ctx := pathID(r, "id"), r.Context()
 	v := run{page: p.titled(fmt.Sprintf("Run %d", id), "Runs")}
+	var err error
 	if v.RunDetail, err = s.answers.Run(ctx, id); err != nil {
 		return nil, err
 	}
@@ -238,25 +234,18 @@ func (v run) textPath(of string, number int) string {
 	return link([]string{"runs", v.ID, "text"}, "of", of, "n", strconv.Itoa(number))
 }
 
-// runText sends a text of a run whole: its summary, its error, what a step said, or what a call was given and gave.
-func (s *site) runText(w http.ResponseWriter, r *http.Request) {
-	id, err := number(r, "id", "run")
+// runText returns a whole text of a run: its summary, its error, the text of a step, or the arguments or the
+// result of a call.
+func (s *site) runText(r *http.Request) (string, error) {
+	d, err := s.answers.Run(r.Context(), pathID(r, "id"))
 	if err != nil {
-		s.failPosted(w, r, err)
-		return
+		return "", err
 	}
-	d, err := s.answers.Run(r.Context(), id)
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-
 	found, ok := textOf(d, r.URL.Query().Get("of"), r.URL.Query().Get("n"))
 	if !ok {
-		s.failPosted(w, r, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no such text", id)})
-		return
+		return "", notFound("run %s has no such text", d.ID)
 	}
-	sendText(w, found)
+	return found, nil
 }
 
 func textOf(d api.RunDetail, of, number string) (string, bool) {
@@ -266,11 +255,7 @@ func textOf(d api.RunDetail, of, number string) (string, bool) {
 	case "error":
 		return d.Error, true
 	}
-
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return "", false
-	}
+	n, _ := strconv.Atoi(number) // numbers are from 1
 	return textWithin(numbered(d.StepsDetail), of, n)
 }
 
@@ -294,48 +279,34 @@ func textWithin(steps []shownStep, of string, n int) (string, bool) {
 	return "", false
 }
 
-// artifact sends the bytes of an artifact, as a download: an agent wrote them.
+// artifact sends the bytes of an artifact as a download, because an agent wrote them.
 func (s *site) artifact(w http.ResponseWriter, r *http.Request) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
-		s.failPosted(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	s.download(w, r, a.Name, a.Size, bytes.NewReader(content))
 }
 
-// artifactFiles sends the tree of a folder that was shared, as text.
-func (s *site) artifactFiles(w http.ResponseWriter, r *http.Request) {
+// artifactFiles returns the tree of a folder that was shared.
+func (s *site) artifactFiles(r *http.Request) (string, error) {
 	a, content, err := s.artifactOf(r)
 	if err != nil {
-		s.failPosted(w, r, err)
-		return
+		return "", err
 	}
 	files, more, err := folderzip.Files(content)
 	if err != nil {
-		s.failPosted(w, r, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("%s is no folder that was shared", line(a.Name))})
-		return
+		return "", notFound("%s is no folder that was shared", line(a.Name))
 	}
 
 	var tree strings.Builder
-	if err := folderzip.Tree(&tree, files, more, text.OneLine, text.Size); err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	sendText(w, tree.String())
+	err = folderzip.Tree(&tree, files, more, text.OneLine, text.Size)
+	return tree.String(), err
 }
 
-// artifactOf reads the artifact that a request names.
 func (s *site) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
-	run, err := number(r, "id", "run")
-	if err != nil {
-		return ledger.Artifact{}, nil, err
-	}
-	id, err := number(r, "artifact", "artifact")
-	if err != nil {
-		return ledger.Artifact{}, nil, err
-	}
-	return s.ledger.ArtifactBytes(r.Context(), run, id)
+	return s.ledger.ArtifactBytes(r.Context(), pathID(r, "id"), pathID(r, "artifact"))
 }
 
 // isArchive says whether an artifact may be a folder that was shared.
@@ -356,31 +327,21 @@ func (s *site) download(w http.ResponseWriter, r *http.Request, name string, siz
 // doRun does what a form asks for of a run, and goes back to the page of the form.
 func doRun[T any](s *site, do func(ctx context.Context, run int64) (T, error)) http.Handler {
 	return s.do(func(r *http.Request) (string, error) {
-		id, err := number(r, "id", "run")
-		if err != nil {
-			return "", err
-		}
-		_, err = do(r.Context(), id)
+		_, err := do(r.Context(), pathID(r, "id"))
 		return back(r), err
 	})
 }
 
-// undoPage shows what an undo would do, before anybody does it.
+// undoPage shows what an undo would do.
 func (s *site) undoPage(r *http.Request, p page) (templ.Component, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return nil, err
-	}
+	id := pathID(r, "id")
 	would, err := s.answers.Undo(r.Context(), id, api.UndoRequest{DryRun: true}, func(int64, int64) {})
 	return undoPage(p.titled(fmt.Sprintf("Undo run %d", id), "Runs"), would), err
 }
 
 // replayPage shows what is different when a run is played again, which changes nothing.
 func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return nil, err
-	}
+	id := pathID(r, "id")
 	played, err := s.backend.Replay(r.Context(), id)
 	var cannot *api.Error
 	if errors.As(err, &cannot) && cannot.Status == http.StatusConflict { // which answers the question of the page
@@ -390,16 +351,11 @@ func (s *site) replayPage(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) undo(r *http.Request) (string, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return "", err
-	}
-
-	done, err := s.answers.Undo(r.Context(), id, api.UndoRequest{Force: r.PostFormValue("force") == "yes"}, func(int64, int64) {})
+	done, err := s.answers.Undo(r.Context(), pathID(r, "id"), api.UndoRequest{Force: r.PostFormValue("force") == "yes"}, func(int64, int64) {})
 	if err == nil && !done.Done {
 		err = &api.Error{Status: http.StatusConflict, Message: "nothing was undone: something came later that stands in the way. What it is, the page of the undo says; there you can also have it undone all the same."}
 	}
-	return runPath(strconv.FormatInt(id, 10)), err
+	return runPath(r.PathValue("id")), err
 }
 
 // retryable says whether a run can be tried again.
@@ -409,10 +365,6 @@ func retryable(r api.Run) bool {
 
 // apply applies what the page showed: a branch that has other commits by now is refused.
 func (s *site) apply(r *http.Request) (string, error) {
-	id, err := number(r, "id", "run")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.Apply(r.Context(), id, api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
+	_, err := s.answers.Apply(r.Context(), pathID(r, "id"), api.ApplyRequest{How: r.PostFormValue("how"), Head: r.PostFormValue("head")})
 	return back(r), err
 }

@@ -193,14 +193,16 @@ func hashOf(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// difference are the lines of a unified difference, without its head.
+// difference returns the lines of a unified difference, without its head.
 func difference(before, after string) []string {
-	lines := strings.Split(strings.TrimSuffix(udiff.Unified("before", "after", before, after), "\n"), "\n")
-	if len(lines) > 2 {
-		lines = lines[2:]
-	}
-	if len(lines) > maxDiff {
-		lines = append(lines[:maxDiff], "… and "+text.Plural(len(lines)-maxDiff, "line")+" more")
+	return diffLines(strings.TrimPrefix(udiff.Unified("", "", before, after), "--- \n+++ \n"), maxDiff)
+}
+
+// diffLines returns the lines of a diff as they are shown.
+func diffLines(diff string, most int) []string {
+	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most], "… and "+text.Plural(len(lines)-most, "line")+" more")
 	}
 	for i, l := range lines {
 		lines[i] = text.OneLine(text.Truncate(l, 400))
@@ -215,13 +217,11 @@ func (s *site) tableChanges(ctx context.Context, run int64, agent string) ([]tab
 	if err != nil || !pool.Has(agent) {
 		return nil, err
 	}
-	db, release, err := s.backend.Database(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-
-	entries, err := web.Changes(ctx, db, agentdb.ChangeFilter{Run: run, Newest: true, MaxCount: maxRows})
+	var entries []api.Change
+	err = s.useDB(ctx, agent, func(db *agentdb.DB) (err error) {
+		entries, err = web.Changes(ctx, db, agentdb.ChangeFilter{Run: run, Newest: true, MaxCount: maxRows})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -275,15 +275,3 @@ func contentDisposition(name string) string {
 
 // maxShownDiff is how many lines of a diff the page of a run shows.
 const maxShownDiff = 3000
-
-// diffLines are the lines of a diff as they are shown.
-func diffLines(diff string) []string {
-	lines := strings.Split(strings.TrimSuffix(diff, "\n"), "\n")
-	if len(lines) > maxShownDiff {
-		lines = append(lines[:maxShownDiff], "… and "+text.Plural(len(lines)-maxShownDiff, "line")+" more")
-	}
-	for i, l := range lines {
-		lines[i] = text.OneLine(text.Truncate(l, 400))
-	}
-	return lines
-}

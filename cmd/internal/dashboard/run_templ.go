@@ -2701,7 +2701,7 @@ func checkoutPart(p page, c api.Checkout) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = diffPart(diffLines(c.Diff)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = diffPart(diffLines(c.Diff, maxShownDiff)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

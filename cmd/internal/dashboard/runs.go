@@ -11,7 +11,6 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb/ledger"
-	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
@@ -74,7 +73,7 @@ func (f runsFilter) parse(zone *time.Location) (ledger.RunFilter, error) {
 	if f.Before != "" {
 		id, err := strconv.ParseInt(f.Before, 10, 64)
 		if err != nil || id < 1 {
-			return out, &api.Error{Status: http.StatusBadRequest, Message: "before is the number of a run, and " + strconv.Quote(f.Before) + " is none"}
+			return out, badRequest("before is the number of a run, and %q is none", f.Before)
 		}
 		out.Before = id
 	}
@@ -95,7 +94,7 @@ func dateOf(written string, zone *time.Location) (time.Time, error) {
 	}
 	t, err := time.ParseInLocation(time.DateOnly, written, zone)
 	if err != nil {
-		return t, &api.Error{Status: http.StatusBadRequest, Message: strconv.Quote(written) + " is no date; write 2026-11-23"}
+		return t, badRequest("%q is no date; write 2026-11-23", written)
 	}
 	return t, nil
 }

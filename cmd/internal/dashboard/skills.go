@@ -16,7 +16,7 @@ const maxSkillHits = 50
 func (s *site) skillRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /skills", s.show(s.skills))
 	mux.Handle("GET /skills/{name}", s.show(s.skill))
-	mux.HandleFunc("GET /skills/{name}/text", s.skillText)
+	mux.Handle("GET /skills/{name}/text", s.text(s.skillText))
 }
 
 // skills lists the skills of the configuration, or those that words are found in, the best first.
@@ -47,24 +47,16 @@ func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 
 func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return nil, err
-	}
-	return skillPage(p.titled(line(d.Name), "Skills"), d), nil
+	return skillPage(p.titled(line(d.Name), "Skills"), d), err
 }
 
-// skillText is all of a skill's docs, or of its instructions, as text.
-func (s *site) skillText(w http.ResponseWriter, r *http.Request) {
+// skillText returns all of a skill's docs, or of its instructions.
+func (s *site) skillText(r *http.Request) (string, error) {
 	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
 	if r.URL.Query().Get("of") == "docs" {
-		sendText(w, d.Docs)
-		return
+		return d.Docs, err
 	}
-	sendText(w, d.Instructions)
+	return d.Instructions, err
 }
 
 // skillState says where a skill comes from.

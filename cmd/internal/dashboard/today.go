@@ -80,8 +80,7 @@ type notRun struct {
 
 func (s *site) todayRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /{$}", s.show(s.today))
-	mux.Handle("POST /pause", s.do(s.pauseAll))
-	mux.Handle("POST /resume", s.do(s.resumeAll))
+	s.pauseRoutes(mux, "", ledger.PauseAll)
 }
 
 func (s *site) today(r *http.Request, p page) (templ.Component, error) {
@@ -105,44 +104,27 @@ func (s *site) today(r *http.Request, p page) (templ.Component, error) {
 	}
 	defer beside.Wait()
 
-	if t.Items, err = s.answers.Inbox(ctx); err != nil {
-		return nil, err
-	}
-	if t.Running, err = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday}); err != nil {
-		return nil, err
-	}
-	if t.Pauses, err = s.answers.Pauses(ctx); err != nil {
-		return nil, err
-	}
-	if t.Incidents, err = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents}); err != nil {
-		return nil, err
-	}
-
 	floor, err := s.floor(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	ran, err := s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
-	if err != nil {
-		return nil, err
-	}
-	t.Cut = len(ran) == maxToday
-	t.count(ran)
-	if t.Latest, err = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest}); err != nil {
-		return nil, err
-	}
+	var ran, failedBefore []api.Run
+	var instants []ledger.Occurrence
+	var errs [8]error
+	t.Items, errs[0] = s.answers.Inbox(ctx)
+	t.Running, errs[1] = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxToday})
+	t.Pauses, errs[2] = s.answers.Pauses(ctx)
+	t.Incidents, errs[3] = s.answers.Incidents(ctx, ledger.IncidentFilter{Limit: maxIncidents})
+	ran, errs[4] = s.answers.Runs(ctx, ledger.RunFilter{Since: t.Day, After: floor, Limit: maxToday, Brief: true})
+	t.Latest, errs[5] = s.answers.Runs(ctx, ledger.RunFilter{State: domain.StateFinished, Since: t.Day, After: floor, Limit: latest})
 	// Whoever looks in the morning asks for the night, which a busy day has pushed off every list.
-	before, err := s.answers.Runs(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
-	if err != nil {
+	failedBefore, errs[6] = s.answers.Runs(ctx, ledger.RunFilter{Outcome: domain.OutcomeError, Since: t.Yesterday, Until: t.Day, After: floor, Limit: maxToday, Brief: true})
+	instants, errs[7] = s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, err
 	}
-	t.FailedBefore = len(before)
-
-	instants, err := s.ledger.NotRun(ctx, t.Day, p.Now, maxToday)
-	if err != nil {
-		return nil, err
-	}
-	t.NotRun = notRunOf(instants)
+	t.Cut, t.FailedBefore, t.NotRun = len(ran) == maxToday, len(failedBefore), notRunOf(instants)
+	t.count(ran)
 
 	var coming []api.Occurrence
 	if t.JobsFail == "" {
@@ -336,28 +318,25 @@ func budgetName(b api.BudgetRow) string {
 	return b.Scope + " " + b.Name
 }
 
-func (s *site) pauseAll(r *http.Request) (string, error) {
-	return back(r), s.pause(r, ledger.PauseAll, "")
-}
-
-func (s *site) resumeAll(r *http.Request) (string, error) {
-	_, err := s.answers.Resume(r.Context(), ledger.PauseAll, "")
-	return back(r), err
+// pauseRoutes pauses and resumes everything, or the job or agent that a path names.
+func (s *site) pauseRoutes(mux *http.ServeMux, path, scope string) {
+	mux.Handle("POST "+path+"/pause", s.do(func(r *http.Request) (string, error) {
+		return back(r), s.pause(r, scope)
+	}))
+	mux.Handle("POST "+path+"/resume", s.do(func(r *http.Request) (string, error) {
+		_, err := s.answers.Resume(r.Context(), scope, r.PathValue("name"))
+		return back(r), err
+	}))
 }
 
 // pause begins a pause as the pause menu asks for it.
-func (s *site) pause(r *http.Request, scope, name string) error {
-	ask := api.PauseRequest{Scope: scope, Name: name, Reason: r.PostFormValue("reason")}
+func (s *site) pause(r *http.Request, scope string) error {
+	ask := api.PauseRequest{Scope: scope, Name: r.PathValue("name"), Reason: r.PostFormValue("reason")}
 	switch length := r.PostFormValue("for"); length {
 	case "forever":
 	case "until":
-		// A browser's field of a time writes a T between the day and the time of day.
-		ask.Until = r.PostFormValue("until")
-		if at, err := time.ParseInLocation("2006-01-02T15:04", ask.Until, s.backend.Zone()); err == nil {
-			ask.Until = at.Format("2006-01-02 15:04")
-		}
-		if ask.Until == "" {
-			return &api.Error{Status: http.StatusBadRequest, Message: "say until when the pause is: a date and a time"}
+		if ask.Until = s.typedTime(r, "until"); ask.Until == "" {
+			return badRequest("say until when the pause is: a date and a time")
 		}
 	case "tomorrow":
 		y, m, d := time.Now().In(s.backend.Zone()).Date()
@@ -368,6 +347,15 @@ func (s *site) pause(r *http.Request, scope, name string) error {
 
 	_, err := s.answers.Pause(r.Context(), ask)
 	return err
+}
+
+// typedTime returns a time of a form. The field of a browser has a T between the date and the time of day.
+func (s *site) typedTime(r *http.Request, field string) string {
+	typed := r.PostFormValue(field)
+	if at, err := time.ParseInLocation("2006-01-02T15:04", typed, s.backend.Zone()); err == nil {
+		return at.Format("2006-01-02 15:04")
+	}
+	return typed
 }
 
 func hour(h int) string { return fmt.Sprintf("%02d", h) }

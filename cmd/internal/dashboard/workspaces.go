@@ -13,7 +13,7 @@ import (
 func (s *site) workspaceRoutes(mux *http.ServeMux) {
 	mux.Handle("GET /workspaces", s.show(s.workspaces))
 	mux.Handle("GET /workspaces/{id}", s.show(s.workspace))
-	mux.HandleFunc("GET /workspaces/{id}/text", s.workspaceText)
+	mux.Handle("GET /workspaces/{id}/text", s.text(s.workspaceText))
 	mux.Handle("POST /workspaces/{id}/{action}", s.do(s.changeWorkspace))
 	mux.Handle("POST /workspaces/{id}/artifacts/{artifact}/{decision}", s.do(s.decideArtifact))
 }
@@ -34,48 +34,23 @@ func (s *site) workspaces(r *http.Request, p page) (templ.Component, error) {
 }
 
 func (s *site) workspace(r *http.Request, p page) (templ.Component, error) {
-	id, err := number(r, "id", "workspace")
-	if err != nil {
-		return nil, err
-	}
-	w, err := s.answers.Workspace(r.Context(), id)
+	w, err := s.answers.Workspace(r.Context(), pathID(r, "id"))
 	return workspacePage(p.titled(line(w.Name), "Workspaces"), w), err
 }
 
-// workspaceText is all of a workspace's state, as text.
-func (s *site) workspaceText(w http.ResponseWriter, r *http.Request) {
-	id, err := number(r, "id", "workspace")
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	found, err := s.answers.Workspace(r.Context(), id)
-	if err != nil {
-		s.failPosted(w, r, err)
-		return
-	}
-	sendText(w, pretty(found.State))
+// workspaceText returns the whole state of a workspace.
+func (s *site) workspaceText(r *http.Request) (string, error) {
+	found, err := s.answers.Workspace(r.Context(), pathID(r, "id"))
+	return pretty(found.State), err
 }
 
 func (s *site) changeWorkspace(r *http.Request) (string, error) {
-	id, err := number(r, "id", "workspace")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.ChangeWorkspace(r.Context(), id, r.PathValue("action"))
+	_, err := s.answers.ChangeWorkspace(r.Context(), pathID(r, "id"), r.PathValue("action"))
 	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 
 func (s *site) decideArtifact(r *http.Request) (string, error) {
-	id, err := number(r, "id", "workspace")
-	if err != nil {
-		return "", err
-	}
-	artifact, err := number(r, "artifact", "artifact")
-	if err != nil {
-		return "", err
-	}
-	_, err = s.answers.DecideArtifact(r.Context(), id, artifact, r.PathValue("decision"))
+	_, err := s.answers.DecideArtifact(r.Context(), pathID(r, "id"), pathID(r, "artifact"), r.PathValue("decision"))
 	return link([]string{"workspaces", r.PathValue("id")}), err
 }
 

@@ -13,15 +13,9 @@ import (
 )
 
 func newArtifacts(shared []ledger.Artifact) []api.Artifact {
-	out := make([]api.Artifact, len(shared))
-	for i, a := range shared {
-		out[i] = api.Artifact{ID: id(a.ID), Name: a.Name, Version: a.Version, Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
-		if a.Parent != 0 {
-			out[i].Parent = id(a.Parent)
-		}
-	}
-
-	return out
+	return convert(shared, func(a ledger.Artifact) api.Artifact {
+		return api.Artifact{ID: id(a.ID), Name: a.Name, Version: a.Version, Parent: optionalID(a.Parent), Size: a.Size, Hash: a.Hash, Description: a.Description, At: api.At(a.At)}
+	})
 }
 
 // artifactNames lists the names of artifacts, each once, in the order in which they were first shared.
@@ -114,9 +108,9 @@ func (s *Server) artifactOf(r *http.Request) (ledger.Artifact, []byte, error) {
 		return ledger.Artifact{}, nil, err
 	}
 
-	n, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
-	if err != nil || n < 1 {
-		return ledger.Artifact{}, nil, usage("%q is not an artifact; artifacts have numbers, see: rouse show %d --json", r.PathValue("artifact"), run)
+	n, err := parseID(r.PathValue("artifact"), "an artifact", "rouse show "+id(run)+" --json")
+	if err != nil {
+		return ledger.Artifact{}, nil, err
 	}
 	return s.ledger.ArtifactBytes(r.Context(), run, n)
 }
@@ -131,5 +125,5 @@ func (s *Server) artifactFiles(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, usage("%s is no folder: only a folder that was shared, or a ZIP archive, has files", text.Visible(a.Name))
 	}
-	return api.ArtifactFiles{Files: append([]folderzip.File{}, files...), More: more}, nil
+	return api.ArtifactFiles{Files: orEmpty(files), More: more}, nil
 }

@@ -13,9 +13,9 @@ import (
 func (s *Server) checkoutRoutes() []Route {
 	return []Route{
 		get[[]api.Checkout]("/v1/checkouts", "Branches of runs that wait to be applied or discarded.", s.answer(asked(s.backend.WaitingCheckouts))),
-		get[api.Checkout]("/v1/runs/{id}/checkout", "The private clone of a run, its branch and its changes.", s.answer(withRunID(s.Checkout))),
-		post[api.ApplyRequest, api.Checkout]("/v1/runs/{id}/apply", "Puts the commits of a finished run on the branch that it began from.", s.answer(withBody(s.apply))),
-		post[api.Nothing, api.Checkout]("/v1/runs/{id}/discard", "Removes the clone and the branch of a finished run.", s.answer(withRunID(s.Discard))),
+		get[api.Checkout]("/v1/runs/{id}/checkout", "The private clone of a run, its branch and its changes.", s.answer(withRun(s.Checkout))),
+		post[api.ApplyRequest, api.Checkout]("/v1/runs/{id}/apply", "Puts the commits of a finished run on the branch that it began from.", s.answer(withIDBody("a run", "rouse runs", s.Apply))),
+		post[api.Nothing, api.Checkout]("/v1/runs/{id}/discard", "Removes the clone and the branch of a finished run.", s.answer(withRun(s.Discard))),
 	}
 }
 
@@ -33,14 +33,6 @@ func (s *Server) Checkout(ctx context.Context, id int64) (api.Checkout, error) {
 		return api.Checkout{}, err
 	}
 	return *c, nil
-}
-
-func (s *Server) apply(r *http.Request, ask api.ApplyRequest) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	return s.Apply(r.Context(), id, ask)
 }
 
 // Apply puts the commits of a run on the branch that it began from.
@@ -64,7 +56,7 @@ func (s *Server) Discard(ctx context.Context, id int64) (api.Checkout, error) {
 func (s *Server) finishedRun(ctx context.Context, id int64) (ledger.Run, error) {
 	run, err := s.ledger.Run(ctx, id)
 	if err == nil && run.State != domain.StateFinished {
-		err = &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+		err = conflict("run %d has not finished (%s); cancel it first, or wait", id, run.State)
 	}
 	return run, err
 }

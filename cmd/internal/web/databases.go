@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
@@ -25,7 +24,7 @@ func (s *Server) databaseRoutes() []Route {
 		post[api.QueryRequest, api.Rows]("/v1/agents/{agent}/query", "What an agent's database answers to a query that reads.", s.answer(withBody(s.query))),
 		get[api.Stats]("/v1/agents/{agent}/stats", "How large an agent's database is.", s.answer(s.stats)),
 		get[[]api.Change]("/v1/agents/{agent}/changes", "Who changed what in an agent's database, the newest first.", s.answer(s.changes),
-			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those older than the change of this id"},
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those older than the change of this id"},
 			Param{Name: "table", Kind: ParamText, Says: "of one table"}, Param{Name: "run", Kind: ParamCursor, Says: "by one run"}),
 		get[[]api.View]("/v1/agents/{agent}/views", "The saved views of an agent's database.", s.answer(s.views)),
 		post[api.ViewRequest, api.ViewResult]("/v1/agents/{agent}/views/{view}/run", "What a saved view answers.", s.answer(withBody(s.runView))),
@@ -67,35 +66,17 @@ func (s *Server) runView(r *http.Request, ask api.ViewRequest) (any, error) {
 
 // changes are the newest entries of the changelog, the newest first.
 func (s *Server) changes(r *http.Request) (any, error) {
-	n, err := count(r, "n", defaultRuns, maxRuns)
-	if err != nil {
-		return nil, err
-	}
-
-	f := agentdb.ChangeFilter{Table: r.URL.Query().Get("table"), Newest: true, MaxCount: n}
-	if text := r.URL.Query().Get("run"); text != "" {
-		if f.Run, err = runID(text); err != nil {
-			return nil, err
-		}
-	}
-	if text := r.URL.Query().Get("before"); text != "" {
-		if f.Before, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, usage("before must be the id of a change, not %q", text)
-		}
-	}
-
+	f := agentdb.ChangeFilter{Table: r.URL.Query().Get("table"), Run: number(r, "run", 0), Before: number(r, "before", 0), Newest: true, MaxCount: int(number(r, "n", defaultRuns))}
 	return withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) ([]api.Change, error) { return Changes(ctx, db, f) })
 }
 
 // Changes returns entries of the changelog of an agent's database.
 func Changes(ctx context.Context, db *agentdb.DB, f agentdb.ChangeFilter) ([]api.Change, error) {
 	found, err := db.Changes(ctx, f)
-	out := make([]api.Change, len(found))
-	for i, c := range found {
-		out[i] = api.Change{ID: c.ID, At: c.At, Run: strconv.FormatInt(c.Run, 10), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
+	return convert(found, func(c agentdb.Change) api.Change {
+		return api.Change{ID: c.ID, At: c.At, Run: id(c.Run), Other: c.OtherLedger, Actor: c.Actor, Op: c.Op, Table: c.Table,
 			Key: rawJSON(c.PK), Before: rawJSON(c.Before), After: rawJSON(c.After), SQL: c.SQL}
-	}
-	return out, err
+	}), err
 }
 
 // rawJSON is a JSON text of the changelog, null if it is empty.

@@ -71,10 +71,8 @@ func (s *Server) newStream(w http.ResponseWriter, r *http.Request) (*eventStream
 	es.sent = strings.Contains(r.Header.Get("Accept"), mediaEvents)
 	es.follow = es.follow || es.sent
 
+	es.filter.Since = since(r)
 	var err error
-	if es.filter.Since, err = sinceParam(q); err != nil {
-		return nil, err
-	}
 	if text := q.Get("run"); text != "" {
 		if es.filter.Run, err = runID(text); err != nil {
 			return nil, err

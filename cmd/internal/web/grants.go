@@ -1,10 +1,10 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"path/filepath"
-	"strconv"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -17,37 +17,21 @@ func newGrant(g ledger.StandingApproval) api.Grant {
 
 func (s *Server) grants(r *http.Request) (any, error) {
 	given, err := s.ledger.StandingApprovals(r.Context())
-	out := []api.Grant{}
-	for _, g := range given {
-		out = append(out, newGrant(g))
-	}
-	return out, err
+	return convert(given, newGrant), err
 }
 
-func (s *Server) revoke(r *http.Request) (any, error) {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n < 1 {
-		return nil, usage("%q is not a grant; grants have numbers, see: rouse grants", r.PathValue("id"))
-	}
-	g, err := s.ledger.RevokeApproval(r.Context(), n)
+func (s *Server) revoke(ctx context.Context, n int64) (api.Grant, error) {
+	g, err := s.ledger.RevokeApproval(ctx, n)
 	return newGrant(g), err
 }
 
 func newLabel(l ledger.Label) api.Label {
-	out := api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, At: api.At(l.At)}
-	if l.Run != 0 {
-		out.Run = id(l.Run)
-	}
-	return out
+	return api.Label{Kind: string(l.Kind), Place: l.Name, Label: l.Letter, Run: optionalID(l.Run), At: api.At(l.At)}
 }
 
 func (s *Server) labels(r *http.Request) (any, error) {
 	found, err := s.ledger.Labels(r.Context())
-	out := []api.Label{}
-	for _, l := range found {
-		out = append(out, newLabel(l))
-	}
-	return out, err
+	return convert(found, newLabel), err
 }
 
 // clearLabel takes a label off what an owner has inspected: a path with all below it, or all that an agent keeps.
@@ -70,12 +54,7 @@ func (s *Server) clearLabel(r *http.Request, ask api.ClearLabel) (any, error) {
 	if errors.Is(err, ledger.ErrNotFound) {
 		return nil, s.notLabelled(r, ask)
 	}
-
-	out := []api.Label{}
-	for _, l := range cleared {
-		out = append(out, newLabel(l))
-	}
-	return out, err
+	return convert(cleared, newLabel), err
 }
 
 // notLabelled says why there was no label to take off; that of a folder is not taken off a part of it.

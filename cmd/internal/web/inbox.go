@@ -22,11 +22,11 @@ func (s *Server) inboxRoutes() []Route {
 	return []Route{
 		get[[]api.Item]("/v1/inbox", "What waits for a person.", s.answer(asked(s.Inbox))),
 		get[[]api.Item]("/v1/inbox/closed", "What waited for a person and does no more, the newest first.", s.answer(s.closed),
-			Param{Name: "n", Kind: ParamCount, Says: "how many at most"},
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those before the item of this id"}),
-		post[api.Answer, api.Run]("/v1/inbox/{id}/answer", "Answers an item, and answers with the run that goes on.", s.answer(s.answerItem)),
+		post[api.Answer, api.Run]("/v1/inbox/{id}/answer", "Answers an item, and answers with the run that goes on.", s.answer(withIDBody("an item", "rouse inbox", s.Answer))),
 		get[[]api.Grant]("/v1/grants", "Standing approvals.", s.answer(s.grants)),
-		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(s.revoke)),
+		post[api.Nothing, api.Grant]("/v1/grants/{id}/revoke", "Takes a standing approval back.", s.answer(withID("a grant", "rouse grants", s.revoke))),
 		get[[]api.Label]("/v1/labels", "Labels on data: what strangers may have written, and what is private.", s.answer(s.labels)),
 		post[api.ClearLabel, []api.Label]("/v1/labels/clear", "Takes a label off data that its owner has looked at.", s.answer(withBody(s.clearLabel))),
 	}
@@ -105,39 +105,13 @@ func (s *Server) Item(ctx context.Context, id int64) (api.Item, error) {
 }
 
 func (s *Server) closed(r *http.Request) (any, error) {
-	n, err := count(r, "n", defaultClosed, maxRuns)
-	if err != nil {
-		return nil, err
-	}
-	before, err := cursor(r, "before")
-	if err != nil {
-		return nil, err
-	}
-	return s.Closed(r.Context(), before, n)
+	return s.Closed(r.Context(), number(r, "before", 0), int(number(r, "n", defaultClosed)))
 }
 
 // Closed is what waited for a person and does no more, the newest first: items whose numbers are below before, or all (0).
 func (s *Server) Closed(ctx context.Context, before int64, n int) ([]api.Item, error) {
 	items, err := s.ledger.ClosedItems(ctx, before, n)
-	out := []api.Item{}
-	for _, i := range items {
-		out = append(out, newItem(i))
-	}
-	return out, err
-}
-
-func (s *Server) answerItem(r *http.Request) (any, error) {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n < 1 {
-		return nil, usage("%q is not an item; items have numbers, see: rouse inbox", r.PathValue("id"))
-	}
-
-	var in api.Answer
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-
-	return s.Answer(r.Context(), n, in)
+	return convert(items, newItem), err
 }
 
 // Answer answers an item. The run is what became of the one that asked.
@@ -226,8 +200,7 @@ func closedReason(i ledger.Item) error {
 		}
 	}
 
-	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("inbox item %d is not open any more: %s at %s; see: %s",
-		i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).UTC().Format(time.RFC3339), see)}
+	return conflict("inbox item %d is not open any more: %s at %s; see: %s", i.ID, why, cmp.Or(i.ClosedAt, i.ExpiresAt).UTC().Format(time.RFC3339), see)
 }
 
 // matchAnswer parses an answer: the words or the numbers of options, or else free text, which only a
@@ -310,12 +283,9 @@ func numbered(options []string) string {
 }
 
 func option(options []string, text string) (string, bool) {
-	for _, o := range options {
-		if strings.EqualFold(o, text) {
-			return o, true
-		}
+	if i := slices.IndexFunc(options, func(o string) bool { return strings.EqualFold(o, text) }); i >= 0 {
+		return options[i], true
 	}
-
 	// After the words, so that an option that is itself a number means itself.
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(options) {
 		return options[n-1], true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,8 +16,10 @@ func (s *Server) incidentRoutes() []Route {
 		get[[]api.Incident]("/v1/incidents", "Jobs that fail, by the kind of error: those that are open, the oldest first.", s.answer(s.incidents),
 			Param{Name: "job", Kind: ParamText, Says: "those of this job"},
 			Param{Name: "all", Kind: ParamFlag, Says: "those that are over, too, the newest first"},
-			Param{Name: "n", Kind: ParamCount, Says: "how many at most"}),
-		post[api.Acknowledgement, api.Incident]("/v1/incidents/{id}/acknowledge", "Says that somebody knows of an incident: nobody is told of further failures of it.", s.answer(s.acknowledge)),
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many at most"}),
+		post[api.Acknowledgement, api.Incident]("/v1/incidents/{id}/acknowledge", "Says that somebody knows of an incident: nobody is told of further failures of it.", s.answer(withIDBody("an incident", "rouse incidents", func(ctx context.Context, n int64, in api.Acknowledgement) (api.Incident, error) {
+			return s.Acknowledge(ctx, n, in.Note)
+		}))),
 	}
 }
 
@@ -28,34 +29,13 @@ const (
 )
 
 func (s *Server) incidents(r *http.Request) (any, error) {
-	n, err := count(r, "n", defaultIncidents, maxRuns)
-	if err != nil {
-		return nil, err
-	}
-	return s.Incidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: n})
+	return s.Incidents(r.Context(), ledger.IncidentFilter{Job: r.URL.Query().Get("job"), Closed: flag(r, "all"), Limit: int(number(r, "n", defaultIncidents))})
 }
 
 // Incidents lists jobs that fail, by the kind of error.
 func (s *Server) Incidents(ctx context.Context, f ledger.IncidentFilter) ([]api.Incident, error) {
 	all, err := s.ledger.Incidents(ctx, f)
-	out := []api.Incident{}
-	for _, i := range all {
-		out = append(out, NewIncident(i))
-	}
-	return out, err
-}
-
-func (s *Server) acknowledge(r *http.Request) (any, error) {
-	n, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil || n < 1 {
-		return nil, usage("%q is not an incident; incidents have numbers, see: rouse incidents", r.PathValue("id"))
-	}
-
-	var in api.Acknowledgement
-	if err := read(r, &in); err != nil {
-		return nil, err
-	}
-	return s.Acknowledge(r.Context(), n, in.Note)
+	return convert(all, NewIncident), err
 }
 
 // Acknowledge says that somebody knows of an incident.
@@ -67,7 +47,7 @@ func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Inc
 
 	i, err := s.ledger.Acknowledge(ctx, n, note)
 	if over, ok := errors.AsType[*ledger.IncidentOverError](err); ok {
-		return api.Incident{}, &api.Error{Status: http.StatusConflict, Message: over.Error()}
+		return api.Incident{}, conflict("%v", over)
 	}
 	return NewIncident(i), err
 }
@@ -75,12 +55,9 @@ func (s *Server) Acknowledge(ctx context.Context, n int64, note string) (api.Inc
 // NewIncident converts an incident of the ledger.
 func NewIncident(i ledger.Incident) api.Incident {
 	out := api.Incident{ID: id(i.ID), Job: i.Job, Agent: i.Agent, Kind: i.Kind, Failures: i.Failures, Error: i.Error, FirstRun: id(i.FirstRun), LastRun: id(i.LastRun),
-		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt)}
+		OpenedAt: api.At(i.OpenedAt), LastAt: api.At(i.LastAt), Told: i.Told, AckedAt: api.At(i.AckedAt), Note: i.Note, ClosedAt: api.At(i.ClosedAt), ClosedBy: optionalID(i.ClosedBy)}
 	if i.LastRun == 0 { // an incident without a run: no success in time
 		out.FirstRun, out.LastRun = "", ""
-	}
-	if i.ClosedBy != 0 {
-		out.ClosedBy = id(i.ClosedBy)
 	}
 	return out
 }

@@ -1,13 +1,17 @@
 package web
 
 import (
+	"context"
 	"net/http"
+	"path/filepath"
+	"time"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 )
 
 func (s *Server) jobRoutes() []Route {
-	number := Param{Name: "n", Kind: ParamCount, Says: "how many of each job"}
+	number := Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many of each job"}
 	return []Route{
 		get[[]api.Job]("/v1/jobs", "The jobs, with what starts them and their last and next runs.", s.answer(asked(s.backend.Jobs))),
 		get[[]api.Agent]("/v1/agents", "The agents.", s.answer(asked(s.backend.Agents))),
@@ -23,16 +27,11 @@ func (s *Server) jobRoutes() []Route {
 }
 
 func (s *Server) next(r *http.Request) (any, error) {
-	n, err := count(r, "n", 5, maxRuns)
-	if err != nil {
-		return nil, err
-	}
-
 	job := r.URL.Query().Get("job")
 	if err := s.backend.Known(job, ""); err != nil {
 		return nil, err
 	}
-	return s.backend.Next(r.Context(), job, n)
+	return s.backend.Next(r.Context(), job, int(number(r, "n", 5)))
 }
 
 func (s *Server) cost(r *http.Request) (any, error) {
@@ -45,4 +44,105 @@ func (s *Server) cost(r *http.Request) (any, error) {
 
 func (s *Server) backfill(r *http.Request, in api.BackfillRequest) (any, error) {
 	return s.backend.Backfill(r.Context(), r.PathValue("name"), in)
+}
+
+func (s *Server) why(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	if q.Get("job") == "" {
+		return nil, usage("name the job")
+	}
+	return s.backend.Why(r.Context(), q.Get("job"), q.Get("at"), int(number(r, "n", defaultRuns)))
+}
+
+func (s *Server) whyFile(r *http.Request) (any, error) {
+	path := r.URL.Query().Get("path")
+	if !filepath.IsAbs(path) {
+		return nil, usage("name the file by its whole path")
+	}
+	return s.backend.WhyFile(r.Context(), path)
+}
+
+func (s *Server) wakeRoutes() []Route {
+	return []Route{
+		get[[]api.AgentWake]("/v1/slots", "The wakes that agents have planned, and may plan.", s.answer(func(r *http.Request) (any, error) {
+			return s.backend.Wakes(r.Context(), r.URL.Query().Get("agent"))
+		}), Param{Name: "agent", Kind: ParamText, Says: "of one agent"}),
+		post[api.WakeRequest, api.PlannedWake]("/v1/slots", "Plans an agent's next wake.", s.answer(withBody(s.setWake))),
+		post[api.AgentName, api.CancelledWake]("/v1/slots/clear", "Cancels an agent's next wake.", s.answer(withBody(s.cancelWake))),
+	}
+}
+
+// NewWake converts a slot of the ledger.
+func NewWake(s ledger.Wake) *api.Wake {
+	return &api.Wake{At: api.At(s.At), Asked: api.At(s.AskedAt), Instructions: s.Instructions, ContextViews: orEmpty(s.ContextViews), Priority: s.Priority, OnMiss: s.OnMiss,
+		ScheduledBy: s.ScheduledBy, Run: optionalID(s.Run), Job: s.Job, Depth: s.Depth, CreatedAt: api.At(s.CreatedAt)}
+}
+
+func (s *Server) setWake(r *http.Request, in api.WakeRequest) (any, error) {
+	switch {
+	case in.Agent == "":
+		return nil, usage("name the agent")
+	case in.At != "" && in.In != "":
+		return nil, usage("give a time or a length of time, not both")
+	}
+	return s.backend.SetWake(r.Context(), in)
+}
+
+func (s *Server) cancelWake(r *http.Request, in api.AgentName) (any, error) {
+	if in.Agent == "" {
+		return nil, usage("name the agent")
+	}
+	return s.backend.CancelWake(r.Context(), in.Agent)
+}
+
+func (s *Server) pauseRoutes() []Route {
+	return []Route{
+		get[[]api.Pause]("/v1/pauses", "The pauses that are on.", s.answer(asked(s.Pauses))),
+		post[api.PauseRequest, api.Paused]("/v1/pauses", "Has nothing started until then: of a job, an agent, or of all.", s.answer(withBody(func(r *http.Request, in api.PauseRequest) (any, error) {
+			return s.Pause(r.Context(), in)
+		}))),
+		post[api.PauseEnd, api.Resumed]("/v1/pauses/end", "Ends a pause.", s.answer(withBody(func(r *http.Request, in api.PauseEnd) (any, error) {
+			return s.Resume(r.Context(), in.Scope, in.Name)
+		}))),
+	}
+}
+
+// Pauses lists the current and future pauses.
+func (s *Server) Pauses(ctx context.Context) ([]api.Pause, error) {
+	all, err := s.ledger.Pauses(ctx, time.Now())
+	return convert(all, NewPause), err
+}
+
+// Pause begins a pause.
+func (s *Server) Pause(ctx context.Context, in api.PauseRequest) (api.Paused, error) {
+	if err := pauseScope(in.Scope, in.Name); err != nil {
+		return api.Paused{}, err
+	}
+	return s.backend.Pause(ctx, in)
+}
+
+// Resume ends a pause.
+func (s *Server) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
+	if err := pauseScope(scope, name); err != nil {
+		return api.Resumed{}, err
+	}
+	return s.backend.Resume(ctx, scope, name)
+}
+
+// pauseScope refuses a scope and a name that do not go together.
+func pauseScope(scope, name string) error {
+	switch {
+	case scope != ledger.PauseJob && scope != ledger.PauseAgent && scope != ledger.PauseAll:
+		return usage("scope must be job, agent or all, not %q", scope)
+	case scope == ledger.PauseAll && name != "":
+		return usage("scope all has no name, and %q was given", name)
+	case scope != ledger.PauseAll && name == "":
+		return usage("name the %s", scope)
+	}
+	return nil
+}
+
+// NewPause converts a pause of the ledger.
+func NewPause(p ledger.Pause) api.Pause {
+	return api.Pause{Scope: p.Scope, Name: p.Name, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason, By: p.By}
 }

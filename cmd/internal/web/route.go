@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/noexec"
+	"rouse/internal/text"
 )
 
 const (
@@ -43,6 +45,7 @@ type Param struct {
 	Kind   ParamKind
 	Values []string // that there are; nil: any of its kind
 	Many   bool     // it may stand several times
+	Most   int64    // largest value of a count; 0: any
 	Says   string
 }
 
@@ -223,7 +226,11 @@ func (p Param) check(value string) error {
 
 	switch p.Kind {
 	case ParamCount:
-		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n < 1 {
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch {
+		case p.Most > 0 && (err != nil || n < 1 || n > p.Most):
+			return usage("%s must be a number from 1 to %d, not %q", p.Name, p.Most, value)
+		case err != nil || n < 1:
 			return usage("%s must be a number from 1, not %q", p.Name, value)
 		}
 	case ParamCursor:
@@ -249,6 +256,53 @@ func flag(r *http.Request, name string) bool {
 	return err == nil && on
 }
 
+// number reads a count or a cursor that was checked.
+func number(r *http.Request, name string, fallback int64) int64 {
+	if n, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 64); err == nil {
+		return n
+	}
+	return fallback
+}
+
+// since reads a time that was checked, or returns the zero time.
+func since(r *http.Request) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, r.URL.Query().Get("since"))
+	return t
+}
+
+// parseID reads a number that names a thing. The error names the command that lists the numbers.
+func parseID(written, thing, see string) (int64, error) {
+	n, err := strconv.ParseInt(written, 10, 64)
+	if err != nil || n < 1 {
+		_, name, _ := strings.Cut(thing, " ")
+		return 0, usage("%q is not %s; %ss have numbers, see: %s", written, thing, name, see)
+	}
+	return n, nil
+}
+
+// withID passes the number in the path of a request.
+func withID[T any](thing, see string, answer func(context.Context, int64) (T, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		n, err := parseID(r.PathValue("id"), thing, see)
+		if err != nil {
+			return nil, err
+		}
+		return answer(r.Context(), n)
+	}
+}
+
+// withIDBody passes the number in the path of a request, and its body.
+func withIDBody[In, T any](thing, see string, answer func(context.Context, int64, In) (T, error)) func(*http.Request) (any, error) {
+	return withBody(func(r *http.Request, in In) (any, error) {
+		return withID(thing, see, func(ctx context.Context, n int64) (T, error) { return answer(ctx, n, in) })(r)
+	})
+}
+
+// conflict is the error of a request that does not fit the state of things.
+func conflict(format string, args ...any) error {
+	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf(format, args...)}
+}
+
 func tooLarge(limit int64) error {
 	return &api.Error{Status: http.StatusRequestEntityTooLarge, Message: "the request has more than " + strconv.FormatInt(limit, 10) + " bytes", Usage: true}
 }
@@ -260,4 +314,29 @@ func (s *Server) otherMethod(methods []string) http.Handler {
 		w.Header().Set("Allow", allow)
 		s.fail(w, r, &api.Error{Status: http.StatusMethodNotAllowed, Message: r.URL.Path + " takes " + allow + ", not " + r.Method, Usage: true})
 	})
+}
+
+// idempotencyKey is the header by which a client names a request, so that it can send it again when it has heard no answer.
+const idempotencyKey = "Idempotency-Key"
+
+// maxKey bounds such a name, in bytes.
+const maxKey = 200
+
+// once has a route heed an Idempotency-Key.
+func (r Route) once() Route {
+	r.Header = append(r.Header, Param{Name: idempotencyKey, Kind: ParamText, Says: "1 to 200 plain characters: the same request with the same key is the same run, as long as that is kept"})
+	return r
+}
+
+// readKey reads the Idempotency-Key of a request for a run, if it has one.
+func readKey(r *http.Request, in *api.RunRequest) error {
+	keys := r.Header.Values(idempotencyKey)
+	if len(keys) == 0 {
+		return nil
+	}
+	if len(keys) > 1 || keys[0] == "" || !text.IsPlain(keys[0], maxKey) {
+		return usage("%s must be given once, with 1 to %d plain characters", idempotencyKey, maxKey)
+	}
+	in.Key = keys[0]
+	return nil
 }

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -23,63 +25,25 @@ func (s *Server) Run(ctx context.Context, id int64) (api.RunDetail, error) {
 		return api.RunDetail{}, err
 	}
 
-	attempts, err := s.ledger.Attempts(ctx, id)
-	if err != nil {
+	attempts, e1 := s.ledger.Attempts(ctx, id)
+	steps, e2 := s.ledger.Steps(ctx, id)
+	calls, e3 := s.ledger.Calls(ctx, id)
+	events, e4 := s.ledger.Events(ctx, ledger.EventFilter{Run: id, Limit: maxRuns})
+	items, e5 := s.ledger.ItemsOf(ctx, id)
+	shared, e6 := s.ledger.Artifacts(ctx, id)
+	body, e7 := s.ledger.DeliveryBody(ctx, id)
+	nodes, e8 := s.ledger.AttemptNodes(ctx, id)
+	checkout, e9 := s.backend.Checkout(ctx, run, false)
+	if err := cmp.Or(e1, e2, e3, e4, e5, e6, e7, e8, e9); err != nil {
 		return api.RunDetail{}, err
 	}
 
-	steps, err := s.ledger.Steps(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	calls, err := s.ledger.Calls(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	events, err := s.ledger.Events(ctx, ledger.EventFilter{Run: id, Limit: maxRuns})
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	items, err := s.ledger.ItemsOf(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	shared, err := s.ledger.Artifacts(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	body, err := s.ledger.DeliveryBody(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
-
-	d := api.RunDetail{Body: text.Truncate(body, maxShownBody), Inbox: []api.Item{}, Run: newRun(run, shared), ArtifactsDetail: newArtifacts(shared), Attempts: []api.Attempt{}, StepsDetail: newSteps(steps, calls), Events: []api.Event{}}
-	nodes, err := s.ledger.AttemptNodes(ctx, id)
-	if err != nil {
-		return api.RunDetail{}, err
-	}
+	d := api.RunDetail{Run: newRun(run, shared), Body: text.Truncate(body, maxShownBody), ArtifactsDetail: newArtifacts(shared), Checkout: checkout,
+		Inbox: convert(items, newItem), StepsDetail: newSteps(steps, calls), Events: convert(events, newEvent)}
 	d.Node = nodes[run.Attempt]
-	for _, a := range attempts {
-		d.Attempts = append(d.Attempts, api.Attempt{Node: nodes[a.Number], Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error})
-	}
-
-	if d.Checkout, err = s.backend.Checkout(ctx, run, false); err != nil {
-		return api.RunDetail{}, err
-	}
-
-	for _, i := range items {
-		d.Inbox = append(d.Inbox, newItem(i))
-	}
-
-	for _, e := range events {
-		d.Events = append(d.Events, newEvent(e))
-	}
-
+	d.Attempts = convert(attempts, func(a ledger.Attempt) api.Attempt {
+		return api.Attempt{Node: nodes[a.Number], Number: a.Number, State: a.State, StartedAt: api.At(a.StartedAt), FinishedAt: api.At(a.FinishedAt), Error: a.Error}
+	})
 	return d, nil
 }
 
@@ -95,13 +59,8 @@ func newRun(r ledger.Run, shared []ledger.Artifact) api.Run {
 	}
 }
 
-// letters splits a text into its letters; none is an empty list, not null.
-func letters(text string) []string {
-	if text == "" {
-		return []string{}
-	}
-	return strings.Split(text, "")
-}
+// letters splits a text into its letters.
+func letters(text string) []string { return orEmpty(strings.Split(text, "")) }
 
 // newSteps nests the calls in their steps, in the order in which they happened, and the steps that a
 // call itself made in that call.
@@ -123,11 +82,6 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 	// Backward, because the steps within a call come after the step that made it: by the time
 	// a step is reached, everything below its calls is complete.
 	for _, st := range slices.Backward(steps) {
-		notices := st.Notices
-		if notices == nil {
-			notices = []string{}
-		}
-
 		made := []api.Call{}
 		for _, c := range under[key{st.Attempt, st.Number}] {
 			one := newCall(c)
@@ -141,7 +95,7 @@ func newSteps(steps []ledger.Step, calls []ledger.Call) []api.Step {
 			at = call{st.Attempt, st.ParentCall}
 		}
 
-		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: made, Notices: notices,
+		within[at] = append(within[at], api.Step{Step: st.Number, Attempt: st.Attempt, Text: st.Text, Model: st.Model, Calls: made, Notices: orEmpty(st.Notices),
 			CostUSD: float64(st.Usage.CostMicroUSD) / 1e6, EstimatedTokens: st.Usage.EstimatedTokens, EstimatedUSD: float64(st.Usage.EstimatedMicroUSD) / 1e6})
 	}
 
@@ -183,12 +137,38 @@ func newCall(c ledger.Call) api.Call {
 	return out
 }
 
-func newEvent(e ledger.Event) api.Event {
-	out := api.Event{ID: optionalID(e.ID), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
-	if e.Run != 0 {
-		out.Run = id(e.Run)
+// summarizeImages replaces the images in a recorded envelope by their types and sizes, because nobody
+// reads base64.
+func summarizeImages(envelope json.RawMessage) json.RawMessage {
+	// Most envelopes have no images, and need not be decoded.
+	if !bytes.Contains(envelope, []byte(`"images":`)) {
+		return envelope
 	}
-	return out
+
+	var e map[string]json.RawMessage
+	var images []struct {
+		Type string `json:"media_type"`
+		Data []byte `json:"data"`
+	}
+	if json.Unmarshal(envelope, &e) != nil || json.Unmarshal(e["images"], &images) != nil {
+		return envelope // images of another shape belong to the tool's own result
+	}
+
+	var named []any
+	for _, i := range images {
+		named = append(named, map[string]any{"media_type": i.Type, "bytes": len(i.Data)})
+	}
+	summary, err := json.Marshal(named)
+	e["images"] = summary
+	text, again := json.Marshal(e)
+	if err != nil || again != nil {
+		return envelope
+	}
+	return text
+}
+
+func newEvent(e ledger.Event) api.Event {
+	return api.Event{ID: optionalID(e.ID), Run: optionalID(e.Run), Job: e.Job, At: api.At(e.At), Kind: e.Kind, Dispatch: dispatchOf(e), Data: object(e.Data)}
 }
 
 // id prints a ledger integer as every listing does: a decimal string.

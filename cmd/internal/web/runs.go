@@ -3,13 +3,9 @@ package web
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -21,7 +17,7 @@ func (s *Server) runRoutes() []Route {
 	artifact := Route{Method: http.MethodGet, Path: "/v1/runs/{id}/artifacts/{artifact}", Says: "The bytes of a file that a run shared.", Answer: []Content{{Media: mediaBytes}}, handler: http.HandlerFunc(s.artifact)}
 	return []Route{
 		get[[]api.Run]("/v1/runs", "Runs, the newest first.", s.answer(s.runs),
-			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"},
+			Param{Name: "n", Kind: ParamCount, Most: maxRuns, Says: "how many, at most 1000"},
 			Param{Name: "before", Kind: ParamCursor, Says: "those older than the run of this id: the last of the page before"},
 			Param{Name: "since", Kind: ParamTime, Says: "asked for since then"},
 			Param{Name: "job", Kind: ParamText, Says: "of one job, including wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
@@ -29,14 +25,14 @@ func (s *Server) runRoutes() []Route {
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
 			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
 		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(withBody(s.fire))).once(),
-		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRunID(s.Run))),
-		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRunID(s.Pending))),
-		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(s.recording)),
-		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRunID(s.backend.Replay))),
+		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRun(s.Run))),
+		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRun(s.Pending))),
+		get[api.Recording]("/v1/runs/{id}/recording", "All that is kept of a finished run, as a file that can be played again.", s.answer(withRun(s.recording))),
+		post[api.Nothing, api.Replay]("/v1/runs/{id}/replay", "Plays a finished run again without any effect, and says what is different now.", s.answer(withRun(s.backend.Replay))),
 		artifact,
 		get[api.ArtifactFiles]("/v1/runs/{id}/artifacts/{artifact}/files", "The files of a folder that a run shared.", s.answer(s.artifactFiles)),
-		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(withRunID(s.Cancel))),
-		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(withRunID(s.Retry))),
+		post[api.Nothing, api.Run]("/v1/runs/{id}/cancel", "Has a run stop.", s.answer(withRun(s.Cancel))),
+		post[api.Nothing, api.Run]("/v1/runs/{id}/retry", "Has a run that failed, or waits to be tried, tried again.", s.answer(withRun(s.Retry))),
 		work(s, "/v1/runs/{id}/undo", "Undoes what a run wrote, or says what that would do.", s.undoRun),
 	}
 }
@@ -47,38 +43,10 @@ const (
 	maxRuns     = 1000
 )
 
-// sinceParam parses the query parameter since. It returns the zero time if there is none.
-func sinceParam(q url.Values) (time.Time, error) {
-	text := q.Get("since")
-	if text == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return t, usage("since must be an RFC 3339 time, not %q", text)
-	}
-	return t, nil
-}
-
 func (s *Server) runs(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	n, err := count(r, "n", defaultRuns, maxRuns)
-	if err != nil {
-		return nil, err
-	}
-
-	f := ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")), State: domain.State(q.Get("state")), Limit: n}
-	if f.Since, err = sinceParam(q); err != nil {
-		return nil, err
-	}
-
-	if text := q.Get("before"); text != "" {
-		if f.Before, err = runID(text); err != nil {
-			return nil, err
-		}
-	}
-
-	return s.Runs(r.Context(), f)
+	return s.Runs(r.Context(), ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
+		State: domain.State(q.Get("state")), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
 }
 
 // Runs lists runs, the newest first.
@@ -130,7 +98,6 @@ func (s *Server) fire(r *http.Request, in api.RunRequest) (any, error) {
 	if err := readKey(r, &in); err != nil {
 		return nil, err
 	}
-
 	return s.Fire(r.Context(), in)
 }
 
@@ -152,7 +119,7 @@ func (s *Server) Cancel(ctx context.Context, id int64) (api.Run, error) {
 		return api.Run{}, err
 	}
 	if run.State == domain.StateFinished {
-		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has already finished (%s)", id, run.Outcome)}
+		return api.Run{}, conflict("run %d has already finished (%s)", id, run.Outcome)
 	}
 
 	run, err = s.ledger.RequestCancel(ctx, id, "cancelled by its owner")
@@ -171,43 +138,27 @@ func (s *Server) Retry(ctx context.Context, id int64) (api.Run, error) {
 		return api.Run{}, err
 	}
 	if run.State != domain.StateFinished && !run.WaitsForRetry() {
-		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+		return api.Run{}, conflict("run %d has not finished (%s); cancel it first, or wait", id, run.State)
 	}
 
 	if run.Outcome == domain.OutcomeSuccess || run.Outcome == domain.OutcomeNothing {
 		// Another attempt would get the results of its calls from the record, and do nothing.
-		return api.Run{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)}
+		return api.Run{}, conflict("run %d ended in %s, so there is nothing to try again; to do the work once more: rouse run %s", id, run.Outcome, run.Job)
 	}
 
 	run, err = s.ledger.Retry(ctx, id)
 	return s.oneWithArtifacts(ctx, run, err)
 }
 
-// withRunID passes the run that a request names.
-func withRunID[T any](answer func(ctx context.Context, run int64) (T, error)) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		id, err := runID(r.PathValue("id"))
-		if err != nil {
-			return nil, err
-		}
-		return answer(r.Context(), id)
-	}
+// withRun passes the run that a request names.
+func withRun[T any](answer func(ctx context.Context, run int64) (T, error)) func(*http.Request) (any, error) {
+	return withID("a run", "rouse runs", answer)
 }
 
-func runID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, usage("%q is not a run; runs have numbers, see: rouse runs", text)
-	}
-	return id, nil
-}
+func runID(written string) (int64, error) { return parseID(written, "a run", "rouse runs") }
 
-func (s *Server) recording(r *http.Request) (any, error) {
-	id, err := runID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	text, err := s.backend.Recording(r.Context(), id)
+func (s *Server) recording(ctx context.Context, run int64) (api.Recording, error) {
+	text, err := s.backend.Recording(ctx, run)
 	return api.Recording{File: string(text)}, err
 }
 
@@ -230,7 +181,7 @@ func (s *Server) Undo(ctx context.Context, id int64, ask api.UndoRequest, progre
 		return out, usage("run %d is one of agent %s, not of %s", id, run.Agent, ask.Agent)
 	}
 	if run.State != domain.StateFinished {
-		return out, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d has not finished (%s); cancel it first, or wait", id, run.State)}
+		return out, conflict("run %d has not finished (%s); cancel it first, or wait", id, run.State)
 	}
 
 	if ask.Only != "" && ask.Only != api.UndoFiles && ask.Only != api.UndoDatabase {

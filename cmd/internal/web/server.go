@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"rouse/agentdb"
@@ -205,32 +204,4 @@ func read(r *http.Request, into any) error {
 		return usage("the request was not understood: %v", err)
 	}
 	return nil
-}
-
-// count parses a number of the query, within bounds.
-func count(r *http.Request, key string, fallback, most int) (int, error) {
-	text := r.URL.Query().Get(key)
-	if text == "" {
-		return fallback, nil
-	}
-
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > most {
-		return 0, usage("%s must be a number from 1 to %d, not %q", key, most, text)
-	}
-	return n, nil
-}
-
-// cursor parses the id of the query from which a listing goes on; 0 where it stands before all.
-func cursor(r *http.Request, key string) (int64, error) {
-	text := r.URL.Query().Get(key)
-	if text == "" {
-		return 0, nil
-	}
-
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, usage("%s must be an id, not %q", key, text)
-	}
-	return n, nil
 }

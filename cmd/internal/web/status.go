@@ -1,10 +1,14 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"reflect"
+	"time"
 
+	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/skills/install"
 )
 
 func (s *Server) hostRoutes() []Route {
@@ -25,7 +29,9 @@ func (s *Server) hostRoutes() []Route {
 		get[api.Status]("/v1/status", "Who serves the home, and what it is doing.", s.answer(asked(s.backend.Status))),
 		get[api.Engine]("/v1/engine", "Where the ledger is, and which nodes share it.", s.answer(asked(s.backend.Engine))),
 		get[api.State]("/v1/state", "How far schedules, plans, pauses and runs have got: what a simulation begins with.", s.answer(asked(s.state))),
-		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(s.doctor), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
+		get[[]api.Check]("/v1/doctor", "Everything that would stop a run, each with its remedy. Nothing is started: what takes a program is answered as it was found last.", s.answer(func(r *http.Request) (any, error) {
+			return s.backend.Doctor(r.Context(), flag(r, "offline"))
+		}), Param{Name: "offline", Kind: ParamFlag, Says: "ask nothing of the network"}),
 		local(post[api.DoctorRequest, []api.Check]("/v1/doctor", "Tries everything that would stop a run: it also finds out what takes a program, such as which tools an MCP server has.", s.answer(withBody(func(r *http.Request, in api.DoctorRequest) (any, error) {
 			return s.backend.Doctor(r.Context(), in.Offline)
 		}))))[0],
@@ -35,11 +41,57 @@ func (s *Server) hostRoutes() []Route {
 	}
 }
 
-func (s *Server) doctor(r *http.Request) (any, error) {
-	return s.backend.Doctor(r.Context(), flag(r, "offline"))
-}
-
 func (s *Server) notify(r *http.Request, in api.NotifyRequest) (any, error) {
 	channel, err := s.backend.Notify(r.Context(), in.Channel, in.Text)
 	return api.NotifySent{Channel: channel}, err
 }
+
+func (s *Server) webhookRoutes() []Route {
+	return []Route{get[[]api.Webhook]("/v1/webhooks", "The webhooks of jobs, with what each started last.", s.answer(asked(s.backend.Webhooks)))}
+}
+
+func (s *Server) skillRoutes() []Route {
+	return []Route{
+		get[install.Inventory]("/v1/skills", "The skills of the configuration, and why others are not loaded.", s.answer(asked(s.backend.Skills))),
+		get[install.Detail]("/v1/skills/{name}", "A skill: what it asks for, its instructions and docs.", s.answer(func(r *http.Request) (any, error) {
+			return s.backend.Skill(r.Context(), r.PathValue("name"))
+		})),
+	}
+}
+
+func (s *Server) state(ctx context.Context) (api.State, error) {
+	out := api.State{Now: api.At(time.Now())}
+	jobs, err := s.ledger.Jobs(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Jobs = convert(jobs, func(j ledger.JobState) api.JobState {
+		return api.JobState{Name: j.Name, Hash: j.ScheduleHash, Anchor: api.At(j.Anchor), Watermark: api.At(j.Watermark)}
+	})
+	if out.Pauses, err = s.ledger.Pauses(ctx, time.Time{}); err != nil {
+		return out, err
+	}
+	if out.Wakes, err = s.ledger.Wakes(ctx); err != nil {
+		return out, err
+	}
+	out.Pauses, out.Wakes = orEmpty(out.Pauses), orEmpty(out.Wakes)
+
+	open, err := s.ledger.Unfinished(ctx)
+	out.Runs = convert(open, func(run ledger.Run) api.OpenRun {
+		return api.OpenRun{ID: id(run.ID), Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, State: run.State, WaitingFor: run.WaitingFor,
+			NotBefore: api.At(run.NotBefore), QueuedAt: api.At(run.QueuedAt), Attempt: run.Attempt, Interruptions: run.Interruptions}
+	})
+	return out, err
+}
+
+// convert converts each item of a list. The result is never nil, so that its JSON is a list.
+func convert[From, To any](list []From, one func(From) To) []To {
+	out := make([]To, len(list))
+	for i, item := range list {
+		out[i] = one(item)
+	}
+	return out
+}
+
+// orEmpty returns a list that is not nil, so that its JSON is a list.
+func orEmpty[T any](list []T) []T { return append([]T{}, list...) }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,25 +133,27 @@ func (s *Server) exportFile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exported writes the file; the caller removes it.
+// exported writes the file of an export. The caller must remove it.
 func (s *Server) exported(r *http.Request, in api.ExportRequest) (done api.Exported, file *os.File, err error) {
-	db, release, err := s.backend.Database(r.Context(), r.PathValue("agent"))
+	_, err = withDatabase(s, r, func(ctx context.Context, db *agentdb.DB) (_ api.Nothing, err error) {
+		file, done, err = ExportFile(ctx, db, agentdb.ExportSpec{SQL: in.SQL, Params: in.Params, Format: in.Format, Name: in.Name})
+		return api.Nothing{}, err
+	})
+	return done, file, err
+}
+
+// ExportFile writes the answer of a query to a temporary file. The caller must remove the file.
+func ExportFile(ctx context.Context, db *agentdb.DB, spec agentdb.ExportSpec) (*os.File, api.Exported, error) {
+	file, err := os.CreateTemp("", "rouse-export-")
 	if err != nil {
-		return done, nil, err
+		return nil, api.Exported{}, fmt.Errorf("there is no place to prepare the export: %w", err)
 	}
-	defer release()
-
-	if file, err = os.CreateTemp("", "rouse-export-"); err != nil {
-		return done, nil, fmt.Errorf("there is no place to prepare the export: %w", err)
-	}
-
-	done, err = db.Export(r.Context(), agentdb.ExportSpec{SQL: in.SQL, Params: in.Params, Format: in.Format, Name: in.Name}, file)
+	done, err := db.Export(ctx, spec, file)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return done, nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+		return nil, done, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
-
-	return done, file, nil
+	return file, done, nil
 }

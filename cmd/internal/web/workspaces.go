@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
 
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
@@ -21,19 +20,13 @@ const (
 
 func (s *Server) workspaceRoutes() []Route {
 	act := func(action string) http.Handler {
-		return s.answer(func(r *http.Request) (any, error) {
-			n, err := workspaceID(r.PathValue("id"))
-			if err != nil {
-				return nil, err
-			}
-			return s.ChangeWorkspace(r.Context(), n, action)
-		})
+		return s.answer(withWorkspace(func(ctx context.Context, n int64) (any, error) { return s.ChangeWorkspace(ctx, n, action) }))
 	}
 	return []Route{
 		get[[]api.Workspace]("/v1/workspaces", "Workspaces, those written last first.", s.answer(s.workspaces),
 			Param{Name: "agent", Kind: ParamText, Says: "of one agent"}, Param{Name: "skill", Kind: ParamText, Says: "of one skill"}, Param{Name: "status", Kind: ParamText, Says: "active, paused or archived"},
-			Param{Name: "n", Kind: ParamCount, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
-		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(s.workspace)),
+			Param{Name: "n", Kind: ParamCount, Most: maxWorkspaces, Says: "how many, at most 1000"}, Param{Name: "before", Kind: ParamCursor, Says: "those written before the workspace of this id"}),
+		get[api.WorkspaceDetail]("/v1/workspaces/{id}", "A workspace with its runs, artifacts and events.", s.answer(withWorkspace(s.Workspace))),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/pause", "Has no run work in a workspace until it is resumed.", act("pause")),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/resume", "Has runs work in a workspace again.", act("resume")),
 		post[api.Nothing, api.Workspace]("/v1/workspaces/{id}/archive", "Puts a workspace away.", act("archive")),
@@ -65,17 +58,10 @@ func (s *Server) withRun(ctx context.Context, w ledger.Workspace) (api.Workspace
 
 func (s *Server) workspaces(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status"))}
+	f := ledger.WorkspaceFilter{Agent: q.Get("agent"), Skill: q.Get("skill"), Status: ledger.WorkspaceStatus(q.Get("status")),
+		Limit: int(number(r, "n", maxWorkspaces)), Before: number(r, "before", 0)}
 	if f.Status != "" && f.Status != ledger.WorkspaceActive && f.Status != ledger.WorkspacePaused && f.Status != ledger.WorkspaceArchived {
 		return nil, usage("a workspace is active, paused or archived, not %q", f.Status)
-	}
-
-	var err error
-	if f.Limit, err = count(r, "n", maxWorkspaces, maxWorkspaces); err != nil {
-		return nil, err
-	}
-	if f.Before, err = cursor(r, "before"); err != nil {
-		return nil, err
 	}
 	return s.Workspaces(r.Context(), f)
 }
@@ -96,21 +82,9 @@ func (s *Server) Workspaces(ctx context.Context, f ledger.WorkspaceFilter) ([]ap
 	return out, nil
 }
 
-func workspaceID(text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 1 {
-		return 0, usage("%q is not a workspace; workspaces have numbers, see: rouse workspaces", text)
-	}
-	return n, nil
-}
-
-func (s *Server) workspace(r *http.Request) (any, error) {
-	n, err := workspaceID(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-
-	return s.Workspace(r.Context(), n)
+// withWorkspace passes the workspace that a request names.
+func withWorkspace[T any](answer func(ctx context.Context, workspace int64) (T, error)) func(*http.Request) (any, error) {
+	return withID("a workspace", "rouse workspaces", answer)
 }
 
 // Workspace is a workspace with what it holds, and who works in it.
@@ -132,18 +106,12 @@ func (s *Server) Workspace(ctx context.Context, n int64) (api.WorkspaceDetail, e
 	if err != nil {
 		return out, err
 	}
-	for _, a := range artifacts {
-		out.Artifacts = append(out.Artifacts, newWorkspaceArtifact(a))
-	}
+	out.Artifacts = convert(artifacts, newWorkspaceArtifact)
 
 	events, err := s.ledger.WorkspaceEvents(ctx, n, shownEvents)
-	for _, e := range events {
-		one := api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: e.Data}
-		if len(e.Data) == 0 {
-			one.Data = json.RawMessage("null")
-		}
-		out.Events = append(out.Events, one)
-	}
+	out.Events = convert(events, func(e ledger.WorkspaceEvent) api.WorkspaceEvent {
+		return api.WorkspaceEvent{At: api.At(e.At), Kind: e.Kind, Run: optionalID(e.Run), LockVersion: e.LockVersion, Data: rawJSON(string(e.Data))}
+	})
 	return out, err
 }
 
@@ -248,16 +216,14 @@ func (s *Server) retryReview(ctx context.Context, n int64) (any, error) {
 
 func (s *Server) decideArtifact(decision string) http.Handler {
 	return s.answer(func(r *http.Request) (any, error) {
-		n, err := workspaceID(r.PathValue("id"))
+		n, err := parseID(r.PathValue("id"), "a workspace", "rouse workspaces")
 		if err != nil {
 			return nil, err
 		}
-
-		artifact, err := strconv.ParseInt(r.PathValue("artifact"), 10, 64)
-		if err != nil || artifact < 1 {
-			return nil, usage("%q is not an artifact; artifacts have numbers, see: rouse workspaces show %d", r.PathValue("artifact"), n)
+		artifact, err := parseID(r.PathValue("artifact"), "an artifact", "rouse workspaces show "+id(n))
+		if err != nil {
+			return nil, err
 		}
-
 		return s.DecideArtifact(r.Context(), n, artifact, decision)
 	})
 }
