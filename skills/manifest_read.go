@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -149,4 +150,159 @@ func schemaError(raw json.RawMessage) (err error) {
 	}
 	_, err = s.Resolve(nil)
 	return err
+}
+
+// maxSteps is the ceiling of a run whose manifest has none (OSL-14).
+const maxSteps = 1000
+
+// compare holds the fields of a manifest to each other (OSL-05). Fields that are wrong by themselves are
+// empty in it, and reported already.
+func (o *object) compare(m *Manifest) {
+	o.compareMode(m)
+	o.compareSupport(m)
+	o.compareNames()
+
+	o.features()
+	if m.BridgeRequirement != BridgeRequired {
+		return
+	}
+	if !slices.Contains(m.CompatibilityRequirements, FeatureSystemTools) {
+		o.warn("compatibilityRequirements", RuleBridgeTools, "lacks system_tools, which bridgeRequirement: required stands for; add it")
+	}
+	if named, ok := o.value.lookup("supportedPlatforms"); ok && named.kind == kindList && len(named.items) == 0 {
+		o.warn("supportedPlatforms", RuleBridgePlatforms, "is empty, and the skill runs programs of the machine; name the platforms that have them")
+	}
+}
+
+// features warns of compatibilityRequirements that are not known, or that this host lacks (OSL-37).
+func (o *object) features() {
+	required, _ := o.value.lookup("compatibilityRequirements")
+	for i, item := range required.items {
+		if item.kind != kindText {
+			continue
+		}
+		at := join(o.path, fmt.Sprintf("compatibilityRequirements[%d]", i))
+		if f, known := feature(item.text); !known {
+			o.add(item, at, RuleCompatibility, true, "%s", noneOf(item.text, featureNames()))
+		} else if !f.Here {
+			o.add(item, at, RuleFeature, true, "is %s (%s), which is not available here; the skill is installed, and is not run", f.Name, f.What)
+		}
+	}
+}
+
+// compareMode holds the mode and its settings to each other.
+func (o *object) compareMode(m *Manifest) {
+	c := m.AgenticConfig
+	switch m.ExecutionMode {
+	case ModeDeclarative, ModeFlow:
+		if c != nil && c.Enabled {
+			o.fail("agenticConfig", RuleAgenticConfig, `is enabled, and the skill is %s; write "enabled": false, or "executionMode": "agentic"`, m.ExecutionMode)
+		}
+	case ModeAgentic:
+		switch v, _ := o.value.lookup("agenticConfig"); {
+		case v.kind == kindNull:
+			o.fail("agenticConfig", RuleAgenticConfig, "is null, and the skill is agentic; say how it works, with \"enabled\": true")
+		case c != nil && !c.Enabled:
+			o.fail("agenticConfig", RuleAgenticConfig, `is not enabled, and the skill is agentic; write "enabled": true`)
+		}
+		if c != nil {
+			o.compareAgentic(m, *c)
+		}
+	}
+
+	if m.ExecutionMode != ModeDeclarative {
+		return
+	}
+	if m.UserInputSupport {
+		o.warn("userInputSupport", RuleDeclarative, "is true, and a declarative skill cannot ask anybody; write false, or the mode flow")
+	}
+	if m.LongRunningSupport == SupportOptional || m.LongRunningSupport == SupportRequired {
+		o.warn("longRunningSupport", RuleDeclarative, "is %s, and a declarative skill is one call; write none, or the mode flow", m.LongRunningSupport)
+	}
+}
+
+// compareAgentic holds the settings of an agentic skill to the rest.
+func (o *object) compareAgentic(m *Manifest, c AgenticConfig) {
+	if c.RequiresWorkspace && m.WorkspaceSupport != SupportRequired {
+		o.fail("workspaceSupport", RuleWorkspace, `is %q, and agenticConfig.requiresWorkspace is true; write "required"`, string(m.WorkspaceSupport))
+	}
+	if m.WorkspaceSupport == SupportNone {
+		o.warn("workspaceSupport", RuleAgenticSupport, "is none; an agentic skill keeps what it knows in a workspace, so write optional or required")
+	}
+	if m.LongRunningSupport == SupportNone {
+		o.warn("longRunningSupport", RuleAgenticSupport, "is none; an agentic skill pauses and continues, so write optional or required")
+	}
+
+	at := &object{report: o.report, value: o.at("agenticConfig"), path: "agenticConfig"}
+	if !c.Enabled {
+		return
+	}
+	for key, says := range map[string]string{"maxStepsPerRun": fmt.Sprintf("is null, so that %d steps are the most; write a limit of your own", maxSteps), "defaultStepBudget": "is null, so that no checkpoint comes by itself; write a number of steps"} {
+		if v, ok := at.value.lookup(key); ok && v.kind == kindNull {
+			at.warn(key, RuleStepLimit, "%s", says)
+		}
+	}
+	if c.MaxStepsPerRun != nil && c.DefaultStepBudget != nil && *c.DefaultStepBudget > *c.MaxStepsPerRun {
+		at.warn("defaultStepBudget", RuleStepLimit, "is %d, and the run ends at maxStepsPerRun: %d; write fewer", *c.DefaultStepBudget, *c.MaxStepsPerRun)
+	}
+}
+
+// compareSupport holds what is said of workspaces to each other.
+func (o *object) compareSupport(m *Manifest) {
+	v, there := o.value.lookup("workspaceSchemaVersion")
+	switch workspaces := m.WorkspaceSupport == SupportOptional || m.WorkspaceSupport == SupportRequired; {
+	case workspaces && there && v.kind == kindNull:
+		o.warn("workspaceSchemaVersion", RuleWorkspaceVersion, "is null, and workspaceSupport is %s; write a version of its state, like 1.0.0", m.WorkspaceSupport)
+	case m.WorkspaceSchemaVersion != nil && !semver.MatchString(*m.WorkspaceSchemaVersion):
+		o.warn("workspaceSchemaVersion", RuleWorkspaceVersion, "%q is no semantic version; write three numbers, like 1.0.0", *m.WorkspaceSchemaVersion)
+	}
+
+	if m.LongRunningSupport == SupportRequired && m.WorkspaceSupport == SupportNone {
+		o.warn("workspaceSupport", RuleLongRunning, "is none, and longRunningSupport is required; a run that outlives its process needs a workspace, so write optional or required")
+	}
+}
+
+// compareNames finds what is named twice, and what names something that is not there.
+func (o *object) compareNames() {
+	bindings := o.names("requiredBindings", "name")
+	providers := o.names("oauth", "providerId")
+	o.names("llmUsage", "purposeId")
+	o.names("tools", "name")
+	o.names("wasm", "moduleId")
+
+	o.refer("requiredBindings", "oauthProviderId", providers, "oauth provider")
+	o.refer("oauth", "clientIdBinding", bindings, "binding")
+	o.refer("oauth", "clientSecretBinding", bindings, "binding")
+}
+
+// names are the names of the objects of a list, each of which has to be another one.
+func (o *object) names(list, key string) (out []string) {
+	for _, one := range o.objects(list) {
+		v, _ := one.value.lookup(key)
+		switch {
+		case v.kind != kindText:
+		case slices.Contains(out, v.text):
+			one.fail(key, RuleNameTwice, "%q is there twice; give one another name", v.text)
+		default:
+			out = append(out, v.text)
+		}
+	}
+	return out
+}
+
+// refer warns of names in the objects of a list that nothing of the manifest has.
+func (o *object) refer(list, key string, known []string, what string) {
+	for _, one := range o.objects(list) {
+		if v, _ := one.value.lookup(key); v.kind == kindText && v.text != "" && !slices.Contains(known, v.text) {
+			one.warn(key, RuleReference, "%q is no %s of this manifest; declare it%s", v.text, what, near(v.text, known))
+		}
+	}
+}
+
+// inOrder sorts problems by their file and their place in it.
+func inOrder(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))
+	})
+	return problems
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,30 +146,23 @@ func (s *Server) Failure(r *http.Request, err error) *api.Error {
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: bad.Text()}
 	case errors.As(err, &answer):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error(), Usage: true, Fields: answer.Problems}
-	case errors.As(err, new(*ledger.WorkspaceError)):
-		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
-	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)):
-		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.As(err, &target):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
-	case errors.As(err, new(*ledger.ReadOnlyError)):
-		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
-	case errors.As(err, new(*agentdb.QuarantinedError)):
+	case errors.As(err, new(*ledger.WorkspaceError)):
+		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
+	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)), errors.As(err, new(*ledger.ReadOnlyError)), errors.As(err, new(*agentdb.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}
 	default:
-		// The cases above are the client's business; this one is ours.
+		// The cases above are errors of the client; this one is an error of the server.
 		s.log.Error("a request failed", "path", r.URL.Path, "error", err)
 		failure = &api.Error{Status: http.StatusInternalServerError, Message: err.Error()}
 	}
 
 	clean := *failure // a message may quote the request
 	clean.Message = s.redacted(failure.Message)
-	if clean.Status == 0 {
-		clean.Status = http.StatusBadRequest
-	}
-
+	clean.Status = cmp.Or(failure.Status, http.StatusBadRequest)
 	return &clean
 }
 

@@ -172,19 +172,16 @@ func newWorkspaceArtifact(a ledger.Artifact) api.WorkspaceArtifact {
 
 // ChangeWorkspace does what an owner wants of a workspace: pause, resume, archive, acknowledge, discard or retry.
 func (s *Server) ChangeWorkspace(ctx context.Context, n int64, action string) (_ any, err error) {
+	statuses := map[string]ledger.WorkspaceStatus{"pause": ledger.WorkspacePaused, "resume": ledger.WorkspaceActive, "archive": ledger.WorkspaceArchived}
 	var w ledger.Workspace
-	switch action {
-	case "pause":
-		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
-	case "resume":
-		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
-	case "archive":
-		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: ledger.WorkspaceArchived})
-	case "acknowledge":
+	switch status, ok := statuses[action]; {
+	case ok:
+		w, err = s.ledger.ChangeWorkspace(ctx, ledger.Author{}, n, ledger.WorkspaceChange{Status: status})
+	case action == "acknowledge":
 		w, err = s.ledger.AcknowledgeReview(ctx, n)
-	case "discard":
+	case action == "discard":
 		w, err = s.ledger.DiscardReview(ctx, n)
-	case "retry":
+	case action == "retry":
 		return s.retryReview(ctx, n)
 	default:
 		return nil, usage("a workspace can be given to pause, resume, archive, acknowledge, discard or retry, not %q", action)
