@@ -50,7 +50,7 @@ func New(o Options) (http.Handler, error) {
 	}
 
 	s := &site{ledger: o.API.Ledger, answers: answers, backend: o.API, version: o.Version, log: o.API.Logger, assets: files}
-	compress, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
+	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(0), gzhttp.ContentTypes([]string{"text/html", "text/css", "text/javascript", "image/svg+xml"}))
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,10 @@ func searchSkills(all []install.Listed, words string) (found []install.Listed) {
 
 func (s *site) skill(r *http.Request, p page) (templ.Component, error) {
 	d, err := s.backend.Skill(r.Context(), r.PathValue("name"))
-	return skillPage(p.titled(line(d.Name), "Skills"), d), err
+	if err != nil {
+		return nil, err
+	}
+	return skillPage(p.titled(line(d.Name), "Skills"), d), nil
 }
 
 // skillText returns all of a skill's docs, or of its instructions.
