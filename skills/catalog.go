@@ -39,7 +39,7 @@ type Root struct {
 func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
-		w := walker{catalog: c, root: r, visited: map[string]bool{}, programs: map[string]bool{}, hashes: map[string]string{}}
+		w := walker{catalog: c, root: r, visited: map[string]bool{}, hashes: map[string]string{}}
 		w.onSkill = w.addSkill
 		w.walk()
 		w.findIndex()

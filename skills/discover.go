@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"rouse/internal/fspath"
@@ -25,7 +24,6 @@ type walker struct {
 	root     Root
 	onSkill  func(dir string)  // called for each directory with a skill
 	dirs     []string          // of skills, in the order of the search
-	programs map[string]bool   // those of all skills that hold a program
 	hashes   map[string]string // of those that were trusted by themselves
 	realRoot string            // the root with links resolved
 	index    *Registry         // of the root; nil: it has none
@@ -33,8 +31,8 @@ type walker struct {
 	stopped  bool              // by a limit
 }
 
-func (w *walker) report(file string, rule Rule, warning bool, format string, args ...any) {
-	w.catalog.problems = append(w.catalog.problems, Problem{File: file, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: warning})
+func (w *walker) warn(file string, rule Rule, format string, args ...any) {
+	w.catalog.problems = append(w.catalog.problems, warning(file, rule, format, args...))
 }
 
 func (w *walker) walk() {
@@ -58,20 +56,19 @@ func (w *walker) visit(dir string, level int) {
 
 	if len(w.visited) == maxDirectories {
 		w.stopped = true
-		w.report(w.root.Path, RuleLimit, true, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
+		w.warn(w.root.Path, RuleLimit, "holds more than %d directories; the rest was not searched for skills. Name a directory nearer to them", maxDirectories)
 		return
 	}
 
 	w.visited[dir] = true
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		w.report(dir, RuleUnreadable, true, "%v", withoutPath(err))
+		w.warn(dir, RuleUnreadable, "%v", withoutPath(err))
 		return
 	}
 
 	// The root itself is no skill: it is named as a place for them.
-	if instructions, program := partsOf(entries); level > 0 && (instructions || program) {
-		w.programs[dir] = program
+	if level > 0 && (hasInstructions(dir) || hasProgram(dir)) {
 		w.onSkill(dir)
 		return
 	}
@@ -83,28 +80,11 @@ func (w *walker) visit(dir string, level int) {
 		}
 
 		if level == maxLevels {
-			w.report(sub, RuleLimit, true, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
+			w.warn(sub, RuleLimit, "lies deeper than %d levels below %s, and was not searched for skills", maxLevels, w.root.Path)
 			return
 		}
 		w.visit(sub, level+1)
 	}
-}
-
-// partsOf says which parts of a skill the entries of a directory are: instructions, a program. One file of
-// a program alone may be anything, like the manifest of a browser's extension.
-func partsOf(entries []fs.DirEntry) (instructions, program bool) {
-	manifest, module := false, false
-	for _, e := range entries {
-		switch name := e.Name(); name {
-		case manifestFile:
-			manifest = true
-		case moduleFile:
-			module = true
-		default:
-			instructions = instructions || slices.Contains(fileNames, name)
-		}
-	}
-	return instructions, manifest && module
 }
 
 // subdirectory is the path of an entry that is a directory to search, with links resolved.
@@ -131,7 +111,7 @@ func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 	}
 
 	if !fspath.Within(real, w.realRoot) {
-		w.report(path, RuleLinkOutside, true, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
+		w.warn(path, RuleLinkOutside, "leads to %s, outside of %s, and was not followed; name that directory as a root or in the agent's skills", real, w.root.Path)
 		return "", false
 	}
 
@@ -146,7 +126,7 @@ func (w *walker) addSkill(dir string) {
 
 	if w.root.Writer != nil {
 		if writer := w.root.Writer(); writer != "" {
-			w.report(dir, RuleUntrusted, true, "is not loaded, and can never be trusted there: %s, and could instruct your agents by it; keep skills of yours where nobody else can write", writer)
+			w.warn(dir, RuleUntrusted, "is not loaded, and can never be trusted there: %s, and could instruct your agents by it; keep skills of yours where nobody else can write", writer)
 			return
 		}
 	}
@@ -159,9 +139,9 @@ func (w *walker) addSkill(dir string) {
 
 	switch {
 	case err != nil:
-		w.report(dir, RuleChanged, true, "is not loaded: %v", err)
+		w.warn(dir, RuleChanged, "is not loaded: %v", err)
 	case !ok:
-		w.report(dir, RuleUntrusted, true, "is not loaded, because whoever can write in %s could instruct your agents, and nobody has trusted this skill; read it, and trust it as it is with: rouse skills trust %s", w.root.Path, dir)
+		w.warn(dir, RuleUntrusted, "is not loaded, because whoever can write in %s could instruct your agents, and nobody has trusted this skill; read it, and trust it as it is with: rouse skills trust %s", w.root.Path, dir)
 	default:
 		w.hashes[dir] = hash
 		w.dirs = append(w.dirs, dir)
@@ -179,7 +159,7 @@ func (w *walker) findIndex() {
 // load reads and registers the skills that were found.
 func (w *walker) load() {
 	for _, dir := range w.dirs {
-		s, problems := load(dir, w.programs[dir])
+		s, problems := load(dir, hasProgram(dir))
 		w.catalog.problems = append(w.catalog.problems, problems...)
 		if s == nil {
 			continue
@@ -198,7 +178,7 @@ func (w *walker) load() {
 // it can be polled for changes.
 func Fingerprint(root string) string {
 	h := sha256.New()
-	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}, programs: map[string]bool{}}
+	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
 	add := func(dir string, names ...string) {
 		fmt.Fprintf(h, "%q", dir)
 		for _, name := range names {

@@ -62,11 +62,11 @@ func readSources(dir string) (_ *sources, err error) {
 			return nil, fmt.Errorf("%s has over %d files that a module could import; move what is not imported out of it", dir, maxFiles)
 		}
 
-		text, size, err := readSource(root, f.Path)
+		text, err := readSource(root, f.Path)
 		if err != nil {
 			return nil, fmt.Errorf("the module in %s cannot be read: %w", dir, err)
 		}
-		if size > maxFile {
+		if size := max(f.Bytes, int64(len(text))); size > maxFile {
 			s.Large[f.Path] = size
 			continue
 		}
@@ -86,42 +86,19 @@ func importable(f skills.File) bool {
 		!slices.ContainsFunc(folders, func(name string) bool { return strings.HasPrefix(name, ".") || name == "node_modules" })
 }
 
-// readSource reads a file that is not larger than it may be.
-func readSource(root *os.Root, name string) (text string, size int64, err error) {
-	f, err := openRegular(root, filepath.FromSlash(name))
+// readSource reads a file, up to one byte more than a source may have. The file was listed as a regular
+// file, and may have been replaced since.
+func readSource(root *os.Root, name string) (string, error) {
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
 	if err != nil {
-		return "", 0, err
+		return "", err
 	}
 	defer f.Close()
-
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, fmt.Errorf("%s is not a file", name))
+	}
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil || len(content) <= maxFile {
-		return string(content), int64(len(content)), err
-	}
-
-	info, err := f.Stat()
-	if err != nil {
-		return "", 0, err
-	}
-	return "", max(info.Size(), maxFile+1), nil
-}
-
-// openRegular opens a file that is one. It was listed as one, and may have been replaced since.
-func openRegular(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
-	if err != nil {
-		return nil, err
-	}
-
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-
-	return f, nil
+	return string(content), err
 }
 
 // hash is of all the files and their names.

@@ -34,8 +34,7 @@ type wasmHost struct {
 // wasmInstance is an instance of a module.
 type wasmInstance struct {
 	module api.Module
-	memory api.Memory              // nil: it shows none
-	calls  map[string]api.Function // of calls that are not nested
+	memory api.Memory // nil: it shows none
 }
 
 // wasmError is an error that the module can catch: its name comes before the message.
@@ -364,7 +363,7 @@ func raise(err error) {
 // callExport calls a function of an instance. An i64 is two numbers, its lower half first, among the arguments as well as in
 // what it gives: one number, or a list of them.
 func (w *wasmHost) callExport(i *wasmInstance, name string, args []any) (any, error) {
-	f := w.function(i, name)
+	f := i.module.ExportedFunction(name)
 	if f == nil {
 		return nil, linkError("there is no export %q", name)
 	}
@@ -394,20 +393,6 @@ func (w *wasmHost) callExport(i *wasmInstance, name string, args []any) (any, er
 		return out[0], nil
 	}
 	return out, nil
-}
-
-// function is an export of an instance. Each has a stack, so that it is made once, but for calls within calls.
-func (w *wasmHost) function(i *wasmInstance, name string) api.Function {
-	if w.depth > 0 {
-		return i.module.ExportedFunction(name)
-	}
-	if i.calls[name] == nil {
-		if i.calls == nil {
-			i.calls = map[string]api.Function{}
-		}
-		i.calls[name] = i.module.ExportedFunction(name)
-	}
-	return i.calls[name]
 }
 
 // timed ends with the module's own time, for the engine that looks at it.

@@ -107,7 +107,7 @@ func (s *site) run(r *http.Request, p page) (templ.Component, error) {
 	v.From, v.Of = window(r.URL.Query().Get("step"), all, v.Run), len(all)
 	v.Shown = all[v.From:min(v.From+stepsOnPage, len(all))]
 
-	v.Changes, err = s.changesOf(ctx, v.RunDetail)
+	v.Changes, err = s.changesOf(ctx, id, v.RunDetail)
 	return runPage(v), err
 }
 

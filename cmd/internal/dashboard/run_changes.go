@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -66,11 +65,7 @@ func (t tableChange) path(v run) string {
 // noticeOf is what people were told of a run.
 type noticeOf struct{ Channel, Title, State, Error string }
 
-func (s *site) changesOf(ctx context.Context, d api.RunDetail) (out changes, err error) {
-	id, err := strconv.ParseInt(d.ID, 10, 64)
-	if err != nil {
-		return out, err
-	}
+func (s *site) changesOf(ctx context.Context, id int64, d api.RunDetail) (out changes, err error) {
 	if out.Files, err = s.fileChanges(ctx, id); err != nil {
 		return out, err
 	}

@@ -71,23 +71,20 @@ func New(o Options) *Server {
 	return s
 }
 
-// ask gives a call its connection.
-func (s *Server) ask(ctx context.Context, do func(Connection) (any, error)) (*mcp.CallToolResult, any, error) {
+// ask calls do with a connection, and returns its answer as JSON.
+func (s *Server) ask(ctx context.Context, do func(Connection) (any, error)) (string, error) {
 	c, err := s.o.Connect(ctx)
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	defer c.Close()
 
 	out, err := do(c)
 	if err != nil {
-		return nil, nil, err // which the client reads as the result of its call
+		return "", err
 	}
 	text, err := json.MarshalIndent(out, "", " ")
-	if err != nil {
-		return nil, nil, err
-	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}, nil, nil
+	return string(text), err
 }
 
 // runURI names a run as a resource.
@@ -102,35 +99,26 @@ func (s *Server) addResources() {
 
 // readResource reads what a URI names.
 func (s *Server) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	c, err := s.o.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-
 	uri := r.Params.URI
-	var out any
-	switch parts := strings.Split(strings.TrimPrefix(uri, "rouse://"), "/"); {
-	case uri == "rouse://runs":
-		out, err = listRuns(ctx, c, listRunsArgs{})
-	case uri == "rouse://inbox":
-		out, err = inbox(ctx, c)
-	case len(parts) == 2 && parts[0] == "runs":
-		out, err = showRun(ctx, c, parts[1])
-	case len(parts) == 4 && parts[0] == "runs" && parts[2] == "artifacts":
-		return s.readArtifact(ctx, c, uri, parts[1], parts[3])
-	default:
+	var artifact *mcp.ReadResourceResult
+	text, err := s.ask(ctx, func(c Connection) (out any, err error) {
+		switch parts := strings.Split(strings.TrimPrefix(uri, "rouse://"), "/"); {
+		case uri == "rouse://runs":
+			return listRuns(ctx, c, listRunsArgs{})
+		case uri == "rouse://inbox":
+			return inbox(ctx, c)
+		case len(parts) == 2 && parts[0] == "runs":
+			return showRun(ctx, c, parts[1])
+		case len(parts) == 4 && parts[0] == "runs" && parts[2] == "artifacts":
+			artifact, err = s.readArtifact(ctx, c, uri, parts[1], parts[3])
+			return nil, err
+		}
 		return nil, mcp.ResourceNotFoundError(uri)
+	})
+	if err != nil || artifact != nil {
+		return artifact, err
 	}
-	if err != nil {
-		return nil, err
-	}
-
-	text, err := json.MarshalIndent(out, "", " ")
-	if err != nil {
-		return nil, err
-	}
-	return private(&mcp.ResourceContents{URI: uri, MIMEType: "application/json", Text: string(text)}), nil
+	return private(&mcp.ResourceContents{URI: uri, MIMEType: "application/json", Text: text}), nil
 }
 
 // private is a content that no cache between the two may give to somebody else.

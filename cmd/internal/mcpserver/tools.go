@@ -71,7 +71,11 @@ type schemaArgs struct {
 // add adds a tool whose calls are asked of the API.
 func add[In any](s *Server, name, says string, hints mcp.ToolAnnotations, do func(context.Context, Connection, In) (any, error)) {
 	mcp.AddTool(s.Server, &mcp.Tool{Name: name, Description: says, Annotations: &hints}, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
-		return s.ask(ctx, func(c Connection) (any, error) { return do(ctx, c, in) })
+		text, err := s.ask(ctx, func(c Connection) (any, error) { return do(ctx, c, in) })
+		if err != nil {
+			return nil, nil, err // which the client reads as the result of its call
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 	})
 }
 

@@ -34,16 +34,11 @@ func (s *Server) importFile(w http.ResponseWriter, r *http.Request) {
 	defer release()
 
 	q := r.URL.Query()
-	size, err := strconv.ParseInt(q.Get("size"), 10, 64)
-	if err != nil || size < 0 {
-		size = 0 // it only serves to show progress
-	}
-
 	ctx := r.Context()
 	sendWork(s, w, r, func(progress func(done, of int64)) (api.Imported, error) {
 		return db.Import(ctx, byUser, agentdb.ImportSpec{
 			Table: q.Get("table"), Name: q.Get("name"), Format: q.Get("format"), Mode: q.Get("mode"), KeyColumns: q["key"],
-			Source: r.Body, Size: size, Limit: maxImport, Progress: progress,
+			Source: r.Body, Size: number(r, "size", 0), Limit: maxImport, Progress: progress,
 		})
 	})
 }

@@ -117,9 +117,8 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := hook.Scheme.CheckSecret(hook.Secret); err != nil { // the sender keeps it until its owner has set a good one
-		s.engine.Refused(r.Context(), hook, err.Error())
 		w.Header().Set("Retry-After", "60")
-		s.refuse(w, r, http.StatusServiceUnavailable, err.Error())
+		s.reject(w, r, hook, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 
@@ -130,19 +129,16 @@ func (s *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "5")
 	}
 	if err != nil {
-		s.engine.Refused(r.Context(), hook, err.Error())
-		s.refuse(w, r, status, err.Error())
+		s.reject(w, r, hook, status, err.Error())
 		return
 	}
 	d, err := hook.Scheme.Verify(hook.Secret, r.Header, body, s.now())
 	switch {
 	case err != nil:
-		s.engine.Refused(r.Context(), hook, err.Error())
-		s.refuse(w, r, http.StatusUnauthorized, err.Error())
+		s.reject(w, r, hook, http.StatusUnauthorized, err.Error())
 		return
 	case !utf8.Valid(body): // only now: what a stranger sends is not looked into
-		s.engine.Refused(r.Context(), hook, "its body is no UTF-8 text")
-		s.refuse(w, r, http.StatusUnsupportedMediaType, "the body is no UTF-8 text")
+		s.reject(w, r, hook, http.StatusUnsupportedMediaType, "the body is no UTF-8 text")
 		return
 	case d.Challenge != "":
 		s.write(w, r, http.StatusOK, map[string]string{"challenge": d.Challenge})
@@ -162,8 +158,7 @@ func (s *handler) deliver(w http.ResponseWriter, r *http.Request, hook Hook, d D
 		w.Header().Set("Retry-After", strconv.Itoa(int(max(busy.After, time.Second)/time.Second)))
 		s.refuse(w, r, http.StatusServiceUnavailable, busy.Why)
 	case errors.Is(err, ErrOtherBody):
-		s.engine.Refused(r.Context(), hook, err.Error())
-		s.refuse(w, r, http.StatusUnprocessableEntity, err.Error())
+		s.reject(w, r, hook, http.StatusUnprocessableEntity, err.Error())
 	case err != nil:
 		s.log.Error("a delivery could not be kept", "job", hook.Job, "path", hook.Path, "error", err)
 		w.Header().Set("Retry-After", "60")
@@ -206,6 +201,12 @@ func isText(media string) bool {
 		return true
 	}
 	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "+json") || strings.HasSuffix(media, "+xml")
+}
+
+// reject refuses a request, and notes it.
+func (s *handler) reject(w http.ResponseWriter, r *http.Request, hook Hook, status int, why string) {
+	s.engine.Refused(r.Context(), hook, why)
+	s.refuse(w, r, status, why)
 }
 
 func (s *handler) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
