@@ -25,17 +25,11 @@ const (
 // Program is a compiled module. It is immutable.
 type Program struct {
 	compiled
-	dir, hash string
+	hash string // of the sources
 }
 
 // Exports are the names that module.ts exports, sorted: execute and the hooks (OSL-06).
 func (p *Program) Exports() []string { return slices.Clone(p.compiled.Exports) }
-
-// Hash identifies the sources: every file of the folder that a module could import, by name and content.
-func (p *Program) Hash() string { return p.hash }
-
-// Dir is the folder that it was compiled from, absolute and with links resolved.
-func (p *Program) Dir() string { return p.dir }
 
 // SyntaxError is what is wrong with the text of a module, or with one of its imports.
 type SyntaxError struct {
@@ -92,7 +86,7 @@ func compile(ctx context.Context, dir string, src *sources, hash string) (*Progr
 		return nil, c.Syntax
 	}
 
-	return &Program{compiled: *c, dir: dir, hash: hash}, nil
+	return &Program{compiled: *c, hash: hash}, nil
 }
 
 // errNotCompiled is of texts that end whoever compiles them.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tetratelabs/wazero"
@@ -81,7 +81,8 @@ func (w *wasmHost) call(args []any) (any, error) {
 	switch what {
 	case "call":
 		name, _ := argument[string](args, 2)
-		return w.callExport(i, name, args[3:])
+		words, _ := argument[string](args, 3)
+		return w.callExport(i, name, words)
 	case "size", "read", "write":
 		return i.access(what, args[2:])
 	}
@@ -278,7 +279,7 @@ func (w *wasmHost) withImports(ctx context.Context, code wazero.CompiledModule, 
 		}
 		params, results := f.ParamTypes(), f.ResultTypes()
 		builders[module].NewFunctionBuilder().WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {
-			w.callImport(instance, at, params, results, stack)
+			w.callImport(instance, at, len(params), len(results), stack)
 		}), params, results).Export(name)
 	}
 
@@ -297,57 +298,36 @@ func (w *wasmHost) withImports(ctx context.Context, code wazero.CompiledModule, 
 
 // callImport calls a function of the module for an instance. What that throws ends the call of the export that led here, and is
 // kept by wasm.js.
-func (w *wasmHost) callImport(instance, at int, params, results []api.ValueType, stack []uint64) {
-	args := []any{"import", instance, at}
-	for k, t := range params {
-		args = append(args, worded(toJS(t, stack[k]))...)
-	}
-	given, err := w.vm.step.Call(quickjs.UndefinedValue, args...)
-	if err != nil {
-		raise(&wasmThrown{err})
-	}
-
-	numbers, err := numbersOf(given)
-	for k, t := range results {
-		if err == nil {
-			stack[k], numbers, err = fromJS(t, numbers)
-		}
+func (w *wasmHost) callImport(instance, at, params, results int, stack []uint64) {
+	given, err := w.vm.step.Call(quickjs.UndefinedValue, "import", instance, at, joinWords(stack[:params]))
+	if err == nil {
+		text, _ := given.(string)
+		err = parseWords(text, stack[:results])
 	}
 	if err != nil {
 		raise(&wasmThrown{err})
 	}
 }
 
-// worded writes as texts the numbers for which JSON has no word, as which arguments travel.
-func worded(numbers []any) []any {
-	for i, n := range numbers {
-		if f, ok := n.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			numbers[i] = strings.Replace(fmt.Sprint(f), "Inf", "Infinity", 1)
-		}
+// joinWords writes words of the stack for wasm.js: decimal numbers, separated by commas.
+func joinWords(stack []uint64) string {
+	words := make([]string, len(stack))
+	for i, word := range stack {
+		words[i] = strconv.FormatUint(word, 10)
 	}
-	return numbers
+	return strings.Join(words, ",")
 }
 
-// numbersOf are the numbers that wasm.js gives for the results of an import: a list of JSON.
-func numbersOf(given any) ([]any, error) {
-	text, _ := given.(string)
-	var list []any
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, errors.New("an imported function gave no numbers")
-	}
-	for i, v := range list {
-		switch v { // for which JSON has no word
-		case "NaN":
-			list[i] = math.NaN()
-		case "Infinity":
-			list[i] = math.Inf(1)
-		case "-Infinity":
-			list[i] = math.Inf(-1)
-		case "-0":
-			list[i] = math.Copysign(0, -1)
+// parseWords reads words of wasm.js.
+func parseWords(text string, stack []uint64) (err error) {
+	for i := range stack {
+		var word string
+		word, text, _ = strings.Cut(text, ",")
+		if stack[i], err = strconv.ParseUint(word, 10, 64); err != nil {
+			return &wasmError{"TypeError", "a number is missing"}
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // wasmThrown ends a call of WebAssembly with what an imported function threw.
@@ -360,20 +340,16 @@ func raise(err error) {
 	panic(err) //nolint:forbidigo // there is no other way out of what returns no error; the engine, or recovered, catches it
 }
 
-// callExport calls a function of an instance. An i64 is two numbers, its lower half first, among the arguments as well as in
-// what it gives: one number, or a list of them.
-func (w *wasmHost) callExport(i *wasmInstance, name string, args []any) (any, error) {
+// callExport calls a function of an instance with words of the stack, and returns those of its results.
+func (w *wasmHost) callExport(i *wasmInstance, name, words string) (any, error) {
 	f := i.module.ExportedFunction(name)
 	if f == nil {
 		return nil, linkError("there is no export %q", name)
 	}
-	params, results := f.Definition().ParamTypes(), f.Definition().ResultTypes()
-	stack := make([]uint64, max(len(params), len(results)))
-	var err error
-	for k, t := range params {
-		if stack[k], args, err = fromJS(t, args); err != nil {
-			return nil, err
-		}
+	params, results := len(f.Definition().ParamTypes()), len(f.Definition().ResultTypes())
+	stack := make([]uint64, max(params, results))
+	if err := parseWords(words, stack[:params]); err != nil {
+		return nil, err
 	}
 
 	ctx, cancel := w.timed()
@@ -382,17 +358,7 @@ func (w *wasmHost) callExport(i *wasmInstance, name string, args []any) (any, er
 		return nil, w.failure(ctx, err)
 	}
 
-	var out []any
-	for k, t := range results {
-		out = append(out, toJS(t, stack[k])...)
-	}
-	switch len(out) {
-	case 0:
-		return quickjs.Undefined{}, nil
-	case 1:
-		return out[0], nil
-	}
-	return out, nil
+	return joinWords(stack[:results]), nil
 }
 
 // timed ends with the module's own time, for the engine that looks at it.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 	"modernc.org/quickjs"
 )
@@ -95,9 +94,9 @@ func (i *wasmInstance) write(args []any) error {
 
 // view is a part of the memory: an offset, and a length.
 func (i *wasmInstance) view(args []any) ([]byte, error) {
-	offset, err := uint32Of(args, 0)
-	length, wrong := uint32Of(args, 1)
-	if err = errors.Join(err, wrong); err != nil {
+	offset, is := uint32Of(args, 0)
+	length, too := uint32Of(args, 1)
+	if !is || !too {
 		return nil, rangeError("a part of a memory is an offset and a length, which are whole numbers from 0")
 	}
 	bytes, ok := i.memory.Read(offset, length)
@@ -107,61 +106,12 @@ func (i *wasmInstance) view(args []any) ([]byte, error) {
 	return bytes, nil
 }
 
-func uint32Of(args []any, at int) (uint32, error) {
-	n, err := numberOf(args, at)
-	if err == nil && (n < 0 || n > math.MaxUint32 || n != math.Trunc(n)) {
-		err = errors.New("it is no whole number")
+func uint32Of(args []any, at int) (uint32, bool) {
+	n, ok := argument[float64](args, at)
+	if whole, is := argument[int](args, at); is {
+		n, ok = float64(whole), true
 	}
-	return uint32(max(n, 0)), err
-}
-
-// ---- numbers
-
-// toJS is a value as numbers.
-func toJS(t api.ValueType, v uint64) []any {
-	switch t {
-	case api.ValueTypeI64:
-		return []any{int(uint32(v)), int(uint32(v >> 32))}
-	case api.ValueTypeF32:
-		return []any{float64(api.DecodeF32(v))}
-	case api.ValueTypeF64:
-		return []any{api.DecodeF64(v)}
-	}
-	return []any{int(int32(v))}
-}
-
-// fromJS takes a value from the beginning of numbers. wasm.js has made them fit.
-func fromJS(t api.ValueType, numbers []any) (uint64, []any, error) {
-	n, err := numberOf(numbers, 0)
-	if err != nil {
-		return 0, nil, err
-	}
-	rest := numbers[1:]
-	switch t {
-	case api.ValueTypeI64:
-		high, err := numberOf(rest, 0)
-		if err != nil {
-			return 0, nil, err
-		}
-		return uint64(uint32(int64(n))) | uint64(uint32(int64(high)))<<32, rest[1:], nil
-	case api.ValueTypeF32:
-		return api.EncodeF32(float32(n)), rest, nil
-	case api.ValueTypeF64:
-		return api.EncodeF64(n), rest, nil
-	}
-	return api.EncodeI32(int32(uint32(int64(n)))), rest, nil
-}
-
-func numberOf(numbers []any, at int) (float64, error) {
-	if at < len(numbers) {
-		switch n := numbers[at].(type) {
-		case int:
-			return float64(n), nil
-		case float64:
-			return n, nil
-		}
-	}
-	return 0, &wasmError{"TypeError", "a number is missing"}
+	return uint32(max(n, 0)), ok && n >= 0 && n <= math.MaxUint32 && n == math.Trunc(n)
 }
 
 // WASM is a WebAssembly module that a module may instantiate, as host.wasm.instantiate(ID). Its code was audited by whoever gives

@@ -362,7 +362,7 @@ function drain() {
   return out + "}";
 }
 
-return function step(what, arg, value, ...numbers) {
+return function step(what, arg, value, words) {
   switch (what) {
     case "start": return start(arg);
     case "begin": return begin();
@@ -372,6 +372,6 @@ return function step(what, arg, value, ...numbers) {
     case "due": return firstTimer()?.due ?? null;
     case "waiting": return waiting > 0;
     case "drain": return drain();
-    case "import": return wasmImport(arg, value, numbers);
+    case "import": return wasmImport(arg, value, words);
   }
 };

@@ -1,4 +1,4 @@
-// WebAssembly as a module sees it. The engine is beside this one: numbers go there, and an i64 as its two halves.
+// WebAssembly as a module sees it. The engine is beside this one: values go there as the words of its stack.
 
 const nativeWASM = globalThis.__wasm;
 
@@ -25,46 +25,46 @@ function wasmCall(...args) {
   }
 }
 
-// wasmIn are the numbers for values of some types.
+const wasmWord = new DataView(new ArrayBuffer(8));
+
+// wasmIn writes values of some types as words of the engine's stack: decimal numbers of 64 bits, separated by commas.
 function wasmIn(types, values) {
-  const out = [];
-  types.forEach((type, i) => {
+  return types.map((type, i) => {
+    wasmWord.setBigUint64(0, 0n, true);
     if (type === "i64") {
       if (typeof values[i] !== "bigint") throw new TypeError(`an i64 is a BigInt, and ${typeof values[i]} was given`);
-      out.push(Number(BigInt.asUintN(32, values[i])), Number(BigInt.asUintN(32, values[i] >> 32n)));
-      return;
-    }
-    const n = Number(values[i]);
-    out.push(type === "i32" ? n | 0 : n);
-  });
-  return out;
+      wasmWord.setBigInt64(0, BigInt.asIntN(64, values[i]), true);
+    } else if (type === "i32") wasmWord.setInt32(0, Number(values[i]), true);
+    else if (type === "f32") wasmWord.setFloat32(0, Number(values[i]), true);
+    else wasmWord.setFloat64(0, Number(values[i]), true);
+    return String(wasmWord.getBigUint64(0, true));
+  }).join(",");
 }
 
-// wasmOut are the values of some types that numbers stand for.
-function wasmOut(types, numbers) {
-  let at = 0;
-  return types.map((type) => {
-    const n = Number(numbers[at++]); // "+Infinity" is one, too
-    return type === "i64" ? BigInt.asIntN(64, BigInt(n) | (BigInt(numbers[at++]) << 32n)) : n;
+// wasmOut reads values of some types from words.
+function wasmOut(types, words) {
+  const list = words.split(",");
+  return types.map((type, i) => {
+    wasmWord.setBigUint64(0, BigInt(list[i]), true);
+    if (type === "i64") return wasmWord.getBigInt64(0, true);
+    if (type === "i32") return wasmWord.getInt32(0, true);
+    return type === "f32" ? wasmWord.getFloat32(0, true) : wasmWord.getFloat64(0, true);
   });
 }
 
 function wasmExport(number, { name, params, results }) {
   return (...args) => {
-    const given = wasmCall("call", number, name, ...wasmIn(params, args));
-    if (results.length === 0) return undefined;
-    const values = wasmOut(results, Array.isArray(given) ? given : [given]);
-    return results.length === 1 ? values[0] : values;
+    const values = wasmOut(results, wasmCall("call", number, name, wasmIn(params, args)));
+    return results.length > 1 ? values : values[0];
   };
 }
 
-// wasmImport calls a function for an instance, and gives its numbers as JSON.
-function wasmImport(number, at, numbers) {
+// wasmImport calls a function for an instance.
+function wasmImport(number, at, words) {
   const { call, params, results } = wasmImports[number][at];
   try {
-    const value = call(...wasmOut(params, numbers));
-    const values = results.length > 1 ? [...value] : [value];
-    return JSON.stringify(wasmIn(results, values.slice(0, results.length)).map((n) => (Number.isFinite(n) && !Object.is(n, -0) ? n : Object.is(n, -0) ? "-0" : String(n))));
+    const value = call(...wasmOut(params, words));
+    return wasmIn(results, results.length > 1 ? [...value] : [value]);
   } catch (e) {
     wasmThrown = [e];
     throw e;
