@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/web"
+	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 	"rouse/watcher"
@@ -44,7 +45,7 @@ func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
 	return out
 }
 
-// notes are sentences about the job, and about the time that was asked for.
+// notes returns sentences about the job, and about the time that was asked for.
 func (e *explanation) notes(ctx context.Context) []string {
 	var out []string
 	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -60,16 +61,13 @@ func (e *explanation) notes(ctx context.Context) []string {
 	switch {
 	case e.job != nil && !config.On(e.job.Enabled):
 		addf("it is disabled (enabled: false, see %s), so nothing comes due", e.job.At)
-	case e.job != nil && !e.scheduled && len(e.setup.plan.Plan.Jobs) > 0 && !e.planned():
+	case e.job != nil && !e.scheduled && len(e.setup.plan.Plan.Jobs) > 0 && e.setup.plan.Plan.Jobs[e.name].Name == "":
 		addf("its agent %s is disabled, so nothing comes due", e.job.Agent)
 	case e.notTakenUp != "":
 		addf("%s", e.notTakenUp)
 	}
 
-	for i, j := range e.setup.Config.Jobs {
-		if string(j.Name) != e.name {
-			continue
-		}
+	if i := slices.Index(e.setup.JobNames(), e.name); i >= 0 {
 		for _, o := range e.d.obstaclesOf(ctx, e.setup, i) {
 			addf("▲ blocked: %s", o)
 		}
@@ -87,19 +85,15 @@ func (e *explanation) notes(ctx context.Context) []string {
 		addf("%s waits since %s: %s", w.Path, api.LocalTime(w.Since.Time, e.zone), w.Why)
 	}
 
-	if e.job != nil {
-		for _, p := range e.pauses {
-			if p.Covers(e.name, e.job.Agent, e.now) {
-				addf("%s", web.NewPause(p).Text(e.zone))
-			}
+	for _, p := range e.pauses {
+		if e.job != nil && p.Covers(e.name, e.job.Agent, e.now) {
+			addf("%s", web.NewPause(p).Text(e.zone))
 		}
 	}
-
 	out = append(append(out, e.followNotes(ctx)...), e.calendarNotes()...)
 	for _, i := range e.failing {
 		addf("%s", web.NewIncident(i).Text(e.zone))
 	}
-
 	if p, paused := e.d.runner.PausedModel(e.name, e.now); paused {
 		addf("%s", newModelPause(p).Text(e.zone))
 	}
@@ -115,37 +109,26 @@ func (e *explanation) notes(ctx context.Context) []string {
 			addf("by its schedule it does not start again")
 		}
 	}
-
 	return out
 }
 
 // maxWaitNotes is how many files that wait are told of a job.
 const maxWaitNotes = 5
 
-// planned says whether the runner knows the job, which it does not if its agent is disabled.
-func (e *explanation) planned() bool {
-	_, ok := e.setup.plan.Plan.Jobs[e.name]
-	return ok
-}
-
-// askedNotes say whether the time that was asked for is an instant, and which are near it.
-func (e *explanation) askedNotes() []string {
-	var out []string
-	hit := slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked })
-	covered := slices.DeleteFunc(slices.Clone(e.rows), func(o ledger.Occurrence) bool { return o.Nominal.After(e.asked.At) || o.Through.Before(e.asked.At) })
-	// A long absence is one row for all its instants, whichever of them was meant.
-	if len(covered) > 0 && !hit {
-		return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(e.asked.At, e.zone), api.LocalTime(covered[0].Nominal, e.zone), api.LocalTime(covered[0].Through, e.zone))}
+// askedNotes reports whether the time that was asked for is an instant, and the instants near it.
+func (e *explanation) askedNotes() (out []string) {
+	at := e.asked.At
+	if !slices.ContainsFunc(e.lines, func(l line) bool { return l.rank == rankOccurrence && l.Asked }) {
+		// A long absence is one row for all its instants.
+		i := slices.IndexFunc(e.rows, func(o ledger.Occurrence) bool { return !o.Nominal.After(at) && !o.Through.Before(at) })
+		if i >= 0 {
+			return []string{fmt.Sprintf("%s lies in the stretch from %s to %s, for which one row stands", api.LocalTime(at, e.zone), api.LocalTime(e.rows[i].Nominal, e.zone), api.LocalTime(e.rows[i].Through, e.zone))}
+		}
+		out = e.nearby()
 	}
-
-	if !hit {
-		out = append(out, e.nearby()...)
-	}
-
-	if e.asked.At.Before(e.anchor) && e.notTakenUp == "" {
+	if at.Before(e.anchor) && e.notTakenUp == "" {
 		out = append(out, fmt.Sprintf("this home knows the schedule as it is now only since %s", api.LocalTime(e.anchor, e.zone)))
 	}
-
 	return out
 }
 
@@ -156,45 +139,28 @@ func (e *explanation) nearby() []string {
 	for _, sch := range e.standing.Job.Schedules {
 		words = append(words, sch.Describe())
 		b, n := sch.LastAndNext(e.asked.At)
-		if b.After(before) {
-			before = b
-		}
-
-		if !n.IsZero() && (after.IsZero() || n.Before(after)) {
-			after = n
-		}
+		before, after = latest(before, b), domain.Earlier(after, n)
 
 		// A change of the clock moves an instant by an hour or two, so only one just before can
 		// explain why nothing was due now.
-		if !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
-			if note := sch.ClockChangeNote(b); note != "" {
-				more = append(more, note)
-			}
+		if note := sch.ClockChangeNote(b); note != "" && !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
+			more = append(more, note)
 		}
-
 		// The time was read in the zone of the configuration; in that of the schedule it may be an instant.
 		if w, err := schedule.ParseTime(e.written, e.now, sch.Zone(), false); err == nil && !w.At.Equal(e.asked.At) && sch.Matches(w.At) {
 			more = append(more, fmt.Sprintf("%s of %s is one; ask for it by --at %s", e.written, schedule.ZoneName(sch.Zone()), w.At.In(sch.Zone()).Format(time.RFC3339)))
 		}
-
 		more = append(more, e.excludedNearby(sch)...)
 	}
 
-	text := fmt.Sprintf("%s is no instant of %s", api.LocalTime(e.asked.At, e.zone), strings.Join(words, " or "))
-	switch {
-	case before.IsZero():
-		text += ": none comes before it"
-	default:
-		text += ": the last before it is " + api.LocalTime(before, e.zone)
+	last, next := "none comes before it", "and none comes after it"
+	if !before.IsZero() {
+		last = "the last before it is " + api.LocalTime(before, e.zone)
 	}
-
-	if after.IsZero() {
-		text += ", and none comes after it"
-	} else {
-		text += ", the next " + api.LocalTime(after, e.zone)
+	if !after.IsZero() {
+		next = "the next " + api.LocalTime(after, e.zone)
 	}
-
-	return append([]string{text}, more...)
+	return append([]string{fmt.Sprintf("%s is no instant of %s: %s, %s", api.LocalTime(e.asked.At, e.zone), strings.Join(words, " or "), last, next)}, more...)
 }
 
 // excludedNearby names the instants next to the time that was asked for which an exclusion removed.
@@ -222,13 +188,12 @@ func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 // nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.
 const nearbySpan = 36 * time.Hour
 
-// timeline lists what happened besides the runs from the first line to the last.
+// timeline lists the events besides the runs from the first line to the last.
 func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
 	from, to := e.anchor, e.now
 	if e.asked != nil {
 		from, to = e.asked.At.Add(-time.Hour), e.asked.At.Add(e.asked.Precision+time.Hour)
 	}
-
 	if len(e.lines) > 0 {
 		if first := e.lines[0].Nominal.Time; e.asked != nil || e.more || first.Before(from) {
 			from = first
@@ -237,46 +202,35 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 			to = last
 		}
 	}
-
 	if to.After(e.now) {
 		to = e.now
 	}
 
-	out := e.pauseEntries(from, to)
 	events, err := e.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "zone.changed", "config.reloaded", "config.refused")
 	if err != nil {
 		return nil, err
 	}
-
 	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", ledger.FileBack, watcher.WaitsEvent, webhookEvent)
 	if err != nil {
 		return nil, err
 	}
-
 	last, err := e.daemonBefore(ctx, from, events)
 	if err != nil {
 		return nil, err
 	}
 
-	out = slices.Grow(out, len(events)+len(blocked))
-	for _, event := range events {
+	out := e.pauseEntries(from, to)
+	for _, event := range slices.Concat(events, blocked) {
 		entry := e.timelineEntry(event)
 		// Two starts in a row: an orderly stop would have been recorded between them.
 		if event.Kind == "daemon.started" && last == event.Kind {
 			entry.Text = "the one before it did not stop: it was killed, or the power went"
 		}
-
 		if entry.What == "daemon" {
 			last = event.Kind
 		}
-
 		out = append(out, entry)
 	}
-
-	for _, event := range blocked {
-		out = append(out, e.timelineEntry(event))
-	}
-
 	slices.SortStableFunc(out, func(x, y api.TimelineEntry) int { return x.At.Compare(y.At.Time) })
 	return out, nil
 }
@@ -315,13 +269,11 @@ func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
 		entry.Text = fmt.Sprintf("it was set back by %s", -step)
 	case event.Kind == "clock.stepped":
 		entry.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
-	case event.Kind == webhookEvent:
+	case event.Kind == webhookEvent, event.Kind == watcher.WaitsEvent:
 		entry.Text = fmt.Sprintf("%s: %s", data.Path, text.Truncate(text.OneLine(data.Why), 200))
 		if data.More > 0 {
 			entry.Text += fmt.Sprintf(" (and %d more before it)", data.More)
 		}
-	case event.Kind == watcher.WaitsEvent:
-		entry.Text = fmt.Sprintf("%s: %s", data.Path, text.Truncate(text.OneLine(data.Why), 200))
 	case event.Kind == ledger.FileBack:
 		entry.Text = fmt.Sprintf("%s: %s", data.Path, watcher.BackText(data.Run))
 	case data.Path != "":

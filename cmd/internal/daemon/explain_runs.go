@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,59 +16,64 @@ import (
 	"rouse/watcher"
 )
 
-// fillRuns adds what became of the runs, and a line for each further attempt.
+// fillRuns adds the results of the runs, and a line for each further attempt.
 func (e *explanation) fillRuns(ctx context.Context) error {
-	ids := make([]int64, len(e.lines)) // 0: a line has no run
-	for i, l := range e.lines {
-		if l.Run == "" {
-			continue
-		}
-		var err error
-		if ids[i], err = strconv.ParseInt(l.Run, 10, 64); err != nil {
-			return err
+	var ids []int64
+	for _, l := range e.lines {
+		if l.Run != "" {
+			id, err := strconv.ParseInt(l.Run, 10, 64)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
 		}
 	}
-
-	runs, err := e.d.ledger.RunsByID(ctx, slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return id == 0 }))
+	runs, err := e.d.ledger.RunsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
 
-	// By the ids of the lines that there were: those that retries appends have their state already.
-	for i, id := range ids {
-		l := &e.lines[i]
-		if id == 0 {
-			continue
-		}
-
-		r, kept := runs[id]
-		if !kept {
-			l.addReason("the run itself is not kept any more")
-			continue
-		}
-
-		nodes, err := e.nodes(ctx, r)
-		if err != nil {
-			return err
-		}
-		l.State, l.WaitingFor, l.Outcome, l.Node = r.State, r.WaitingFor, r.Outcome, nodes[1]
-		l.addReason(e.blockedText(r))
-		l.addReason(lateText(l.Explanation, r))
-		l.addReason(e.runText(ctx, r))
-		loop, err := e.loopText(ctx, r)
-		if err != nil {
-			return err
-		}
-		l.addReason(loop)
-
-		if r.Attempt > 1 {
-			if err := e.retries(ctx, r, nodes); err != nil {
+	byID := map[string]ledger.Run{}
+	for id, r := range runs {
+		byID[strconv.FormatInt(id, 10)] = r
+	}
+	for i := range len(e.lines) { // the lines that retries appends have their state already
+		r, kept := byID[e.lines[i].Run]
+		switch {
+		case e.lines[i].Run == "":
+		case !kept:
+			e.lines[i].addReason("the run itself is not kept any more")
+		default:
+			if err := e.fillRun(ctx, i, r); err != nil {
 				return err
 			}
 		}
 	}
-
 	e.sort()
+	return nil
+}
+
+// fillRun adds the result of a run to its line.
+func (e *explanation) fillRun(ctx context.Context, i int, r ledger.Run) error {
+	nodes, err := e.nodes(ctx, r)
+	if err != nil {
+		return err
+	}
+	loop, err := e.loopText(ctx, r)
+	if err != nil {
+		return err
+	}
+
+	l := &e.lines[i]
+	l.State, l.WaitingFor, l.Outcome, l.Node = r.State, r.WaitingFor, r.Outcome, nodes[1]
+	for _, reason := range []string{e.blockedText(r), lateText(l.Explanation, r), e.runText(ctx, r), loop} {
+		if reason != "" && !strings.Contains(l.Reason, reason) {
+			l.addReason(reason)
+		}
+	}
+	if r.Attempt > 1 {
+		return e.retries(ctx, r, nodes)
+	}
 	return nil
 }
 
@@ -110,11 +114,9 @@ func lateText(l api.Explanation, r ledger.Run) string {
 // loopText says how the loop of a folder ended with a run, "" when it did not.
 func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
 	var d ledger.Detail
-	_ = json.Unmarshal(r.Detail, &d) // one that cannot be read is of no folder
-	if d.Folder == "" {
+	if json.Unmarshal(r.Detail, &d) != nil || d.Folder == "" {
 		return "", nil
 	}
-
 	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
 	if err != nil {
 		return "", err
@@ -135,12 +137,8 @@ func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error
 	return "", nil
 }
 
-// addReason appends to the reason of a line, unless it says so already.
-func (l *line) addReason(text string) {
-	if text != "" && !strings.Contains(l.Reason, text) {
-		l.Reason = strings.TrimPrefix(l.Reason+"; "+text, "; ")
-	}
-}
+// addReason appends to the reason of a line.
+func (l *line) addReason(text string) { l.Reason = joinNotes([]string{l.Reason, text}) }
 
 // runText says why a run did nothing, or does nothing yet, or did not do what it was to.
 func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
@@ -171,19 +169,15 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]s
 		return err
 	}
 
-	for i, at := range attempts {
-		if i == 0 {
-			continue
-		}
-
+	for i, at := range attempts[1:] {
 		ex := api.Explanation{Source: sourceRetry, Nominal: api.At(at.StartedAt), Actual: api.At(at.StartedAt), Decision: domain.DecisionRun,
-			Run: fmt.Sprint(r.ID), Node: nodes[at.Number], State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i-1].Number, endedText[attempts[i-1].State])}
-		if why := attempts[i-1].Error; why != "" {
+			Run: fmt.Sprint(r.ID), Node: nodes[at.Number], State: domain.State(at.State), Reason: fmt.Sprintf("attempt %d of run %d; attempt %d %s", at.Number, r.ID, attempts[i].Number, endedText[attempts[i].State])}
+		if why := attempts[i].Error; why != "" {
 			ex.Reason += ": " + failureText(why)
 		}
 
 		// What the run does now is what its last attempt does.
-		if i == len(attempts)-1 {
+		if i == len(attempts)-2 {
 			ex.State, ex.WaitingFor, ex.Outcome = r.State, r.WaitingFor, r.Outcome
 		}
 

@@ -95,9 +95,8 @@ const (
 	closeFor = 2 * time.Second
 )
 
-// LogWriter writes what a daemon says, to a reader that may stop reading: the pipe to it fills up, and whoever writes waits. That is a
-// goroutine here, and nobody else. What does not fit into the buffer meanwhile is dropped, and its lines are counted: the reader is told
-// as soon as it goes on. A panic that ends the process is printed by Go itself, and does not pass here.
+// LogWriter writes lines to a reader that may stop reading, such as a full pipe. Only its own goroutine waits for the reader.
+// Lines that do not fit into the buffer are dropped and counted; the reader gets their number when it reads again.
 type LogWriter struct {
 	to   io.Writer
 	wake chan struct{} // capacity 1
@@ -106,7 +105,7 @@ type LogWriter struct {
 	mu     sync.Mutex
 	unread []byte
 	lost   int            // lines since the last that fit
-	tell   func(lost int) // writes to the reader that they are
+	tell   func(lost int) // writes their number to the reader
 	closed bool
 }
 
@@ -119,13 +118,10 @@ func NewLogWriter(to io.Writer) *LogWriter {
 }
 
 func lostText(lines int) string {
-	if lines == 1 {
-		return "1 line of the log was lost because nobody read it"
-	}
-	return fmt.Sprintf("%d lines of the log were lost because nobody read them", lines)
+	return fmt.Sprintf("lost %s of the log, because the reader did not read", text.Plural(lines, "line"))
 }
 
-// tellBy has the reader told of lost lines in another form.
+// tellBy replaces the function that reports lost lines.
 func (w *LogWriter) tellBy(tell func(lost int)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,25 +163,19 @@ func (w *LogWriter) notify() {
 	}
 }
 
-// run writes all that there is at once, in the order in which it came.
+// run writes the buffer as a whole, in the order of its lines. Write errors have no place to be reported.
 func (w *LogWriter) run() {
 	defer close(w.over)
-	var spare []byte // what was written before, whose room is used again
 	for {
 		w.mu.Lock()
 		unread, lost, tell, closed := w.unread, w.lost, w.tell, w.closed
-		w.unread, w.lost = spare[:0], 0
+		w.unread, w.lost = nil, 0
 		w.mu.Unlock()
 
-		// Errors have nobody to be told: this is where they would be.
-		if len(unread) > 0 {
-			_, _ = w.to.Write(unread)
-		}
+		_, _ = w.to.Write(unread)
 		if lost > 0 {
 			tell(lost)
 		}
-		spare = unread
-
 		switch {
 		case len(unread) > 0 || lost > 0:
 		case closed:

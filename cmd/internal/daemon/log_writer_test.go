@@ -50,7 +50,7 @@ func TestLogWithoutReader(t *testing.T) {
 					}
 				}
 				last := all[len(all)-1]
-				if want := fmt.Sprintf("%d lines of the log were lost because nobody read them", lines-len(all)+1); len(all) < 2 || !strings.Contains(last, want) {
+				if want := fmt.Sprintf("lost %d lines of the log, because the reader did not read", lines-len(all)+1); len(all) < 2 || !strings.Contains(last, want) {
 					t.Errorf("%d lines came, and then %s", len(all), last)
 				}
 				if format == "json" && !json.Valid([]byte(last)) {

@@ -77,27 +77,19 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.run("room", func() error { return d.keepRoom(triggers, dispatcher.Reconsider) })
 	group.run("obstacles", func() error { return d.watchObstacles(triggers, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
-	group.run("retention", func() error {
-		// It asks the ledger about each job, which a start should not have to share its processor with.
-		select {
-		case <-ready:
-			return d.maintain(rest)
-		case <-rest.Done():
-			return nil
-		}
-	})
-	onceReady := func(run func(context.Context) error) func() error {
-		return func() error {
+	onceReady := func(name string, ctx context.Context, run func(context.Context) error) {
+		group.run(name, func() error {
 			select {
 			case <-ready:
-				return run(triggers)
-			case <-triggers.Done():
+				return run(ctx)
+			case <-ctx.Done():
 				return nil
 			}
-		}
+		})
 	}
-	group.run("heartbeat", onceReady(func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) }))
-	group.run("supervision", onceReady(func(ctx context.Context) error { return d.supervision.run(ctx, well) }))
+	onceReady("retention", rest, d.maintain) // it reads each job's runs, which a start does not have to wait for
+	onceReady("heartbeat", triggers, func(ctx context.Context) error { return d.onceLeading(ctx, beats.Run) })
+	onceReady("supervision", triggers, func(ctx context.Context) error { return d.supervision.run(ctx, well) })
 
 	err = d.serveUntil(ctx, &group, ready, onReady)
 

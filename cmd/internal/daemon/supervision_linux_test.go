@@ -33,14 +33,14 @@ func TestWatchdog(t *testing.T) {
 	var hangs, refuses atomic.Bool
 	released := make(chan struct{})
 	well := s.newLiveness(s.dispatching.Load())
-	dispatcher, ledger := well.checks["dispatcher"], well.checks["ledger"]
-	well.checks["dispatcher"] = func(ctx context.Context) error {
+	dispatcher, ledger := well.checks[2].ask, well.checks[0].ask
+	well.checks[2].ask = func(ctx context.Context) error {
 		if hangs.Load() {
 			<-released // whatever becomes of ctx, as on a disk that does not answer
 		}
 		return dispatcher(ctx)
 	}
-	well.checks["ledger"] = func(ctx context.Context) error {
+	well.checks[0].ask = func(ctx context.Context) error {
 		if refuses.Load() {
 			return errors.New("the disk is full")
 		}
