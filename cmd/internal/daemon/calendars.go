@@ -22,8 +22,7 @@ func calendarSource(c config.Calendar) (calendars.Source, bool) {
 	return calendars.Source{Name: string(c.Name), Address: c.Address(), Near: c.Near, Refresh: time.Duration(c.Refresh)}, c.URL != ""
 }
 
-// fillCalendars gives the calendars that are fetched what is kept of them. One that never came is empty: nothing is excluded by it,
-// and what keeps to it does not start.
+// fillCalendars fills the fetched calendars from their copies. A calendar without a copy is empty.
 func fillCalendars(cfg *config.Config, now time.Time) {
 	store := calendars.NewStore(string(cfg.Home))
 	for _, c := range cfg.Calendars {

@@ -52,8 +52,7 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 	return out
 }
 
-// tightContexts are the needs that do not fit: those of jobs, and of an agent alone where none of its jobs
-// is among them.
+// tightContexts returns the needs that do not fit. It leaves out agents if one of their jobs is listed.
 func tightContexts(p agent.Plan) ([]agent.ContextNeed, error) {
 	needs, err := agent.ContextNeeds(p)
 	if err != nil {
@@ -170,8 +169,7 @@ func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem
 	return out, nil
 }
 
-// checkModule compiles the module of a skill. A problem that is not in the module itself is reported at a place of the
-// configuration.
+// checkModule compiles the module of a skill. at is the place of problems outside of the module.
 func checkModule(ctx context.Context, at config.Problem, s *skills.Skill) (out []config.Problem, err error) {
 	program, err := module.Compile(ctx, s.Dir)
 	var wrong *module.SyntaxError

@@ -56,8 +56,7 @@ func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 	return out, nil
 }
 
-// comingRuns is how many runs of a job are to come until a time, and how many of them follow runs of others: as many as those have, if all
-// end well. counted keeps what is known, since jobs may be followed by several.
+// comingRuns counts the runs of a job until a time, and those that follow runs of other jobs.
 func (d *Daemon) comingRuns(s *Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
 	if !config.On(j.Enabled) {
 		return 0, 0
@@ -209,8 +208,7 @@ func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(
 	return out
 }
 
-// foreseenRuns is how many runs of a job the clock brings until a time, of what comingUntil lists for that time or a later one. Other triggers
-// cannot be foreseen.
+// foreseenRuns counts the scheduled runs until a time. coming is the result of comingUntil.
 func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) {
 	for _, u := range coming {
 		if u.Decision == domain.DecisionRun && !u.Actual.Before(now) && u.Actual.Before(until) {
@@ -227,8 +225,7 @@ func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) 
 	return runs
 }
 
-// foreseen is what runs take that are like the last ones of their job: each as much as those did in the median, which one run
-// that went astray does not move.
+// foreseen estimates the usage of runs by the median of the last runs.
 func foreseen(runs int, last []ledger.Usage) forecast {
 	f := forecast{runs: runs}
 	cost, tokens := make([]float64, 0, len(last)), make([]float64, 0, len(last))
@@ -252,8 +249,7 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// comingUntil lists what a job is due for up to a time at least, and forecastMax at most: few at first, for to look ahead by
-// years takes long where a job is due once a month.
+// comingUntil lists the occurrences of a job until a time. It asks for few first, which is faster.
 func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
 	for n := 8; ; n *= 8 {
 		coming := d.scheduler.Next(job, min(n, forecastMax), now)

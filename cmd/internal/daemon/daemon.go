@@ -96,8 +96,7 @@ type Daemon struct {
 	backups       sync.WaitGroup     // backups of the home that are made
 }
 
-// Current is the setup in force. Callers that need it more than once load it once, so that a
-// reload in between cannot mix two configurations.
+// Current returns the setup in force. Load it once per request: a reload may replace it any time.
 func (d *Daemon) Current() *Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.

@@ -106,8 +106,7 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	return out, nil
 }
 
-// besideWebhooks hands requests to webhooks to hooks, and all others to rest. A http.ServeMux would answer some paths by itself,
-// before anybody has looked at the request.
+// besideWebhooks separates requests to webhooks. A ServeMux would answer some paths by itself.
 func besideWebhooks(hooks, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, webhook.Prefix) {
@@ -299,8 +298,7 @@ func (d *Daemon) Channels() []string {
 	return out
 }
 
-// Definition implements web.Backend: the lines of a job as they are in its file now. Secrets that were
-// written there are blacked out.
+// Definition implements web.Backend: it returns the current lines of a job without secrets.
 func (d *Daemon) Definition(job string) (api.Definition, error) {
 	now := d.Current()
 	j := now.job(job)

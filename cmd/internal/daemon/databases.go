@@ -23,8 +23,7 @@ func (d *Daemon) Kept(agent string) ([]ledger.Place, error) { return d.runner.Ke
 // PlaceOf implements web.Backend.
 func (d *Daemon) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
 
-// Idle implements web.Backend. Without a daemon nothing runs: a run that the ledger calls running
-// was left behind by a process that is gone, and will be resumed like one that waits.
+// Idle implements web.Backend. Without a daemon, a running run is left over and will be resumed.
 func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
 		runs, err := d.ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})

@@ -325,8 +325,7 @@ func (d *Daemon) checkDatabases(s *Setup) api.Check {
 	return passed("databases", "nothing is known against any")
 }
 
-// wanted are the places that refer to secrets: in the configuration in force, and in the one on disk
-// if it cannot come into force, which may be because a secret is missing.
+// wanted returns the references to secrets in the configuration in force and in the one on disk.
 func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 	refs := slices.Concat(now.Config.SecretRefs(), now.wanted)
 	if d.reloads != nil {

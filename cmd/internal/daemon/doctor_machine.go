@@ -20,8 +20,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// What a file system must have left, or doctor says so: databases, their logs and backups grow by more than that
-// within days.
+// Least free space of a file system: databases, logs and backups grow by more within days.
 const (
 	leastSpace  = 256 << 20 // bytes
 	leastInodes = 1000

@@ -66,8 +66,7 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	// Later steps build on the lines of earlier ones: what has a row is not explained again, and
-	// runs are filled in once it is known which lines are left.
+	// Each step builds on the lines of the steps before it.
 	for _, step := range []func(context.Context) error{e.loadStanding, e.addRecorded, e.addUndecided, e.addUnrecorded, e.addOtherRuns, e.fillRuns} {
 		if err := step(ctx); err != nil {
 			return api.Why{}, err
@@ -208,8 +207,7 @@ func (e *explanation) hasRow(t time.Time) bool {
 	})
 }
 
-// addUndecided adds what is due and not decided yet, with the decision to expect: it is made by the
-// same code that the scheduler uses, on the job's other runs as they are now.
+// addUndecided adds due occurrences without a decision, with the decision to expect.
 func (e *explanation) addUndecided(ctx context.Context) error {
 	if len(e.standing.Due) == 0 {
 		return nil
@@ -305,8 +303,7 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation, bool) {
 	ex := api.Explanation{Nominal: api.At(t), Actual: api.At(t)}
 	asked := e.isAsked(t)
-	// Before the anchor the schedule may have been another one, so its instants then count only if
-	// they were asked for.
+	// Before the anchor the schedule may have been another one, so only requested instants count.
 	known := t.After(e.anchor)
 	switch {
 	case e.hasRow(t):
@@ -333,8 +330,7 @@ func (e *explanation) withoutRow(t time.Time, excluded string) (api.Explanation,
 	return ex, asked || between
 }
 
-// addUpcoming adds occurrences that are still to come: those around the time that was asked for
-// or, if it has passed, the next ones up to the first that runs.
+// addUpcoming adds coming occurrences: around the requested time, or up to the next one that runs.
 func (e *explanation) addUpcoming(first time.Time) {
 	const wakes = 16 // room for wakes that the job led to, which are not its own occurrences
 	n, from, past := (max(e.before, 1)+max(e.after, 1))*max(len(e.standing.Job.Schedules), 1), e.now, !e.pivot.After(e.now.Add(time.Millisecond))
@@ -369,8 +365,7 @@ func (e *explanation) addUpcoming(first time.Time) {
 	}
 }
 
-// addOtherRuns adds the runs by other triggers in between, and then cuts the lines to the number
-// that was asked for.
+// addOtherRuns adds the runs by other triggers, and cuts the lines to the requested number.
 func (e *explanation) addOtherRuns(ctx context.Context) error {
 	middle := e.sort()
 	var from, to time.Time

@@ -18,8 +18,7 @@ import (
 	"rouse/watcher"
 )
 
-// maxTimeline limits what is shown besides the occurrences, so that a daemon that was restarted in
-// a loop does not hide them.
+// maxTimeline limits the events, of which a daemon that restarts in a loop makes many.
 const maxTimeline = 500
 
 // maxWakeNote is the maximum number of characters shown of a planned wake's instructions.
@@ -141,8 +140,7 @@ func (e *explanation) nearby() []string {
 		b, n := sch.LastAndNext(e.asked.At)
 		before, after = latest(before, b), domain.Earlier(after, n)
 
-		// A change of the clock moves an instant by an hour or two, so only one just before can
-		// explain why nothing was due now.
+		// A change of the clock moves an instant by an hour or two.
 		if note := sch.ClockChangeNote(b); note != "" && !b.IsZero() && e.asked.At.Sub(b) < 4*time.Hour {
 			more = append(more, note)
 		}
@@ -235,8 +233,7 @@ func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error)
 	return out, nil
 }
 
-// daemonBefore is the last thing that a daemon did before the events that are shown, "" when nothing
-// is kept of it.
+// daemonBefore returns the last start or stop of a daemon before the shown events, or "".
 func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []ledger.Event) (string, error) {
 	if len(shown) == maxTimeline {
 		from = shown[0].At // there are more in the window than are shown

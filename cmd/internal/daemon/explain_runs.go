@@ -152,8 +152,7 @@ func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
 	return e.d.pending(ctx, r, e.pauses, e.now, e.zone).Reason
 }
 
-// maxFailure is how much is told of a failure among other things, in characters: an error of a model's server
-// with its address, what the server said and what ended the run has room in it.
+// maxFailure is the maximum number of characters of a failure on a line.
 const maxFailure = 300
 
 // failureText is an error on a line.

@@ -138,7 +138,6 @@ func (s *Setup) runnable(f api.RunRequest) error {
 }
 
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
-// Redacting it instead would start a run on a text that nobody wrote.
 func (d *Daemon) refuseSecrets(f api.RunRequest) error {
 	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
 		// As JSON, which covers values that are nested in the input or the arguments.
@@ -158,8 +157,7 @@ func converges(j *config.Job) bool {
 	return j.Watch != nil && j.Watch.Mode == watcher.ModeConverge
 }
 
-// fireWatch does manually what the watch of a job does: it claims a file as if it had been dropped,
-// or the watched folder as if it had changed.
+// fireWatch claims a file as if it had been dropped, or the watched folder as if it had changed.
 func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
 	case len(f.Input) > 0:
@@ -239,8 +237,7 @@ func newOnce(key string, request []byte) *ledger.Once {
 	return &ledger.Once{Key: key, Request: hex.EncodeToString(sum[:])}
 }
 
-// nameOnce gives a request of the API the key of its sender. Each job has its own keys, and so has each agent that is asked without one:
-// who asks for one of them cannot keep the run of another from coming.
+// nameOnce sets the key of a request. Each job, and each agent without a job, has its own keys.
 func nameOnce(req *ledger.Request, f api.RunRequest) error {
 	if f.Key == "" {
 		return nil

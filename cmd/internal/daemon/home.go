@@ -61,11 +61,8 @@ func Held(dir string) *HeldError { return &HeldError{dir: dir, holder: readHolde
 
 // Unanswered returns an error saying that the daemon that holds the home does not answer. It returns false if a command holds the home.
 func (e *HeldError) Unanswered() (error, bool) {
-	if !e.holder.Daemon {
-		return nil, false
-	}
 	return fmt.Errorf("the daemon that works on %s (process %d) does not answer: it is starting or stopping, or has reached its limit of open files (see its log); to end it: kill %[2]d",
-		e.dir, e.holder.PID), true
+		e.dir, e.holder.PID), e.holder.Daemon
 }
 
 // Waiting says for whom a process waits that wants the home.
@@ -85,10 +82,8 @@ type home struct {
 	readOnly error  // why nothing can be written in it; nil: it can be
 }
 
-// OpenHome creates the folder if needed and acquires its exclusive lock, which the
-// operating system releases when the process ends, however it ends. If another process holds
-// it, the error is a *HeldError. One that exists and cannot be written is opened for reading, and
-// says so.
+// OpenHome creates the folder if needed and acquires its exclusive lock, which the operating system releases when the process
+// ends. If another process holds the lock, the error is a *HeldError. A home that cannot be written is opened for reading.
 func OpenHome(dir string, self Holder) (*home, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the home folder %s: %w; choose another with --home", dir, err)
@@ -100,34 +95,28 @@ func OpenHome(dir string, self Holder) (*home, error) {
 
 	h := &home{Dir: dir, mended: mended, lock: flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))}
 	locked, err := h.lock.TryLock()
-	if unwritable(err) { // there is no file to lock, and nobody can make one
+	switch {
+	case unwritable(err): // there is no file to lock, and no process can make one
 		h.readOnly = err
 		return h, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("cannot lock the home folder %s: %w", dir, err)
-	}
-	if !locked {
+	case !locked:
 		return nil, Held(dir)
 	}
 
-	text, err := json.Marshal(self)
-	if err == nil {
-		err = h.writeHolder(text)
-	}
+	err = h.writeHolder(self)
 	if errors.Is(err, syscall.ENOSPC) { // a disk that filled up meanwhile must not make the home read-only
-		if err = ledger.FreeReserve(filepath.Join(dir, "ledger.db")); err == nil {
-			err = h.writeHolder(text)
+		if err = ledger.FreeReserve(filepath.Join(dir, ledgerName)); err == nil {
+			err = h.writeHolder(self)
 		}
 	}
 	if unwritable(err) {
-		h.readOnly = err
-		return h, nil
+		h.readOnly, err = err, nil
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write to the home folder %s: %w", dir, err), h.lock.Unlock())
 	}
-
 	return h, nil
 }
 
@@ -138,8 +127,7 @@ func (h *home) sayMended(w io.Writer) {
 	}
 }
 
-// readHolder reads who holds the home, from a file of its own, because some systems do not let a locked
-// file be read.
+// readHolder reads who holds the home. Some systems do not let the locked file itself be read.
 func readHolder(dir string) Holder {
 	var self Holder
 	text, err := os.ReadFile(filepath.Join(dir, "holder.json"))
@@ -150,25 +138,25 @@ func readHolder(dir string) Holder {
 	return self
 }
 
-// writeHolder says who holds the home. The lock does not outlive the machine, so this need not either.
-func (h *home) writeHolder(text []byte) error {
-	return atomicfile.WriteUnsynced(h.holderFile(), text, 0o600)
+// writeHolder records who holds the home. Like the lock, it need not survive a crash of the machine.
+func (h *home) writeHolder(self Holder) error {
+	text, err := json.Marshal(self)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteUnsynced(filepath.Join(h.Dir, "holder.json"), text, 0o600)
 }
 
-func (h *home) holderFile() string { return filepath.Join(h.Dir, "holder.json") }
-
-// Close removes the holder's file before the lock is released, so that it never describes a
-// process that is gone to one that holds the home.
+// Close releases the lock, after it has removed the holder's file.
 func (h *home) Close() error {
-	err := os.Remove(h.holderFile())
+	err := os.Remove(filepath.Join(h.Dir, "holder.json"))
 	if errors.Is(err, fs.ErrNotExist) || h.readOnly != nil {
 		err = nil
 	}
 	return errors.Join(err, h.lock.Unlock())
 }
 
-// adopt binds the home to the configuration it was first started with, so that a
-// typing error in --config cannot run one person's jobs on another's history.
+// adopt binds the home to its first configuration, so that a wrong --config cannot use its history.
 func (h *home) adopt(path string, force bool) error {
 	stamp := filepath.Join(h.Dir, config.AdoptedFile)
 	old, err := os.ReadFile(stamp)
@@ -185,8 +173,7 @@ func (h *home) adopt(path string, force bool) error {
 	return atomicfile.Write(stamp, []byte(path), 0o600)
 }
 
-// ownHome refuses a home that others could change. One that they could only read becomes its user's alone, who
-// gains nothing by that, and mended says what its mode was.
+// ownHome refuses a home that others can change. If they can read it, mended is its mode before.
 func ownHome(dir string) (mended string, err error) {
 	if err := owner.CheckHome(dir); err != nil {
 		return "", err
@@ -242,20 +229,11 @@ func OpenToOthers(home string) (paths []string, err error) {
 	return paths, err
 }
 
-// ours says whether a folder in the home holds what rouse made. Another one may be an agent's workdir, and skills have the
-// modes of their source.
+// ours reports whether rouse made a folder in the home. Workdirs and skills are not checked.
 func ours(home, path string) bool {
 	rel, err := filepath.Rel(home, path)
-	if err == nil && layout.Clone(filepath.ToSlash(rel)) {
-		return false
-	}
-	return path == home || layout.Kept(home, path) && !isSkills(home, path)
-}
-
-func isSkills(home, path string) bool {
-	rel, err := filepath.Rel(home, path)
 	part, _ := layout.Of(filepath.ToSlash(rel))
-	return err == nil && part.Name == "skills"
+	return path == home || err == nil && layout.Kept(home, path) && part.Name != "skills" && !layout.Clone(filepath.ToSlash(rel))
 }
 
 // FixModes takes away what others may do with what OpenToOthers lists, and returns what it has changed.
@@ -289,8 +267,7 @@ func (d *Daemon) checkModes() api.Check {
 	return passed("modes", "nobody else can read or change what is kept in the home")
 }
 
-// unwritable says whether something could not be written because of its folder: it is read-only, of
-// somebody else, or its disk is full or fails.
+// unwritable reports whether err means that a folder is read-only, full, or on a failing disk.
 func unwritable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EDQUOT)
 }
@@ -300,8 +277,7 @@ func LedgerOptions(home string) ledger.Options {
 	return ledger.Options{Path: filepath.Join(home, ledgerName), Blobs: filepath.Join(home, "blobs")}
 }
 
-// openLedger opens the ledger of a home that this process holds. A command can still read one that
-// cannot be written, or is damaged; a daemon needs to write.
+// openLedger opens the ledger. A command, unlike a daemon, can open one that is read-only or damaged.
 func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 	if opening.Config.Shared() {
 		return d.openShared(ctx, opening)
@@ -312,12 +288,10 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 
 	var why *ledger.ReadOnlyError
 	if d.home.readOnly != nil {
-		why = ledger.CannotWrite(d.home.Dir, d.home.readOnly)
-		err = why
+		err = ledger.CannotWrite(d.home.Dir, d.home.readOnly)
 	} else {
 		d.ledger, err = ledger.Open(ctx, o)
 	}
-
 	if errors.As(err, &why) && !opening.Serves {
 		d.ledger, err = ledger.OpenReadOnly(ctx, o, why)
 	}
@@ -331,17 +305,7 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 // ReadOnly is why nothing can be written to the history now; nil: it can be.
 func (d *Daemon) ReadOnly() error { return d.ledger.ReadOnly() }
 
-// readOnlyHome says in advance why a home could only be read, as far as its marker and its modes tell;
-// "" when nothing is known against it.
-func readOnlyHome(dir string) string {
-	if err := ledger.Glance(LedgerOptions(dir)); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-// HomeProblem says what would keep a daemon from serving a home that nobody serves, as far as can be told
-// without opening it; "" when nothing is known against it.
+// HomeProblem returns why a daemon could not serve a home, as far as known without opening it, or "".
 func HomeProblem(ctx context.Context, dir string) string {
 	err := owner.CheckHome(dir)
 	if err == nil && SharedLedger(dir) != nil {
@@ -350,10 +314,13 @@ func HomeProblem(ctx context.Context, dir string) string {
 	if err == nil {
 		err = FindLedger(ctx, dir)
 	}
+	if err == nil {
+		err = ledger.Glance(LedgerOptions(dir)) // its marker and its modes
+	}
 	if err != nil {
 		return err.Error()
 	}
-	return readOnlyHome(dir)
+	return ""
 }
 
 // HoldHome keeps everybody else from a home until release is called, for what changes its ledger as a
@@ -387,8 +354,7 @@ func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release
 	return func() { _ = h.Close() }, nil // the lock ends with the process in any case
 }
 
-// watchLedger ends the daemon when its ledger is found to be damaged: nothing can be done that is not
-// on record.
+// watchLedger ends the daemon if its ledger is damaged, because nothing can be recorded then.
 func (d *Daemon) watchLedger(ctx context.Context) error {
 	select {
 	case <-d.ledger.Damaged():

@@ -21,8 +21,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 	return jobs, err
 }
 
-// FirstJobs are the first n jobs, and how many there are in all: to say what is due and what is in the way takes a while for each of
-// ten thousand.
+// FirstJobs returns the first n jobs, and the number of all: each job takes a while.
 func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ error) {
 	now := d.Current()
 	if err := now.usable(); err != nil {

@@ -25,8 +25,7 @@ const (
 	emptyLedger = 64 << 10
 )
 
-// MissingLedgerError is a home whose ledger is gone, while there is still what its runs have left. A
-// new ledger would give their ids again.
+// MissingLedgerError means that the ledger is gone. A new ledger would give the ids of its runs again.
 type MissingLedgerError struct {
 	Path   string   // of the ledger
 	State  string   // "is missing", …
@@ -43,8 +42,7 @@ func (e *MissingLedgerError) Error() string {
 		e.Path, e.State, text.List(e.Left, 10), ledgerName, from)
 }
 
-// FindLedger says whether the ledger of a home is there or may be made: a *MissingLedgerError when
-// neither is the case. It changes nothing.
+// FindLedger returns a *MissingLedgerError if a home has lost its ledger.
 func FindLedger(ctx context.Context, dir string) error {
 	path := filepath.Join(dir, ledgerName)
 	state := ledgerState(ctx, path)
@@ -64,8 +62,7 @@ func FindLedger(ctx context.Context, dir string) error {
 	return &MissingLedgerError{Path: path, State: state, Left: left, Backup: backup}
 }
 
-// ledgerState says what is wrong with the file of a ledger, "" when there is something in it. Whether
-// that is sound shows when it is opened.
+// ledgerState describes a ledger file without content. It returns "" if there is some.
 func ledgerState(ctx context.Context, path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -129,8 +126,7 @@ func readLedgerStamp(dir string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// identify comes before anything runs: it has the home remember which ledger it has, and sees to it
-// that what is kept under the ids of other runs is not taken for that of this ledger's.
+// identify records the ledger of the home, and holds databases whose runs the ledger does not know.
 func (d *Daemon) identify(ctx context.Context) error {
 	uses, err := d.databases.LedgerUses(ctx)
 	if err != nil {
@@ -256,8 +252,7 @@ func (d *Daemon) watchFiles(ctx context.Context) error {
 	}
 }
 
-// tellLost tells the owner on every channel at once: what is put into the outbox now would be lost
-// with the ledger.
+// tellLost notifies the owner without the outbox, which is lost with the ledger.
 func (d *Daemon) tellLost(ctx context.Context, lost error) {
 	for channel := range d.Current().plan.channels {
 		if err := d.notifier.Send(ctx, channel, "rouse stops", lost.Error()+". See: rouse doctor"); err != nil {

@@ -30,8 +30,7 @@ func (v *LogVar) set(cfg *config.Config) {
 	}
 }
 
-// NewLogger writes text to a terminal, and JSON to anything else, unless log.format is set. It reports lines that a LogWriter
-// drops in the same form.
+// NewLogger returns a logger that writes text to a terminal, else JSON, unless log.format is set.
 func NewLogger(cfg *config.Config, v *LogVar, w io.Writer) *slog.Logger {
 	v.set(cfg)
 	behind, ok := w.(*LogWriter)
@@ -139,7 +138,7 @@ func (w *LogWriter) Write(line []byte) (int, error) {
 	} else {
 		w.unread = append(w.unread, line...)
 	}
-	w.notify()
+	wakeUp(w.wake)
 	return len(line), nil
 }
 
@@ -147,7 +146,7 @@ func (w *LogWriter) Write(line []byte) (int, error) {
 func (w *LogWriter) Close() {
 	w.mu.Lock()
 	w.closed = true
-	w.notify()
+	wakeUp(w.wake)
 	w.mu.Unlock()
 
 	select {
@@ -156,12 +155,6 @@ func (w *LogWriter) Close() {
 	}
 }
 
-func (w *LogWriter) notify() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
 
 // run writes the buffer as a whole, in the order of its lines. Write errors have no place to be reported.
 func (w *LogWriter) run() {

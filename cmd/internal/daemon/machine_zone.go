@@ -10,8 +10,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// followZone rebuilds the plan of the current configuration if the time zone of the machine has changed. It does not read the files,
-// because they may hold a mistake or may have come through a pipe.
+// followZone rebuilds the plan if the machine's time zone has changed. It does not read the files.
 func (r *reloader) followZone(ctx context.Context) {
 	old := r.d.Current()
 	zone, changes := schedule.MachineZone()

@@ -85,8 +85,8 @@ jobs:
 	go func() { defer close(d.reloads.stopped); d.reloads.run(ctx) }()
 	cmdtest.Until(t, "the change of the zone", func() bool { return d.Zone().String() == "Europe/Berlin" })
 	move("Asia/Kolkata")
-	d.reloads.loadNewer(t.Context()) // like a command that starts a run
-	d.reloads.loadNewer(t.Context())
+	d.reloads.do(t.Context(), d.reloads.checkNow) // like a command that starts a run
+	d.reloads.do(t.Context(), d.reloads.checkNow)
 	cancel()
 	<-d.reloads.stopped
 	inForce("Asia/Kolkata")

@@ -18,8 +18,7 @@ import (
 // mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.
 const mcpIdle = 30 * time.Minute
 
-// mcp answers clients of the Model Context Protocol on the network, behind whoever lets them in. What they ask for is asked as from
-// the network.
+// mcp serves the Model Context Protocol on the network. Its calls count as calls from the network.
 func (d *Daemon) mcp(ctx context.Context) http.Handler {
 	client := api.InProcess(web.FromNetwork(d.Handler))
 	// With its tools and their schemas, which many daemons are never asked for.
@@ -52,8 +51,7 @@ type mcpSessions struct {
 	of map[string][]string
 }
 
-// begin notes a new session. It closes the oldest one of a caller that has too many; a client that still uses that one is told
-// that it is gone, and begins another.
+// begin records a new session, and closes the oldest session of a caller that has too many.
 func (m *mcpSessions) begin(server *mcp.Server, caller, session string) {
 	open := map[string]*mcp.ServerSession{}
 	for s := range server.Sessions() {

@@ -92,8 +92,7 @@ type ollamaModel struct {
 	Modified   time.Time `json:"modified_at"`
 }
 
-// FindOllama looks for an Ollama on this machine, and for its newest model that can call
-// tools and runs here. Not to find one is no error, so ok is false then.
+// FindOllama looks for an Ollama on this machine, and for its newest local model that can call tools.
 func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
 	if !local {
@@ -132,8 +131,7 @@ func FindOllama(getenv func(string) string) (name, address string, ok bool) {
 	return "", "", false
 }
 
-// ollamaAddress is where Ollama listens, and whether that is this machine. host is Ollama's own
-// variable: an address, a host, or a host and a port.
+// ollamaAddress returns the address in OLLAMA_HOST, and whether it is on this machine.
 func ollamaAddress(host string) (address string, local bool) {
 	const port = "11434"
 	if host = strings.TrimSpace(host); host == "" {
@@ -245,8 +243,7 @@ func (s *Setup) learnContexts(asked []askedServer) {
 	}
 }
 
-// checkServers checks the server of each model that was asked: whether it can be reached, takes the key, has the model, and
-// reads as many tokens as are sent.
+// checkServers checks the server, the key, the name and the context of each model that was asked.
 func checkServers(s *Setup, asked []askedServer) []api.Check {
 	var out []api.Check
 	for i, a := range asked {
@@ -322,8 +319,7 @@ func missingModel(name string, has []string) string {
 	return "the server does not have it; there are " + text.List(has, most)
 }
 
-// checkExecutors looks for the agent programs that do runs, and for what they are signed in by. None is started: which version it is
-// and whether its login still holds only a run tells.
+// checkExecutors looks for the programs of executors and their logins. It starts none of them.
 func (s *Setup) checkExecutors() (out []api.Check) {
 	seen := map[string]bool{}
 	for i := range s.Config.Jobs {

@@ -105,8 +105,7 @@ func followTrigger(job string, on []domain.Outcome) string {
 
 func outcomesText(on []domain.Outcome) string { return strings.Join(text.Strings(on), ", ") }
 
-// following lists the runs of a job that follow coming runs of other jobs. Their time is unknown, so they get the start of the
-// run that they follow.
+// following lists the runs of a job that follow other jobs, at the start of the run before them.
 func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
 	j := d.Current().job(name)
 	if j == nil || !config.On(j.Enabled) {
@@ -181,9 +180,7 @@ const simulatedRuntime = time.Minute
 // maxSimulated bounds the instants that a page shows: a job of every second has 604,800 in a week.
 const maxSimulated = 1000
 
-// Simulate implements web.Backend: what becomes of a job's instants from now on, with what the home holds, and until
-// when it was simulated.
-// The other jobs are played as well, since they take the same lanes.
+// Simulate implements web.Backend. It simulates the other jobs too, because they use the same lanes.
 func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
 	s, now := d.Current(), d.ledger.Now()
 	if err := s.usable(); err != nil {
@@ -243,8 +240,7 @@ func Blocked(p *Plan) func(job, agent string) string {
 	}
 }
 
-// NoteSimulated says what is special about a simulated run: that the clock changes, that it was put off
-// by jitter, or that it depends on conditions.
+// NoteSimulated adds clock changes, jitter and conditions to the reasons of simulated runs.
 func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
 	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
 	for _, j := range cfg.Jobs {
@@ -279,8 +275,7 @@ func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
 	}
 }
 
-// LeftOut adds to a simulation the instants that dates and calendars take out of the schedules of a job ("": of all jobs), in their order.
-// Of what a job keeps to, one stands for all until the next time that it names.
+// LeftOut adds the instants that dates and calendars exclude, of one job or of all jobs ("").
 func LeftOut(out []simulate.Occurrence, o simulate.Options, job string) []simulate.Occurrence {
 	for _, j := range o.Jobs {
 		if job != "" && j.Name != job {

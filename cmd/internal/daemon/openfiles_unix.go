@@ -4,8 +4,7 @@ package daemon
 
 import "syscall"
 
-// maxOpenFiles returns the limit of open files of this process. The Go runtime has raised the soft limit to the hard one. Commands
-// get the original soft limit.
+// maxOpenFiles returns the limit of open files. The Go runtime has raised it to the hard limit.
 func maxOpenFiles() (limit uint64, known bool) {
 	var l syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l)

@@ -43,7 +43,7 @@ func TestProcessWithoutFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*os.File
-	s := &server{listener: l, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
+	s := &server{listener: l, conns: map[net.Conn]http.ConnState{}}
 	s.reserve(slog.New(slog.DiscardHandler))
 	s.http = &http.Server{ConnState: s.noteState, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 4 { // as many files as a query of the ledger opens

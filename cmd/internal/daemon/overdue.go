@@ -43,8 +43,7 @@ func (d *Daemon) watchOverdue(ctx context.Context) error {
 	}
 }
 
-// recordOverdue opens or updates the incidents of overdue jobs, and closes the incidents of other jobs. It returns the end
-// of the next window, or the zero time.
+// recordOverdue updates the incidents of overdue jobs. It returns the end of the next window, if any.
 func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Time, err error) {
 	s := d.Current()
 	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})

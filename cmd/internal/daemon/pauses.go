@@ -131,8 +131,7 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 	return said
 }
 
-// knownScope refuses a scope that names no configured job or agent. Pausing everything is the emergency brake, so it works
-// with a broken configuration too.
+// knownScope refuses unknown jobs and agents. A pause of everything works without a configuration.
 func (s *Setup) knownScope(scope, name string) error {
 	switch scope {
 	case ledger.PauseJob:

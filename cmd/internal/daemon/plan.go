@@ -219,8 +219,7 @@ func newPolicy(cfg *config.Config, j *config.Job) dispatch.Policy {
 		Attempts: j.Retry.Attempts, Backoff: time.Duration(j.Retry.Backoff), MaxBackoff: time.Duration(j.Retry.MaxBackoff),
 		On: j.Retry.On, Resume: config.On(j.Resume), StartDeadline: time.Duration(j.StartDeadline), OnMiss: j.OnMiss, CatchupWindow: time.Duration(j.CatchupWindow), PauseAfter: j.PauseAfter,
 	}
-	// The other overlap policies are decided when an occurrence comes due, on what is queued by then;
-	// the dispatcher only has to let runs start side by side.
+	// The scheduler applies the other overlap policies when an occurrence is due.
 	if j.Overlap == domain.OverlapAllow {
 		p.Concurrency = -1
 	}
@@ -268,8 +267,7 @@ func untrustedFolders(cfg *config.Config) (out []string) {
 	return out
 }
 
-// newMasks are the places that no agent may change, or even see, because later runs trust them
-// (docs/security.md). Skills that an agent names by path are masked by its runs themselves.
+// newMasks returns the places that later runs trust, so no agent may change them (docs/security.md).
 func newMasks(cfg *config.Config) tool.Masks {
 	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {
@@ -283,8 +281,7 @@ func newMasks(cfg *config.Config) tool.Masks {
 // writables is what was found of files, each of which is looked at once: thousands of jobs stand in the same.
 type writables map[string]string
 
-// byOthers says how somebody other than the user of this process could change one of the files that define an agent or a job,
-// "" when nobody can (OSL-19).
+// byOthers reports how another user could change a file that defines an agent or a job (OSL-19), or "".
 func (w writables) byOthers(files ...string) string {
 	for _, path := range files {
 		if path == "" {

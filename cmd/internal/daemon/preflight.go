@@ -119,8 +119,7 @@ func (d *Daemon) restoreObstacles(ctx context.Context) error {
 	return nil
 }
 
-// watchObstacles looks again at what is in the way of runs, so that they start by themselves when it is gone. How often depends
-// on how long a look takes (agent/preflight).
+// watchObstacles checks obstacles again and again, so that runs start when they are gone.
 func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -33,16 +33,14 @@ const (
 	maxNotified = 5                      // problems in a notice
 )
 
-// reloader replaces the configuration while the daemon runs. One goroutine reads and applies;
-// a configuration with a problem changes nothing.
+// reloader replaces the configuration, unless it has a problem. One goroutine reads and applies.
 type reloader struct {
 	d         *Daemon
 	flagHome  string
 	started   *config.Config
 	log       *LogVar // nil if its settings cannot be changed
 	follows   bool    // false if the configuration came through a pipe, once
-	requests  chan chan api.Reload
-	checks    chan chan struct{} // requests to load a newer configuration, closed when done
+	calls     chan func(context.Context)
 	requested chan struct{}      // capacity 1: requests a reload without waiting for it
 	calendars chan struct{}      // capacity 1: a calendar has changed
 	stopped   chan struct{}
@@ -64,7 +62,7 @@ type reloader struct {
 
 func newReloader(d *Daemon, o Options) *reloader {
 	r := &reloader{
-		d: d, flagHome: o.FlagHome, started: o.Config, log: o.LogVar, requests: make(chan chan api.Reload), checks: make(chan chan struct{}), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
+		d: d, flagHome: o.FlagHome, started: o.Config, log: o.LogVar, calls: make(chan func(context.Context)), requested: make(chan struct{}, 1), calendars: make(chan struct{}, 1),
 		stopped: make(chan struct{}), sources: &o.Config.Sources, reported: map[string]int{},
 	}
 	r.attempted = r.sources.Digest()
@@ -88,17 +86,13 @@ func (r *reloader) run(ctx context.Context) {
 			r.d.supervision.reload(ctx, func() { r.reload(ctx) })
 		case <-r.calendars:
 			r.recalculate(ctx)
-		case done := <-r.checks:
-			r.d.supervision.reload(ctx, func() { r.checkNow(ctx) })
-			close(done)
-		case answer := <-r.requests:
-			r.d.supervision.reload(ctx, func() { answer <- r.reload(ctx) })
+		case call := <-r.calls:
+			r.d.supervision.reload(ctx, func() { call(ctx) })
 		}
 	}
 }
 
-// poll reads the configuration if its files have changed. If it has problems, poll also reads unchanged files now and then,
-// because a missing secret or folder may be there by now.
+// poll reads changed files. If there are problems, it also reads unchanged files every checkEvery.
 func (r *reloader) poll(ctx context.Context) {
 	if !r.follows {
 		return
@@ -125,25 +119,31 @@ func (d *Daemon) Reload(ctx context.Context) (api.Reload, error) {
 		return api.Reload{}, stopped
 	}
 
-	// Buffered, so that a caller who has given up does not block the loop.
-	answer := make(chan api.Reload, 1)
-	// The loop may end between accepting the request and answering it, so both steps watch for that.
+	var out api.Reload
+	if !d.reloads.do(ctx, func(ctx context.Context) { out = d.reloads.reload(ctx) }) {
+		return api.Reload{}, cmp.Or(ctx.Err(), error(stopped))
+	}
+	return out, nil
+}
+
+// do has the loop call a function. It returns false if the loop or ctx ends before the function has returned.
+func (r *reloader) do(ctx context.Context, call func(context.Context)) bool {
+	done := make(chan struct{})
 	select {
-	case d.reloads.requests <- answer:
-	case <-d.reloads.stopped:
-		return api.Reload{}, stopped
+	case r.calls <- func(ctx context.Context) { defer close(done); call(ctx) }:
+	case <-r.stopped:
+		return false
 	case <-ctx.Done():
-		return api.Reload{}, ctx.Err()
+		return false
 	}
 
 	select {
-	case out := <-answer:
-		return out, nil
-	case <-d.reloads.stopped:
-		return api.Reload{}, stopped
+	case <-done:
+		return true
+	case <-r.stopped:
 	case <-ctx.Done():
-		return api.Reload{}, ctx.Err()
 	}
+	return false
 }
 
 // ConfigProblem implements web.Backend.
@@ -153,7 +153,7 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 		return ""
 	}
 	if load || len(r.problemsOnDisk()) > 0 { // the mistake may be corrected by now
-		r.loadNewer(ctx)
+		r.do(ctx, r.checkNow)
 	}
 
 	found := r.problemsOnDisk()
@@ -161,23 +161,6 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 		return ""
 	}
 	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.Zone()), text.OneLine(config.Problem(found[0]).String()))
-}
-
-// loadNewer waits until the files on disk have been read if they have changed.
-func (r *reloader) loadNewer(ctx context.Context) {
-	done := make(chan struct{})
-	select {
-	case r.checks <- done:
-	case <-r.stopped:
-		return
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-done:
-	case <-r.stopped:
-	case <-ctx.Done():
-	}
 }
 
 // checkNow checks the time zone of the machine, and reads the files if they differ from the last reading.
@@ -188,8 +171,7 @@ func (r *reloader) checkNow(ctx context.Context) {
 	}
 }
 
-// changed reports whether the files differ from the last reading. A program may still be writing them, so it waits until they
-// are unchanged for a while.
+// changed reports whether the files differ from the last reading. It waits until they are unchanged.
 func (r *reloader) changed(ctx context.Context) bool {
 	seen := r.sources.Now().Digest()
 	for range maxReads {
@@ -212,18 +194,16 @@ func (r *reloader) changed(ctx context.Context) bool {
 }
 
 // requestReload has the configuration read again without waiting for the result.
-func (r *reloader) requestReload() {
-	select {
-	case r.requested <- struct{}{}:
-	default: // one is pending already, and reads what is on disk then
-	}
-}
+func (r *reloader) requestReload() { wakeUp(r.requested) }
 
-// recalculateSoon has what is due worked out again, after calendars have changed.
-func (r *reloader) recalculateSoon() {
+// recalculateSoon has the schedules worked out again after calendars have changed.
+func (r *reloader) recalculateSoon() { wakeUp(r.calendars) }
+
+// wakeUp sends to a channel of capacity 1, unless a signal is pending.
+func wakeUp(c chan<- struct{}) {
 	select {
-	case r.calendars <- struct{}{}:
-	default: // it is about to be
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -289,8 +269,7 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 	return out
 }
 
-// read reads the files until they stop changing, and builds a setup from them. With an error it
-// returns as much of the setup as could be read.
+// read reads the files until they stop changing. With an error it returns a partial setup.
 func (r *reloader) read(ctx context.Context) (*Setup, error) {
 	for range maxReads {
 		next, err := r.attempt() //nolint:contextcheck // looking for an Ollama has a limit of its own
@@ -353,38 +332,32 @@ func (r *reloader) restart(cfg *config.Config) []string {
 	if home := string(cfg.Home); home != r.d.home.Dir {
 		out = append(out, fmt.Sprintf("home is %s until a restart, not %s", r.d.home.Dir, home))
 	}
-
-	if old := r.started.Log.Format; cfg.Log.Format != old {
-		out = append(out, fmt.Sprintf("log.format is %s until a restart, not %s", old, cfg.Log.Format))
+	old := r.started
+	if cfg.Log.Format != old.Log.Format {
+		out = append(out, fmt.Sprintf("log.format is %s until a restart, not %s", old.Log.Format, cfg.Log.Format))
 	}
-	if cfg.Engine != r.started.Engine {
-		out = append(out, "engine is what it was until a restart")
-	}
-	if cfg.Node != r.started.Node {
-		out = append(out, "node is what it was until a restart")
-	}
-	if !reflect.DeepEqual(cfg.Dashboard, r.started.Dashboard) {
-		out = append(out, "dashboard is what it was until a restart")
-	}
-	if !reflect.DeepEqual(cfg.Telemetry, r.started.Telemetry) {
-		out = append(out, "telemetry is what it was until a restart")
-	}
-	if !reflect.DeepEqual(cfg.Replicate, r.started.Replicate) {
-		out = append(out, "replicate is what it was until a restart")
+	for _, setting := range []struct {
+		name     string
+		old, new any
+	}{
+		{"engine", old.Engine, cfg.Engine}, {"node", old.Node, cfg.Node}, {"dashboard", old.Dashboard, cfg.Dashboard},
+		{"telemetry", old.Telemetry, cfg.Telemetry}, {"replicate", old.Replicate, cfg.Replicate},
+	} {
+		if !reflect.DeepEqual(setting.old, setting.new) {
+			out = append(out, setting.name+" is what it was until a restart")
+		}
 	}
 	return out
 }
 
-// apply puts a setup into force. The parts that can refuse come first, and are put back if one
-// does; after that nothing can fail.
+// apply puts a setup into force. The parts that can refuse come first, and are put back if one does.
 func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d, old := r.d, r.d.Current()
 
 	// A run that started before may still print an old secret, so redact those as well.
 	next.plan.Plan.Secrets = union(next.plan.Plan.Secrets, old.plan.Plan.Secrets)
 
-	// Until all parts have switched, runs of the old and of the new jobs can start, and the
-	// runner has to know both.
+	// Runs of the old and of the new jobs can start until all parts have switched.
 	d.runner.Set(merged(old.plan.Plan, next.plan.Plan))
 	err := d.watcher.Set(ctx, d.ownWatches(next.plan))
 	if err == nil {
@@ -416,8 +389,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	return nil
 }
 
-// revokeSecrets takes removed secrets away from the agents at once, although the configuration on
-// disk cannot come into force without them. Their values are still redacted.
+// revokeSecrets takes removed secrets away from agents at once. Their values are still redacted.
 func (r *reloader) revokeSecrets(next *Setup) {
 	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
 		return
@@ -452,13 +424,7 @@ func merged(old, next agent.Plan) agent.Plan {
 }
 
 func union(a, b []string) []string {
-	out := slices.Clone(a)
-	for _, s := range b {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // notRegular says whether a file is a pipe or the like, whose content is gone once it was read.
@@ -473,10 +439,8 @@ func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload,
 	recovered := len(r.problems) > 0
 	r.problems, r.wanted = nil, nil
 	r.mu.Unlock()
-	// A problem that comes back later is reported again.
-	r.reported = map[string]int{}
+	r.reported = map[string]int{} // a problem that comes back later is reported again
 	log := r.d.log
-	// Only new warnings: the others were logged when they came up, and would drown these.
 	for _, w := range next.Config.Warnings {
 		if !slices.ContainsFunc(old.Config.Warnings, func(o config.Problem) bool { return o.Path == w.Path && o.Message == w.Message }) {
 			log.Warn("the configuration", "file", w.File, "line", w.Line, "key", w.Path, "warning", w.Message)
@@ -524,8 +488,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 		r.logProblems(found, held)
 	}
 
-	// A part that refuses once or twice is probably just busy. A notice that could not be
-	// stored leaves 1, so it is tried again with the next refusal.
+	// A part that refuses once or twice is probably busy.
 	if r.reported[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
 		r.reported[text] = 2
 	}

@@ -38,8 +38,7 @@ func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, 
 	return out, nil
 }
 
-// Cancelled implements web.Backend: a run that ends while it waits has no attempt that would
-// undo what it wrote, where its job wants that.
+// Cancelled implements web.Backend: no attempt is left that could undo what the run wrote.
 func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 	res := d.runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
 	if res.Error != "" {
@@ -62,8 +61,7 @@ func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// RunOnly executes one run in this process, for a command without a daemon. Meanwhile it answers on the
-// socket of the home, so that other commands can look, answer and cancel.
+// RunOnly executes one run without a daemon. It serves the socket of the home meanwhile.
 func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	run, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -91,8 +89,7 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 		return err
 	}
 
-	// Ctrl-C cancels the run instead of parking it for a later start: its owner is here and
-	// wants it gone.
+	// Ctrl-C cancels the run instead of leaving it for a later start.
 	running := context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		if _, err := d.ledger.RequestCancel(running, run, "cancelled at the keyboard"); err != nil {
@@ -117,8 +114,7 @@ func (d *Daemon) watching() watcher.Options {
 	}
 }
 
-// answerBeside answers on the socket of the home until stop is called. Where that cannot be, the run
-// goes on without.
+// answerBeside serves the socket of the home until stop is called. The run does not depend on it.
 func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
 	server, err := d.openServer(ctx)
 	if err != nil {
@@ -189,8 +185,7 @@ func jobText(r ledger.Run) string {
 	return "job " + r.Job
 }
 
-// pending says what a run that is neither on nor finished waits for, as far as it can be told from itself;
-// nothing where it is about to start, or does not wait.
+// pending returns what a queued or waiting run waits for, as far as the run itself tells.
 func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
 	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
 		// When it goes on comes first: what went wrong may be long, and be cut at its end.
@@ -286,8 +281,7 @@ func playOnce(ctx context.Context, p agent.Plan, rec replay.Recording) (res agen
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	// A ledger and databases of its own: the replay writes to them as a run does, and the home
-	// must not see any of it.
+	// A ledger and databases of its own, so that the home does not see the replay.
 	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
 	if err != nil {
 		return res, err

@@ -9,8 +9,7 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// Serve runs every part until ctx ends, then drains. onReady is called once the socket
-// listens and every trigger is ready.
+// Serve runs every part until ctx ends, then drains. onReady is called once every trigger is ready.
 func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error) error {
 	server, err := d.openServer(ctx)
 	if err != nil {
@@ -43,8 +42,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	d.heartbeat.Store(beats)
 
-	// Triggers end first, then running attempts drain, then the rest: what an attempt still
-	// has to notify or answer needs the notifier and the socket.
+	// Triggers end first, then attempts drain, then the parts that attempts still need.
 	triggers, stopTriggers := context.WithCancel(ctx)
 	defer stopTriggers()
 
@@ -122,13 +120,11 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	return errors.Join(err, group.err())
 }
 
-// startTriggers starts what asks for runs and what executes them. The channel is closed once every
-// trigger is ready.
+// startTriggers starts the triggers and the dispatcher. ready is closed once every trigger is ready.
 func (d *Daemon) startTriggers(ctx context.Context, group *group, dispatcher *dispatch.Dispatcher) (ready <-chan struct{}) {
 	group.run("dispatch", func() error { return dispatcher.Run(ctx) })
 	group.run("scheduler", func() error {
-		// Overlap is decided on the runs in the ledger, so those that a dead process left
-		// behind have to be sorted out first.
+		// Overlap is decided on the runs in the ledger, so the runs of a dead process come first.
 		select {
 		case <-dispatcher.Rescued():
 			if d.awaitLead(ctx, dispatcher) {

@@ -33,12 +33,12 @@ type server struct {
 	listener      net.Listener
 	stopFollowing context.CancelFunc // ends the event streams that are followed
 	most          int                // connections that its listener lets in; 0: any number
-	spare         *spareFiles        // files in reserve; nil for a listener on the network
+	reserves      bool               // it keeps files in reserve
 
 	mu     sync.Mutex
-	closed bool                        // nobody new is let in
-	conns  map[net.Conn]http.ConnState // those that are open
-	left   chan struct{}               // capacity 1: one was closed
+	closed bool                        // no new connection is accepted
+	conns  map[net.Conn]http.ConnState // open connections
+	spare  []*os.File                  // open file handles, which are closed at the limit of the process
 }
 
 // openServer opens the socket; from then on requests are accepted, and answered once run is called.
@@ -55,7 +55,7 @@ func (d *Daemon) openServer(ctx context.Context) (*server, error) {
 
 // newServer answers what comes through a listener.
 func (d *Daemon) newServer(ctx context.Context, listener net.Listener, handler http.Handler) *server {
-	s := &server{listener: listener, stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}, left: make(chan struct{}, 1)}
+	s := &server{listener: listener, stopFollowing: d.stopFollowing, conns: map[net.Conn]http.ConnState{}}
 	s.http = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ConnState: s.noteState,
 		// A request outlives ctx, so that what is under way gets its answer while the parts drain.
@@ -76,8 +76,7 @@ func (s *server) run() error {
 	return err
 }
 
-// linger lets nobody new in, and waits for those who are in to leave: a command that has asked one thing
-// may be about to ask the next.
+// linger refuses new connections, and waits for clients that may ask again to leave.
 func (s *server) linger() {
 	s.mu.Lock()
 	s.closed = true
@@ -85,14 +84,8 @@ func (s *server) linger() {
 	_ = s.listener.Close() // it is closed again by stop
 	s.stopFollowing()
 
-	enough := time.NewTimer(lingerFor)
-	defer enough.Stop()
-	for s.open() > 0 {
-		select {
-		case <-s.left:
-		case <-enough.C:
-			return
-		}
+	for began := time.Now(); s.open() > 0 && time.Since(began) < lingerFor; {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -102,8 +95,7 @@ func (s *server) open() int {
 	return len(s.conns)
 }
 
-// stop lets requests that are under way get their answers, and ends those who only wait: who follows
-// events would do so for ever. An error says that an answer was cut off.
+// stop ends event streams, and waits for other requests. An error means that an answer was cut off.
 func (s *server) stop(ctx context.Context) error {
 	s.stopFollowing()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
@@ -115,37 +107,26 @@ func (s *server) stop(ctx context.Context) error {
 	return nil
 }
 
-// noteState keeps track of the connections.
+// noteState keeps track of the connections. The reserve is free while a request is answered; refilling it earlier would take
+// handles away from other requests.
 func (s *server) noteState(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state != http.StateClosed && state != http.StateHijacked {
-		s.conns[c] = state
+	if s.conns[c] = state; state == http.StateClosed || state == http.StateHijacked {
+		delete(s.conns, c)
+	} else {
 		s.makeRoom()
-		s.useSpare(state)
-		return
 	}
 
-	delete(s.conns, c)
-	s.useSpare(state)
-	select {
-	case s.left <- struct{}{}:
-	default:
-	}
-}
-
-// useSpare releases the reserve when a request starts and refills it after the last one. Refilling it earlier would take handles away
-// from other requests. The caller holds mu.
-func (s *server) useSpare(state http.ConnState) {
 	if state == http.StateActive {
-		s.spare.release()
+		s.releaseSpare()
 	}
 	for _, other := range s.conns {
 		if other == http.StateNew || other == http.StateActive {
 			return
 		}
 	}
-	s.spare.keep()
+	s.fillSpare()
 }
 
 // makeRoom closes a connection that is only kept for a next request, where it keeps somebody else from coming in. The caller holds mu.
@@ -161,8 +142,7 @@ func (s *server) makeRoom() {
 	}
 }
 
-// closeSilent closes the connections that have not asked anything yet. Shutdown would wait five seconds
-// for each to do so.
+// closeSilent closes connections without a request, for which Shutdown would wait five seconds.
 func (s *server) closeSilent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,12 +153,10 @@ func (s *server) closeSilent() {
 	}
 }
 
-// maxSocketPath is what every supported system accepts in sockaddr_un, including the final zero
-// (104 on macOS, 108 on Linux).
+// maxSocketPath is the size of sockaddr_un with the final zero: 104 on macOS, 108 on Linux.
 const maxSocketPath = 104
 
-// SocketPath is where the daemon of a home listens: in the home, or in a short
-// runtime folder when that path would not fit a socket address.
+// SocketPath returns the socket of a home. It is in a runtime folder if the path would be too long.
 func SocketPath(dir string) string {
 	path := filepath.Join(dir, "rouse.sock")
 	if len(path) < maxSocketPath {
@@ -225,8 +203,7 @@ func listen(path, home string, stays bool, log *slog.Logger) (net.Listener, erro
 	return owner.Listener{Listener: l, Refused: func(err error) { log.Warn("somebody was hung up on at the socket", "socket", path, "error", err) }}, nil
 }
 
-// enoughFiles is how many files and connections a daemon with some runs, databases and watches has open at
-// a time, with room. With fewer, commands do not start and, at worst, its owner does not get through to it.
+// enoughFiles is the number of open files and connections of a busy daemon, with room.
 const enoughFiles = 256
 
 // tooFewFiles says what to do where too few files may be open, "" where it is enough or not known.
@@ -238,53 +215,43 @@ func tooFewFiles() string {
 	return ""
 }
 
-// spareCount is the number of file handles in reserve for the socket of the home: one for the connection, the others for reading the
-// ledger.
+// spareCount is the number of file handles in reserve: one connection, and reading the ledger.
 const spareCount = 8
 
-// spareFiles is a reserve of open file handles. They are closed when the process reaches its limit, so that it can answer commands.
-type spareFiles struct {
-	mu    sync.Mutex
-	files []*os.File
+// reserve keeps file handles in reserve for requests on the socket of the home.
+func (s *server) reserve(log *slog.Logger) {
+	s.reserves = true
+	s.fillSpare()
+	s.listener = &reservingListener{Listener: s.listener, server: s, log: log}
 }
 
-// keep fills the reserve until the limit of open files. It does nothing if s is nil.
-func (s *spareFiles) keep() {
-	if s == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.files) < spareCount {
+// fillSpare fills the reserve until the limit of open files. s.mu is held.
+func (s *server) fillSpare() {
+	for s.reserves && len(s.spare) < spareCount {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
 			return // try again after the next connection
 		}
-		s.files = append(s.files, f)
+		s.spare = append(s.spare, f)
 	}
 }
 
-// release closes the reserve and reports whether it had files. It returns false if s is nil.
-func (s *spareFiles) release() bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	had := len(s.files) > 0
-	for _, f := range s.files {
+// releaseSpare closes the reserve and reports whether it had files. s.mu is held.
+func (s *server) releaseSpare() bool {
+	had := len(s.spare) > 0
+	for _, f := range s.spare {
 		_ = f.Close() // nothing was written to it
 	}
-	s.files = nil
+	s.spare = nil
 	return had
 }
 
 // reservingListener accepts connections even at the limit of open files, by releasing the reserve.
 type reservingListener struct {
 	net.Listener
-	spare *spareFiles
-	log   *slog.Logger
-	told  time.Time // time of the last log line
+	server *server
+	log    *slog.Logger
+	told   time.Time // time of the last log line
 }
 
 // Accept implements net.Listener.
@@ -299,17 +266,13 @@ func (l *reservingListener) Accept() (net.Conn, error) {
 			limit, _ := maxOpenFiles()
 			l.log.Error("too many open files: commands, databases and connections fail; raise the limit where the daemon is started (ulimit -n 1024, or LimitNOFILE=1024 in its unit)", "limit", limit)
 		}
-		if !l.spare.release() {
+		l.server.mu.Lock()
+		released := l.server.releaseSpare()
+		l.server.mu.Unlock()
+		if !released {
 			return nil, err
 		}
 	}
-}
-
-// reserve keeps file handles in reserve for requests on the socket of the home.
-func (s *server) reserve(log *slog.Logger) {
-	s.spare = &spareFiles{}
-	s.spare.keep()
-	s.listener = &reservingListener{Listener: s.listener, spare: s.spare, log: log}
 }
 
 func checkOpenFiles() api.Check {

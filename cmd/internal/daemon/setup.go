@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"rouse/agent"
@@ -17,8 +18,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Setup is a configuration with the plan made of it. It never changes: a reload replaces it as a
-// whole, and whatever has started goes on with its own.
+// Setup is a configuration with its plan. It never changes: a reload replaces it as a whole.
 type Setup struct {
 	Config  *config.Config
 	plan    *Plan
@@ -28,8 +28,7 @@ type Setup struct {
 	wanted  []config.SecretRef // the secrets that a configuration with a problem refers to
 }
 
-// known refuses names that are not configured, and suggests the nearest. It does not check "". It also refuses a configuration
-// that cannot be used, whose names are unknown.
+// known refuses unknown names, and suggests the nearest. It also refuses an unusable configuration.
 func (s *Setup) known(job, agent string) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -59,13 +58,12 @@ func (s *Setup) agentNames() []string {
 	return out
 }
 
-// Hints are what the start-up screen shows besides the jobs.
+// Hints returns what the start-up screen shows besides the jobs.
 func (s *Setup) Hints() []string {
-	var out []string
 	if c := s.checkModels(); !c.OK {
-		out = append(out, c.Detail+"; their runs stay queued")
+		return []string{c.Detail + "; their runs stay queued"}
 	}
-	return out
+	return nil
 }
 
 // FlagHint repeats the flags that a command needs to find this home again.
@@ -82,7 +80,7 @@ func (s *Setup) FlagHint() string {
 	return " --config " + path
 }
 
-// usable says why the configuration cannot be worked with.
+// usable returns why the configuration cannot be used.
 func (s *Setup) usable() error {
 	if s.problem == nil {
 		return nil
@@ -90,18 +88,15 @@ func (s *Setup) usable() error {
 	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the configuration cannot be used:\n%v", s.problem)}
 }
 
-// job is a configured job, nil when there is none of that name.
+// job returns a configured job, or nil.
 func (s *Setup) job(name string) *config.Job {
-	for i := range s.Config.Jobs {
-		if string(s.Config.Jobs[i].Name) == name {
-			return &s.Config.Jobs[i]
-		}
+	if i := slices.Index(s.JobNames(), name); i >= 0 {
+		return &s.Config.Jobs[i]
 	}
 	return nil
 }
 
-// Load reads the configuration; home overrides the one it names, "" does not. A secret that is missing blocks the jobs that need it, and
-// nothing else.
+// Load reads the configuration. home replaces its home unless "". A missing secret blocks only its jobs.
 func Load(path, home string) (*config.Config, error) { return LoadText(path, home, nil) }
 
 // LoadText is Load for a configuration that is not written yet, as if it were the file at path.
@@ -126,29 +121,26 @@ func loadOptions(path, home string, getenv func(string) string) config.LoadOptio
 
 // finder looks up secrets for a configuration. The store is opened by the first lookup.
 func finder(path, home string) func(string) (string, bool, error) {
-	var store *secret.Store
-	return func(name string) (string, bool, error) {
-		if store == nil {
-			// The home may be set in the very file that is being loaded, so it is read ahead.
-			dir, err := home, error(nil)
-			if dir == "" {
-				dir, err = config.Home(path, os.Getenv)
-			}
-
-			if err == nil {
-				store, err = secret.New(secret.Options{Home: dir})
-			}
-			if err != nil {
-				return "", false, err
-			}
+	open := sync.OnceValues(func() (*secret.Store, error) {
+		// The home may be set in the very file that is being loaded, so it is read ahead.
+		dir, err := home, error(nil)
+		if dir == "" {
+			dir, err = config.Home(path, os.Getenv)
 		}
-
+		if err != nil {
+			return nil, err
+		}
+		return secret.New(secret.Options{Home: dir})
+	})
+	return func(name string) (string, bool, error) {
+		store, err := open()
+		if err != nil {
+			return "", false, err
+		}
 		value, _, err := store.Get(name)
-		// Not found is for the configuration to report, with the place that refers to it.
-		if errors.Is(err, secret.ErrNotSet) {
+		if errors.Is(err, secret.ErrNotSet) { // the configuration reports it, with the place that refers to it
 			return "", false, nil
 		}
-
 		return value, err == nil, err
 	}
 }

@@ -128,8 +128,7 @@ func (d *Daemon) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string)
 // settleEvery is how often runs are looked for that wait for a sign-in which is there.
 const settleEvery = time.Minute
 
-// redirects is where browsers are sent when somebody has signed in for a skill: an address of this machine alone, which a daemon
-// listens at from the first link on that it gives. What a browser brings is believed by its state, which is in no record, and used once.
+// redirects listens on this machine for browsers that return from a sign-in, from the first link on.
 type redirects struct {
 	d *Daemon
 
@@ -141,8 +140,7 @@ type redirects struct {
 	server *http.Server
 }
 
-// address is where browsers are sent. In a command nobody listens there: its owner gives the address that the browser could not open as
-// the answer.
+// address returns where browsers are sent. In a command the owner pastes that address as the answer.
 func (r *redirects) address(ctx context.Context) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,8 +165,7 @@ func (r *redirects) address(ctx context.Context) (string, error) {
 	return r.base, nil
 }
 
-// open listens at the configured port, or at the one of the links that were given before, or at any that is free. The listener
-// is nil where the configured one is taken.
+// open listens at the configured port, a port of earlier links, or any. The listener may be nil.
 func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
 	listen := func(port int) (net.Listener, error) {
 		var l net.ListenConfig

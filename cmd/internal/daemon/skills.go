@@ -125,8 +125,7 @@ func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPR
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
 }
 
-// checkMCP checks the MCP servers of agents. It starts each without folders and without a network, or asks it at its address.
-// Offline, and if no program may be started, it reports the last result.
+// checkMCP starts or asks each MCP server of agents, or else reports the last result.
 func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
 	for _, st := range d.runner.Servers() {
 		out = append(out, d.checkMCPServer(ctx, st, offline))

@@ -173,8 +173,7 @@ func (s *supervision) stopping() (drained func()) {
 	return func() { close(over); asking.Wait() }
 }
 
-// liveness finds out whether the daemon does its work: it makes each loop do a round, and the ledger write. A process
-// with running timers proves neither.
+// liveness finds out whether the daemon works: each loop does a round, and the ledger writes.
 type liveness struct {
 	checks []livenessCheck
 }
@@ -220,8 +219,7 @@ func (l *liveness) ask(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// run makes one check. It returns when ctx ends, because a disk that hangs ignores a context. A check that hangs is not started a
-// second time, or each minute would add a goroutine.
+// run makes one check until ctx ends. A check that hangs is not started a second time.
 func (c livenessCheck) run(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {

@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-// maintainEvery is the interval at which history that is too old is removed, and the ledger backed up
-// if that is due.
+// maintainEvery is the interval between two removals of old history.
 const maintainEvery = 6 * time.Hour
 
-// maintain removes history that is older than its job's keep, files that ended runs left behind, and
-// the space that this frees; and it makes the daily backup.
+// maintain removes old history and files of ended runs, and makes the daily backup.
 func (d *Daemon) maintain(ctx context.Context) error {
 	for {
 		d.prune(ctx)
@@ -26,8 +24,7 @@ func (d *Daemon) maintain(ctx context.Context) error {
 	}
 }
 
-// prune removes what is too old. An error ends this pass, not the daemon: old history does no harm for
-// another six hours.
+// prune removes what is too old. An error ends this pass, not the daemon.
 func (d *Daemon) prune(ctx context.Context) {
 	var n int
 	var err error

@@ -5,8 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// What a release is built with: -ldflags "-X rouse/cmd/internal/daemon.version=v1.2.3". Empty in every other build, which knows
-// its commit from what Go records.
+// Set by -ldflags "-X rouse/cmd/internal/daemon.version=v1.2.3" in releases, else empty.
 var (
 	version  string
 	commit   string

@@ -26,8 +26,7 @@ const (
 	sayWaitAfter = time.Second
 )
 
-// WaitForHome calls try until it returns anything but a *HeldError, for homeWait at most. Somebody who
-// waits for long is told by say for whom, once.
+// WaitForHome calls try until it returns no *HeldError, for homeWait at most. say reports a long wait.
 func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) error {
 	began, said := time.Now(), false
 	for {
@@ -40,8 +39,7 @@ func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) er
 			say(held)
 		}
 
-		// Another command has the home for a moment, a daemon is just starting, or the system has not
-		// cleared away yet what was killed.
+		// Another command has the home, a daemon starts, or a killed process is not gone yet.
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
@@ -50,8 +48,7 @@ func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) er
 	}
 }
 
-// OpenWaiting is Open for a daemon, which waits for a command that holds the home, and not for a daemon
-// that answers.
+// OpenWaiting opens a daemon. It waits for a command that holds the home, but not for a daemon.
 func OpenWaiting(ctx context.Context, o Options, say func(*HeldError)) (d *Daemon, err error) {
 	err = WaitForHome(ctx, say, func() (err error) {
 		d, err = Open(ctx, o)
@@ -105,8 +102,7 @@ func Connect(ctx context.Context, home string) (*api.Client, api.Status, error) 
 	}
 }
 
-// removeStaleSocket removes the socket file of a home unless a process holds the home. It ignores errors: the removal only saves the next
-// command the wait.
+// removeStaleSocket removes the socket file of a home that no process holds. It ignores errors.
 func removeStaleSocket(home string) {
 	lock := flock.New(filepath.Join(home, "lock"), flock.SetPermissions(0o600))
 	if locked, err := lock.TryLock(); locked && err == nil {
