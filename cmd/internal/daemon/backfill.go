@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -47,8 +48,13 @@ func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillReque
 	if due, err = d.planBackfill(ctx, &out, due, standing.Watermark); err != nil {
 		return api.Backfill{}, err
 	}
-	if err := d.foresee(ctx, &out); err != nil {
-		return api.Backfill{}, err
+	if out.Runs > 0 {
+		last, err := d.ledger.LastUsages(ctx, job, forecastRuns)
+		if err != nil {
+			return api.Backfill{}, err
+		}
+		f := foreseen(out.Runs, last)
+		out.ForecastUSD, out.RunsUnforeseen = usd(f.cost), f.unknown
 	}
 
 	if !ask.DryRun {
@@ -66,11 +72,9 @@ func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (
 	if err != nil {
 		return from, to, fmt.Errorf("from: %w", err)
 	}
-	if from = begin.At; from.After(now) {
+	if from, to = begin.At, now; from.After(now) {
 		return from, to, fmt.Errorf("from %s lies ahead; what comes is started by the schedule itself", api.LocalTime(from, zone))
 	}
-
-	to = now
 	if ask.To != "" {
 		end, err := schedule.ParseTime(ask.To, now, zone, false)
 		if err != nil {
@@ -85,10 +89,7 @@ func backfillSpan(ask api.BackfillRequest, now time.Time, zone *time.Location) (
 	if to.Before(from) {
 		return from, to, fmt.Errorf("the span ends (%s) before it begins (%s)", api.LocalTime(to, zone), api.LocalTime(from, zone))
 	}
-	if to.After(now) {
-		to = now
-	}
-	return from, to, nil
+	return from, domain.Earlier(to, now), nil
 }
 
 // instantsBetween are the instants of a job's schedules, the oldest first and each once.
@@ -130,8 +131,11 @@ func (d *Daemon) planBackfill(ctx context.Context, out *api.Backfill, due []ledg
 
 	for _, one := range due {
 		row, known := rows[one.Nominal.UnixMilli()]
-		if !known {
-			row, known = covering(stretches, one.Nominal)
+		if !known { // it may lie in a stretch of missed instants
+			i := slices.IndexFunc(stretches, func(o ledger.Occurrence) bool { return !one.Nominal.Before(o.Nominal) && !one.Nominal.After(o.Through) })
+			if known = i >= 0; known {
+				row = stretches[i]
+			}
 		}
 
 		in := api.BackfillInstant{Nominal: api.At(one.Nominal), Source: one.Source}
@@ -139,7 +143,6 @@ func (d *Daemon) planBackfill(ctx context.Context, out *api.Backfill, due []ledg
 		if row.Run != 0 {
 			in.Run, in.Outcome = strconv.FormatInt(row.Run, 10), row.Outcome
 		}
-
 		if in.Runs {
 			out.Runs++
 			chosen = append(chosen, one)
@@ -152,15 +155,6 @@ func (d *Daemon) planBackfill(ctx context.Context, out *api.Backfill, due []ledg
 // maxBackfillRows bounds the rows of a span: its instants, and those of schedules that the job had before.
 const maxBackfillRows = 100 * maxBackfill
 
-// covering is the stretch of missed instants that an instant lies in.
-func covering(stretches []ledger.Occurrence, at time.Time) (ledger.Occurrence, bool) {
-	i := slices.IndexFunc(stretches, func(o ledger.Occurrence) bool { return !at.Before(o.Nominal) && !at.After(o.Through) })
-	if i < 0 {
-		return ledger.Occurrence{}, false
-	}
-	return stretches[i], true
-}
-
 // backfillDecision says whether an instant is to run, by its row if it has one.
 func backfillDecision(row ledger.Occurrence, known, undecided bool) (runs bool, reason string) {
 	switch {
@@ -168,31 +162,14 @@ func backfillDecision(row ledger.Occurrence, known, undecided bool) (runs bool, 
 		return false, "not decided yet: the scheduler does so, by on_miss, when a daemon runs"
 	case !known:
 		return true, "there is no record of it"
-	case row.Decision != domain.DecisionRun && row.Reason == "":
-		return true, "was " + string(row.Decision)
 	case row.Decision != domain.DecisionRun:
-		return true, fmt.Sprintf("was %s: %s", row.Decision, row.Reason)
+		return true, strings.TrimSuffix(fmt.Sprintf("was %s: %s", row.Decision, row.Reason), ": ")
 	case row.Outcome == "":
 		return false, fmt.Sprintf("run %d is not finished", row.Run)
 	case row.Outcome.Failed():
 		return false, fmt.Sprintf("it ran: run %d, %s; to try it again: rouse retry %[1]d", row.Run, row.Outcome)
 	}
 	return false, fmt.Sprintf("it ran: run %d, %s", row.Run, row.Outcome)
-}
-
-// foresee estimates what the runs will cost.
-func (d *Daemon) foresee(ctx context.Context, out *api.Backfill) error {
-	if out.Runs == 0 {
-		return nil
-	}
-
-	last, err := d.ledger.LastUsages(ctx, out.Job, forecastRuns)
-	if err != nil {
-		return err
-	}
-	f := foreseen(out.Runs, last)
-	out.ForecastUSD, out.RunsUnforeseen = float64(int64(f.cost))/1e6, f.unknown
-	return nil
 }
 
 // queueBackfill queues what was planned. Where the scheduler was faster, its run stands.

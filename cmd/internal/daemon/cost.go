@@ -78,30 +78,43 @@ func (d *Daemon) comingRuns(s *Setup, j *config.Job, now, until time.Time, count
 	return runs + after, after
 }
 
-// costRow is what so many runs cost that are like the last ones.
+// costRow estimates the cost of runs by the last runs.
 func costRow(runs int, last []ledger.Usage) api.CostRow {
 	row := api.CostRow{Runs: runs, PastRuns: len(last)}
 	if len(last) == 0 {
 		return row
 	}
 
-	var cost, tokens []float64
-	for _, u := range last {
-		cost, tokens = append(cost, float64(u.CostMicroUSD)), append(tokens, float64(u.TokensIn+u.TokensOut))
-	}
-	usd := func(micro float64) float64 { return float64(int64(micro)) / 1e6 }
+	cost, tokens := sortedUsage(last)
+	n := float64(runs)
 	row.RunMedianUSD, row.RunHighUSD = usd(median(cost)), usd(percentile(cost, high))
 	row.RunMedianTokens, row.RunHighTokens = int64(median(tokens)), int64(percentile(tokens, high))
-
-	n := float64(runs)
 	row.MedianUSD, row.HighUSD = usd(median(cost)*n), usd(percentile(cost, high)*n)
 	row.MedianTokens, row.HighTokens = row.RunMedianTokens*int64(runs), row.RunHighTokens*int64(runs)
 	return row
 }
 
-// percentile is the value that so many of a hundred are no more than: the nearest of those that there are, of which there is at least one.
+// usd converts millionths of a US dollar.
+func usd[T int64 | float64](micro T) float64 { return float64(int64(micro)) / 1e6 }
+
+// sortedUsage returns the costs and the tokens of runs, each in ascending order.
+func sortedUsage(runs []ledger.Usage) (cost, tokens []float64) {
+	for _, u := range runs {
+		cost, tokens = append(cost, float64(u.CostMicroUSD)), append(tokens, float64(u.TokensIn+u.TokensOut))
+	}
+	slices.Sort(cost)
+	slices.Sort(tokens)
+	return cost, tokens
+}
+
+// median returns the median of sorted values. There must be at least one.
+func median(values []float64) float64 {
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// percentile returns the nearest percentile of sorted values. There must be at least one.
 func percentile(values []float64, of int) float64 {
-	slices.Sort(values)
 	rank := (len(values)*of + 99) / 100
 	return values[max(rank, 1)-1]
 }
@@ -118,8 +131,8 @@ type forecast struct {
 	cost, tokens float64
 }
 
-func (f *forecast) add(o forecast) {
-	f.runs, f.unknown, f.cost, f.tokens = f.runs+o.runs, f.unknown+o.unknown, f.cost+o.cost, f.tokens+o.tokens
+func (f forecast) plus(o forecast) forecast {
+	return forecast{f.runs + o.runs, f.unknown + o.unknown, f.cost + o.cost, f.tokens + o.tokens}
 }
 
 // Budget implements web.Backend.
@@ -157,46 +170,33 @@ func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.T
 	for _, j := range s.Config.Jobs {
 		coming := d.comingUntil(string(j.Name), now, month)
 		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
-		if untilMonth == 0 {
-			ofDay, ofMonth = append(ofDay, forecast{}), append(ofMonth, forecast{})
-			continue
-		}
-
-		last, err := d.ledger.LastUsages(ctx, string(j.Name), forecastRuns)
-		if err != nil {
-			return nil, nil, err
+		var last []ledger.Usage
+		if untilMonth > 0 {
+			if last, err = d.ledger.LastUsages(ctx, string(j.Name), forecastRuns); err != nil {
+				return nil, nil, err
+			}
 		}
 		ofDay, ofMonth = append(ofDay, foreseen(untilDay, last)), append(ofMonth, foreseen(untilMonth, last))
 	}
 	return ofDay, ofMonth, nil
 }
 
-// budgetRows are the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of takes the limits of the period out of all.
+// budgetRows returns the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of selects the
+// limits of the period.
 func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
 	var all forecast
-	byAgent := map[string]*forecast{}
+	byAgent := map[string]forecast{}
 	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
 	for i, j := range s.Config.Jobs {
 		f := forecasts[i]
-		all.add(f)
-		if byAgent[j.Agent] == nil {
-			byAgent[j.Agent] = &forecast{}
-		}
-
-		byAgent[j.Agent].add(f)
+		all, byAgent[j.Agent] = all.plus(f), byAgent[j.Agent].plus(f)
 		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(newBudget(j.Budget)), f))
 	}
 
-	out := make([]api.BudgetRow, 0, 1+len(s.Config.Agents)+len(jobs))
-	out = append(out, newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all))
+	out := []api.BudgetRow{newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all)}
 	for _, a := range s.Config.Agents {
-		f := byAgent[string(a.Name)]
-		if f == nil {
-			f = &forecast{}
-		}
-		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(newBudget(a.Budget)), *f))
+		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(newBudget(a.Budget)), byAgent[string(a.Name)]))
 	}
-
 	out = append(out, jobs...)
 	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
 	for _, sum := range sums {
@@ -204,7 +204,6 @@ func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(
 			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
 		}
 	}
-
 	return out
 }
 
@@ -227,26 +226,11 @@ func foreseenRuns(coming []scheduler.Upcoming, now, until time.Time) (runs int) 
 
 // foreseen estimates the usage of runs by the median of the last runs.
 func foreseen(runs int, last []ledger.Usage) forecast {
-	f := forecast{runs: runs}
-	cost, tokens := make([]float64, 0, len(last)), make([]float64, 0, len(last))
-	for _, u := range last {
-		cost = append(cost, float64(u.CostMicroUSD))
-		tokens = append(tokens, float64(u.TokensIn+u.TokensOut))
+	if len(last) == 0 {
+		return forecast{runs: runs, unknown: runs}
 	}
-
-	if len(cost) == 0 {
-		f.unknown = runs
-		return f
-	}
-	f.cost, f.tokens = median(cost)*float64(runs), median(tokens)*float64(runs)
-	return f
-}
-
-// median sorts values, of which there is at least one.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
+	cost, tokens := sortedUsage(last)
+	return forecast{runs: runs, cost: median(cost) * float64(runs), tokens: median(tokens) * float64(runs)}
 }
 
 // comingUntil lists the occurrences of a job until a time. It asks for few first, which is faster.
@@ -260,26 +244,21 @@ func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcom
 }
 
 func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {
-	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: float64(int64(f.cost)) / 1e6, ForecastTokens: int64(f.tokens)}
 	var s ledger.Spending
 	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
 		s = sums[i]
 	}
-
-	row.SpentUSD, row.ReservedUSD = float64(s.CostMicroUSD)/1e6, float64(s.ReservedMicroUSD)/1e6
-	row.SpentTokens, row.ReservedTokens = s.Tokens, s.ReservedTokens
-	row.EstimatedUSD, row.EstimatedTokens, row.EstimatedWhy = float64(s.EstimatedMicroUSD)/1e6, s.EstimatedTokens, s.EstimatedWhy
-	// 0 means no limit, which is left out of the row.
+	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: usd(f.cost), ForecastTokens: int64(f.tokens),
+		SpentUSD: usd(s.CostMicroUSD), ReservedUSD: usd(s.ReservedMicroUSD), SpentTokens: s.Tokens, ReservedTokens: s.ReservedTokens,
+		EstimatedUSD: usd(s.EstimatedMicroUSD), EstimatedTokens: s.EstimatedTokens, EstimatedWhy: s.EstimatedWhy}
+	// 0 means no limit, which is left out of the row. Like the ledger, the row counts reserved money as spent.
 	if most := limit.CostMicroUSD; most > 0 {
-		// Reserved money counts as spent until it is settled, as the ledger counts it.
-		usd, left := float64(most)/1e6, float64(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))/1e6
-		row.LimitUSD, row.LeftUSD = &usd, &left
+		all, left := usd(most), usd(max(most-s.CostMicroUSD-s.ReservedMicroUSD, 0))
+		row.LimitUSD, row.LeftUSD = &all, &left
 	}
-
 	if most := limit.Tokens; most > 0 {
 		left := max(most-s.Tokens-s.ReservedTokens, 0)
 		row.LimitTokens, row.LeftTokens = &most, &left
 	}
-
 	return row
 }

@@ -53,18 +53,18 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	}
 
 	if f.Job != "" {
-		j := now.Config.Jobs[slices.Index(now.JobNames(), f.Job)]
+		j := now.job(f.Job)
 		if !config.On(j.Enabled) {
 			return 0, &api.Error{Status: 409, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", f.Job, j.At)}
 		}
 
 		req.Agent = j.Agent
 		// Through the watch, so that the same content is not processed twice.
-		if f.File != "" || converges(&j) {
+		if f.File != "" || converges(j) {
 			if err := d.admit(ctx, access.Caller(ctx), req); err != nil {
 				return 0, err
 			}
-			return d.fireWatch(ctx, &j, f)
+			return d.fireWatch(ctx, j, f)
 		}
 	} else if f.Skill != "" {
 		if err := now.runnable(f); err != nil {
@@ -100,8 +100,7 @@ func (s *Setup) hasSession(f api.RunRequest) error {
 		return refuse("there is no session that could begin again: name one, or a job that keeps one")
 	}
 
-	j := &s.Config.Jobs[slices.Index(s.JobNames(), f.Job)]
-	switch {
+	switch j := s.job(f.Job); {
 	case j.Session != config.SessionKeep:
 		return refuse("the job %s keeps no session, so that each of its runs is fresh; session: keep (%s) would keep one", j.Name, j.At)
 	case f.File != "" || converges(j):
@@ -190,10 +189,10 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}
 
-	if a.Blocked {
-		if a.Outcome == "" {
-			return 0, &api.Error{Status: 409, Message: fmt.Sprintf("run %d has this file and is not finished yet; see: rouse show %[1]d", a.Run)}
-		}
+	switch {
+	case a.Blocked && a.Outcome == "":
+		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("run %d has this file and is not finished yet; see: rouse show %[1]d", a.Run)}
+	case a.Blocked:
 		return 0, &api.Error{Status: 409, Message: fmt.Sprintf("this content at this path was processed before, by run %d (%s); see: rouse show %[1]d. To process it again: rouse run %[3]s --file %[4]s --again",
 			a.Run, a.Outcome, j.Name, text.ShellWord(string(f.File)))}
 	}
@@ -212,19 +211,15 @@ func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	// A running watcher keeps the state of the folder, so it has to start the run itself.
 	if d.watcher != nil {
 		a, err = d.watcher.Trigger(ctx, string(j.Name))
-	} else {
-		a, err = watcher.Trigger(ctx, d.ledger, d.Current().plan.watches, string(j.Name))
+	} else if a, err = watcher.Trigger(ctx, d.ledger, d.Current().plan.watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
+		err = fmt.Errorf("%w, which takes a daemon: rouse serve", err)
 	}
-
 	switch {
-	case errors.Is(err, watcher.ErrBusy) && d.watcher == nil:
-		return 0, &api.Error{Status: 409, Message: err.Error() + ", which takes a daemon: rouse serve"}
 	case errors.Is(err, watcher.ErrBusy):
 		return 0, &api.Error{Status: 409, Message: err.Error()}
 	case err != nil:
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}
-
 	return a.Run, nil
 }
 
@@ -320,17 +315,15 @@ type allowance struct {
 // maxCallers is after how many the throttle forgets those who have asked for nothing lately.
 const maxCallers = 1000
 
-// take counts one request of a caller; wait is how long it is before there may be one more, 0 where this one is fine.
+// take counts one request of a caller. It returns the time until the next one is allowed, or 0 if this one is.
 func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-
-	if len(t.callers) >= maxCallers {
-		for name, a := range t.callers {
-			if now.Sub(a.at) >= time.Minute { // which has its whole allowance again
-				delete(t.callers, name)
-			}
-		}
+	if t.callers == nil {
+		t.callers = map[string]allowance{}
+	}
+	if len(t.callers) >= maxCallers { // forget those that have their whole allowance again
+		maps.DeleteFunc(t.callers, func(_ string, a allowance) bool { return now.Sub(a.at) >= time.Minute })
 	}
 
 	a, known := t.callers[caller]
@@ -346,9 +339,6 @@ func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.
 		a.left--
 	}
 
-	if t.callers == nil {
-		t.callers = map[string]allowance{}
-	}
 	t.callers[caller] = a
 	return wait
 }
@@ -372,22 +362,27 @@ func (d *Daemon) admit(ctx context.Context, caller string, req ledger.Request) e
 		fmt.Sprintf("as many runs wait for their turn as may: %d (limits.queued)", n))
 }
 
-// refuse puts a refusal on record, and is its answer.
+// refuse puts a refusal on record, and returns it.
 func (d *Daemon) refuse(ctx context.Context, req ledger.Request, status int, after time.Duration, why string) error {
-	refused := &api.Error{Status: status, Kind: api.KindLimit, RetryAfter: after, Message: why + "; ask again in " + api.RetryAfter(after) + " s"}
-	// A program that asks in a loop must not fill the record.
-	more, now := d.countRefused(fmt.Sprint(refusedEvent, status, req.Job, req.Agent), time.Now())
-	if !now {
-		return refused
-	}
-	d.log.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
+	d.recordRefusal(ctx, fmt.Sprint(refusedEvent, status, req.Job, req.Agent), ledger.Event{Job: req.Job, Kind: refusedEvent}, func(more int) any {
+		d.log.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
+		return refusedRun{Trigger: req.Trigger, Agent: req.Agent, Reason: why, More: more}
+	})
+	return &api.Error{Status: status, Kind: api.KindLimit, RetryAfter: after, Message: why + "; ask again in " + api.RetryAfter(after) + " s"}
+}
 
-	data, err := json.Marshal(refusedRun{Trigger: req.Trigger, Agent: req.Agent, Reason: why, More: more})
-	if err == nil {
-		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Job: req.Job, Kind: refusedEvent, Data: data})
+// recordRefusal records the event of a refused request, at most once per refusedEvery for each key. data gets the number of
+// refusals since the last event.
+func (d *Daemon) recordRefusal(ctx context.Context, key string, event ledger.Event, data func(more int) any) {
+	more, record := d.countRefused(key, time.Now())
+	if !record {
+		return
+	}
+	var err error
+	if event.Data, err = json.Marshal(data(more)); err == nil {
+		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), event)
 	}
 	if err != nil {
-		d.log.Error("that a run was refused is not on record", "job", req.Job, "error", err)
+		d.log.Error("that a request was refused is not on record", "job", event.Job, "error", err)
 	}
-	return refused
 }

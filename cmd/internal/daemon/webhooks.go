@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -76,12 +75,13 @@ func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delive
 	if j == nil { // removed meanwhile
 		return webhook.Accepted{}, &webhook.BusyError{Why: "the job of this webhook is not configured any more", After: tryAgain}
 	}
-	if busy, err := d.busyFor(ctx, j); busy != nil || err != nil {
-		if busy != nil {
-			d.Refused(ctx, h, busy.Why)
-			return webhook.Accepted{}, busy
-		}
+	busy, err := d.busyFor(ctx, j)
+	if err != nil {
 		return webhook.Accepted{}, err
+	}
+	if busy != nil {
+		d.Refused(ctx, h, busy.Why)
+		return webhook.Accepted{}, busy
 	}
 
 	req.Agent = j.Agent
@@ -127,22 +127,12 @@ func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError
 	return &webhook.BusyError{Why: fmt.Sprintf("%d runs of this webhook wait already", n), After: tryAgain}, nil
 }
 
-// Refused implements webhook.Engine.
+// Refused implements webhook.Engine. Strangers can send any number of requests, so not all of them are recorded.
 func (d *Daemon) Refused(ctx context.Context, h webhook.Hook, why string) {
-	// Whoever finds the address can send as much as they like: neither the record nor the log grows by it.
-	more, now := d.countRefused(h.Job, time.Now())
-	if !now {
-		return
-	}
-	d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
-
-	data, err := json.Marshal(refusedWebhook{Path: h.Path, Why: why, More: more})
-	if err == nil {
-		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), ledger.Event{Job: h.Job, Kind: webhookEvent, Data: data})
-	}
-	if err != nil {
-		d.log.Error("that a request was refused is not on record", "job", h.Job, "error", err)
-	}
+	d.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhookEvent}, func(more int) any {
+		d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
+		return refusedWebhook{Path: h.Path, Why: why, More: more}
+	})
 }
 
 // countRefused says whether a refusal goes on record, with how many others since the last one that did.
@@ -194,8 +184,8 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(last) > 0 {
-			w.LastRun, w.LastAt, w.LastOutcome = strconv.FormatInt(last[0].ID, 10), api.At(last[0].QueuedAt), string(last[0].Outcome)
+		for _, r := range last {
+			w.LastRun, w.LastAt, w.LastOutcome = strconv.FormatInt(r.ID, 10), api.At(r.QueuedAt), string(r.Outcome)
 		}
 		out = append(out, w)
 	}
