@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"context"
 	"fmt"
 	"slices"
@@ -55,16 +56,14 @@ func (d *Daemon) followCalendars(ctx context.Context) error {
 	}
 }
 
-// fetchCalendar fetches a calendar that is due. What goes wrong is said once, until something else does.
+// fetchCalendar fetches a calendar if it is due. It logs each problem once.
 func (d *Daemon) fetchCalendar(ctx context.Context, store calendars.Store, from calendars.Source, said map[string]string) {
-	kept := store.Load(from, time.Now())
-	if time.Now().Before(kept.Due(from)) {
+	if time.Now().Before(store.Load(from, time.Now()).Due(from)) {
 		return
 	}
-
 	body, err := calendars.Fetch(ctx, from)
 	if ctx.Err() != nil {
-		return // it only says that the daemon stops
+		return // the daemon stops
 	}
 	changed, kerr := store.Keep(from, time.Now(), body, err)
 	if kerr != nil {
@@ -72,42 +71,35 @@ func (d *Daemon) fetchCalendar(ctx context.Context, store calendars.Store, from 
 		return
 	}
 
-	kept = store.Load(from, time.Now())
+	kept := store.Load(from, time.Now())
 	switch {
-	case kept.Problem == "":
-		delete(said, from.Name)
-		if changed {
-			d.log.Info("a calendar was fetched", "calendar", from.Name, "times", len(kept.Entries))
-		}
-	case said[from.Name] != kept.Problem && kept.FetchedAt.IsZero():
+	case kept.Problem == "" && changed:
+		d.log.Info("a calendar was fetched", "calendar", from.Name, "times", len(kept.Entries))
+	case kept.Problem == said[from.Name]:
+	case kept.FetchedAt.IsZero():
 		d.log.Error("a calendar could never be fetched: nothing is excluded by it, and what keeps to it does not start", "calendar", from.Name, "error", kept.Problem)
-	case said[from.Name] != kept.Problem:
+	case kept.Problem != "":
 		d.log.Warn("a calendar could not be fetched; the copy that is kept goes on", "calendar", from.Name, "of", kept.FetchedAt, "error", kept.Problem)
 	}
 	said[from.Name] = kept.Problem
 }
 
-// refill gives the calendars of the configuration in force what has come since they were filled, and says whether that is another.
+// refill fills the calendars in force with newer copies. filled has the time of the copy that is in each.
 func (d *Daemon) refill(store calendars.Store, filled map[*schedule.Calendar]time.Time) (changed bool) {
 	cfg := d.Current().Config
-	now := map[*schedule.Calendar]time.Time{}
+	before := maps.Clone(filled)
+	clear(filled) // calendars of older configurations are gone
 	for _, c := range cfg.Calendars {
 		from, ok := calendarSource(c)
 		if !ok {
 			continue
 		}
-
 		made, kept := cfg.CalendarOf(from.Name), store.Load(from, time.Now())
-		if at, known := filled[made]; !known || !at.Equal(kept.ChangedAt) {
+		if at, known := before[made]; !known || !at.Equal(kept.ChangedAt) {
 			made.Set(kept.Entries)
 			changed = true
 		}
-		now[made] = kept.ChangedAt
-	}
-
-	clear(filled) // those of older configurations are gone
-	for made, at := range now {
-		filled[made] = at
+		filled[made] = kept.ChangedAt
 	}
 	return changed
 }
@@ -151,20 +143,22 @@ func (d *Daemon) checkCalendars() []api.Check {
 	return []api.Check{c}
 }
 
-// calendarNotes say how the calendars are that a job asks.
+// asks reports whether the job asks a calendar.
+func (e *explanation) asks(c api.Calendar) bool {
+	return e.job != nil && (slices.Contains(e.job.Exclude, c.Name) || slices.Contains(e.job.Only, c.Name))
+}
+
+// calendarNotes describe the calendars that a job asks.
 func (e *explanation) calendarNotes() (out []string) {
-	if e.job == nil {
-		return nil
-	}
-	for _, one := range e.d.calendarStates() {
-		if !slices.Contains(e.job.Exclude, one.Name) && !slices.Contains(e.job.Only, one.Name) {
+	for _, c := range e.d.calendarStates() {
+		if !e.asks(c) {
 			continue
 		}
-		note := one.Text(e.now)
-		if one.Kind == "url" && one.FetchedAt.IsZero() {
+		note := c.Text(e.now)
+		if c.Kind == "url" && c.FetchedAt.IsZero() {
 			note += "; nothing is excluded by it, and what keeps to it (only) does not start"
 		}
-		if one.Problem != "" {
+		if c.Problem != "" {
 			note = "▲ " + note
 		}
 		out = append(out, note)
@@ -172,15 +166,11 @@ func (e *explanation) calendarNotes() (out []string) {
 	return out
 }
 
-// calendarChange says whether a calendar of the job was changed since an instant, which may have been left out by what it held then.
+// calendarChange names a calendar of the job that was changed since an instant, which it may have excluded before.
 func (e *explanation) calendarChange(t time.Time) string {
-	if e.job == nil {
-		return ""
-	}
-	for _, one := range e.d.calendarStates() {
-		asked := slices.Contains(e.job.Exclude, one.Name) || slices.Contains(e.job.Only, one.Name)
-		if asked && one.ChangedAt.After(t) {
-			return fmt.Sprintf("; the calendar %s was changed %s, and may have left it out before", one.Name, api.LocalTime(one.ChangedAt.Time, e.zone))
+	for _, c := range e.d.calendarStates() {
+		if e.asks(c) && c.ChangedAt.After(t) {
+			return fmt.Sprintf("; the calendar %s was changed %s, and may have left it out before", c.Name, api.LocalTime(c.ChangedAt.Time, e.zone))
 		}
 	}
 	return ""

@@ -41,9 +41,13 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		return nil, 0, err
 	}
 
-	incidents, err := d.incidentsByJob(ctx)
+	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
 	if err != nil {
 		return nil, 0, err
+	}
+	incidents := map[string][]api.Incident{}
+	for _, i := range open {
+		incidents[i.Job] = append(incidents[i.Job], web.NewIncident(i))
 	}
 
 	handovers, err := d.handovers(ctx, "", at)
@@ -91,16 +95,6 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 // maxOpenIncidents is how many open incidents are read for the listing of jobs.
 const maxOpenIncidents = 1000
 
-// incidentsByJob are those that are open.
-func (d *Daemon) incidentsByJob(ctx context.Context) (map[string][]api.Incident, error) {
-	open, err := d.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxOpenIncidents})
-	out := map[string][]api.Incident{}
-	for _, i := range open {
-		out[i.Job] = append(out[i.Job], web.NewIncident(i))
-	}
-	return out, err
-}
-
 // Agents implements web.Backend.
 func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 	now := d.Current()
@@ -109,8 +103,7 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 	}
 
 	jobs := map[string][]string{}
-	for i := range now.Config.Jobs {
-		j := &now.Config.Jobs[i]
+	for _, j := range now.Config.Jobs {
 		jobs[j.Agent] = append(jobs[j.Agent], string(j.Name))
 	}
 
@@ -133,27 +126,21 @@ func (s *Setup) triggers(j *config.Job) []string {
 	for _, sch := range schedules {
 		out = append(out, sch.Describe())
 	}
-
 	if j.RunOnStart {
 		out = append(out, "at each start")
 	}
-
 	if j.Watch != nil {
 		out = append(out, watchTrigger(j))
 	}
-
 	if j.Webhook != nil {
 		out = append(out, "by a request to "+j.Webhook.Path)
 	}
-
 	for _, f := range j.Follows {
-		out = append(out, followTrigger(f.Job, f.On))
+		out = append(out, fmt.Sprintf("after %s (%s)", f.Job, outcomesText(f.On)))
 	}
-
 	if len(out) == 0 {
 		out = append(out, "manually: rouse run "+string(j.Name))
 	}
-
 	return out
 }
 

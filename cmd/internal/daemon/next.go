@@ -98,11 +98,6 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 // sourceAfter is the source of a run that follows one of another job.
 const sourceAfter = string(domain.TriggerAfter)
 
-// followTrigger describes in words which runs of another job a job follows.
-func followTrigger(job string, on []domain.Outcome) string {
-	return fmt.Sprintf("after %s (%s)", job, outcomesText(on))
-}
-
 func outcomesText(on []domain.Outcome) string { return strings.Join(text.Strings(on), ", ") }
 
 // following lists the runs of a job that follow other jobs, at the start of the run before them.

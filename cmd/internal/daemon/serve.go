@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"rouse/scheduler/dispatch"
@@ -55,25 +57,31 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if pages != nil {
 		group.run("dashboard", pages.server.run)
 	}
-	group.run("metrics", func() error { return d.metrics.Run(rest) })
+	start := func(name string, ctx context.Context, run func(context.Context) error) {
+		group.run(name, func() error { return run(ctx) })
+	}
+	startLeading := func(name string, run func(context.Context) error) {
+		group.run(name, func() error { return d.onceLeading(rest, run) })
+	}
+	start("metrics", rest, d.metrics.Run)
 	if d.roaming != nil {
-		group.run("homes", func() error { d.roaming.KeepAll(rest); return nil })
+		start("homes", rest, func(ctx context.Context) error { d.roaming.KeepAll(ctx); return nil })
 	}
 	if d.replicator != nil {
-		group.run("replicate", func() error { return d.replicator.Run(rest) })
+		start("replicate", rest, d.replicator.Run)
 	}
 	if d.traces != nil {
-		group.run("traces", func() error { return d.onceLeading(rest, d.traces.Run) })
+		startLeading("traces", d.traces.Run)
 	}
-	group.run("notify", func() error { return d.onceLeading(rest, d.notifier.Run) })
-	group.run("lease", func() error { return d.watchLease(rest) })
-	group.run("overdue", func() error { return d.onceLeading(rest, d.watchOverdue) })
-	group.run("ledger", func() error { return d.watchLedger(rest) })
-	group.run("files", func() error { return d.watchFiles(triggers) })
-	group.run("calendars", func() error { return d.followCalendars(triggers) })
-	group.run("sign-ins", func() error { return d.redirects.run(triggers) })
-	group.run("room", func() error { return d.keepRoom(triggers, dispatcher.Reconsider) })
-	group.run("obstacles", func() error { return d.watchObstacles(triggers, dispatcher.Reconsider) })
+	startLeading("notify", d.notifier.Run)
+	startLeading("overdue", d.watchOverdue)
+	start("lease", rest, d.watchLease)
+	start("ledger", rest, d.watchLedger)
+	start("files", triggers, d.watchFiles)
+	start("calendars", triggers, d.followCalendars)
+	start("sign-ins", triggers, d.redirects.run)
+	start("room", triggers, func(ctx context.Context) error { return d.keepRoom(ctx, dispatcher.Reconsider) })
+	start("obstacles", triggers, func(ctx context.Context) error { return d.watchObstacles(ctx, dispatcher.Reconsider) })
 	ready := d.startTriggers(triggers, &group, dispatcher)
 	onceReady := func(name string, ctx context.Context, run func(context.Context) error) {
 		group.run(name, func() error {
@@ -98,9 +106,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
 	drained()
 	stopRest()
-	if d.roaming != nil {
-		group.wait("homes")
-	}
+	group.wait("homes")
 	if err := server.stop(ctx); err != nil {
 		d.log.Warn("a command was cut off", "error", err)
 	}
@@ -108,15 +114,8 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 		if err := pages.server.stop(ctx); err != nil {
 			d.log.Warn("a page was cut off", "error", err)
 		}
-		group.wait("dashboard")
 	}
-	if d.traces != nil {
-		group.wait("traces")
-	}
-	if d.replicator != nil {
-		group.wait("replicate")
-	}
-	group.wait("http", "metrics", "notify", "overdue", "lease", "retention", "ledger", "files", "calendars", "sign-ins", "room", "obstacles")
+	group.wait()
 	return errors.Join(err, group.err())
 }
 
@@ -224,9 +223,15 @@ func (g *group) run(name string, f func() error) {
 
 func (g *group) failed() <-chan struct{} { return g.failure }
 
+// wait waits until the named parts that were started have returned, or all parts if there are no names.
 func (g *group) wait(names ...string) {
-	for _, n := range names {
-		<-g.done[n]
+	g.mu.Lock()
+	started := maps.Clone(g.done)
+	g.mu.Unlock()
+	for name, done := range started {
+		if len(names) == 0 || slices.Contains(names, name) {
+			<-done
+		}
 	}
 }
 

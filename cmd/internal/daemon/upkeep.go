@@ -10,16 +10,15 @@ const maintainEvery = 6 * time.Hour
 
 // maintain removes old history and files of ended runs, and makes the daily backup.
 func (d *Daemon) maintain(ctx context.Context) error {
+	tick := time.NewTicker(maintainEvery)
+	defer tick.Stop()
 	for {
 		d.prune(ctx)
 		d.backUp(ctx)
-
-		t := time.NewTimer(maintainEvery)
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return nil
-		case <-t.C:
+		case <-tick.C:
 		}
 	}
 }
@@ -93,18 +92,18 @@ func (d *Daemon) keepRoom(ctx context.Context, reconsider func()) error {
 		if problem != told && problem != "" {
 			d.log.Warn("runs that are on when the disk is full may not be recorded", "problem", problem)
 		}
-		told = problem
-
 		now := d.ledger.NoRoom()
+		switch {
+		case now == was:
+		case now != "":
+			d.log.Error("nothing new starts", "problem", now)
+		default:
+			d.log.Info("there is room on the disk again, and runs start again")
+		}
 		if now != was {
-			if now != "" {
-				d.log.Error("nothing new starts", "problem", now)
-			} else {
-				d.log.Info("there is room on the disk again, and runs start again")
-			}
 			reconsider()
 		}
-		was = now
+		was, told = now, problem
 
 		select {
 		case <-ctx.Done():

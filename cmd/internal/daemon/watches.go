@@ -153,25 +153,20 @@ func watchOf(j *config.Job, known map[string]api.Watch) *api.Watch {
 	return &api.Watch{Path: string(j.Watch.Path), Mode: j.Watch.Mode}
 }
 
-// watchTrigger describes in words what a watch starts runs for.
+// watchTrigger describes the files or changes that a watch starts runs for.
 func watchTrigger(j *config.Job) string {
 	w := j.Watch
-	mode, include, path, collect := w.Mode, w.Include, string(w.Path), w.Collect
-	what := "files"
-	if len(include) > 0 {
-		what = strings.Join(include, ", ")
+	what := cmp.Or(strings.Join(w.Include, ", "), "files")
+	in := " in " + string(w.Path)
+	switch {
+	case w.Mode == watcher.ModeBatch && w.Collect != nil:
+		return what + in + ", collected " + w.Collect.When()
+	case w.Mode == watcher.ModeBatch:
+		return "batches of " + what + in
+	case w.Mode == watcher.ModeConverge:
+		return "changes of " + what + in
 	}
-
-	switch mode {
-	case watcher.ModeBatch:
-		if collect != nil {
-			return what + " in " + path + ", collected " + collect.When()
-		}
-		what = "batches of " + what
-	case watcher.ModeConverge:
-		what = "changes of " + what
-	}
-	return what + " in " + path
+	return what + in
 }
 
 // watchProblem joins the problems of a watch. It returns "" if there are none.

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 )
 
@@ -30,38 +31,17 @@ const (
 	page = 500
 )
 
-// Snapshot is what is so at the moment.
+// Snapshot has the current numbers that are not on record.
 type Snapshot struct {
 	Queued, Running, Waiting int
-	Blocked                  int // of those queued: something keeps them from starting
+	Blocked                  int // queued runs that an obstacle keeps from starting
 	Lanes                    int // runs that may be on at once
 	Inbox                    int // items that wait for a person
 	Outbox                   int // notices that are not delivered
 	Ready                    bool
-	Watches                  []Watch
-	Replica                  *Replica // nil: there are no continuous copies
-	Nodes                    []Node   // that share the ledger; none where a process has it to itself
-}
-
-// Replica is how far the continuous copies are.
-type Replica struct {
-	Behind      time.Duration
-	LastSuccess time.Time // zero: none yet
-	Works       bool
-}
-
-// Node is a process that shares the ledger.
-type Node struct {
-	Name      string
-	Up, Leads bool
-}
-
-// Watch is the watch of a job.
-type Watch struct {
-	Job     string
-	Waiting int           // files
-	Lag     time.Duration // since the folder was last looked at
-	Works   bool
+	Watches                  map[string]api.Watch // by job
+	Replica                  *api.Replica         // nil if there are no continuous copies
+	Nodes                    []api.Node           // that share the ledger; empty if it is a file
 }
 
 // Options are the parts.
@@ -290,18 +270,26 @@ func (n now) Collect(to chan<- prometheus.Metric) {
 	gauge(inbox, float64(s.Inbox))
 	gauge(outbox, float64(s.Outbox))
 	gauge(ready, one(s.Ready))
+	up, leads := map[string]bool{}, map[string]bool{} // a name may have a node that is gone and one that is there
 	for _, n := range s.Nodes {
-		gauge(nodeUp, one(n.Up), n.Name)
-		gauge(nodeLeads, one(n.Leads), n.Name)
+		up[n.Name], leads[n.Name] = up[n.Name] || n.Alive, leads[n.Name] || n.Leads
 	}
-	for _, w := range s.Watches {
-		gauge(watchFiles, float64(w.Waiting), w.Job)
-		gauge(watchLag, w.Lag.Seconds(), w.Job)
-		gauge(watchWorks, one(w.Works), w.Job)
+	for name := range up {
+		gauge(nodeUp, one(up[name]), name)
+		gauge(nodeLeads, one(leads[name]), name)
+	}
+	for job, w := range s.Watches {
+		lag := 0.0
+		if !w.Rescanned.IsZero() {
+			lag = time.Since(w.Rescanned.Time).Seconds()
+		}
+		gauge(watchFiles, float64(w.Waiting), job)
+		gauge(watchLag, lag, job)
+		gauge(watchWorks, one(w.Problem == ""), job)
 	}
 	if c := s.Replica; c != nil {
-		gauge(replicaBehind, c.Behind.Seconds())
-		gauge(replicaWorks, one(c.Works))
+		gauge(replicaBehind, c.BehindSeconds)
+		gauge(replicaWorks, one(c.Problem == ""))
 		if !c.LastSuccess.IsZero() {
 			gauge(replicaLast, float64(c.LastSuccess.UnixMilli())/1000)
 		}
