@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"errors"
@@ -56,23 +57,20 @@ func (d *Daemon) BackUp(ctx context.Context, ask api.HomeBackupRequest, progress
 	}()
 
 	made, err := d.copyHome(ctx, dest, ask, progress)
-	var target *backup.TargetError
-	note, _ := backup.ReadNote(d.home.Dir, backup.LastFile) // the last good one is known beside one that failed
-	switch {
-	case err == nil:
-		note = backup.Note{At: time.Now().UTC(), Path: made.Path, Of: made.At.Time, Bytes: made.Bytes}
-	case ctx.Err() != nil:
-		return made, context.Cause(ctx) // nobody waits for it
-	default:
+	if ctx.Err() != nil {
+		return made, context.Cause(ctx)
+	}
+	note := backup.Note{At: time.Now().UTC(), Path: made.Path, Of: made.At.Time, Bytes: made.Bytes}
+	if err != nil {
+		note, _ = backup.ReadNote(d.home.Dir, backup.LastFile) // the last good one is known beside one that failed
 		note.Error, note.FailedAt = err.Error(), time.Now().UTC()
 	}
-	if errors.As(err, &target) {
-		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
-	}
-
-	// What doctor says about backups is no reason to call one failed.
+	// A backup is good even if doctor cannot tell of it.
 	if e := backup.Remember(d.home.Dir, note); e != nil {
 		d.log.Warn("that the home was backed up could not be kept", "error", e)
+	}
+	if errors.As(err, new(*backup.TargetError)) {
+		err = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
 	}
 	return made, err
 }
@@ -163,14 +161,11 @@ func (d *Daemon) checkDest(dest string) error {
 	return nil
 }
 
-// realPath is a path with its links followed, as far as it exists.
+// realPath resolves the links of a path as far as it exists.
 func realPath(path string) string {
 	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return real
-	}
-	if path == filepath.Dir(path) {
-		return path
+	if err == nil || path == filepath.Dir(path) {
+		return cmp.Or(real, path)
 	}
 	return filepath.Join(realPath(filepath.Dir(path)), filepath.Base(path))
 }
@@ -243,15 +238,13 @@ func (d *Daemon) databaseFiles() (out []string, err error) {
 			return nil, err
 		}
 		for _, path := range found {
-			info, err := os.Lstat(path)
-			if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-				continue // one that is being made has nothing yet
-			}
 			rel, err := filepath.Rel(d.home.Dir, path)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, filepath.ToSlash(rel))
+			if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > 0 { // else it is being made
+				out = append(out, filepath.ToSlash(rel))
+			}
 		}
 	}
 	return out, nil

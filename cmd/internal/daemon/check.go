@@ -129,41 +129,41 @@ func (s *Setup) checkContexts() api.Check {
 // It is for a check of the configuration, not for each reload: a module takes about a tenth of a second.
 func CheckModules(ctx context.Context, cfg *config.Config) (out []config.Problem, err error) {
 	checked := map[string]bool{}
-	for i, j := range cfg.Jobs {
-		s, ok := cfg.ModuleOf(&j)
-		if !ok || checked[s.Dir] {
-			continue
+	check := func(at config.Position, path string, name config.Name, s *skills.Skill) error {
+		if checked[s.Dir] {
+			return nil
 		}
 		checked[s.Dir] = true
-
-		at := config.Problem{File: j.At.File, Line: j.At.Line, Column: j.At.Column, Path: fmt.Sprintf("jobs[%d].skill", i), Name: string(j.Name)}
-		if s.Manifest.StaysAwake() {
-			if err := awake.Check(ctx); err != nil {
-				warning := at
-				warning.Warning, warning.Message = true, fmt.Sprintf("the skill %s needs this machine to be kept awake while it runs, which cannot be had here: %v", s.Name, err)
-				out = append(out, warning)
-			}
-		}
-		found, err := checkModule(ctx, at, s)
-		if err != nil {
-			return nil, err
-		}
+		found, err := checkModule(ctx, config.Problem{File: at.File, Line: at.Line, Column: at.Column, Path: path, Name: string(name)}, s)
 		out = append(out, found...)
+		return err
 	}
 
+	for i, j := range cfg.Jobs {
+		s, ok := cfg.ModuleOf(&j)
+		if !ok {
+			continue
+		}
+		path := fmt.Sprintf("jobs[%d].skill", i)
+		if s.Manifest.StaysAwake() && !checked[s.Dir] {
+			if err := awake.Check(ctx); err != nil {
+				out = append(out, config.Problem{File: j.At.File, Line: j.At.Line, Column: j.At.Column, Path: path, Name: string(j.Name), Warning: true,
+					Message: fmt.Sprintf("the skill %s needs this machine to be kept awake while it runs, which cannot be had here: %v", s.Name, err)})
+			}
+		}
+		if err := check(j.At, path, j.Name, s); err != nil {
+			return nil, err
+		}
+	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
 		for _, s := range cfg.SkillView(a).Preloaded {
-			if s.Manifest == nil || len(s.Manifest.Tools) == 0 || checked[s.Dir] {
+			if s.Manifest == nil || len(s.Manifest.Tools) == 0 {
 				continue
 			}
-			checked[s.Dir] = true
-
-			found, err := checkModule(ctx, config.Problem{File: a.At.File, Line: a.At.Line, Column: a.At.Column, Path: fmt.Sprintf("agents[%d].skills", i), Name: string(a.Name)}, s)
-			if err != nil {
+			if err := check(a.At, fmt.Sprintf("agents[%d].skills", i), a.Name, s); err != nil {
 				return nil, err
 			}
-			out = append(out, found...)
 		}
 	}
 	return out, nil

@@ -145,8 +145,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 
 	if o.Serves {
-		// It needs the setup that openParts has stored.
-		d.reloads = newReloader(d, o)
+		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
 	}
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
@@ -280,7 +279,7 @@ func (d *Daemon) Close() {
 		d.backups.Wait() // they have the databases open
 	}
 	if d.redirects != nil {
-		errs = append(errs, d.redirects.close())
+		errs = append(errs, d.redirects.stop(context.Background()))
 	}
 	if d.replicator != nil {
 		d.replicator.Finish(context.Background())

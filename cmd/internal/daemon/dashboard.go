@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -81,18 +82,21 @@ func (d *Daemon) tryDashboard(ctx context.Context, set config.Dashboard) (_ *das
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
 	options := access.Options{Dir: filepath.Join(d.home.Dir, "dashboard"), Addresses: addresses(set, listener.Addr()), Logger: d.log}
 	if set.Proxy != nil {
 		options.Proxy.Header = set.Proxy.UserHeader
-		options.Proxy.From, err = netip.ParseAddr(set.Proxy.From)
+		if options.Proxy.From, err = netip.ParseAddr(set.Proxy.From); err != nil {
+			return nil, err
+		}
 	}
-
 	out := &dashboard{}
-	if err == nil {
-		out.access, err = access.New(options) //nolint:contextcheck // sessions outlive the request that begins them
-	}
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
+	if out.access, err = access.New(options); err != nil { //nolint:contextcheck // sessions outlive the request that begins them
+		return nil, err
 	}
 
 	listener = netutil.LimitListener(listener, maxConnections)
@@ -127,7 +131,7 @@ func (d *Daemon) network(ctx context.Context) http.Handler {
 	return mux
 }
 
-// addresses are those by which browsers know the daemon, the one for people first.
+// addresses returns the addresses of the daemon in browsers, the one for people first.
 func addresses(set config.Dashboard, at net.Addr) []access.Address {
 	scheme := "http"
 	if set.TLS != nil {
@@ -144,11 +148,8 @@ func addresses(set config.Dashboard, at net.Addr) []access.Address {
 	}
 
 	listens, ok := at.(*net.TCPAddr)
-	if !ok || listens.IP.IsUnspecified() {
-		return out // nobody is at an address that means all
-	}
-	if !listens.IP.IsLoopback() && set.TLS == nil {
-		return out // others could listen in: it is for the proxy
+	if !ok || listens.IP.IsUnspecified() || !listens.IP.IsLoopback() && set.TLS == nil {
+		return out // an address that means all, or one that others can listen to, so that it is for the proxy
 	}
 	out = append(out, access.Address{Scheme: scheme, Host: withPort(scheme, listens.IP.String(), listens.Port)})
 	if listens.IP.IsLoopback() {
@@ -157,18 +158,13 @@ func addresses(set config.Dashboard, at net.Addr) []access.Address {
 	return out
 }
 
-// withPort is a host as browsers write it: without the port of the scheme.
+// withPort returns a host as browsers write it: without the port of the scheme.
 func withPort(scheme, host string, port int) string {
-	if scheme == "http" && port == 80 || scheme == "https" && port == 443 {
-		if ip := net.ParseIP(host); ip != nil && ip.To4() == nil {
-			return "[" + host + "]"
-		}
-		return host
-	}
-	return net.JoinHostPort(host, strconv.Itoa(port))
+	usual := map[string]int{"http": 80, "https": 443}[scheme]
+	return strings.TrimSuffix(net.JoinHostPort(host, strconv.Itoa(port)), ":"+strconv.Itoa(usual))
 }
 
-// DashboardURL is where people find a page, "" where there are none.
+// DashboardURL returns the address of a page, or "" if there are no pages.
 func (d *Daemon) DashboardURL(path string) string {
 	if on := d.dashboard.Load(); on != nil {
 		return on.access.URL(path)
@@ -176,7 +172,7 @@ func (d *Daemon) DashboardURL(path string) string {
 	return ""
 }
 
-// DashboardProblem is why there are no pages although they are wanted, "" if there is nothing to say.
+// DashboardProblem returns why there are no pages although they are configured, or "".
 func (d *Daemon) DashboardProblem() string {
 	if why := d.dashboardProblem.Load(); why != nil {
 		return *why
@@ -184,17 +180,11 @@ func (d *Daemon) DashboardProblem() string {
 	return ""
 }
 
-// open says which dashboard there is.
 func (d *Daemon) openedDashboard() (*dashboard, error) {
 	if on := d.dashboard.Load(); on != nil {
 		return on, nil
 	}
-
-	why := d.DashboardProblem()
-	if why == "" {
-		why = "the dashboard is off (dashboard: {listen: off})"
-	}
-	return nil, &api.Error{Status: http.StatusConflict, Message: why}
+	return nil, &api.Error{Status: http.StatusConflict, Message: cmp.Or(d.DashboardProblem(), "the dashboard is off (dashboard: {listen: off})")}
 }
 
 // Access implements web.Backend.
@@ -290,12 +280,7 @@ func (d *Daemon) AgentNames() []string { return d.Current().agentNames() }
 
 // Channels implements web.Backend.
 func (d *Daemon) Channels() []string {
-	var out []string
-	for name := range d.Current().plan.channels {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(d.Current().plan.channels))
 }
 
 // Definition implements web.Backend: it returns the current lines of a job without secrets.

@@ -50,10 +50,9 @@ func FindLedger(ctx context.Context, dir string) error {
 		return nil
 	}
 
-	left := leftOfLedger(dir)
-	backup := newestBackup(dir)
-	if backup != "" {
-		left = append(left, "backups of it")
+	left, backup := leftOfLedger(dir), ""
+	if all, err := ledger.Backups(path); err == nil && len(all) > 0 {
+		left, backup = append(left, "backups of it"), all[0].Path
 	}
 	if len(left) == 0 { // the home is new, or its very first start was cut off
 		return nil
@@ -106,15 +105,6 @@ func leftOfLedger(dir string) (left []string) {
 	}
 
 	return left
-}
-
-// newestBackup is the last copy of the ledger that the home has; "" for none.
-func newestBackup(dir string) string {
-	all, err := ledger.Backups(filepath.Join(dir, ledgerName))
-	if err != nil || len(all) == 0 {
-		return ""
-	}
-	return all[0].Path
 }
 
 // readLedgerStamp is the id of the ledger that a home had last; "" when none is recorded.
@@ -172,7 +162,6 @@ func (d *Daemon) identify(ctx context.Context) error {
 		}
 	}
 
-	// What another node asks about its own databases is not known here.
 	var here []string
 	for _, u := range uses {
 		here = append(here, u.Agent)
@@ -183,20 +172,19 @@ func (d *Daemon) identify(ctx context.Context) error {
 	return d.stampLedger()
 }
 
-// withdrawAnswered withdraws what was asked about databases that the ledger knows again.
+// withdrawAnswered withdraws the questions about databases that the ledger knows again. here are the databases of this home: the
+// questions about others are those of other nodes.
 func (d *Daemon) withdrawAnswered(ctx context.Context, held, here []string) error {
 	items, err := d.ledger.Inbox(ctx)
 	if err != nil {
 		return err
 	}
-
 	for _, i := range items {
 		elsewhere := d.shared() && !slices.ContainsFunc(here, func(name string) bool { return strings.EqualFold(name, i.Agent) })
-		if i.Kind != ledger.KindDatabase || slices.Contains(held, i.Agent) || elsewhere {
-			continue
-		}
-		if err := d.ledger.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {
-			return err
+		if i.Kind == ledger.KindDatabase && !slices.Contains(held, i.Agent) && !elsewhere {
+			if err := d.ledger.CloseDatabaseItems(ctx, i.Agent, ""); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -221,10 +209,8 @@ func (d *Daemon) stampLedger() error {
 // lookAfter is the interval at which open databases are compared with their files.
 const lookAfter = 2 * time.Second
 
-// watchFiles ends with an error once the ledger's file is deleted, replaced or cut off: the ledger
-// takes no more writes then, so no run and no call begins, and the daemon has nothing left to do.
-// It must not make a new ledger, and does not go on with another that was put there: what its parts
-// remember is of the one that is gone. A restart asks.
+// watchFiles ends with an error if the ledger's file is deleted, replaced or cut off. It neither makes a new ledger nor uses
+// another one, because the parts remember the lost one. A restart asks the owner.
 func (d *Daemon) watchFiles(ctx context.Context) error {
 	tick := time.NewTicker(lookAfter)
 	defer tick.Stop()

@@ -73,11 +73,10 @@ func newProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) 
 		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
 	}
 
-	// Every other provider speaks the protocol of OpenAI, in one of its two forms.
+	// Every other provider has the protocol of OpenAI, in one of its two forms.
 	if m.API == "responses" {
 		return openai.NewResponses(e)
 	}
-
 	return openai.New(e)
 }
 
@@ -173,7 +172,6 @@ func askOllama(ctx context.Context, address string, question, answer any) error 
 	if err != nil {
 		return err
 	}
-
 	// Without a proxy: the server is on this machine. A redirect leads to no other server of it.
 	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}})}
 	resp, err := client.Do(req)
@@ -322,37 +320,33 @@ func missingModel(name string, has []string) string {
 // checkExecutors looks for the programs of executors and their logins. It starts none of them.
 func (s *Setup) checkExecutors() (out []api.Check) {
 	seen := map[string]bool{}
+	add := func(agent string, enabled *bool, e *config.Executor) {
+		if e == nil || !config.On(enabled) || seen[agent+" "+e.Argv[0]] {
+			return
+		}
+		seen[agent+" "+e.Argv[0]] = true
+		out = append(out, checkExecutor(agent, e))
+	}
 	for i := range s.Config.Jobs {
 		j := &s.Config.Jobs[i]
-		if e := s.Config.ExecutorOf(j); e != nil && config.On(j.Enabled) {
-			out = addExecutor(out, seen, j.Agent, e)
-		}
+		add(j.Agent, j.Enabled, s.Config.ExecutorOf(j))
 	}
-	for i := range s.Config.Agents {
-		if a := &s.Config.Agents[i]; a.Executor != nil && config.On(a.Enabled) {
-			out = addExecutor(out, seen, string(a.Name), a.Executor)
-		}
+	for _, a := range s.Config.Agents {
+		add(string(a.Name), a.Enabled, a.Executor)
 	}
 	return out
 }
 
-// addExecutor checks a program, once for each agent.
-func addExecutor(out []api.Check, seen map[string]bool, agent string, e *config.Executor) []api.Check {
-	key := agent + " " + e.Argv[0]
-	if seen[key] {
-		return out
-	}
-	seen[key] = true
-
+func checkExecutor(agent string, e *config.Executor) api.Check {
 	name := "executor " + filepath.Base(e.Argv[0])
 	located, err := e.Locate()
 	if err != nil {
-		return append(out, failed(name, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then"))
+		return failed(name, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then")
 	}
 	c := passed(name, fmt.Sprintf("of %s: %s", agent, located.Path))
 	if missing := e.MissingLogins(); len(missing) > 0 {
 		c = failed(name, c.Detail+"; these are not there: "+strings.Join(missing, ", "), "sign in with the program, or take them out of executor.login")
 	}
 	c.NotTried = "whether it starts and is signed in (a run tells)"
-	return append(out, c)
+	return c
 }

@@ -104,13 +104,13 @@ func (d *Daemon) RemoveSignIn(ctx context.Context, name string) error {
 	if !errors.Is(err, signin.ErrNone) {
 		return err
 	}
-	kept, err := d.runner.SignIns()
+	kept, err := d.SignIns(ctx)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, k := range kept {
-		names = append(names, k.String())
+		names = append(names, k.Name)
 	}
 	return &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("sign-in", name, names), Usage: true}
 }
@@ -158,36 +158,38 @@ func (r *redirects) address(ctx context.Context) (string, error) {
 	case listener == nil:
 		r.d.log.Warn("nobody can listen for browsers that come back from a sign-in, so the address that they are sent to has to be given as the answer", "address", r.base)
 	case !r.listens:
-		return r.base, listener.Close() // which port it was is what is wanted
+		return r.base, listener.Close() // only its port is needed
 	default:
-		r.serve(listener)
+		r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 32 << 10}
+		go func(server *http.Server) {
+			if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				r.d.log.Error("browsers that come back from a sign-in are not heard any more", "error", err)
+			}
+		}(r.server)
 	}
 	return r.base, nil
 }
 
-// open listens at the configured port, a port of earlier links, or any. The listener may be nil.
+// open listens at the configured port, a port of earlier links, or any. If the configured port is taken, the listener is nil.
 func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
-	listen := func(port int) (net.Listener, error) {
+	configured := r.d.Current().Config.SignInPort()
+	ports := []int{configured}
+	if configured == 0 {
+		ports = append(r.given(), 0)
+	}
+	for _, port := range ports {
 		var l net.ListenConfig
-		return l.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	}
-	if port := r.d.Current().Config.SignInPort(); port != 0 {
-		listener, err := listen(port)
-		if err != nil {
-			return nil, port, nil //nolint:nilerr // it is said by who asked; the answer can be typed
-		}
-		return listener, port, nil
-	}
-
-	for _, port := range append(r.given(), 0) {
-		if listener, err := listen(port); err == nil {
+		if listener, err := l.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return listener, listener.Addr().(*net.TCPAddr).Port, nil
 		}
+	}
+	if configured != 0 {
+		return nil, configured, nil // the answer can be pasted
 	}
 	return nil, 0, errors.New("no port of this machine is free for a sign-in")
 }
 
-// given are the ports of the links that were given and not used yet.
+// given returns the ports of the links that are not used yet.
 func (r *redirects) given() (ports []int) {
 	all, err := r.d.runner.SignInRedirects()
 	if err != nil {
@@ -201,16 +203,6 @@ func (r *redirects) given() (ports []int) {
 		}
 	}
 	return ports
-}
-
-func (r *redirects) serve(listener net.Listener) {
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, MaxHeaderBytes: 32 << 10}
-	server := r.server
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.d.log.Error("browsers that come back from a sign-in are not heard any more", "error", err)
-		}
-	}()
 }
 
 // run listens for who was given a link before, and has runs go on whose sign-in came unheard, until ctx ends.
@@ -235,30 +227,19 @@ func (r *redirects) run(ctx context.Context) error {
 	}
 }
 
-// stop lets who is just back have an answer.
+// stop ends the server, after the requests that are under way.
 func (r *redirects) stop(ctx context.Context) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
+	defer cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.server == nil {
 		return nil
 	}
-
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerFor)
-	defer cancel()
 	if err := r.server.Shutdown(closing); err != nil {
 		return r.server.Close()
 	}
 	return nil
-}
-
-// close ends what stop did not have to.
-func (r *redirects) close() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.server == nil {
-		return nil
-	}
-	return r.server.Close()
 }
 
 // The pages. Nothing of a request stands in them.
@@ -276,8 +257,8 @@ func (r *redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		_, _ = io.WriteString(w, fmt.Sprintf(page, text)) // who has closed the page does not read it
 	}
 	for name, value := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "X-Content-Type-Options": "nosniff",
-		"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
 	} {
 		w.Header().Set(name, value)
 	}

@@ -61,15 +61,14 @@ func (d *Daemon) mcpServer(st agent.ServerState) api.MCPServer {
 
 // mcpNamed refuses the name of no server.
 func (d *Daemon) mcpNamed(name string) (agent.ServerState, error) {
-	st, ok := d.runner.Server(name)
-	if ok {
-		return st, nil
-	}
 	var names []string
 	for _, s := range d.runner.Servers() {
+		if s.Name == name {
+			return s, nil
+		}
 		names = append(names, s.Name)
 	}
-	return st, &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("MCP server", name, names), Usage: true}
+	return agent.ServerState{}, &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("MCP server", name, names), Usage: true}
 }
 
 // mcpFailure is an error of something that an owner asked of a server.
