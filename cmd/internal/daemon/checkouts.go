@@ -89,12 +89,8 @@ func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 
 // Apply implements web.Backend.
 func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
-	how := checkout.Merge
-	switch ask.How {
-	case "", string(checkout.Merge):
-	case string(checkout.CherryPick):
-		how = checkout.CherryPick
-	default:
+	how := cmp.Or(checkout.How(ask.How), checkout.Merge)
+	if how != checkout.Merge && how != checkout.CherryPick {
 		return api.Checkout{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is neither merge nor cherry-pick", ask.How)}
 	}
 
@@ -108,7 +104,8 @@ func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "applied", err)
 	}
-	return d.checkoutAfter(run)
+	s, err = d.runner.CheckoutOf(run)
+	return newCheckout(run, s), err
 }
 
 // Discard implements web.Backend.
@@ -121,11 +118,6 @@ func (d *Daemon) Discard(ctx context.Context, run ledger.Run) (api.Checkout, err
 		return api.Checkout{}, checkoutError(run, "discarded", err)
 	}
 	return newCheckout(run, s), nil // as it was
-}
-
-func (d *Daemon) checkoutAfter(run ledger.Run) (api.Checkout, error) {
-	s, err := d.runner.CheckoutOf(run)
-	return newCheckout(run, s), err
 }
 
 // checkoutError says why a branch was not applied or discarded. Nothing was lost.

@@ -165,7 +165,9 @@ func (w *LogWriter) run() {
 		w.unread, w.lost = nil, 0
 		w.mu.Unlock()
 
-		_, _ = w.to.Write(unread)
+		if len(unread) > 0 {
+			_, _ = w.to.Write(unread)
+		}
 		if lost > 0 {
 			tell(lost)
 		}

@@ -198,11 +198,13 @@ func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration)
 	if err != nil {
 		return nil, until, err
 	}
+	hashes := map[string]string{}
 	for _, j := range o.Jobs {
-		for _, st := range known {
-			if st.Name == j.Name && st.ScheduleHash == scheduler.Hash(j) {
-				o.States[j.Name] = ledger.JobState{Anchor: st.Anchor, Watermark: st.Watermark}
-			}
+		hashes[j.Name] = scheduler.Hash(j)
+	}
+	for _, st := range known {
+		if hash, ok := hashes[st.Name]; ok && hash == st.ScheduleHash {
+			o.States[st.Name] = ledger.JobState{Anchor: st.Anchor, Watermark: st.Watermark}
 		}
 	}
 

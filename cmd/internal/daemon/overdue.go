@@ -17,7 +17,6 @@ const overdueLook = 30 * time.Second
 
 // overdueJob is a job that has not succeeded within expect_success_within.
 type overdueJob struct {
-	job    *config.Job
 	due    time.Time // end of the last missed window
 	missed int       // number of missed windows
 	why    string
@@ -56,24 +55,22 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 	}
 
 	for i := range s.Config.Jobs {
-		o, due, err := d.overdue(ctx, s, &s.Config.Jobs[i], now)
+		j := &s.Config.Jobs[i]
+		name := string(j.Name)
+		o, due, err := d.overdue(ctx, s, j, now)
 		if err != nil {
 			return next, err
 		}
-		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
-			next = due
-		}
-		if o == nil {
+		if next = domain.Earlier(next, due); o == nil {
 			continue
 		}
 
-		name := string(o.job.Name)
 		closing[name] = false
+		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.missed, Why: o.why, Notices: d.runner.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.due, o.why)}
 		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
 		if err != nil {
 			return next, err
 		}
-		record := ledger.Overdue{Job: name, Agent: o.job.Agent, Missed: o.missed, Why: o.why, Notices: d.runner.OverdueNotices(name, time.Duration(o.job.ExpectSuccessWithin), o.due, o.why)}
 		if len(last) > 0 {
 			record.LastRun = last[0].ID
 		}
@@ -101,28 +98,24 @@ func (d *Daemon) overdue(ctx context.Context, s *Setup, j *config.Job, now time.
 	}
 
 	since, err := d.ledger.LastDone(ctx, name)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	ever := !since.IsZero()
-	if !ever {
-		since = d.startedAt
-		if st, known, err := d.ledger.JobState(ctx, name); err != nil {
-			return nil, time.Time{}, err
-		} else if known && !st.Anchor.IsZero() {
+	why := "The last success was at " + api.LocalTime(since, s.Config.Zone())
+	if err == nil && since.IsZero() {
+		since, why = d.startedAt, "It has never succeeded"
+		var st ledger.JobState
+		if st, _, err = d.ledger.JobState(ctx, name); !st.Anchor.IsZero() {
 			since = st.Anchor
 		}
 	}
-	missed := int(now.Sub(since) / within)
-	next := since.Add(time.Duration(max(missed, 0)+1) * within)
-	if missed <= 0 {
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	missed := max(int(now.Sub(since)/within), 0)
+	next := since.Add(time.Duration(missed+1) * within)
+	if missed == 0 {
 		return nil, next, nil
 	}
 
-	o := &overdueJob{job: j, missed: missed, due: since.Add(time.Duration(missed) * within), why: "It has never succeeded"}
-	if ever {
-		o.why = "The last success was at " + api.LocalTime(since, s.Config.Zone())
-	}
+	o := &overdueJob{missed: missed, due: next.Add(-within), why: why}
 	more, err := d.whyOverdue(ctx, j, now)
 	o.why += more
 	return o, next, err
@@ -161,7 +154,7 @@ func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check) {
 		if err != nil {
 			out = append(out, undone("success of "+name, err))
 		} else if o != nil {
-			out = append(out, failed("success of "+name, fmt.Sprintf("none within %s. %s", o.job.ExpectSuccessWithin, o.why), "see rouse why "+name))
+			out = append(out, failed("success of "+name, fmt.Sprintf("none within %s. %s", s.Config.Jobs[i].ExpectSuccessWithin, o.why), "see rouse why "+name))
 		}
 	}
 	return out

@@ -238,18 +238,14 @@ func (p *Plan) Policy(job string) dispatch.Policy {
 	return dispatch.Policy{Resume: true}
 }
 
-// newBoundary is where the owner's own folders end: agents make names in their workdirs and where else
-// they may write, strangers in the watched folders, and both give files the names that they are moved
-// under. What is disabled counts, for it may have written before.
+// newBoundary ends the owner's own folders where others make names: agents in their workdirs and write grants, strangers in the
+// watched folders, and both in the folders that their files are moved to. Disabled agents and jobs count too.
 func newBoundary(cfg *config.Config) nofollow.Boundary {
-	var places []string
+	places := slices.Concat(cfg.ExecutorPlaces(), []string{clonesFolder(cfg)}, untrustedFolders(cfg))
 	for _, a := range cfg.Agents {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
-
-	places = append(append(places, cfg.ExecutorPlaces()...), clonesFolder(cfg))
-
-	return nofollow.NewBoundary(append(places, untrustedFolders(cfg)...)...)
+	return nofollow.NewBoundary(places...)
 }
 
 // clonesFolder holds the private clones of runs, in which agents write.
@@ -284,12 +280,8 @@ type writables map[string]string
 // byOthers reports how another user could change a file that defines an agent or a job (OSL-19), or "".
 func (w writables) byOthers(files ...string) string {
 	for _, path := range files {
-		if path == "" {
-			continue
-		}
-
 		why, known := w[path]
-		if !known {
+		if !known && path != "" {
 			why = definitionWritableByOthers(path)
 			w[path] = why
 		}
@@ -337,14 +329,12 @@ func newChannels(cfg *config.Config) (map[string]notify.Channel, error) {
 func channelRules(cfg *config.Config, session *notify.Session) map[string]notify.Rules {
 	out := map[string]notify.Rules{}
 	for _, n := range cfg.Notifications {
-		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback)}
+		r := notify.Rules{Zone: cfg.Zone(), Fallback: string(n.Fallback), Digest: digestOf(cfg, string(n.Name))}
 		if n.QuietHours != "" {
 			r.Quiet, _ = schedule.ParseQuiet(n.QuietHours) // a wrong one was refused
 		}
-		r.Digest = digestOf(cfg, string(n.Name))
 		out[string(n.Name)] = r
 	}
-
 	// The channel that exists without being configured.
 	if _, configured := out[config.DefaultChannel]; !configured {
 		if digest := digestOf(cfg, config.DefaultChannel); digest != nil {

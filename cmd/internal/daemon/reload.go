@@ -21,6 +21,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
+	"rouse/scheduler/schedule"
 )
 
 const (
@@ -41,8 +42,8 @@ type reloader struct {
 	log       *LogVar // nil if its settings cannot be changed
 	follows   bool    // false if the configuration came through a pipe, once
 	calls     chan func(context.Context)
-	requested chan struct{}      // capacity 1: requests a reload without waiting for it
-	calendars chan struct{}      // capacity 1: a calendar has changed
+	requested chan struct{} // capacity 1: requests a reload without waiting for it
+	calendars chan struct{} // capacity 1: a calendar has changed
 	stopped   chan struct{}
 
 	// Used by the loop alone, so without a lock.
@@ -594,4 +595,63 @@ func formatProblems(found []api.Problem, most int) string {
 	}
 
 	return strings.Join(lines, "\n")
+}
+
+// followZone rebuilds the plan if the machine's time zone has changed. It does not read the files.
+func (r *reloader) followZone(ctx context.Context) {
+	old := r.d.Current()
+	zone, changes := schedule.MachineZone()
+	if !changes || old.Config.Timezone != "" || zone == old.Config.Zone() {
+		r.zone = zone
+		return
+	}
+	if zone != r.zone {
+		// Two checks must agree, because ln -sf removes the old link before it creates the new one.
+		r.zone = zone
+		return
+	}
+
+	next := *old
+	next.Config = old.Config.InZone(zone)
+	plan, err := NewPlan(next.Config, r.d.log)
+	if err == nil {
+		for name, a := range plan.Plan.Agents {
+			a.Secrets = old.plan.Plan.Agents[name].Secrets // keep the current secrets, because some may have been revoked
+			plan.Plan.Agents[name] = a
+		}
+		next.plan = plan
+		err = r.apply(ctx, &next)
+	}
+	if err != nil {
+		r.d.log.Warn("cannot apply the new time zone of the machine; trying again", "zone", zone.String(), "error", err)
+		return
+	}
+	r.reportZone(ctx, old, &next)
+}
+
+// reportZone logs and records a change of the machine's time zone since the previous setup.
+func (r *reloader) reportZone(ctx context.Context, old, next *Setup) {
+	from, to, now := old.Config.Zone(), next.Config.Zone(), time.Now()
+	if from == to || old.Config.Timezone != "" || next.Config.Timezone != "" {
+		return
+	}
+
+	was := map[string][]*schedule.Schedule{}
+	for _, j := range old.plan.Jobs {
+		was[j.Name] = j.Schedules
+	}
+	same := func(a, b *schedule.Schedule) bool { return a.Next(now).Equal(b.Next(now)) }
+	var moved []string
+	for _, j := range next.plan.Jobs {
+		if s, ok := was[j.Name]; ok && !slices.EqualFunc(s, j.Schedules, same) {
+			moved = append(moved, j.Name)
+		}
+	}
+
+	summary := fmt.Sprintf("from %s to %s", from, to)
+	if len(moved) > 0 {
+		summary += "; other times for " + text.List(moved, 10)
+	}
+	r.d.log.Warn("the time zone of the machine changed", "from", from.String(), "to", to.String(), "jobs", text.List(moved, 10))
+	r.record(ctx, "zone.changed", map[string]any{"from": from.String(), "to": to.String(), "summary": summary})
 }

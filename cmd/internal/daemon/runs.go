@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"rouse/agent"
@@ -48,17 +49,21 @@ func (d *Daemon) Cancelled(ctx context.Context, run ledger.Run) {
 
 // Recording implements web.Backend. History can be read whatever the configuration is.
 func (d *Daemon) Recording(ctx context.Context, run int64) ([]byte, error) {
-	rec, err := d.runner.ExportRecording(ctx, run)
-	if errors.Is(err, ledger.ErrNotFound) {
+	rec, err := d.recording(ctx, run)
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, &api.Error{Status: 409, Message: err.Error()}
-	}
-
 	var out bytes.Buffer
 	err = replay.Write(&out, rec)
 	return out.Bytes(), err
+}
+
+func (d *Daemon) recording(ctx context.Context, run int64) (replay.Recording, error) {
+	rec, err := d.runner.ExportRecording(ctx, run)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}
+	}
+	return rec, err
 }
 
 // RunOnly executes one run without a daemon. It serves the socket of the home meanwhile.
@@ -121,15 +126,14 @@ func (d *Daemon) answerBeside(ctx context.Context) (stop func()) {
 		d.log.Error("no other command can look at this run while it is on", "error", err)
 		return func() {}
 	}
-
-	var group group
-	group.run("http", server.run)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.run() }) // the run goes on without it
 	return func() {
 		server.linger()
 		if err := server.stop(ctx); err != nil {
 			d.log.Error("another command was cut off", "error", err)
 		}
-		group.wait("http")
+		serving.Wait()
 	}
 }
 
@@ -143,19 +147,22 @@ func (d *Daemon) Pending(ctx context.Context, run ledger.Run) (api.Pending, erro
 	if run.State == domain.StateRunning {
 		return api.Pending{Reason: d.waitsForModel(run.ID, now)}, nil
 	}
-	if p := d.pending(ctx, run, pauses, now, d.Current().Config.Zone()); p.Reason != "" || run.State != domain.StateQueued {
+	if p := d.pending(ctx, run, pauses, now, d.Zone()); p.Reason != "" || run.State != domain.StateQueued {
 		return p, nil
 	}
 
-	// Nothing is against it but those that are on.
+	// Only the running runs are in its way.
 	on, err := d.ledger.Runs(ctx, ledger.RunFilter{State: domain.StateRunning, Limit: maxLogged + 1})
 	if err != nil || len(on) == 0 {
 		return api.Pending{}, err
 	}
-
 	var names []string
 	for _, r := range on {
-		names = append(names, fmt.Sprintf("run %d (%s, agent %s)", r.ID, jobText(r), r.Agent))
+		job := "of no job"
+		if r.Job != "" {
+			job = "job " + r.Job
+		}
+		names = append(names, fmt.Sprintf("run %d (%s, agent %s)", r.ID, job, r.Agent))
 	}
 	return api.Pending{Reason: "waits for its turn, because other runs are on: " + text.List(names, maxLogged)}, nil
 }
@@ -177,17 +184,10 @@ func (d *Daemon) waitsForModel(run int64, now time.Time) string {
 	return ""
 }
 
-// jobText names the job of a run, of which there may be none.
-func jobText(r ledger.Run) string {
-	if r.Job == "" {
-		return "of no job"
-	}
-	return "job " + r.Job
-}
-
 // pending returns what a queued or waiting run waits for, as far as the run itself tells.
 func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Pause, now time.Time, zone *time.Location) api.Pending {
-	if r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry {
+	switch {
+	case r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry:
 		// When it goes on comes first: what went wrong may be long, and be cut at its end.
 		due := "now"
 		if r.NotBefore.After(now) {
@@ -201,19 +201,15 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 			reason += ": " + failureText(r.Error)
 		}
 		return api.Pending{Reason: reason}
-	}
-
-	if r.WaitingFor == domain.WaitPause {
+	case r.WaitingFor == domain.WaitPause:
 		return api.Pending{Reason: "its skill has paused it, until you have it go on: rouse inbox"}
-	}
-	if r.WaitsForPerson() {
+	case r.WaitsForPerson():
 		what := map[domain.Wait]string{domain.WaitInput: "your answer", domain.WaitApproval: "your approval"}[r.WaitingFor]
 		return api.Pending{Reason: fmt.Sprintf("waits for %s until %s: rouse inbox", what, api.LocalTime(r.NotBefore, zone))}
-	}
-
-	if r.State != domain.StateQueued {
+	case r.State != domain.StateQueued:
 		return api.Pending{}
 	}
+
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
 		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
 	}
@@ -230,7 +226,6 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 	if r.NotBefore.After(now) {
 		return api.Pending{Reason: "starts " + api.LocalTime(r.NotBefore, zone)}
 	}
-
 	return api.Pending{}
 }
 
@@ -241,14 +236,10 @@ func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
 		return api.Replay{}, err
 	}
 
-	rec, err := d.runner.ExportRecording(ctx, run)
-	switch {
-	case errors.Is(err, ledger.ErrNotFound):
+	rec, err := d.recording(ctx, run)
+	if err != nil {
 		return api.Replay{}, err
-	case err != nil:
-		return api.Replay{}, &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	}
-
 	out, err := PlayRecording(ctx, now.plan, rec)
 	if err != nil && ctx.Err() == nil { // of the recording, or of what is configured now
 		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}

@@ -32,9 +32,11 @@ func WaitForHome(ctx context.Context, say func(*HeldError), try func() error) er
 	for {
 		err := try()
 		var held *HeldError
-		if waited := time.Since(began); !errors.As(err, &held) || waited > homeWait {
+		waited := time.Since(began)
+		if !errors.As(err, &held) || waited > homeWait {
 			return err
-		} else if waited > sayWaitAfter && !said {
+		}
+		if waited > sayWaitAfter && !said {
 			said = true
 			say(held)
 		}

@@ -44,7 +44,7 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, erro
 	return out, nil
 }
 
-// agentWake is the wake that an agent has planned, and what it may plan.
+// agentWake returns the planned wake of an agent, and the limits of its planning.
 func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
@@ -52,16 +52,13 @@ func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.
 	if err != nil {
 		return out, err
 	}
-
 	if planned {
 		out.Wake = web.NewWake(wake)
 	}
-
 	pauses, err := d.ledger.Pauses(ctx, d.ledger.Now())
 	if err != nil {
 		return out, err
 	}
-
 	if p, paused := ledger.Paused(pauses, "", name, d.ledger.Now()); paused {
 		out.Paused = web.NewPause(p).Text(s.Config.Zone())
 	}
@@ -71,18 +68,14 @@ func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.
 		out.Off = planningOff(a)
 		return out, nil
 	}
-
 	usage, err := d.ledger.WakeUsage(ctx, name)
 	if err != nil {
 		return out, err
 	}
-
 	out.Limits = wakeLimits(limits)
-	// Negative: no daily cap, so there is no number to show.
-	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 {
+	if left := limits.WakesLeft(schedule.Usage{Started: usage.Started, Paused: usage.Paused}); left >= 0 { // else there is no daily cap
 		out.Left = &left
 	}
-
 	return out, nil
 }
 
