@@ -118,26 +118,24 @@ func (e *explanation) loadStanding(ctx context.Context) error {
 	if e.pauses, err = e.d.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return err
 	}
-
-	e.watch = e.d.watches(ctx)[e.name]
-
-	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
 	st, known, err := e.d.ledger.JobState(ctx, e.name)
-	e.anchor = st.Anchor
-	switch {
-	case err != nil || !e.scheduled:
+	if err != nil {
 		return err
+	}
+
+	e.watch, e.anchor = e.d.watches(ctx)[e.name], st.Anchor
+	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
+	switch {
+	case !e.scheduled:
+		return nil
 	case !known:
 		e.notTakenUp = "no daemon has taken this job up yet; its schedule counts from then on: rouse serve"
 	case st.ScheduleHash != scheduler.Hash(e.standing.Job):
 		e.notTakenUp = "its schedule was changed since a daemon last ran; the new one counts from the next start on: rouse serve"
 	}
-
-	// The recorded anchor is that of another schedule, or of none.
-	if e.notTakenUp != "" {
+	if e.notTakenUp != "" { // the recorded anchor is that of another schedule, or of none
 		e.anchor = e.standing.Watermark
 	}
-
 	return nil
 }
 
@@ -252,19 +250,15 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 	return nil
 }
 
-// addUnrecorded adds the instants of the schedules that have no row, and says why they have none.
+// addUnrecorded adds the instants of the schedules that have no row, with the reason.
 func (e *explanation) addUnrecorded(context.Context) error {
-	var future time.Time
+	var future time.Time // the earliest coming instant
 	for _, sch := range e.standing.Job.Schedules {
 		for _, t := range e.instants(sch) {
-			if t.After(e.now) {
-				// Instants to come are left to addUpcoming, which starts at the earliest of them.
-				if future.IsZero() || t.Before(future) {
-					future = t
-				}
+			if t.After(e.now) { // addUpcoming adds it
+				future = domain.Earlier(future, t)
 				break
 			}
-
 			_, excluded := sch.NextWithExcluded(t.Add(-time.Nanosecond))
 			if ex, ok := e.withoutRow(t, excluded); ok {
 				ex.Source = sch.Source()
@@ -272,22 +266,19 @@ func (e *explanation) addUnrecorded(context.Context) error {
 			}
 		}
 	}
-
 	e.addUpcoming(future)
 	return nil
 }
 
-// instants are those of a schedule around the pivot that the answer may include.
+// instants returns the instants of a schedule around the pivot that the answer may include.
 func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 	out := sch.Last(e.anchor, e.pivot, max(e.before, 1))
 	if e.asked == nil {
 		return out
 	}
-
 	if e.pivot.Before(e.anchor) {
 		out = nil
 	}
-
 	t := e.pivot.Add(-time.Nanosecond)
 	for range max(e.after, 1) {
 		if t, _ = sch.NextWithExcluded(t); t.IsZero() {
@@ -295,7 +286,6 @@ func (e *explanation) instants(sch *schedule.Schedule) []time.Time {
 		}
 		out = append(out, t)
 	}
-
 	return out
 }
 
@@ -337,29 +327,24 @@ func (e *explanation) addUpcoming(first time.Time) {
 	if past {
 		n = upcomingShown
 	}
-
 	if !first.IsZero() {
-		// Next lists what comes after a time, and first itself belongs to the answer.
-		from = first.Add(-time.Nanosecond)
+		from = first.Add(-time.Nanosecond) // Next lists what comes after a time, and first belongs to the answer
 	}
 
 	for _, u := range e.d.scheduler.Next(e.name, n+wakes, from) {
 		if u.Source == scheduler.SourceWake || e.hasRow(u.Nominal) {
 			continue
 		}
-
-		ex := api.Explanation{Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual), Reason: "not due yet"}
-		if u.Decision != domain.DecisionRun {
-			ex.Reason += ", and will be skipped"
+		runs, reason := u.Decision == domain.DecisionRun, "not due yet"
+		if !runs {
+			reason += ", and will be skipped"
 		}
-
 		if u.Reason != "" {
-			ex.Reason += ": " + u.Reason
+			reason += ": " + u.Reason
 		}
-
-		e.add(rankOccurrence, ex)
-		e.lines[len(e.lines)-1].runs = u.Decision == domain.DecisionRun
-		if n--; n == 0 || (past && u.Decision == domain.DecisionRun) {
+		e.add(rankOccurrence, api.Explanation{Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual), Reason: reason})
+		e.lines[len(e.lines)-1].runs = runs
+		if n--; n == 0 || past && runs {
 			return
 		}
 	}

@@ -70,8 +70,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, job string, tables 
 		if encoded != nil {
 			one.Bytes = len(encoded[i])
 		}
-		out.EachOf = append(out.EachOf, one)
-		out.Tools += one.Bytes
+		out.EachOf, out.Tools = append(out.EachOf, one), out.Tools+one.Bytes
 	}
 	out.Other = out.Bytes - out.System - out.Task - out.Tools
 	out.Body = redact.New(cfg.Secrets()).JSON(out.Body) // it is for a person; the sizes are those of the request

@@ -201,6 +201,7 @@ func OpenToOthers(home string) (paths []string, err error) {
 		return nil, nil
 	}
 
+	others := func(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 && owner.Mine(info) }
 	err = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeSymlink != 0 {
 			return err // a link has no mode of its own, and leads to what is not of the home
@@ -208,21 +209,17 @@ func OpenToOthers(home string) (paths []string, err error) {
 		if e.IsDir() && !ours(home, path) {
 			return fs.SkipDir
 		}
-
 		info, err := e.Info()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // a file for a moment
-		case err != nil:
-			return err
-		case info.Mode().Perm()&0o077 != 0 && owner.Mine(info):
+		}
+		if err == nil && others(info) {
 			paths = append(paths, path)
 		}
-		return nil
+		return err
 	})
-
 	if folder := filepath.Dir(SocketPath(home)); folder != home {
-		if info, statErr := os.Lstat(folder); statErr == nil && info.IsDir() && owner.Mine(info) && info.Mode().Perm()&0o077 != 0 {
+		if info, statErr := os.Lstat(folder); statErr == nil && info.IsDir() && others(info) {
 			paths = append(paths, folder)
 		}
 	}

@@ -278,20 +278,11 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 			r.attempted = "" // no digest, so the next check reads again whatever is there
 			return nil, err
 		}
-
 		r.sources, r.attempted = &next.Config.Sources, next.Config.Sources.Digest()
-
-		if r.sources.Now().Digest() == r.attempted {
-			return next, err
-		}
-
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(debounceFor):
+		if !r.changed(ctx) {
+			return next, cmp.Or(err, ctx.Err())
 		}
 	}
-
 	r.look = config.Look{} // the next poll tries again
 	return nil, errors.New("the files of the configuration keep changing; they are read as soon as they hold still")
 }
@@ -473,13 +464,12 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 		return refusal([]api.Problem{{Message: "the daemon stops"}})
 	}
 
-	found := r.redactProblems(next, asProblems(r.started.Files[0], err))
-	r.mu.Lock()
-	r.problems, r.wanted = found, nil
+	found, wanted := r.redactProblems(next, asProblems(r.started.Files[0], err)), []config.SecretRef(nil)
 	if next != nil && next.Config != nil {
-		r.wanted = next.Config.SecretRefs()
+		wanted = next.Config.SecretRefs()
 	}
-
+	r.mu.Lock()
+	r.problems, r.wanted = found, wanted
 	r.mu.Unlock()
 
 	// The same problems come up at every check while they last.
@@ -493,7 +483,6 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	if r.reported[text] == 1 && (r.refused == 0 || r.refused > 2) && r.notify(ctx, found, held) {
 		r.reported[text] = 2
 	}
-
 	return refusal(found)
 }
 

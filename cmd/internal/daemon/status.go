@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,45 +128,34 @@ type Build struct {
 	Releases string `json:"releases"` // the address that says which releases there are; "" where the build names none
 }
 
-// ThisBuild is what this program was built of.
+// ThisBuild returns the build of this program.
 func ThisBuild() Build {
-	b := Build{Version: Version(), Commit: commit, Date: date, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Releases: releases}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && b.Commit == "":
-			b.Commit = s.Value
-		case s.Key == "vcs.time" && b.Date == "":
-			b.Date = s.Value
-		case s.Key == "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
+	return Build{Version: Version(), Commit: cmp.Or(commit, built("vcs.revision")), Date: cmp.Or(date, built("vcs.time")), Modified: built("vcs.modified") == "true",
+		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, Releases: releases}
 }
 
-// Version is that of the release, or the module's as the build recorded it, or the commit, or "devel".
+// Version returns the version of the release, or of the module, or the commit, or "devel".
 func Version() string {
 	if version != "" {
 		return version
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+	if revision := built("vcs.revision"); len(revision) >= 12 {
+		return "devel-" + revision[:12]
 	}
+	return "devel"
+}
 
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
+// built returns a setting that Go recorded in the build, or "".
+func built(setting string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == setting {
+				return s.Value
+			}
 		}
 	}
-
-	return "devel"
+	return ""
 }

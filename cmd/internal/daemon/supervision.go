@@ -97,9 +97,10 @@ func (s *supervision) run(ctx context.Context, well *liveness) error {
 			return nil
 		}
 
-		if changed := (err != nil) != ill; changed && err != nil {
+		switch {
+		case err != nil && !ill:
 			s.d.log.Error("the daemon does not do its work", "problem", err)
-		} else if changed {
+		case err == nil && ill:
 			s.d.log.Info("the daemon does its work again")
 		}
 		ill = err != nil
@@ -121,23 +122,11 @@ func (s *supervision) report(ctx context.Context, err error) {
 	}
 }
 
-// line says what the daemon does, for systemctl status.
+// line describes the work of the daemon for systemctl status.
 func (s *supervision) line(ctx context.Context) string {
-	jobs, err := s.d.Jobs(ctx)
-	if err != nil {
-		return "serves " + s.d.home.Dir
-	}
-
-	var next time.Time
-	var name string
-	for _, j := range jobs {
-		if !j.Next.IsZero() && (next.IsZero() || j.Next.Before(next)) {
-			next, name = j.Next.Time, j.Name
-		}
-	}
-	said := "serves " + text.Plural(len(jobs), "job")
-	if name != "" {
-		said += fmt.Sprintf(", next %s at %s", name, next.In(s.d.Zone()).Format("Mon 15:04 MST"))
+	said := "serves " + text.Plural(len(s.d.Current().Config.Jobs), "job")
+	if coming, err := s.d.Next(ctx, "", 1); err == nil && len(coming) > 0 {
+		said += fmt.Sprintf(", next %s at %s", coming[0].Job, coming[0].Actual.In(s.d.Zone()).Format("Mon 15:04 MST"))
 	}
 	return said
 }
@@ -150,27 +139,22 @@ func (s *supervision) stopping() (drained func()) {
 
 	drain := time.Duration(s.d.Current().Config.Limits.Drain)
 	s.notify(daemon.SdNotifyStopping, statusLine("lets running jobs finish, for up to "+drain.String()))
-	over := make(chan struct{})
+	// Not for ever: systemd ends a daemon that hangs here.
+	ctx, cancel := context.WithTimeout(context.Background(), drain+drainSlack)
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		// Not for ever: what hangs here is ended by systemd.
-		enough := time.NewTimer(drain + drainSlack)
-		defer enough.Stop()
 		tick := time.NewTicker(moreTime / 2)
 		defer tick.Stop()
-
 		for {
 			s.notify(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", moreTime.Microseconds()))
 			select {
-			case <-over:
-				return
-			case <-enough.C:
+			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
 		}
 	})
-	return func() { close(over); asking.Wait() }
+	return func() { cancel(); asking.Wait() }
 }
 
 // liveness finds out whether the daemon works: each loop does a round, and the ledger writes.
