@@ -15,7 +15,7 @@ import (
 )
 
 func newApply(at *place) *cobra.Command {
-	var pick, diff, asJSON bool
+	var pick, diff bool
 	cmd := &cobra.Command{
 		Use:   "apply RUN",
 		Short: "Merges the branch of a run that worked in a checkout",
@@ -29,61 +29,40 @@ branch of the run stays in your repository until rouse discard RUN.`,
 		Example: `  rouse apply 42 --diff
   rouse apply 42
   rouse apply 42 --cherry-pick`,
-		Args: cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
+		RunE: at.with(toRead, func(s *session, args []string) error {
 			var c api.Checkout
-			var err error
 			path := "/v1/runs/" + url.PathEscape(args[0])
 			if diff {
-				err = s.Get(cmd.Context(), path+"/checkout", nil, &c)
-			} else {
-				ask := api.ApplyRequest{}
-				if pick {
-					ask.How = string(checkout.CherryPick)
-				}
-				err = s.Post(cmd.Context(), path+"/apply", ask, &c)
+				return s.show(path+"/checkout", nil, &c, func() error {
+					printCheckout(s.out, c, s.now())
+					return sayf(s.out, "%s", text.Lines(c.Diff))
+				})
 			}
-			switch {
-			case err != nil:
-				return err
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), c)
-			case diff:
-				printCheckout(cmd.OutOrStdout(), c, s.now())
-				_, err = io.WriteString(cmd.OutOrStdout(), text.Lines(c.Diff))
-				return err
+			ask := api.ApplyRequest{}
+			if pick {
+				ask.How = string(checkout.CherryPick)
 			}
-			return sayf(cmd.OutOrStdout(), "%s\n", appliedText(c))
+			return s.send(path+"/apply", ask, &c, func() error { return sayf(s.out, "%s\n", appliedText(c)) })
 		}),
 	}
 
 	cmd.Flags().BoolVar(&pick, "cherry-pick", false, "make each commit again on top of the branch, instead of merging")
 	cmd.Flags().BoolVar(&diff, "diff", false, "change nothing, show commits, files and changes")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("cherry-pick", "diff")
-	return cmd
+	return withJSON(cmd)
 }
 
 func newDiscard(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "discard RUN",
 		Short: "Removes the clone and the branch of a run that worked in a checkout",
 		Long: `Removes the clone of a finished run, and its branch in your repository. What was applied stays.
 A branch that you have changed since, or that is checked out, stays as well and is named.`,
 		Example: "  rouse discard 42",
-		Args:    cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var c api.Checkout
-			if done, err := s.send(cmd, asJSON, "/v1/runs/"+url.PathEscape(args[0])+"/discard", nil, &c); done || err != nil {
-				return err
-			}
-			return sayf(cmd.OutOrStdout(), "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
+		RunE: sending(at, "/v1/runs/%s/discard", func(s *session, c api.Checkout) error {
+			return sayf(s.out, "run %s: its clone and the branch %s are removed\n", c.Run, text.OneLine(c.Branch))
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 func appliedText(c api.Checkout) string {
@@ -99,32 +78,31 @@ func appliedText(c api.Checkout) string {
 
 // printCheckout writes what came of the checkout of a run, as part of the run.
 func printCheckout(w io.Writer, c api.Checkout, now time.Time) {
-	fmt.Fprintf(w, "  checkout  %s at %s, on the branch %s\n", text.OneLine(c.Repo), text.OneLine(c.Ref), text.OneLine(c.Branch))
-	for i, one := range c.Commits {
-		if i == maxShownCommits {
-			fmt.Fprintf(w, "            … and %d more\n", len(c.Commits)-i)
-			break
+	const most = 20 // commits, and files; --json has all
+	more := func(n int) {
+		if n > most {
+			fmt.Fprintf(w, "            … and %d more\n", n-most)
 		}
+	}
+	fmt.Fprintf(w, "  checkout  %s at %s, on the branch %s\n", text.OneLine(c.Repo), text.OneLine(c.Ref), text.OneLine(c.Branch))
+	for _, one := range c.Commits[:min(len(c.Commits), most)] {
 		fmt.Fprintf(w, "  commit    %s %s\n", text.Head(one.Hash, 12), shorten(one.Subject, 120))
 	}
-	for i, f := range c.Files {
-		if i == maxShownCommits {
-			fmt.Fprintf(w, "            … and %d more\n", len(c.Files)-i)
-			break
-		}
+	more(len(c.Commits))
+	for _, f := range c.Files[:min(len(c.Files), most)] {
 		lines := fmt.Sprintf("+%d -%d", f.Added, f.Removed)
 		if f.Added < 0 {
 			lines = "no text"
 		}
 		fmt.Fprintf(w, "  file      %s  %s\n", text.OneLine(f.Path), lines)
 	}
+	more(len(c.Files))
 	for _, note := range c.Notes {
 		fmt.Fprintf(w, "            %s\n", text.OneLine(note))
 	}
 	if c.Uncommitted > 0 {
 		fmt.Fprintf(w, "            %s not committed, in %s\n", text.Plural(c.Uncommitted, "file"), text.OneLine(c.Clone))
 	}
-
 	if c.Pushed != "" {
 		fmt.Fprintf(w, "            pushed to %s\n", text.OneLine(strings.TrimSpace(c.Pushed+" "+c.PullRequest)))
 	}
@@ -136,6 +114,3 @@ func printCheckout(w io.Writer, c api.Checkout, now time.Time) {
 		fmt.Fprintf(w, "            %s\n", strings.TrimPrefix(appliedText(c), "run "+c.Run+": "))
 	}
 }
-
-// maxShownCommits bounds the commits, and the files, that rouse show lists; --json has all.
-const maxShownCommits = 20

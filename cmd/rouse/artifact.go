@@ -22,7 +22,7 @@ import (
 func newArtifact(at *place) *cobra.Command {
 	var to string
 	var version int
-	var list, asJSON bool
+	var list bool
 	cmd := &cobra.Command{
 		Use:   "artifact RUN NAME",
 		Short: "Prints a file that a run shared, or writes it to a file; lists a folder that it shared",
@@ -33,13 +33,11 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
 		Example: `  rouse artifact 12 report.md
   rouse artifact 12 site.zip --list
   rouse artifact 12 site.zip --to site.zip`,
-		Args: cobra.ExactArgs(2),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
+		RunE: at.with(toRead, func(s *session, args []string) error {
 			var d api.RunDetail
-			if err := s.Get(cmd.Context(), "/v1/runs/"+args[0], nil, &d); err != nil {
+			if err := s.get("/v1/runs/"+args[0], nil, &d); err != nil {
 				return err
 			}
-
 			a, err := artifactOf(d, args[1], version)
 			if err != nil {
 				return err
@@ -48,50 +46,46 @@ A folder is shared as one ZIP archive: --list shows its files, --to writes the a
 			case list && to != "":
 				return usagef("--list shows what is in the archive, and --to writes it; give one of them")
 			case list:
-				return listArtifact(cmd, s, d.ID, a, asJSON)
-			case asJSON:
+				var found api.ArtifactFiles
+				return s.show("/v1/runs/"+d.ID+"/artifacts/"+a.ID+"/files", nil, &found, func() error {
+					return folderzip.Tree(s.out, found.Files, found.More, text.OneLine, text.Size)
+				})
+			case wantsJSON(s.cmd):
 				return usagef("--json goes with --list; rouse show %s --json has what the run shared", d.ID)
 			}
-			return fetchArtifact(cmd, s, d.ID, a, to)
+			return fetchArtifact(s, d.ID, a, to)
 		}),
 	}
 
 	cmd.Flags().BoolVar(&list, "list", false, "show the files of a folder that was shared")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "with --list: print JSON")
+	cmd.Flags().Bool("json", false, "with --list: print JSON")
 	cmd.Flags().StringVar(&to, "to", "", "write to a new `file`")
 	cmd.Flags().IntVar(&version, "version", 0, "a version that the run shared (default the last)")
 	return cmd
 }
 
-// listArtifact shows the files of a folder that a run shared.
-func listArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, asJSON bool) error {
-	var found api.ArtifactFiles
-	if done, err := s.fetch(cmd, asJSON, "/v1/runs/"+run+"/artifacts/"+a.ID+"/files", nil, &found); done || err != nil {
-		return err
-	}
-	return folderzip.Tree(cmd.OutOrStdout(), found.Files, found.More, text.OneLine, text.Size)
-}
-
 // fetchArtifact prints an artifact of a run, or writes it to a new file.
-func fetchArtifact(cmd *cobra.Command, s *session, run string, a api.Artifact, to string) error {
+func fetchArtifact(s *session, run string, a api.Artifact, to string) error {
+	write := func(w io.Writer) error { return s.Artifact(s.cmd.Context(), run, a, w) }
 	if to == "" {
-		return s.Artifact(cmd.Context(), run, a, cmd.OutOrStdout())
+		return write(s.out)
 	}
-	// StreamNew refuses this too, but a name that is taken is a mistake of the command line
-	// (exit 2). Lstat, since a dangling link takes the name as well.
-	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+	err := writeNew(to, 0o644, write)
+	if errors.Is(err, fs.ErrExist) {
 		return usagef("%s exists already; choose another name", to)
-	}
-
-	err := atomicfile.StreamNew(to, 0o644, func(w io.Writer) error { return s.Artifact(cmd.Context(), run, a, w) })
-	if err == nil {
-		err = os.Chmod(to, owner.Usual(0o644)) // it is to be passed on, unlike what is kept in the home
 	}
 	if err != nil {
 		return err
 	}
+	return sayf(s.out, "%s of run %s into %s\n", artifactText(a), run, to)
+}
 
-	return sayf(cmd.OutOrStdout(), "%s of run %s into %s\n", artifactText(a), run, to)
+// writeNew writes a file that does not exist yet, with the mode that its user's files usually have. It returns fs.ErrExist if there is one.
+func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	if err := atomicfile.StreamNew(path, mode, write); err != nil {
+		return err
+	}
+	return os.Chmod(path, owner.Usual(mode))
 }
 
 // artifactOf is a version of a name that a run shared, 0 for the last.
@@ -108,13 +102,12 @@ func artifactOf(d api.RunDetail, name string, version int) (api.Artifact, error)
 		// In front, since the loop runs backward and people count forward.
 		known = append([]string{strconv.Itoa(a.Version)}, known...)
 	}
-	if len(known) > 0 {
+	switch {
+	case len(known) > 0:
 		return api.Artifact{}, usagef("run %s has shared no version %d of %s; it has shared %s", d.ID, version, name, strings.Join(known, ", "))
-	}
-	if len(d.Artifacts) == 0 {
+	case len(d.Artifacts) == 0:
 		return api.Artifact{}, usagef("run %s has shared nothing", d.ID)
 	}
-
 	return api.Artifact{}, usagef("run %s has shared no %q; it has: %s", d.ID, name, strings.Join(d.Artifacts, ", "))
 }
 

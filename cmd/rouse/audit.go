@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,10 +15,8 @@ import (
 	"rouse/internal/text"
 )
 
-type auditOptions struct{ json, list bool }
-
 func newAudit(at *place) *cobra.Command {
-	var o auditOptions
+	var list bool
 	cmd := &cobra.Command{
 		Use:   "audit [HOME|BACKUP]",
 		Short: "Proves what the record promises",
@@ -32,45 +29,53 @@ What breaks a promise is printed with its ids, and the exit code is 1. What a cl
 explains as well is a warning, which does not count.`,
 		Example: `  rouse audit
   rouse audit /mnt/usb/rouse`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runAudit(cmd, at, o, args) }),
+		RunE: func(cmd *cobra.Command, args []string) error { return runAudit(cmd, at, list, args) },
 	}
 
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&o.list, "list", false, "list the checks, and make none")
-	return cmd
+	cmd.Flags().BoolVar(&list, "list", false, "list the checks, and make none")
+	return withJSON(cmd)
 }
 
-func runAudit(cmd *cobra.Command, at *place, o auditOptions, args []string) error {
-	if o.list {
-		return listChecks(cmd.OutOrStdout(), o.json)
+// audited is what rouse audit --json prints.
+type audited struct {
+	Found  []ledger.Violation `json:"found"`
+	Result audit.Result       `json:"result"`
+}
+
+func runAudit(cmd *cobra.Command, at *place, listOnly bool, args []string) error {
+	if listOnly {
+		return jsonOr(cmd, audit.Checks(), func() error {
+			return list(cmd.OutOrStdout(), audit.Checks(), "", "CHECK PROMISE", func(c ledger.AuditCheck) []string { return []string{c.Name, c.Promise} })
+		})
 	}
-	home, frozen, err := audited(at, args)
+	home, isBackup, err := toAudit(at, args)
 	if err != nil {
 		return err
 	}
-	if home == "" { // a backup, whose files are proved, too
-		return verifyBackup(cmd, args[0], o.json)
+	if isBackup { // its files are checked, too
+		return verifyBackup(cmd, args[0])
 	}
 
+	out, asJSON := audited{Found: []ledger.Violation{}}, wantsJSON(cmd)
 	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string { return fmt.Sprintf("check %d of %d", done, of) })
-	out := violations{out: cmd.OutOrStdout(), json: o.json, clear: clear}
-	r, err := audit.Home(cmd.Context(), audit.Options{Home: home, Frozen: frozen, Found: out.found, Begin: func(c ledger.AuditCheck, n, of int) { show(int64(n), int64(of)) }})
+	found := func(v ledger.Violation) error {
+		clear()
+		if asJSON {
+			out.Found = append(out.Found, v)
+			return nil
+		}
+		return printViolation(cmd.OutOrStdout(), v)
+	}
+	out.Result, err = audit.Home(cmd.Context(), audit.Options{Home: home, Found: found, Begin: func(_ ledger.AuditCheck, n, of int) { show(int64(n), int64(of)) }})
 	clear()
 	if err != nil {
 		return err
 	}
-	if err := out.end(r); err != nil {
-		return err
-	}
-	if r.Violations > 0 {
-		return errSilent
-	}
-	return nil
+	return failIf(out.Result.Violations > 0, jsonOr(cmd, out, func() error { return printVerdict(cmd.OutOrStdout(), out.Result) }))
 }
 
-// audited is the home that is meant; "" for a backup.
-func audited(at *place, args []string) (home string, frozen bool, err error) {
+// toAudit returns the home that is meant, or that it is a backup.
+func toAudit(at *place, args []string) (home string, isBackup bool, err error) {
 	if len(args) == 0 {
 		home, err = at.homeDir()
 	} else {
@@ -95,17 +100,6 @@ func audited(at *place, args []string) (home string, frozen bool, err error) {
 	return "", true, nil
 }
 
-func listChecks(out io.Writer, asJSON bool) error {
-	if asJSON {
-		return printJSON(out, audit.Checks())
-	}
-	var rows [][]string
-	for _, c := range audit.Checks() {
-		rows = append(rows, []string{c.Name, c.Promise})
-	}
-	return table(out, "CHECK PROMISE", rows)
-}
-
 func printViolation(out io.Writer, v ledger.Violation) error {
 	word := "violated"
 	if v.Clock {
@@ -123,48 +117,4 @@ func printVerdict(out io.Writer, r audit.Result) error {
 		verdict += ", " + text.Plural(r.Warnings, "warning") + " that a clock which was set back explains as well"
 	}
 	return sayf(out, "%s; %s were made of the ledger %s, up to run %d\n", verdict, text.Plural(len(r.Checks), "check"), text.OneLine(r.Ledger), r.Runs)
-}
-
-// violations prints what is found as it is found: there may be more of it than memory holds.
-type violations struct {
-	out   io.Writer
-	json  bool
-	clear func()
-	n     int
-}
-
-func (v *violations) found(found ledger.Violation) error {
-	v.n++
-	if !v.json {
-		v.clear()
-		return printViolation(v.out, found)
-	}
-
-	line, err := json.Marshal(found)
-	if err != nil {
-		return err
-	}
-	begin := ",\n    "
-	if v.n == 1 {
-		begin = "{\n  \"found\": [\n    "
-	}
-	_, err = fmt.Fprintf(v.out, "%s%s", begin, line)
-	return err
-}
-
-// end closes what found has begun.
-func (v *violations) end(r audit.Result) error {
-	if !v.json {
-		return printVerdict(v.out, r)
-	}
-	text, err := json.MarshalIndent(r, "  ", "  ")
-	if err != nil {
-		return err
-	}
-	begin := "\n  ],\n"
-	if v.n == 0 {
-		begin = "{\n  \"found\": [],\n"
-	}
-	_, err = fmt.Fprintf(v.out, "%s  \"result\": %s\n}\n", begin, text)
-	return err
 }

@@ -28,7 +28,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 
 	mustRun(t, "run", "j", "--wait", "--config", config)
 	mustRun(t, "backup", small, "--config", config)
-	before := list(t, small)
+	before := leftIn(t, small)
 
 	if err := os.WriteFile(filepath.Join(dir, "home", "agents", "a", "work", "large"), make([]byte, 16<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 		if said := refused(t, "backup", dest, "--config", config); !strings.Contains(said, "and "+small+" has ") || !strings.Contains(said, "free some space") {
 			t.Error(said)
 		}
-		if now := list(t, small); now != before {
+		if now := leftIn(t, small); now != before {
 			t.Errorf("%s\nis left of\n%s", now, before)
 		}
 	}
@@ -62,7 +62,7 @@ func TestBackupToAFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	if now := list(t, small); now != before {
+	if now := leftIn(t, small); now != before {
 		t.Errorf("%s\nis left of\n%s", now, before)
 	}
 	mustRun(t, "backup", "--verify", small)
@@ -76,7 +76,7 @@ func rouseLimited(t *testing.T, p *program, blocks int) *program {
 	return p
 }
 
-func list(t *testing.T, dir string) string {
+func leftIn(t *testing.T, dir string) string {
 	t.Helper()
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {

@@ -31,24 +31,54 @@ const (
 // completions find what an argument could be, by its name in the Use of a command or by that of a flag's value. Nothing is ever changed for
 // them: they read the configuration without its secrets, ask a daemon that is there, and read a ledger that nobody has open as it lies.
 var completions = map[string]func(context.Context, *place) []string{
-	"JOB":   func(_ context.Context, at *place) []string { return at.named(jobNames) },
+	"JOB": func(_ context.Context, at *place) []string {
+		return at.named(func(cfg *config.Config) (out []string) {
+			for _, j := range cfg.Jobs {
+				out = append(out, string(j.Name)+"\tof "+j.Agent)
+			}
+			return out
+		})
+	},
 	"AGENT": func(_ context.Context, at *place) []string { return at.named(agentNames) },
 	"TOOL":  func(context.Context, *place) []string { return toolNames() },
 	"KEY":   func(context.Context, *place) []string { return keyNames() },
 	"RUN": func(ctx context.Context, at *place) []string {
-		return at.recorded(ctx, "/v1/runs", runNames, ledgerRuns)
+		return recorded(ctx, at, "/v1/runs", runName, func(ctx context.Context, l *ledger.Ledger) (out []api.Run, err error) {
+			runs, err := l.Runs(ctx, ledger.RunFilter{Limit: maxCompletions, Brief: true})
+			for _, r := range runs {
+				out = append(out, api.Run{ID: fmt.Sprint(r.ID), Job: r.Job, Agent: r.Agent, State: r.State, Outcome: r.Outcome, WaitingFor: r.WaitingFor, QueuedAt: api.At(r.QueuedAt)})
+			}
+			return out, err
+		})
 	},
 	"ITEM": func(ctx context.Context, at *place) []string {
-		return at.recorded(ctx, "/v1/inbox", itemNames, ledgerItems)
+		name := func(i api.Item) string { return i.ID + "\t" + shorten(i.Title, 60) }
+		return recorded(ctx, at, "/v1/inbox", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Item, err error) {
+			items, err := l.Inbox(ctx)
+			for _, i := range items {
+				out = append(out, api.Item{ID: fmt.Sprint(i.ID), Title: i.Title})
+			}
+			return out, err
+		})
 	},
 	"INCIDENT": func(ctx context.Context, at *place) []string {
-		return at.recorded(ctx, "/v1/incidents", incidentNames, ledgerIncidents)
+		name := func(i api.Incident) string { return i.ID + "\t" + shorten(i.Of()+" "+i.Error, 60) }
+		return recorded(ctx, at, "/v1/incidents", name, func(ctx context.Context, l *ledger.Ledger) (out []api.Incident, err error) {
+			incidents, err := l.Incidents(ctx, ledger.IncidentFilter{})
+			for _, i := range incidents {
+				out = append(out, api.Incident{ID: fmt.Sprint(i.ID), Job: i.Job, Error: i.Error})
+			}
+			return out, err
+		})
 	},
 	"KIND":    func(context.Context, *place) []string { return eventKinds() },
 	"OUTCOME": func(context.Context, *place) []string { return outcomes },
 	"STATE":   func(context.Context, *place) []string { return states },
 	"TRIGGER": func(context.Context, *place) []string { return triggers },
 }
+
+// fileArguments are completed by the shell.
+var fileArguments = strings.Fields("DIR FILE FOLDER PATH HOME BACKUP ARCHIVE")
 
 // completable gives all commands their completions.
 func completable(root *cobra.Command, at *place) {
@@ -95,7 +125,7 @@ func complete(ctx context.Context, at *place, names, begun string) (out []string
 					out = append(out, one)
 				}
 			}
-		case name == "DIR" || name == "FILE" || name == "FOLDER" || name == "HOME" || name == "BACKUP" || name == "ARCHIVE":
+		case slices.Contains(fileArguments, name):
 			directive = cobra.ShellCompDirectiveDefault
 		}
 	}
@@ -115,13 +145,6 @@ func (at *place) named(names func(*config.Config) []string) []string {
 		return nil
 	}
 	return names(cfg)
-}
-
-func jobNames(cfg *config.Config) (out []string) {
-	for _, j := range cfg.Jobs {
-		out = append(out, string(j.Name)+"\tof "+j.Agent)
-	}
-	return out
 }
 
 func agentNames(cfg *config.Config) (out []string) {
@@ -155,86 +178,33 @@ func keyNames() (out []string) {
 	return append(out, slices.Compact(last)...)
 }
 
-// recorded asks the process that has the home or, where none does, reads the ledger as it lies. Both give the same types.
-func (at *place) recorded(ctx context.Context, path string, names func(*api.Client, context.Context, string) ([]string, error), read func(context.Context, *ledger.Ledger) ([]string, error)) []string {
+// recorded asks the process that has the home for a list, or else reads the ledger as it lies.
+func recorded[T any](ctx context.Context, at *place, path string, name func(T) string, read func(context.Context, *ledger.Ledger) ([]T, error)) (out []string) {
 	home, err := at.homeDir()
 	if err != nil {
 		return nil
 	}
 
-	if client, err := api.Dial(ctx, daemon.SocketPath(home)); err == nil {
+	var all []T
+	if client, dialed := api.Dial(ctx, daemon.SocketPath(home)); dialed == nil {
 		defer client.Close()
-		out, err := names(client, ctx, path)
-		if err != nil {
-			return nil
+		err = client.Get(ctx, path, url.Values{"n": {fmt.Sprint(maxCompletions)}}, &all)
+	} else {
+		var l *ledger.Ledger
+		if l, err = ledger.OpenFrozen(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")}); err == nil {
+			defer func() { _ = l.Close() }() // nothing was written
+			all, err = read(ctx, l)
 		}
-		return out
 	}
-
-	l, err := ledger.OpenFrozen(ctx, ledger.Options{Path: filepath.Join(home, "ledger.db"), Blobs: filepath.Join(home, "blobs")})
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = l.Close() }() // nothing was written
-	out, err := read(ctx, l)
-	if err != nil {
-		return nil
+	for _, one := range all {
+		out = append(out, name(one))
 	}
 	return out
 }
 
-func runNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
-	var runs []api.Run
-	err = c.Get(ctx, path, url.Values{"n": {fmt.Sprint(maxCompletions)}}, &runs)
-	for _, r := range runs {
-		out = append(out, runName(r.ID, jobName(r), outcomeMark(r), r.QueuedAt.Time))
-	}
-	return out, err
-}
-
-func ledgerRuns(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
-	runs, err := l.Runs(ctx, ledger.RunFilter{Limit: maxCompletions, Brief: true})
-	for _, r := range runs {
-		of := api.Run{Job: r.Job, Agent: r.Agent, State: r.State, Outcome: r.Outcome, WaitingFor: r.WaitingFor}
-		out = append(out, runName(fmt.Sprint(r.ID), jobName(of), outcomeMark(of), r.QueuedAt))
-	}
-	return out, err
-}
-
-func runName(id, job, mark string, queued time.Time) string {
-	return fmt.Sprintf("%s\t%s %s, %s", id, text.OneLine(job), mark, text.When(queued, time.Now()))
-}
-
-func itemNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
-	var items []api.Item
-	err = c.Get(ctx, path, nil, &items)
-	for _, i := range items {
-		out = append(out, i.ID+"\t"+shorten(i.Title, 60))
-	}
-	return out, err
-}
-
-func ledgerItems(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
-	items, err := l.Inbox(ctx)
-	for _, i := range items {
-		out = append(out, fmt.Sprintf("%d\t%s", i.ID, shorten(i.Title, 60)))
-	}
-	return out, err
-}
-
-func incidentNames(c *api.Client, ctx context.Context, path string) (out []string, err error) {
-	var incidents []api.Incident
-	err = c.Get(ctx, path, nil, &incidents)
-	for _, i := range incidents {
-		out = append(out, i.ID+"\t"+shorten(i.Of()+" "+i.Error, 60))
-	}
-	return out, err
-}
-
-func ledgerIncidents(ctx context.Context, l *ledger.Ledger) (out []string, err error) {
-	incidents, err := l.Incidents(ctx, ledger.IncidentFilter{})
-	for _, i := range incidents {
-		out = append(out, fmt.Sprintf("%d\t%s", i.ID, shorten(i.Job+" "+i.Error, 60)))
-	}
-	return out, err
+func runName(r api.Run) string {
+	return fmt.Sprintf("%s\t%s %s, %s", r.ID, text.OneLine(jobName(r)), outcomeMark(r), when(r.QueuedAt, time.Now()))
 }

@@ -20,8 +20,6 @@ func newConfig(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Checks, shows and describes the configuration",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
 	cmd.AddCommand(newConfigCheck(at), newConfigShow(at), newConfigSchema(), newConfigReload(at))
@@ -29,19 +27,12 @@ func newConfig(at *place) *cobra.Command {
 }
 
 func newConfigReload(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "reload",
 		Short: "Has the daemon read the configuration again, and says what changed; exits 1 on errors",
 		Long: `Has the daemon read the configuration again, and says what changed. It does so by itself
 when a file changes; with errors nothing changes, and they are listed.`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			home, err := at.homeDir()
-			if err != nil {
-				return err
-			}
-
+		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
 			// Not at.open: a reload in this process would reload nothing that anybody uses.
 			client, err := daemon.ConnectDaemon(cmd.Context(), home)
 			if errors.Is(err, api.ErrNoDaemon) {
@@ -55,24 +46,14 @@ when a file changes; with errors nothing changes, and they are listed.`,
 			if err := client.Post(cmd.Context(), "/v1/reload", struct{}{}, &result); err != nil {
 				return err
 			}
-
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), result)
-			} else {
+			return failIf(!result.OK, jsonOr(cmd, result, func() error {
 				var st api.Status // for its zone; without an answer use this terminal's zone
 				_ = client.Get(cmd.Context(), "/v1/status", nil, &st)
 				printReload(cmd.OutOrStdout(), result, time.Now().In(loadZone(st.Zone)))
-			}
-			if err == nil && !result.OK {
-				return errSilent
-			}
-
-			return err
+				return nil
+			}))
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 func printReload(w io.Writer, result api.Reload, now time.Time) {
@@ -106,12 +87,10 @@ type checked struct {
 }
 
 func newConfigCheck(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "check",
 		Short: "Checks the configuration and lists every problem; exits 1 on errors",
-		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.check()
 			var wrong *config.Errors
 			// Mistakes in the configuration are this command's result, not its failure.
@@ -124,12 +103,10 @@ func newConfigCheck(at *place) *cobra.Command {
 			if wrong != nil {
 				result.Problems = append(result.Problems, wrong.Problems...)
 			}
-
 			if cfg != nil {
 				result.Files = append(result.Files, cfg.Files...)
 				result.Problems = append(result.Problems, cfg.Warnings...)
 			}
-
 			if result.OK {
 				found, err := daemon.CheckModules(cmd.Context(), cfg)
 				if err != nil {
@@ -140,37 +117,24 @@ func newConfigCheck(at *place) *cobra.Command {
 				result.Problems = append(result.Problems, found...)
 			}
 
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
-					return err
-				}
-			} else {
+			return failIf(!result.OK, jsonOr(cmd, result, func() error {
 				for _, p := range result.Problems {
 					fmt.Fprintln(cmd.OutOrStdout(), p)
 				}
 				if result.OK {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s, %s: no errors\n", text.Plural(len(cfg.Jobs), "job"), text.Plural(len(cfg.Agents), "agent"))
 				}
-			}
-
-			if !result.OK {
-				return errSilent
-			}
-
-			return nil
-		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+				return nil
+			}))
+		},
+	})
 }
 
 func newConfigShow(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show",
 		Short: "Prints the configuration as it takes effect, defaults filled in and secrets masked",
-		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := at.load()
 			if err != nil {
 				return err
@@ -183,7 +147,7 @@ func newConfigShow(at *place) *cobra.Command {
 
 			_, err = cmd.OutOrStdout().Write(text)
 			return err
-		}),
+		},
 	}
 }
 
@@ -191,13 +155,12 @@ func newConfigSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Prints the JSON Schema that editors use",
-		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := config.Schema()
 			if err != nil {
 				return err
 			}
 			return sayf(cmd.OutOrStdout(), "%s\n", text)
-		}),
+		},
 	}
 }

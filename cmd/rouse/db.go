@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +19,8 @@ import (
 
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
+	"rouse/internal/atomicfile"
+	"rouse/internal/owner"
 	"rouse/internal/text"
 )
 
@@ -50,8 +57,8 @@ That is a run, so rouse undo undoes it.`,
 	}
 
 	var o dbOptions
+	cmd.Args = cobra.ArbitraryArgs
 	f := cmd.Flags()
-	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.force, "force", false, "undo: also where rows were changed later; backup: replace FILE; restore: also another agent's database; restore, reset: also while runs of the agent wait")
 	f.BoolVar(&o.dryRun, "dry-run", false, "undo: change nothing, say what would become of it")
 	f.StringArrayVar(&o.params, "param", nil, "run-view: a value for a parameter, `name=value`")
@@ -66,8 +73,37 @@ That is a run, so rouse undo undoes it.`,
 	f.BoolVar(&o.overwrite, "overwrite", false, "export: replace the file if it exists")
 	f.StringVar(&o.mode, "mode", "", "import: insert or upsert (default insert)")
 	f.StringSliceVar(&o.keys, "key", nil, "import: key `columns` for upsert")
-	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error { return runDB(cmd, at, o, args) })
-	return cmd
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runDB(cmd, at, o, args) }
+	return withJSON(cmd)
+}
+
+// dbVerb is what can be done with a database. The agent comes before the verb, so cobra's subcommands cannot be used.
+type dbVerb struct {
+	name, usage string
+	least, most int // arguments after the verb
+	purpose     purpose
+	run         func(s *session, o dbOptions, args []string) error
+}
+
+var dbVerbs = []dbVerb{
+	{"", "", 0, 0, toRead, dbStats},
+	{"schema", "schema", 0, 0, toRead, dbSchema},
+	{"query", "query SQL", 1, 1, toRead, dbQuery},
+	{"import", "import FILE", 1, 1, toChange, dbImport},
+	{"export", "export SQL", 1, 1, toRead, dbExport},
+	{"log", "log", 0, 0, toRead, dbLog},
+	{"views", "views", 0, 0, toRead, dbViews},
+	{"run-view", "run-view NAME", 1, 1, toRead, dbRunView},
+	{"undo", "undo RUN", 1, 1, toRead, func(s *session, o dbOptions, args []string) error {
+		return undoRun(s, args[0], api.UndoRequest{Agent: o.agent, Only: api.UndoDatabase, Force: o.force, DryRun: o.dryRun})
+	}},
+	{"backup", "backup [FILE]", 0, 1, toChange, func(s *session, o dbOptions, args []string) error {
+		return backUpDatabase(s, o.path("backups"), strings.Join(args, ""), o.force)
+	}},
+	{"backups", "backups", 0, 0, toRead, dbBackups},
+	{"restore", "restore FROM", 1, 1, toChange, dbRestore},
+	{"accept", "accept", 0, 0, toChange, dbAccept},
+	{"reset", "reset", 0, 0, toChange, dbReset},
 }
 
 // runDB does what the word after the agent says.
@@ -77,40 +113,23 @@ func runDB(cmd *cobra.Command, at *place, o dbOptions, args []string) error {
 	}
 
 	o.agent = args[0]
-	if len(args) == 1 {
-		return dbStats(cmd, at, o)
+	name, rest := "", args[1:]
+	if len(rest) > 0 {
+		name, rest = rest[0], rest[1:]
 	}
-
-	// The agent comes before the verb, so cobra's subcommands cannot be used here.
-	switch verb, rest := args[1], args[2:]; {
-	case verb == "schema" && len(rest) == 0:
-		return dbSchema(cmd, at, o)
-	case verb == "query" && len(rest) == 1:
-		return dbQuery(cmd, at, o, rest[0])
-	case verb == "import" && len(rest) == 1:
-		return dbImport(cmd, at, o, rest[0])
-	case verb == "export" && len(rest) == 1:
-		return dbExport(cmd, at, o, rest[0])
-	case verb == "log" && len(rest) == 0:
-		return dbLog(cmd, at, o)
-	case verb == "views" && len(rest) == 0:
-		return dbViews(cmd, at, o)
-	case verb == "run-view" && len(rest) == 1:
-		return dbRunView(cmd, at, o, rest[0])
-	case verb == "undo" && len(rest) == 1:
-		return undoRun(cmd, at, rest[0], api.UndoRequest{Agent: o.agent, Only: api.UndoDatabase, Force: o.force, DryRun: o.dryRun}, o.json)
+	var usages []string
+	for _, v := range dbVerbs {
+		if v.name == name && len(rest) >= v.least && len(rest) <= v.most {
+			return at.with(v.purpose, func(s *session, args []string) error { return v.run(s, o, args) })(cmd, rest)
+		}
+		usages = append(usages, v.usage)
 	}
-
-	if known, err := dbBackupVerb(cmd, at, o, args[1], args[2:]); known {
-		return err
-	}
-
-	return usagef("say rouse db AGENT with one of: schema, query SQL, import FILE, export SQL, log, views, run-view NAME, undo RUN, backup [FILE], backups, restore FROM, accept, reset; in full: rouse db --help")
+	return usagef("say rouse db AGENT with one of: %s; in full: rouse db --help", strings.Join(usages[1:], ", "))
 }
 
 type dbOptions struct {
 	agent               string
-	json, deleted       bool
+	deleted             bool
 	force, dryRun       bool
 	params              []string
 	limit, offset       int
@@ -126,30 +145,20 @@ func (o dbOptions) path(verb string) string {
 	return "/v1/agents/" + url.PathEscape(o.agent) + "/" + verb
 }
 
-func dbSchema(cmd *cobra.Command, at *place, o dbOptions) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func dbSchema(s *session, o dbOptions, _ []string) error {
 	var schema api.Schema
-	if done, err := s.fetch(cmd, o.json, o.path("schema"), nil, &schema); done || err != nil {
-		return err
-	}
-
-	if len(schema.Tables) == 0 {
-		return sayf(cmd.OutOrStdout(), "%s has no tables yet\n", o.agent)
-	}
-
-	var rows [][]string
-	for _, t := range schema.Tables {
-		for _, c := range t.Columns {
-			rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, columnText(t, c), t.Purpose})
+	return s.show(o.path("schema"), nil, &schema, func() error {
+		if len(schema.Tables) == 0 {
+			return sayf(s.out, "%s has no tables yet\n", o.agent)
 		}
-	}
-
-	return table(cmd.OutOrStdout(), "TABLE ROWS COLUMN TYPE RULES PURPOSE", rows)
+		var rows [][]string
+		for _, t := range schema.Tables {
+			for _, c := range t.Columns {
+				rows = append(rows, []string{t.Name, strconv.FormatInt(t.RowCount, 10), c.Name, c.Type, columnText(t, c), t.Purpose})
+			}
+		}
+		return table(s.out, "TABLE ROWS COLUMN TYPE RULES PURPOSE", rows)
+	})
 }
 
 // columnText says what holds for a column: "not null, default 'misc', unique with day".
@@ -171,33 +180,20 @@ func columnText(t agentdb.Table, c agentdb.Column) string {
 		if !index.Unique || !slices.Contains(index.Columns, c.Name) {
 			continue
 		}
-
 		rule := "unique"
 		// DeleteFunc changes its slice in place, and the index is looked at again for the next column.
 		if others := slices.DeleteFunc(slices.Clone(index.Columns), func(name string) bool { return name == c.Name }); len(others) > 0 {
 			rule += " with " + strings.Join(others, ", ")
 		}
-
 		rules = append(rules, rule)
 	}
-
 	return strings.Join(rules, ", ")
 }
 
-func dbQuery(cmd *cobra.Command, at *place, o dbOptions, sql string) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func dbQuery(s *session, o dbOptions, args []string) error {
 	var out api.Rows
-	q := api.QueryRequest{SQL: sql, Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
-	if done, err := s.send(cmd, o.json, o.path("query"), q, &out); done || err != nil {
-		return err
-	}
-
-	return printRows(cmd.OutOrStdout(), out)
+	q := api.QueryRequest{SQL: args[0], Limit: o.limit, Offset: o.offset, IncludeDeleted: o.deleted}
+	return s.send(o.path("query"), q, &out, func() error { return printRows(s.out, out) })
 }
 
 // shownCell is how many characters of a value a terminal shows; a file, a pipe and --json get
@@ -218,17 +214,14 @@ func printRows(w io.Writer, out api.Rows) error {
 				row[i] = shorten(row[i], shownCell)
 			}
 		}
-
 		rows = append(rows, row)
 	}
 	if err := align(w, rows); err != nil {
 		return err
 	}
-
 	if out.Truncated {
-		fmt.Fprintln(w, "… more rows; page on with --offset, or raise --limit")
+		return sayf(w, "… more rows; page on with --offset, or raise --limit\n")
 	}
-
 	return nil
 }
 
@@ -263,4 +256,224 @@ func decimalText(f float64) string {
 		}
 	}
 	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+func dbStats(s *session, o dbOptions, _ []string) error {
+	var st api.Stats
+	if err := s.get(o.path("stats"), nil, &st); err != nil {
+		return err
+	}
+	if s.missing() {
+		st = api.Stats{Path: strings.Replace(st.Path, s.opened, s.home, 1), Quota: st.Quota}
+	}
+	return jsonOr(s.cmd, st, func() error { return printStats(s.out, o.agent, st) })
+}
+
+func printStats(w io.Writer, agent string, s api.Stats) error {
+	quota := "no quota"
+	if s.Quota > 0 {
+		quota = fmt.Sprintf("%d %% of the quota of %s", s.Bytes*100/s.Quota, text.Size(s.Quota))
+	}
+	fmt.Fprintf(w, "%s\n%s (%s), of it log %s, free %s\nchangelog %s %s, %s; call journal %s\n",
+		text.OneLine(s.Path), text.Size(s.Bytes), quota, text.Size(s.LogBytes), text.Size(s.FreeBytes), text.Comma(s.Changes), text.Noun(s.Changes, "entry"), text.Size(s.ChangelogBytes), text.Size(s.JournalBytes))
+	switch {
+	case s.Quota > 0 && s.Bytes >= s.Quota:
+		fmt.Fprintf(w, "full: nothing more is written until database.quota of %s is raised\n", agent)
+	// Divided first: a quota near the largest integer must not overflow.
+	case s.Quota > 0 && s.Bytes >= s.Quota/5*4:
+		fmt.Fprintf(w, "nearly full: beyond the quota nothing more is written; raise database.quota of %s\n", agent)
+	}
+	return list(w, s.Tables, "no tables yet", "TABLE ROWS DELETED SIZE", func(t agentdb.TableStats) []string {
+		return []string{t.Name, text.Comma(t.Rows), text.Comma(t.Deleted), text.Size(t.Bytes)}
+	})
+}
+
+func dbLog(s *session, o dbOptions, _ []string) error {
+	log, err := getPages(s, o.path("changes"), queryOf("table", o.table, "run", o.run), o.log, func(c api.Change) string { return strconv.FormatInt(c.ID, 10) })
+	if err != nil {
+		return err
+	}
+	return jsonOr(s.cmd, log, func() error {
+		none := "nothing was changed"
+		if o.table != "" {
+			none += " in a table " + text.OneLine(o.table)
+		}
+		if o.run != "" {
+			none += " by run " + text.OneLine(o.run)
+		}
+		return list(s.out, log, none, "ID AT WHO OP TABLE WHAT", func(c api.Change) []string {
+			who := c.Actor
+			// 0 is the owner's own change, made by no run.
+			if c.Run != "0" {
+				who += " run " + c.Run
+			}
+			if c.Run != "0" && c.Other {
+				who += " of another ledger"
+			}
+			return []string{strconv.FormatInt(c.ID, 10), c.At, who, c.Op, c.Table, shorten(changeText(c), 100)}
+		})
+	})
+}
+
+// changeText says in a line what a change did.
+func changeText(c api.Change) string {
+	var chunk struct{ Count int64 }
+	null := func(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
+	switch {
+	case c.SQL != "":
+		return c.SQL
+	// Bulk changes are one entry for a range of rows; its key is an object with their count.
+	case json.Unmarshal(c.Key, &chunk) == nil && chunk.Count > 1:
+		return fmt.Sprintf("%s rows %s", text.Comma(chunk.Count), c.Key)
+	case null(c.Before):
+		return fmt.Sprintf("+ %s", c.After)
+	case null(c.After):
+		return fmt.Sprintf("- %s", c.Before)
+	}
+
+	return fmt.Sprintf("%s: %s → %s", c.Key, c.Before, c.After)
+}
+
+func dbViews(s *session, o dbOptions, _ []string) error {
+	var views []api.View
+	return s.show(o.path("views"), nil, &views, func() error {
+		return list(s.out, views, o.agent+" has no saved views", "VIEW SHOWN REFRESH REFRESHED PARAMETERS DESCRIPTION SQL", func(v api.View) []string {
+			return []string{v.Name, v.RenderHint, v.Refresh, cmp.Or(v.RefreshedAt, "never"), paramsText(v.Params), v.Description, shorten(v.SQL, 80)}
+		})
+	})
+}
+
+// paramsText names parameters with their defaults: "month=2026-01, least".
+func paramsText(params []api.ViewParam) string {
+	out := make([]string, len(params))
+	for i, p := range params {
+		if out[i] = p.Name; p.Default != nil {
+			out[i] += "=" + cell(p.Default)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func dbRunView(s *session, o dbOptions, args []string) error {
+	ask := api.ViewRequest{Params: map[string]any{}}
+	for _, given := range o.params {
+		param, value, ok := strings.Cut(given, "=")
+		if !ok || param == "" {
+			return usagef("--param is name=value, not %q", given)
+		}
+		ask.Params[param] = value
+	}
+	var out api.ViewResult
+	return s.send(o.path("views/"+url.PathEscape(args[0])+"/run"), ask, &out, func() error { return printRows(s.out, out.Rows) })
+}
+
+// dbImport imports a file as its owner. On a terminal a long one says how far it is.
+func dbImport(s *session, o dbOptions, args []string) error {
+	path := args[0]
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot read the file to import: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("cannot read the file to import: %w", err)
+	}
+	if info.IsDir() {
+		return usagef("%s is a folder; name a file in it", path)
+	}
+
+	// The file is streamed, so the daemon learns the name (for the format and the table) and the
+	// size (for the progress) from the query.
+	q := queryOf("name", filepath.Base(path), "size", strconv.FormatInt(info.Size(), 10), "table", o.table, "format", o.format, "mode", o.mode)
+	if len(o.keys) > 0 {
+		q["key"] = o.keys
+	}
+	out, err := withProgress(s.cmd, func(done, of int64) string {
+		return fmt.Sprintf("%s of %s rows", text.Comma(done), text.Comma(of))
+	}, func(show func(done, of int64)) (api.Imported, error) {
+		return s.Import(s.cmd.Context(), o.path("import"), q, f, show)
+	})
+	if err != nil {
+		return err
+	}
+	return jsonOr(s.cmd, out, func() error {
+		printWarnings(s.cmd.ErrOrStderr(), out.Warnings, out.SampleErrors)
+		fmt.Fprintf(s.out, "%s into %s\n", text.Plural(out.RowsImported, "row"), out.Table)
+		if out.RowsSkipped > 0 {
+			return sayf(s.out, "%s left out\n", text.Plural(out.RowsSkipped, "row"))
+		}
+		return nil
+	})
+}
+
+// withProgress calls do and shows its progress on a terminal until it ends.
+func withProgress[T any](cmd *cobra.Command, line func(done, of int64) string, do func(show func(done, of int64)) (T, error)) (T, error) {
+	show, clear := progressLine(cmd.ErrOrStderr(), line)
+	defer clear() // before an error is printed
+	return do(show)
+}
+
+// progressLine writes over one line of a terminal, and nothing elsewhere.
+func progressLine(w io.Writer, line func(done, of int64) string) (show func(done, of int64), clear func()) {
+	if !text.IsTerminal(w) {
+		return func(int64, int64) {}, func() {}
+	}
+
+	width := 0
+	return func(done, of int64) {
+			now := line(done, of)
+			// A shorter line has to cover the rest of a longer one before it.
+			width = max(width, len(now))
+			fmt.Fprintf(w, "\r%-*s", width, now)
+		}, func() {
+			if width > 0 {
+				fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", width))
+			}
+		}
+}
+
+func printWarnings(w io.Writer, warnings, samples []string) {
+	for _, warning := range warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	for _, sample := range samples {
+		fmt.Fprintln(w, "  "+sample)
+	}
+}
+
+// dbExport writes the answer of a query to a file, whole or not at all, or to standard
+// output.
+func dbExport(s *session, o dbOptions, args []string) error {
+	var done api.Exported
+	write := func(w io.Writer) (err error) {
+		done, err = s.Export(s.cmd.Context(), o.path("export"), api.ExportRequest{SQL: args[0], Format: o.format, Name: o.to}, w)
+		return err
+	}
+	var err error
+	switch {
+	case o.to == "":
+		err = write(s.out)
+	case o.overwrite:
+		if err = atomicfile.Stream(o.to, 0o644, write); err == nil {
+			err = os.Chmod(o.to, owner.Usual(0o644))
+		}
+	default:
+		if err = writeNew(o.to, 0o644, write); errors.Is(err, fs.ErrExist) {
+			return usagef("%s exists already; choose another name, or say --overwrite", o.to)
+		}
+	}
+	if err != nil {
+		return err
+	}
+
+	printWarnings(s.cmd.ErrOrStderr(), done.Warnings, nil) // standard output may carry the data
+	if o.to == "" {
+		return nil
+	}
+	said := struct {
+		Path string `json:"path"`
+		api.Exported
+	}{o.to, done}
+	return jsonOr(s.cmd, said, func() error { return sayf(s.out, "%s into %s\n", text.Plural(done.RowsExported, "row"), o.to) })
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func newDoctor(at *place) *cobra.Command {
-	var asJSON, fix, offline bool
+	var fix, offline bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Checks everything that would stop a run; exits 1 if something would",
@@ -28,8 +29,7 @@ check did not try is said with it.
 It also finds whether anybody else could read or change what rouse keeps: the home, its
 databases, the folder of its socket. --fix takes that away from others; what agents made in their
 workdirs is left as it is. Exits 1 if something would stop a run.`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			// First, for a home that others can write is not opened.
 			mended, err := fixModes(at, fix)
 			if err != nil {
@@ -42,31 +42,17 @@ workdirs is left as it is. Exits 1 if something would stop a run.`,
 			}
 
 			checks = append(mended, checks...)
-			bad := false
-			for _, c := range checks {
-				bad = bad || !c.OK
-			}
-
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), checks); err != nil {
-					return err
-				}
-			} else {
-				printChecks(cmd, checks)
-			}
-
-			if bad {
-				return errSilent
-			}
-
-			return nil
-		}),
+			bad := slices.ContainsFunc(checks, func(c api.Check) bool { return !c.OK })
+			return failIf(bad, jsonOr(cmd, checks, func() error {
+				printChecks(cmd.OutOrStdout(), checks)
+				return nil
+			}))
+		},
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&offline, "offline", false, "ask nothing of the network: no model's server, and no MCP server")
 	cmd.Flags().BoolVar(&fix, "fix", false, "make the files of the home, and the folder of its socket, its user's alone")
-	return cmd
+	return withJSON(cmd)
 }
 
 // fixModes mends what others could read or change of the home, and says what that was.
@@ -77,22 +63,17 @@ func fixModes(at *place, fix bool) ([]api.Check, error) {
 	}
 
 	fixed, err := daemon.FixModes(home)
-	if err != nil {
+	if err != nil || len(fixed) == 0 {
 		return nil, err
 	}
-	if len(fixed) == 0 {
-		return nil, nil
-	}
-	return []api.Check{{Name: "fixed", OK: true, Detail: "open to nobody else any more: " + text.List(fixed, maxFixed)}}, nil
+	const most = 20 // files that are named
+	return []api.Check{{Name: "fixed", OK: true, Detail: "open to nobody else any more: " + text.List(fixed, most)}}, nil
 }
-
-// maxFixed is how many of the files that were mended are named.
-const maxFixed = 20
 
 // diagnose asks the daemon; where not even the parts can be opened, that is the finding.
 func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) {
 	at.beside = true // doctor checks the disk of the home
-	s, err := at.openToRead(cmd.Context())
+	s, err := at.open(cmd, toRead)
 	if err != nil {
 		// Not an error of the command: a home that cannot be opened is what doctor is asked about.
 		return []api.Check{{Name: "start", Detail: err.Error(), Remedy: "see the message; nothing can run before it is solved"}}, nil
@@ -100,23 +81,21 @@ func diagnose(cmd *cobra.Command, at *place, offline bool) ([]api.Check, error) 
 	defer s.close()
 
 	var checks []api.Check
-	err = s.Post(cmd.Context(), "/v1/doctor", api.DoctorRequest{Offline: offline}, &checks)
+	err = s.post("/v1/doctor", api.DoctorRequest{Offline: offline}, &checks)
 	if s.missing() {
 		checks = slices.DeleteFunc(checks, func(c api.Check) bool { return c.Name == "ledger" || c.Name == "backup" })
-	}
-	for i := range checks {
-		switch c := &checks[i]; {
-		case s.missing() && c.Name == "home" && c.OK:
-			c.Detail = s.home + " does not exist yet and can be created"
-		case s.missing():
+		for i := range checks {
+			c := &checks[i]
 			c.Detail = strings.ReplaceAll(c.Detail, s.opened, s.home)
+			if c.Name == "home" && c.OK {
+				c.Detail = s.home + " does not exist yet and can be created"
+			}
 		}
 	}
 	return checks, err
 }
 
-func printChecks(cmd *cobra.Command, checks []api.Check) {
-	out := cmd.OutOrStdout()
+func printChecks(out io.Writer, checks []api.Check) {
 	for _, c := range checks {
 		mark := toned(out, terminal.Good, "ok  ")
 		if !c.OK {

@@ -1,21 +1,28 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
 
-// maxExplained is how many keys of one name are shown in full.
-const maxExplained = 6
-
 func newExplain(at *place) *cobra.Command {
-	var asJSON bool
 	var job string
 	cmd := &cobra.Command{
 		Use:   "explain [KEY | --request JOB]",
@@ -30,75 +37,56 @@ and each tool. No program is started, and no model is asked.`,
   rouse explain agents.grants
   rouse explain --json
   rouse explain --request report`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if job != "" {
 				if len(args) > 0 {
 					return usagef("give a key or --request, not both")
 				}
-				return explainRequest(cmd, at, job, asJSON)
+				return explainRequest(cmd, at, job)
 			}
 			if len(args) == 0 {
-				return listKeys(cmd.OutOrStdout(), config.Keys(), asJSON)
+				return listKeys(cmd, config.Keys())
 			}
 
 			found, hint := config.FindKeys(args[0])
 			if len(found) == 0 {
-				if hint == "" {
-					hint = "rouse explain lists them"
+				return usagef("there is no key %q in rouse.yaml; %s", args[0], cmp.Or(hint, "rouse explain lists them"))
+			}
+			const most = 6 // keys that are shown in full
+			if len(found) > most {
+				return listKeys(cmd, found)
+			}
+			return jsonOr(cmd, found, func() (err error) {
+				for i, k := range found {
+					if i > 0 {
+						fmt.Fprintln(cmd.OutOrStdout())
+					}
+					err = errors.Join(err, explainKey(cmd.OutOrStdout(), k))
 				}
-				return usagef("there is no key %q in rouse.yaml; %s", args[0], hint)
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), found)
-			}
-			if len(found) > maxExplained {
-				return listKeys(cmd.OutOrStdout(), found, false)
-			}
-			for i, k := range found {
-				if i > 0 {
-					fmt.Fprintln(cmd.OutOrStdout())
-				}
-				if err := explainKey(cmd.OutOrStdout(), k); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
+				return err
+			})
+		},
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&job, "request", "", "print the first request of a `job`")
-	return cmd
+	return withJSON(cmd)
 }
 
-func listKeys(w io.Writer, keys []config.Key, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, keys)
-	}
-
-	var rows [][]string
-	for _, k := range keys {
-		rows = append(rows, []string{k.Path, orDash(shorten(k.Default, 40)), k.Says})
-	}
-	return table(w, "KEY DEFAULT MEANING", rows)
+func listKeys(cmd *cobra.Command, keys []config.Key) error {
+	return jsonOr(cmd, keys, func() error {
+		return list(cmd.OutOrStdout(), keys, "", "KEY DEFAULT MEANING", func(k config.Key) []string {
+			return []string{k.Path, orDash(shorten(k.Default, 40)), k.Says}
+		})
+	})
 }
 
 func explainKey(w io.Writer, k config.Key) error {
 	fmt.Fprintln(w, bold(w, k.Path))
-	rows := [][]string{{"meaning", orDash(k.Says)}, {"type", keyType(k)}}
-	for _, row := range [][]string{{"default", keyDefault(k)}, {"where", k.Where}, {"variable", k.Env}, {"keys", strings.Join(k.Keys, ", ")}} {
-		if row[1] != "" {
-			rows = append(rows, row)
-		}
-	}
-	for i := range rows {
-		rows[i][0] = "  " + rows[i][0]
-	}
-	if err := alignIndented(w, rows); err != nil {
+	rows := [][]string{{"  meaning", orDash(k.Says)}, {"  type", keyType(k)}, {"  default", keyDefault(k)}, {"  where", k.Where},
+		{"  variable", k.Env}, {"  keys", strings.Join(k.Keys, ", ")}}
+	if err := alignIndented(w, slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })); err != nil {
 		return err
 	}
-
 	return sayf(w, "  for example\n    %s\n", strings.ReplaceAll(strings.TrimSuffix(text.Lines(k.Example), "\n"), "\n", "\n    "))
 }
 
@@ -122,4 +110,65 @@ func keyDefault(k config.Key) string {
 		return "none: it must be given"
 	}
 	return k.Default
+}
+
+// explainRequest prints the first request of a job.
+func explainRequest(cmd *cobra.Command, at *place, job string) error {
+	cfg, err := at.load()
+	if err != nil {
+		return err
+	}
+	names := (&daemon.Setup{Config: cfg}).JobNames()
+	if !slices.Contains(names, job) {
+		return usagef("%s", text.NoSuch("job", job, names))
+	}
+	tables, err := tablesOf(cmd, at, cfg, job)
+	if err != nil {
+		return err
+	}
+
+	first, err := daemon.FirstRequestOf(cmd.Context(), cfg, job, tables)
+	if err != nil {
+		return err
+	}
+	return jsonOr(cmd, first, func() error { return printRequest(cmd.OutOrStdout(), first) })
+}
+
+func printRequest(w io.Writer, first daemon.FirstRequest) error {
+	fmt.Fprintf(w, "The first request of job %s (agent %s) to the model %s: %d bytes\n\n", first.Job, first.Agent, first.Model, first.Bytes)
+	rows := [][]string{{"system prompt", strconv.Itoa(first.System)}, {"task", strconv.Itoa(first.Task)}, {text.Plural(len(first.EachOf), "tool"), strconv.Itoa(first.Tools)}}
+	for _, t := range first.EachOf {
+		rows = append(rows, []string{t.Name, strconv.Itoa(t.Bytes)})
+	}
+	if err := table(w, "PART BYTES", append(rows, []string{"other fields", strconv.Itoa(first.Other)})); err != nil {
+		return err
+	}
+	if len(first.Missing) > 0 {
+		fmt.Fprintf(w, "The run adds %s.\n", strings.Join(first.Missing, ", "))
+	}
+
+	var body bytes.Buffer
+	if err := json.Indent(&body, first.Body, "", "  "); err != nil {
+		return err
+	}
+	return sayf(w, "\n%s\n", &body)
+}
+
+// tablesOf returns the tables of the database that the agent of a job has. A home that does not exist is not created.
+func tablesOf(cmd *cobra.Command, at *place, cfg *config.Config, job string) (tables api.Schema, err error) {
+	if _, err := os.Stat(filepath.Join(string(cfg.Home), "ledger.db")); err != nil && daemon.SharedLedger(string(cfg.Home)) == nil {
+		return tables, nil //nolint:nilerr // no run has made a table there
+	}
+	i := slices.IndexFunc(cfg.Jobs, func(j config.Job) bool { return string(j.Name) == job })
+	k := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return i >= 0 && string(a.Name) == cfg.Jobs[i].Agent })
+	if k < 0 || !config.On(cfg.Agents[k].Database.Enabled) {
+		return tables, nil
+	}
+
+	s, err := at.open(cmd, toRead)
+	if err != nil {
+		return tables, err
+	}
+	defer s.close()
+	return tables, s.get("/v1/agents/"+url.PathEscape(cfg.Jobs[i].Agent)+"/schema", nil, &tables)
 }

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +17,6 @@ import (
 )
 
 func newGrants(at *place) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "Lists standing approvals, which hold until you revoke them, in addition to the configured grants",
@@ -20,29 +24,23 @@ func newGrants(at *place) *cobra.Command {
 It also lists the labels on data, with the run that set each: files and tables that hold what a run
 wrote after it had read untrusted content (A) or private data (B). Whichever run reads them gets the
 label, too, until you have checked them and run "rouse grants trust" for A, or "rouse grants release" for B.`,
-		Args: cobra.NoArgs,
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
-			var given []api.Grant
-			if err := s.Get(cmd.Context(), "/v1/grants", nil, &given); err != nil {
+		RunE: at.with(toRead, func(s *session, _ []string) error {
+			var standing standingPermission
+			if err := s.get("/v1/grants", nil, &standing.Grants); err != nil {
 				return err
 			}
-
-			var labels []api.Label
-			if err := s.Get(cmd.Context(), "/v1/labels", nil, &labels); err != nil {
+			if err := s.get("/v1/labels", nil, &standing.Labels); err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), standingPermission{given, labels})
-			}
-
-			printGrants(cmd.OutOrStdout(), given, labels, s.now())
-			return nil
+			return jsonOr(s.cmd, standing, func() error {
+				printGrants(s.out, standing.Grants, s.now())
+				printLabels(s.out, standing.Labels)
+				return nil
+			})
 		}),
 	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(newRevoke(at), newClearLabel(at, trustVerb), newClearLabel(at, releaseVerb))
-	return cmd
+	return withJSON(cmd)
 }
 
 // standingPermission is what --json prints.
@@ -51,36 +49,127 @@ type standingPermission struct {
 	Labels []api.Label `json:"labels"`
 }
 
-func printGrants(w io.Writer, given []api.Grant, labels []api.Label, now time.Time) {
+func printGrants(w io.Writer, given []api.Grant, now time.Time) {
 	if len(given) == 0 {
 		fmt.Fprintln(w, "there are no standing approvals; agents may do what the configuration grants")
 	}
-
 	for _, g := range given {
-		what := g.Tool
 		// An approval without a tool is the one of a job's definition (OSL-19).
-		if what == "" {
-			what = "the definition of a job"
-		}
+		what := cmp.Or(g.Tool, "the definition of a job")
 		fmt.Fprintf(w, "%s  %s: %s (since %s, item %s)\n", g.ID, text.OneLine(g.Agent), text.OneLine(what), local(g.CreatedAt, now), g.Item)
 		printAction(w, g.Action)
 	}
-
-	printLabels(w, labels)
 }
 
 func newRevoke(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke GRANT",
 		Short: "Revokes a standing approval: the agent has to ask again",
-		Args:  cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var g api.Grant
-			if err := s.Post(cmd.Context(), "/v1/grants/"+args[0]+"/revoke", struct{}{}, &g); err != nil {
-				return err
-			}
-
-			return sayf(cmd.OutOrStdout(), "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
+		RunE: sending(at, "/v1/grants/%s/revoke", func(s *session, g api.Grant) error {
+			return sayf(s.out, "grant %s of %s is revoked\n", g.ID, text.OneLine(g.Agent))
 		}),
 	}
+}
+
+// labelVerb is a verb that takes a label off what its caller has inspected.
+type labelVerb struct{ use, label, short, long, done string }
+
+var trustVerb = labelVerb{
+	use: "trust", label: "A", short: "Marks data as trusted again", done: "counts as trusted",
+	long: `Takes the label A (untrusted content) off files, with all that lies below them, or off all that an
+agent keeps: its database, its workdir and where else it may write. Look at what the named runs
+wrote there first: later runs that read it are not tainted by it any more.`,
+}
+
+var releaseVerb = labelVerb{
+	use: "release", label: "B", short: "Marks data as holding nothing private", done: "counts as holding nothing private",
+	long: `Takes the label B (private data) off files, with all that lies below them, or off all that an
+agent keeps: its database, its workdir and where else it may write. Look at what the named runs
+wrote there first: later runs may send it without asking, if they read nothing else that is private.
+What the configuration calls private stays so.`,
+}
+
+func newClearLabel(at *place, v labelVerb) *cobra.Command {
+	return &cobra.Command{
+		Use:   v.use + " AGENT|PATH...",
+		Short: v.short,
+		Long:  v.long + "\n\nWhat holds a slash or a dot is a path: write ./notes for a file that is called as an agent could be.",
+		RunE: at.with(toRead, func(s *session, args []string) error {
+			// One that fails keeps none of the others from being cleared.
+			var failed []error
+			for _, arg := range args {
+				failed = append(failed, v.clear(s, arg))
+			}
+			return errors.Join(failed...)
+		}),
+	}
+}
+
+// clear takes the label off one place, and tells of it.
+func (v labelVerb) clear(s *session, arg string) error {
+	ask, err := clearRequest(v.label, arg)
+	if err != nil {
+		return err
+	}
+	var cleared []api.Label
+	if err := s.post("/v1/labels/clear", ask, &cleared); err != nil {
+		return err
+	}
+	what := text.OneLine(ask.Path)
+	if ask.Agent != "" {
+		what = "what " + text.OneLine(ask.Agent) + " keeps"
+	}
+	return sayf(s.out, "%s %s (%s)\n", what, v.done, text.Plural(len(cleared), "label"))
+}
+
+// agentName is what an agent can be called.
+var agentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+
+// clearRequest tells an agent from a path, and resolves that as labels have it.
+func clearRequest(label, arg string) (api.ClearLabel, error) {
+	if agentName.MatchString(arg) {
+		return api.ClearLabel{Label: label, Agent: arg}, nil
+	}
+
+	path, err := filepath.Abs(arg)
+	if err != nil {
+		return api.ClearLabel{}, err
+	}
+	if actual, err := filepath.EvalSymlinks(path); err == nil { // what is gone keeps its label, and can lose it
+		path = actual
+	}
+	return api.ClearLabel{Label: label, Path: path}, nil
+}
+
+func printLabels(w io.Writer, labels []api.Label) {
+	const most = 40 // --json has all
+	for _, l := range labels[:min(len(labels), most)] {
+		v, held := trustVerb, "untrusted content (A)"
+		if l.Label == releaseVerb.label {
+			v, held = releaseVerb, "private data (B)"
+		}
+		writer := "what runs of another ledger wrote there, perhaps after they had read "
+		if l.Run != "" {
+			writer = "what run " + l.Run + " wrote there after it had read "
+		}
+		what, name := labelledPlace(l)
+		fmt.Fprintf(w, "%s holds %s%s; when you have checked it: rouse grants %s %s\n", what, writer, held, v.use, name)
+	}
+	if more := len(labels) - most; more > 0 {
+		fmt.Fprintf(w, "and %s more: rouse grants --json\n", text.Plural(more, "label"))
+	}
+}
+
+// labelledPlace is a place in words, and how it is named to the verbs.
+func labelledPlace(l api.Label) (what, name string) {
+	agent, part, _ := strings.Cut(text.OneLine(l.Place), "/")
+	switch l.Kind {
+	case "table", "workspace":
+		return fmt.Sprintf("the %s %s of %s", l.Kind, part, agent), agent
+	case "database":
+		return "the database of " + agent, agent
+	case "agent":
+		return "what " + agent + " keeps", agent
+	}
+	return text.OneLine(l.Place), text.OneLine(l.Place)
 }

@@ -34,8 +34,6 @@ func newImport(at *place) *cobra.Command {
 		Long: `Writes the jobs of another scheduler as a configuration, on standard output or to a file.
 What could not be carried over stands in a comment at its job, and a job that lacks something
 that matters is off. The file is read and never executed; nothing that it names is read.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
 	i := &importer{at: at}
@@ -92,8 +90,7 @@ func (i *importer) format(use, short string, endings []string, read func(files [
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
-		Args:  cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			files, skipped, err := readNamed(args, endings, cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -103,7 +100,7 @@ func (i *importer) format(use, short string, endings []string, read func(files [
 				return err
 			}
 			return i.write(cmd, d, skipped)
-		}),
+		},
 	}
 }
 
@@ -144,16 +141,14 @@ func (i *importer) write(cmd *cobra.Command, d *imports.Document, skipped []stri
 		return err
 	}
 
+	write := func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
 	if i.output == "" {
-		_, err = cmd.OutOrStdout().Write(content)
-	} else {
-		err = atomicfile.StreamNew(path, 0o644, func(w io.Writer) error {
-			_, err := w.Write(content)
-			return err
-		})
-		if errors.Is(err, fs.ErrExist) {
-			return usagef("%s is there already, and is not written over", text.OneLine(path))
-		}
+		err = write(cmd.OutOrStdout())
+	} else if err = atomicfile.StreamNew(path, 0o644, write); errors.Is(err, fs.ErrExist) {
+		return usagef("%s is there already, and is not written over", text.OneLine(path))
 	}
 	if err != nil {
 		return err

@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -15,96 +15,78 @@ import (
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/form"
 	"rouse/internal/text"
 )
 
 func newInbox(at *place) *cobra.Command {
-	var asJSON, closed bool
+	var closed bool
 	var wanted pages
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Lists what waits for you: questions of runs, actions that need your approval, and calls that were cut off",
-		Args:  cobra.NoArgs,
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
-			var items []api.Item
-			var err error
+		RunE: at.with(toRead, func(s *session, _ []string) error {
 			if closed {
-				items, err = getPages(cmd.Context(), s, "/v1/inbox/closed", url.Values{}, wanted, func(i api.Item) string { return i.ID })
-			} else {
-				err = s.Get(cmd.Context(), "/v1/inbox", nil, &items)
+				items, err := getPages(s, "/v1/inbox/closed", url.Values{}, wanted, func(i api.Item) string { return i.ID })
+				if err != nil {
+					return err
+				}
+				return jsonOr(s.cmd, items, func() error { return printClosed(s.out, items, s.now()) })
 			}
-			if err != nil {
-				return err
-			}
-			switch {
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), items)
-			case closed:
-				return printClosed(cmd.OutOrStdout(), items, s.now())
-			}
-
-			var branches []api.Checkout
-			if err := s.Get(cmd.Context(), "/v1/checkouts", nil, &branches); err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			if len(items)+len(branches) == 0 {
-				return sayf(out, "nothing waits for you\n")
-			}
-
-			for _, i := range items {
-				printItem(out, i, s.now())
-			}
-			for _, c := range branches {
-				fmt.Fprintf(out, "branch of run %s\n", c.Run)
-				printCheckout(out, c, s.now())
-			}
-
-			return nil
+			var items []api.Item
+			return s.show("/v1/inbox", nil, &items, func() error { return printInbox(s, items) })
 		}),
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&closed, "closed", false, "list what was answered, or waits no more, the newest first")
 	wanted.flags(cmd.Flags(), 50, "item", "with --closed: ")
-	return cmd
+	return withJSON(cmd)
+}
+
+func printInbox(s *session, items []api.Item) error {
+	var branches []api.Checkout
+	if err := s.get("/v1/checkouts", nil, &branches); err != nil {
+		return err
+	}
+	if len(items)+len(branches) == 0 {
+		return sayf(s.out, "nothing waits for you\n")
+	}
+
+	for _, i := range items {
+		printItem(s.out, i, s.now())
+	}
+	for _, c := range branches {
+		fmt.Fprintf(s.out, "branch of run %s\n", c.Run)
+		printCheckout(s.out, c, s.now())
+	}
+	return nil
 }
 
 // printClosed lists items with what became of them.
 func printClosed(w io.Writer, items []api.Item, now time.Time) error {
-	if len(items) == 0 {
-		return sayf(w, "nothing that waited for you has been closed\n")
-	}
-
-	var rows [][]string
-	for _, i := range items {
+	return list(w, items, "nothing that waited for you has been closed", "ITEM KIND RUN SINCE BECAME TITLE", func(i api.Item) []string {
 		became := i.State
 		if i.Answer != "" {
 			became += ": " + shorten(i.Answer, 80)
 		}
-		rows = append(rows, []string{i.ID, i.Kind, cmp.Or(i.Run, i.Agent), when(i.CreatedAt, now), became, shorten(i.Title, 80)})
-	}
-	return table(w, "ITEM KIND RUN SINCE BECAME TITLE", rows)
+		return []string{i.ID, i.Kind, cmp.Or(i.Run, i.Agent), when(i.CreatedAt, now), became, shorten(i.Title, 80)}
+	})
 }
 
 // printItem writes an item as a person reads it: who asks, what, and how to answer. Lines of
 // the message stay lines, indented, so that none of them looks like another item.
 func printItem(w io.Writer, i api.Item, now time.Time) {
-	left := ""
+	asks, left := "", ""
+	if i.Run != "" {
+		asks = "run " + i.Run
+		if n := len(i.Runs) - 1; n > 0 {
+			asks += fmt.Sprintf(" and %d more wait for the same", n)
+		}
+		asks += ", "
+	}
 	if !i.ExpiresAt.IsZero() {
 		left = ", " + timeLeft(i.ExpiresAt.Sub(now))
 	}
-
-	others := ""
-	if n := len(i.Runs) - 1; n > 0 {
-		others = fmt.Sprintf(" and %d more wait for the same", n)
-	}
-
-	asks := ""
-	if i.Run != "" {
-		asks = "run " + i.Run + others + ", "
-	}
-
 	fmt.Fprintf(w, "%s  %s (%s%s%s)\n", i.ID, text.OneLine(i.Title), asks, when(i.CreatedAt, now), left)
 	// Questions are written by models: no line may carry control characters to the terminal.
 	for line := range strings.Lines(i.Message) {
@@ -117,28 +99,23 @@ func printItem(w io.Writer, i api.Item, now time.Time) {
 	if i.LinkProblem != "" {
 		fmt.Fprintf(w, "    nobody can sign in now: %s\n", text.OneLine(i.LinkProblem))
 	}
-
 	if i.Kind == ledger.KindInput {
 		for n, o := range i.Options {
 			fmt.Fprintf(w, "    %d. %s\n", n+1, text.OneLine(o))
 		}
 	}
-
 	if len(i.InputSchema) > 0 {
 		printForm(w, i)
 	}
-
 	if i.Kind == ledger.KindApproval {
 		printAction(w, i.Action)
 	}
 
-	// The daemon ends a run whose time is over. Where none runs the item is still listed, and an
-	// answer would be refused.
+	// Without a daemon, which ends such a run, the item is still listed, and an answer would be refused.
 	hint := answerHint(i)
 	if !i.ExpiresAt.IsZero() && !now.Before(i.ExpiresAt.Time) {
 		hint = "nobody answered in time; its run ends when a daemon starts: rouse serve"
 	}
-
 	fmt.Fprintf(w, "    %s\n", hint)
 }
 
@@ -188,7 +165,7 @@ func answerHint(i api.Item) string {
 }
 
 func newAnswer(at *place) *cobra.Command {
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "answer ITEM [TEXT]",
 		Short: "Answers an item of the inbox; its run goes on",
@@ -207,95 +184,241 @@ To a skill that asks you to sign in give the address at which your browser ended
 If several scheduled runs ask the same, one of them goes on and the others end as skipped. With
 --all every one of them goes on with your answer.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return fillForm(cmd, at, args[0], all, asJSON)
+				return fillForm(cmd, at, args[0], all)
 			}
-			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " "), All: all}, asJSON)
-		}),
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: strings.Join(args[1:], " "), All: all})
+		},
 	}
 
 	cmd.Flags().BoolVar(&all, "all", false, "answer every run that asks the same")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return withJSON(cmd)
 }
 
 // sendAnswer answers an item, and says what becomes of its run.
-func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer, asJSON bool) error {
-	s, err := at.openToRead(cmd.Context())
+func sendAnswer(cmd *cobra.Command, at *place, item string, answer api.Answer) error {
+	s, err := at.open(cmd, toRead)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 
 	var items []api.Item // to say what becomes of other runs that ask the same
-	if err := s.Get(cmd.Context(), "/v1/inbox", nil, &items); err != nil {
+	if err := s.get("/v1/inbox", nil, &items); err != nil {
 		return err
 	}
-
 	var r api.Run
-	if done, err := s.send(cmd, asJSON, "/v1/inbox/"+item+"/answer", answer, &r); done || err != nil {
-		return err
-	}
-
-	text, note := fmt.Sprintf("run %s goes on", r.ID), ""
-	if at := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item }); at >= 0 {
-		others, err := joinedRuns(cmd.Context(), s, items[at], r.ID)
-		if err != nil {
-			return err
+	return s.send("/v1/inbox/"+item+"/answer", answer, &r, func() error {
+		more, note := 0, ""
+		if at := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item }); at >= 0 {
+			if more, note, err = joinedRuns(s, items[at], r.ID); err != nil {
+				return err
+			}
 		}
-		if others.answered > 0 {
-			text = fmt.Sprintf("run %s and %d more go on", r.ID, others.answered)
+		said := fmt.Sprintf("run %s goes on", r.ID)
+		if more > 0 {
+			said = fmt.Sprintf("run %s and %d more go on", r.ID, more)
 		}
-		note = others.String()
-	}
 
-	switch {
-	case r.ID == "": // of an item that is no run's
-		text = fmt.Sprintf("the database of %s goes on with this ledger", r.Agent)
-	case r.State == domain.StateFinished:
-		text = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
-	case r.WaitingFor != domain.WaitResume:
-		text = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
-	case !s.daemon:
-		text += " when a daemon starts: rouse serve"
-	}
-
-	return sayf(cmd.OutOrStdout(), "%s\n", text+note)
+		switch {
+		case r.ID == "": // of an item that is no run's
+			said = fmt.Sprintf("the database of %s goes on with this ledger", r.Agent)
+		case r.State == domain.StateFinished:
+			said = fmt.Sprintf("noted; run %s ended: %s", r.ID, r.Outcome)
+		case r.WaitingFor != domain.WaitResume:
+			said = fmt.Sprintf("noted; run %s is %s", r.ID, r.State)
+		case !s.daemon:
+			said += " when a daemon starts: rouse serve"
+		}
+		return sayf(s.out, "%s%s\n", said, note)
+	})
 }
 
-// joined counts the other runs that asked the same, by what an answer made of them.
-type joined struct{ answered, skipped, waiting int }
-
-func (j joined) String() string {
-	out := ""
-	if j.skipped > 0 {
-		out += fmt.Sprintf("; %s that asked the same ended as skipped", text.Plural(j.skipped, "run"))
-	}
-	if j.waiting > 0 {
-		out += fmt.Sprintf("; %s still ask the same: rouse inbox", text.Plural(j.waiting, "run"))
-	}
-	return out
-}
-
-// joinedRuns reads the runs of an item other than the answered one.
-func joinedRuns(ctx context.Context, s *session, i api.Item, answered string) (j joined, err error) {
+// joinedRuns returns how many other runs of an item go on, and a note about those that do not.
+func joinedRuns(s *session, i api.Item, answered string) (more int, note string, err error) {
+	skipped, waiting := 0, 0
 	for _, id := range i.Runs {
 		if id == answered {
 			continue
 		}
 		var r api.Run
-		if err := s.Get(ctx, "/v1/runs/"+id, nil, &r); err != nil {
-			return j, err
+		if err := s.get("/v1/runs/"+id, nil, &r); err != nil {
+			return 0, "", err
 		}
 		switch {
 		case r.Outcome == domain.OutcomeSkipped:
-			j.skipped++
+			skipped++
 		case r.WaitingFor == domain.WaitInput, r.WaitingFor == domain.WaitApproval:
-			j.waiting++
+			waiting++
 		default:
-			j.answered++
+			more++
 		}
 	}
-	return j, nil
+	if skipped > 0 {
+		note += fmt.Sprintf("; %s that asked the same ended as skipped", text.Plural(skipped, "run"))
+	}
+	if waiting > 0 {
+		note += fmt.Sprintf("; %s still ask the same: rouse inbox", text.Plural(waiting, "run"))
+	}
+	return more, note, nil
+}
+
+func newApprove(at *place) *cobra.Command {
+	var always, all bool
+	cmd := &cobra.Command{
+		Use:   "approve ITEM",
+		Short: "Approves what a run asks for; it does exactly that, once",
+		Long: `Approves what a run asks for, as "rouse inbox" shows it. The run goes on and does exactly
+that, once: a call that would do something else by then needs another approval, also when a
+file that it names holds something else. With --always the agent may do the same, with the
+same files, in later runs too, until you revoke that with "rouse grants revoke"; installing
+software needs an approval each time all the same. The definition of a job is always approved
+permanently, as it stands.
+
+If several runs wait for the same, one of them goes on. The other scheduled runs end as skipped;
+runs of files, webhooks and other triggers wait for an approval of their own. With --all every
+one of them goes on.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer := api.Answer{Text: ledger.ApprovalOnce, Kind: ledger.KindApproval, All: all}
+			if always {
+				answer.Text = ledger.ApprovalAlways
+			}
+			return sendAnswer(cmd, at, args[0], answer)
+		},
+	}
+
+	cmd.Flags().BoolVar(&always, "always", false, "also in later runs of the agent, until you revoke it")
+	cmd.Flags().BoolVar(&all, "all", false, "release every run that waits for the same")
+	return withJSON(cmd)
+}
+
+func newDeny(at *place) *cobra.Command {
+	return withJSON(&cobra.Command{
+		Use:   "deny ITEM [REASON]",
+		Short: "Denies what a run asks for, and gives the agent the reason",
+		Long: `Denies what a run asks for. The run goes on without it and may not do it later either; its
+agent sees the reason. A run that was blocked by the definition of its job ends.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return sendAnswer(cmd, at, args[0], api.Answer{Text: ledger.ApprovalDeny, Reason: strings.Join(args[1:], " "), Kind: ledger.KindApproval})
+		},
+	})
+}
+
+// printForm lists what an item asks for.
+func printForm(w io.Writer, i api.Item) {
+	f, err := form.Parse(i.InputSchema)
+	if err != nil {
+		fmt.Fprintf(w, "    its input schema cannot be used: %s\n", text.OneLine(err.Error()))
+		return
+	}
+
+	for _, one := range f.Fields() {
+		fmt.Fprintf(w, "    %s%s\n", fieldText(one), aboutField(one))
+	}
+}
+
+// fieldText is the name of a field, and what may be typed: "nights (whole number, default 2)".
+func fieldText(f form.Field) string {
+	kind := string(f.Kind)
+	if f.Kind == form.List {
+		kind = "texts, with commas between"
+	}
+	if len(f.Enum) > 0 {
+		var values []string
+		for n, v := range f.Enum {
+			values = append(values, fmt.Sprintf("%d. %s", n+1, form.Plain(v)))
+		}
+		kind = strings.Join(values, ", ")
+	}
+
+	switch {
+	case f.Default != nil:
+		kind += ", default " + form.Plain(f.Default)
+	case !f.Required:
+		kind += ", may be left out"
+	}
+
+	// Schemas are written by models and by skills.
+	return text.OneLine(fmt.Sprintf("%s (%s)", fieldName(f), kind))
+}
+
+func fieldName(f form.Field) string {
+	if len(f.Path) == 0 {
+		return "answer"
+	}
+	return f.Name()
+}
+
+// aboutField is what a field is for, "" where nothing says it.
+func aboutField(f form.Field) string {
+	var out string
+	for _, s := range []string{f.Title, f.Description} {
+		if s = shorten(s, 300); s != "" {
+			out += ": " + s
+		}
+	}
+	return out
+}
+
+// fillForm asks for an answer that was not typed: value by value, on a terminal.
+func fillForm(cmd *cobra.Command, at *place, item string, all bool) error {
+	s, err := at.open(cmd, toRead)
+	if err != nil {
+		return err
+	}
+	var items []api.Item
+	err = s.get("/v1/inbox", nil, &items)
+	s.close() // it would keep the home to itself while somebody thinks
+	if err != nil {
+		return err
+	}
+
+	d := dialogueOf(cmd, "the answer was broken off, and nothing was sent")
+	n := slices.IndexFunc(items, func(i api.Item) bool { return i.ID == item })
+	switch {
+	case n < 0:
+		return usagef("nothing with the number %s waits for an answer; see: rouse inbox", item)
+	case len(items[n].InputSchema) == 0:
+		return usagef("give the answer: %s", answerHint(items[n]))
+	case d == nil:
+		return usagef("give the answer as JSON, or answer on a terminal: rouse answer %s '{…}'; see: rouse inbox", item)
+	}
+
+	f, err := form.Parse(items[n].InputSchema)
+	if err != nil {
+		return fmt.Errorf("inbox item %s cannot be answered: %w", item, err)
+	}
+	for line := range strings.Lines(items[n].Message) {
+		fmt.Fprintln(d.out, text.OneLine(line))
+	}
+
+	values := map[string]json.RawMessage{}
+	for _, one := range f.Fields() {
+		if about := strings.TrimPrefix(aboutField(one), ": "); about != "" {
+			fmt.Fprintln(d.out, about)
+		}
+		d.ask(fieldText(one), "", func(answer string) (err error) {
+			value := one.Default
+			switch {
+			case answer != "":
+				value, err = one.Value(answer)
+			case one.Default == nil && one.Required:
+				return errNeeded
+			}
+			if value != nil {
+				values[one.Name()] = value
+			}
+			return err
+		})
+		if d.err != nil {
+			return d.err
+		}
+	}
+	answer, err := f.Assemble(values)
+	if err != nil {
+		return err
+	}
+	return sendAnswer(cmd, at, item, api.Answer{Text: string(answer), Kind: ledger.KindInput, All: all})
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,7 @@ import (
 
 func newIncidents(at *place) *cobra.Command {
 	var job string
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "incidents [--job J] [--all]",
 		Short: "Lists jobs that fail, by the kind of error, until they succeed again",
@@ -23,52 +25,37 @@ the first failure to the next success. You are told of the first failure, of eve
 channel says, and of the recovery; of no further failure once you acknowledge it: rouse ack.`,
 		Example: `  rouse incidents
   rouse incidents --job backup --all`,
-		Args: cobra.NoArgs,
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, _ []string, s *session) error {
-			query := url.Values{"job": {job}, "n": {strconv.Itoa(pageSize)}}
+		RunE: at.with(toRead, func(s *session, _ []string) error {
+			query := queryOf("job", job, "n", strconv.Itoa(pageSize))
 			if all {
 				query.Set("all", "true")
 			}
 			var incidents []api.Incident
-			if done, err := s.fetch(cmd, asJSON, "/v1/incidents", query, &incidents); done || err != nil {
-				return err
-			}
-			return printIncidents(cmd, incidents)
+			return s.show("/v1/incidents", query, &incidents, func() error { return printIncidents(s.out, incidents) })
 		}),
 	}
 
 	cmd.Flags().StringVar(&job, "job", "", "those of this `job`")
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over, too, the newest first")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return withJSON(cmd)
 }
 
-func printIncidents(cmd *cobra.Command, incidents []api.Incident) error {
-	if len(incidents) == 0 {
-		return sayf(cmd.OutOrStdout(), "no incident is open\n")
-	}
-
+func printIncidents(w io.Writer, incidents []api.Incident) error {
 	now := time.Now()
-	var rows [][]string
-	for _, i := range incidents {
+	return list(w, incidents, "no incident is open", "INCIDENT JOB KIND FAILURES SINCE STATE RUN ERROR", func(i api.Incident) []string {
 		state := "open"
 		switch {
 		case !i.ClosedAt.IsZero():
 			state = "over " + when(i.ClosedAt, now)
 		case !i.AckedAt.IsZero():
-			state = "known"
-			if i.Note != "" {
-				state += ": " + shorten(i.Note, 40)
-			}
+			state = strings.TrimSuffix("known: "+shorten(i.Note, 40), ": ")
 		}
-		rows = append(rows, []string{i.ID, text.OneLine(i.Of()), i.Kind, fmt.Sprint(i.Failures), when(i.OpenedAt, now), state, i.LastRun, shorten(i.Error, 100)})
-	}
-	return table(cmd.OutOrStdout(), "INCIDENT JOB KIND FAILURES SINCE STATE RUN ERROR", rows)
+		return []string{i.ID, text.OneLine(i.Of()), i.Kind, fmt.Sprint(i.Failures), when(i.OpenedAt, now), state, i.LastRun, shorten(i.Error, 100)}
+	})
 }
 
 func newAck(at *place) *cobra.Command {
 	var note string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ack INCIDENT",
 		Short: "Acknowledges an incident: you are told of no further failure of it until the job succeeds",
@@ -78,17 +65,32 @@ the job has recovered is told; it ends the incident, and a later failure opens a
 a failure of another kind meanwhile.`,
 		Example: `  rouse ack 3
   rouse ack 3 --note "the bank is down until Monday"`,
-		Args: cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
+		RunE: at.with(toRead, func(s *session, args []string) error {
 			var i api.Incident
-			if done, err := s.send(cmd, asJSON, "/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i); done || err != nil {
-				return err
-			}
-			return sayf(cmd.OutOrStdout(), "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
+			return s.send("/v1/incidents/"+url.PathEscape(args[0])+"/acknowledge", api.Acknowledgement{Note: note}, &i, func() error {
+				return sayf(s.out, "incident %s of %s is known: further failures (%s) are counted, and told when it has recovered\n", i.ID, text.OneLine(i.Of()), i.Kind)
+			})
 		}),
 	}
 
 	cmd.Flags().StringVar(&note, "note", "", "`text` that is shown with the incident")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return withJSON(cmd)
+}
+
+func newNotify(at *place) *cobra.Command {
+	var channel string
+	cmd := &cobra.Command{
+		Use:   "notify TEXT",
+		Short: "Tries a notification channel",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: at.with(toChange, func(s *session, args []string) error {
+			var sent api.NotifySent
+			return s.send("/v1/notices", api.NotifyRequest{Channel: channel, Text: strings.Join(args, " ")}, &sent, func() error {
+				return sayf(s.out, "sent to %s\n", sent.Channel)
+			})
+		}),
+	}
+
+	cmd.Flags().StringVar(&channel, "channel", "", "`name` of the channel, the default channel if empty")
 	return cmd
 }

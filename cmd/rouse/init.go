@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -47,26 +48,18 @@ func newInit() *cobra.Command {
 Without --template it imports CSV files that are dropped into an inbox. The templates are: ` + strings.Join(names, ", ") + ".",
 		Example: `  rouse init
   rouse init --template backup ./nightly`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			dir := "."
-			if len(args) == 1 {
-				dir = args[0]
-			}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := cmp.Or(strings.Join(args, ""), ".")
 			if cmd.Flags().Changed("template") {
 				return initTemplate(cmd, dir, template, names)
 			}
-
 			path, err := writeStarter(dir, config.Starter(), "inbox")
 			if err != nil {
 				return err
 			}
-
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %s and %s\nnext: rouse serve --config %s, then copy a CSV file into %s\n",
-				path, filepath.Join(dir, "inbox"), path, filepath.Join(dir, "inbox"))
 			warnNotTaken(cmd.ErrOrStderr(), path)
-			return err
-		}),
+			return sayf(cmd.OutOrStdout(), "wrote %s and %s\nnext: rouse serve --config %[1]s, then copy a CSV file into %[2]s\n", path, filepath.Join(dir, "inbox"))
+		},
 	}
 	cmd.Flags().StringVar(&template, "template", "", "`name` of the template: "+strings.Join(names, ", "))
 	return cmd
@@ -96,33 +89,31 @@ func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 		if entry.Name() == "rouse.yaml" {
 			continue
 		}
+		path := filepath.Join(dir, entry.Name())
 		content, err := templateFiles.ReadFile("templates/" + name + "/" + entry.Name())
 		if err == nil {
-			err = writeProgram(filepath.Join(dir, entry.Name()), content)
+			err = writeOwn(path, content, 0o755)
 		}
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", filepath.Join(dir, entry.Name()))
+		fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", path)
 	}
 
 	warnNotTaken(cmd.ErrOrStderr(), file)
 	return sayf(cmd.OutOrStdout(), "next: "+t.next+"\n", dir, file)
 }
 
-// writeProgram writes a program of a template unless the file exists.
-func writeProgram(path string, content []byte) error {
-	err := atomicfile.StreamNew(path, 0o755, func(w io.Writer) error {
+// writeOwn writes a file of the starter or of a template, unless it exists.
+func writeOwn(path string, content []byte, mode fs.FileMode) error {
+	err := writeNew(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err
 	})
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
 	}
-	if err != nil {
-		return err
-	}
-	return os.Chmod(path, owner.Usual(0o755))
+	return err
 }
 
 // warnNotTaken says of a configuration that it will not be taken without its name where it lies, and why.
@@ -145,17 +136,7 @@ func writeStarter(dir string, yaml []byte, folders ...string) (string, error) {
 	}
 
 	path := filepath.Join(dir, "rouse.yaml")
-	err := atomicfile.StreamNew(path, 0o644, func(w io.Writer) error {
-		_, err := w.Write(yaml)
-		return err
-	})
-	if errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("%s exists and was left as it is; choose another folder: rouse init DIR", path)
-	}
-	if err == nil {
-		err = os.Chmod(path, owner.Usual(0o644))
-	}
-	if err != nil {
+	if err := writeOwn(path, yaml, 0o644); err != nil {
 		return "", err
 	}
 
@@ -168,6 +149,5 @@ func writeStarter(dir string, yaml []byte, folders ...string) (string, error) {
 	if err == nil {
 		err = os.Chmod(filepath.Join(dir, "rouse.schema.json"), owner.Usual(0o644))
 	}
-
 	return path, err
 }

@@ -4,22 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb/ledger"
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/text"
 )
 
-type ledgerOptions struct{ json, force bool }
-
 func newLedger(at *place) *cobra.Command {
-	var o ledgerOptions
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "ledger [backup|backups|restore|accept|reset]",
 		Short: "Backs up the history, and brings it back",
@@ -39,13 +40,13 @@ The last three need the daemon to be stopped.`,
   rouse ledger restore last`,
 	}
 
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&o.force, "force", false, "backup: replace FILE")
-	cmd.RunE = verb(func(cmd *cobra.Command, args []string) error { return runLedger(cmd, at, o, args) })
-	return cmd
+	cmd.Flags().BoolVar(&force, "force", false, "backup: replace FILE")
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return runLedger(cmd, at, force, args) }
+	return withJSON(cmd)
 }
 
-func runLedger(cmd *cobra.Command, at *place, o ledgerOptions, args []string) error {
+func runLedger(cmd *cobra.Command, at *place, force bool, args []string) error {
 	word, rest := "", args
 	if len(args) > 0 {
 		word, rest = args[0], args[1:]
@@ -53,58 +54,55 @@ func runLedger(cmd *cobra.Command, at *place, o ledgerOptions, args []string) er
 
 	switch {
 	case word == "":
-		return ledgerState(cmd, at, o)
+		return at.with(toRead, ledgerState)(cmd, nil)
 	case word == "backup" && len(rest) <= 1:
-		return backUpDatabase(cmd, at, "/v1/ledger/backups", strings.Join(rest, ""), o.force, o.json)
+		return at.with(toChange, func(s *session, args []string) error {
+			return backUpDatabase(s, "/v1/ledger/backups", strings.Join(args, ""), force)
+		})(cmd, rest)
 	case word == "backups" && len(rest) == 0:
-		return ledgerBackups(cmd, at, o)
+		return ledgerBackups(cmd, at)
 	case word == "restore" && len(rest) == 1:
 		from, err := backupSource(rest[0])
 		if err != nil {
 			return err
 		}
-		return ledgerReplace(cmd, at, o, func(ctx context.Context, l ledger.Options) (ledger.Replaced, error) {
+		return ledgerReplace(cmd, at, func(ctx context.Context, l ledger.Options) (ledger.Replaced, error) {
 			return ledger.Restore(ctx, l, from)
 		})
 	case word == "reset" && len(rest) == 0:
-		return ledgerReplace(cmd, at, o, ledger.Reset)
+		return ledgerReplace(cmd, at, ledger.Reset)
 	case word == "accept" && len(rest) == 0:
-		return ledgerAccept(cmd, at)
+		return holdHome(cmd, at, func(l ledger.Options) error {
+			if err := ledger.Accept(cmd.Context(), l); err != nil {
+				return err
+			}
+			return sayf(cmd.OutOrStdout(), "the ledger is accepted as it is\n")
+		})
 	}
-
 	return usagef("say rouse ledger with one of: backup [FILE], backups, restore FROM, accept, reset; in full: rouse ledger --help")
 }
 
-func ledgerState(cmd *cobra.Command, at *place, o ledgerOptions) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func ledgerState(s *session, _ []string) error {
 	var state ledger.FileState
-	if err := s.Get(cmd.Context(), "/v1/ledger", nil, &state); err != nil {
+	if err := s.get("/v1/ledger", nil, &state); err != nil {
 		return err
 	}
 	if s.missing() {
 		state = ledger.FileState{Path: filepath.Join(s.home, filepath.Base(state.Path))}
 	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), state)
-	}
-	if s.missing() {
-		return sayf(cmd.OutOrStdout(), "there is no ledger %s yet; the first run makes it\n", text.OneLine(state.Path))
-	}
-
-	return sayf(cmd.OutOrStdout(), "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
+	return jsonOr(s.cmd, state, func() error {
+		if s.missing() {
+			return sayf(s.out, "there is no ledger %s yet; the first run makes it\n", text.OneLine(state.Path))
+		}
+		return sayf(s.out, "%s: %s, of which %s are free\n", text.OneLine(state.Path), text.Size(state.Bytes), text.Size(state.FreeBytes))
+	})
 }
 
-func ledgerBackups(cmd *cobra.Command, at *place, o ledgerOptions) error {
+func ledgerBackups(cmd *cobra.Command, at *place) error {
 	home, err := at.homeDir()
 	if err != nil {
 		return err
 	}
-
 	if err := daemon.SharedLedger(home); err != nil {
 		return err
 	}
@@ -113,15 +111,9 @@ func ledgerBackups(cmd *cobra.Command, at *place, o ledgerOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), all)
-	}
-
-	if len(all) == 0 {
-		return sayf(cmd.OutOrStdout(), "there is no backup of the ledger in %s; make one: rouse ledger backup\n", home)
-	}
-
-	return printBackups(cmd, all)
+	return jsonOr(cmd, all, func() error {
+		return printBackups(cmd.OutOrStdout(), all, fmt.Sprintf("there is no backup of the ledger in %s; make one: rouse ledger backup", home))
+	})
 }
 
 // backupSource takes the name of a backup, or else a file.
@@ -137,55 +129,109 @@ func backupSource(from string) (string, error) {
 }
 
 // holdHome gets the home to oneself, for what changes the ledger as a whole.
-func holdHome(ctx context.Context, at *place) (home string, release func(), err error) {
-	if home, err = at.homeDir(); err != nil {
-		return "", nil, err
+func holdHome(cmd *cobra.Command, at *place, do func(ledger.Options) error) error {
+	home, err := at.homeDir()
+	if err != nil {
+		return err
 	}
-
-	release, err = daemon.HoldHome(ctx, home, at.sayWaiting)
-	return home, release, err
-}
-
-func ledgerReplace(cmd *cobra.Command, at *place, o ledgerOptions, replace func(context.Context, ledger.Options) (ledger.Replaced, error)) error {
-	home, release, err := holdHome(cmd.Context(), at)
+	release, err := daemon.HoldHome(cmd.Context(), home, at.sayWaiting)
 	if err != nil {
 		return err
 	}
 	defer release()
+	return do(daemon.LedgerOptions(home))
+}
 
-	r, err := replace(cmd.Context(), daemon.LedgerOptions(home))
+func ledgerReplace(cmd *cobra.Command, at *place, replace func(context.Context, ledger.Options) (ledger.Replaced, error)) error {
+	return holdHome(cmd, at, func(l ledger.Options) error {
+		r, err := replace(cmd.Context(), l)
+		if err != nil {
+			return err
+		}
+		return jsonOr(cmd, r, func() error {
+			if err := printReplaced(cmd, "ledger", r); err != nil {
+				return err
+			}
+			return sayf(cmd.OutOrStdout(), "an agent whose database holds runs that this ledger does not know is held when rouse next starts: rouse inbox asks, and rouse db AGENT accept answers\n")
+		})
+	})
+}
+
+// backUpDatabase copies an agent's database or the ledger. On a terminal it shows the progress of a long copy.
+func backUpDatabase(s *session, path, file string, force bool) (err error) {
+	if file != "" {
+		// The daemon writes the file, and its working folder is another one.
+		if file, err = filepath.Abs(file); err != nil {
+			return err
+		}
+	}
+	b, err := withProgress(s.cmd, ofBytes, func(show func(done, of int64)) (api.Backup, error) {
+		return s.Backup(s.cmd.Context(), path, api.BackupRequest{File: api.Path(file), Force: force}, show)
+	})
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), r)
-	}
+	return jsonOr(s.cmd, b, func() error { return sayf(s.out, "%s (%s)\n", text.OneLine(b.Path), text.Size(b.Bytes)) })
+}
 
+func printBackups(w io.Writer, all []api.Backup, none string) error {
+	return list(w, all, none, "NAME AT WHY SIZE PATH", func(b api.Backup) []string {
+		return []string{b.Name, text.When(b.At, time.Now()), b.Why, text.Size(b.Bytes), b.Path}
+	})
+}
+
+func dbBackups(s *session, o dbOptions, _ []string) error {
+	var all []api.Backup
+	return s.show(o.path("backups"), nil, &all, func() error {
+		return printBackups(s.out, all, fmt.Sprintf("there is no backup of %s in its folder; make one: rouse db %[1]s backup", o.agent))
+	})
+}
+
+// dbRestore takes the name of a backup, or else a file.
+func dbRestore(s *session, o dbOptions, args []string) error {
+	from, err := backupSource(args[0])
+	if err != nil {
+		return err
+	}
+	return dbReplace(s, o, "restore", api.RestoreRequest{From: api.Path(from), Force: o.force})
+}
+
+func dbReset(s *session, o dbOptions, _ []string) error {
+	return dbReplace(s, o, "reset", api.ResetRequest{Force: o.force})
+}
+
+func dbReplace(s *session, o dbOptions, verb string, ask any) error {
+	var r api.Replaced
+	return s.send(o.path(verb), ask, &r, func() error {
+		return printReplaced(s.cmd, "database of "+r.Agent, ledger.Replaced{From: r.From, Kept: r.Kept, Skipped: r.Skipped})
+	})
+}
+
+// printReplaced says by what a database was replaced.
+func printReplaced(cmd *cobra.Command, what string, r ledger.Replaced) error {
 	for _, name := range r.Skipped {
 		fmt.Fprintf(cmd.ErrOrStderr(), "warning: the backup %s is newer, but damaged\n", text.OneLine(name))
 	}
-
-	done := "the ledger is empty"
+	done := "empty"
 	if r.From != "" {
-		done = "the ledger is restored from " + text.OneLine(r.From)
+		done = "restored from " + text.OneLine(r.From)
 	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the %s is %s\n", what, done)
 	if r.Kept != "" {
-		done += "\nthe one before is kept in " + text.OneLine(r.Kept)
+		return sayf(cmd.OutOrStdout(), "the one before is kept in %s\n", text.OneLine(r.Kept))
 	}
-	done += "\nan agent whose database holds runs that this ledger does not know is held when rouse next starts: rouse inbox asks, and rouse db AGENT accept answers"
-
-	return sayf(cmd.OutOrStdout(), "%s\n", done)
+	return nil
 }
 
-func ledgerAccept(cmd *cobra.Command, at *place) error {
-	home, release, err := holdHome(cmd.Context(), at)
-	if err != nil {
+func dbAccept(s *session, o dbOptions, _ []string) error {
+	if err := s.post(o.path("accept"), struct{}{}, nil); err != nil {
 		return err
 	}
-	defer release()
-
-	if err := ledger.Accept(cmd.Context(), daemon.LedgerOptions(home)); err != nil {
-		return err
-	}
-	return sayf(cmd.OutOrStdout(), "the ledger is accepted as it is\n")
+	accepted := struct {
+		Agent    string `json:"agent"`
+		Accepted bool   `json:"accepted"`
+	}{o.agent, true}
+	return jsonOr(s.cmd, accepted, func() error {
+		return sayf(s.out, "the database of %s is accepted as it is; the changelog does not hold what another program changed\n", o.agent)
+	})
 }

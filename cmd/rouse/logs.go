@@ -19,7 +19,7 @@ import (
 )
 
 func newLogs(at *place) *cobra.Command {
-	var follow, asJSON bool
+	var follow bool
 	var kinds []string
 	var since, job string
 	cmd := &cobra.Command{
@@ -34,50 +34,38 @@ While it follows, it also prints an answer as its model writes it (step.output, 
 		Example: `  rouse logs --since yesterday --job inbox
   rouse logs --since "monday 08:00" --kind run.finished
   rouse logs 12 -f`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkKinds(kinds); err != nil {
 				return err
 			}
-
-			s, err := at.openToRead(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer s.close()
-
-			q := url.Values{"kind": kinds}
-			if len(args) == 1 {
-				q.Set("run", args[0])
-			}
-			if job != "" {
-				q.Set("job", job)
-			}
-			switch from, err := s.since("--since", since); {
-			case err != nil:
-				return err
-			case !from.IsZero():
-				q.Set("since", from.Format(time.RFC3339Nano))
-			}
-
-			if follow {
-				// In this process the stream would wait for events that nobody causes.
-				if s.local != nil {
-					return fmt.Errorf("nothing runs on %s, so there is nothing to follow; start a daemon with: rouse serve", s.home)
+			q := queryOf("run", strings.Join(args, ""), "job", job)
+			q["kind"] = kinds
+			return at.with(toRead, func(s *session, _ []string) error {
+				from, err := s.since("--since", since)
+				if err != nil {
+					return err
 				}
-				q.Set("follow", "true")
-				q.Set("live", "true")
-			}
-
-			return printEvents(cmd.Context(), cmd, s, q, asJSON)
-		}),
+				if from != "" {
+					q.Set("since", from)
+				}
+				if follow {
+					// In this process the stream would wait for events that nobody causes.
+					if s.local != nil {
+						return fmt.Errorf("nothing runs on %s, so there is nothing to follow; start a daemon with: rouse serve", s.home)
+					}
+					q.Set("follow", "true")
+					q.Set("live", "true")
+				}
+				return printEvents(s.cmd.Context(), s, q)
+			})(cmd, args)
+		},
 	}
 
 	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "only events of this `kind`, or kinds: run.finished, call.*")
 	cmd.Flags().StringVar(&job, "job", "", "only events of this `job`")
 	cmd.Flags().StringVar(&since, "since", "", "only events since a `time`: 2h, yesterday, \"monday 08:00\", 2026-11-21")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as events happen")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON lines")
+	cmd.Flags().Bool("json", false, "print JSON lines")
 	return cmd
 }
 
@@ -102,34 +90,33 @@ func eventKinds() (out []string) {
 }
 
 // printEvents writes a stream of events until it ends.
-func printEvents(ctx context.Context, cmd *cobra.Command, s *session, q url.Values, asJSON bool) error {
-	out := cmd.OutOrStdout()
+func printEvents(ctx context.Context, s *session, q url.Values) error {
 	for line, err := range s.Lines(ctx, "/v1/events", q) {
 		if err != nil {
 			return err
 		}
-
-		if asJSON {
+		if wantsJSON(s.cmd) {
 			// The line as it came, so that fields which this version does not know are not lost.
-			if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
-				return err
-			}
+			fmt.Fprintf(s.out, "%s\n", line)
 			continue
 		}
-
-		var e api.Event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return fmt.Errorf("an event was not understood: %w; is the daemon of the same version?", err)
+		e, err := eventOf(line)
+		if err != nil {
+			return err
 		}
 		// Twice a second that something goes on is for who asks for it.
-		if e.Kind == api.EventProgress && len(q["kind"]) == 0 {
-			continue
+		if e.Kind != api.EventProgress || len(q["kind"]) > 0 {
+			printEvent(s.out, e, s.now())
 		}
-
-		printEvent(out, e, s.now())
 	}
-
 	return nil
+}
+
+func eventOf(line json.RawMessage) (e api.Event, err error) {
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("an event was not understood: %w; is the daemon of the same version?", err)
+	}
+	return e, nil
 }
 
 func printEvent(w io.Writer, e api.Event, now time.Time) {
@@ -155,7 +142,6 @@ func whom(e api.Event) string {
 	case data.Agent != "" && e.Run == "":
 		return "agent " + data.Agent
 	}
-
 	return ""
 }
 
@@ -181,20 +167,16 @@ func eventText(e api.Event) string {
 		if !ok || v == "" {
 			continue
 		}
-
+		said := cell(v)
 		switch key {
 		case "attempt", "step":
-			parts = append(parts, fmt.Sprintf("%s %s", key, cell(v)))
-		case "bytes":
-			parts = append(parts, cell(v)+" bytes")
-		case "ms":
-			parts = append(parts, cell(v)+" ms")
+			said = key + " " + said
+		case "bytes", "ms":
+			said += " " + key
 		case "dest":
-			parts = append(parts, "→ "+cell(v))
-		default:
-			parts = append(parts, cell(v))
+			said = "→ " + said
 		}
+		parts = append(parts, said)
 	}
-
 	return shorten(strings.Join(parts, "  "), most)
 }

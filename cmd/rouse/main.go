@@ -1,13 +1,13 @@
 // Command rouse wakes AI agents when something happens.
 //
-// Each verb has a file of its own: it parses the command line, asks the daemon (or opens the home
-// itself where none runs), prints, and exits. session.go finds configuration and home, root.go has the
-// exit codes, output.go what listings share.
+// Verbs on one subject share a file. A verb parses the command line, asks the daemon (or opens the home
+// itself if none runs), prints, and exits. session.go finds configuration and home and asks the API,
+// root.go has the exit codes and checks arguments, output.go has what listings share.
 //
 // # Size
 //
-// A file for each verb, and the tests that need the program as a process: kills, signals, terminals
-// and the attacks of docs/security.md.
+// All verbs, and the tests that need the program as a process: kills, signals, terminals and the
+// attacks of docs/security.md.
 package main
 
 import (

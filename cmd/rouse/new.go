@@ -1,13 +1,29 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/daemon"
+	"rouse/internal/atomicfile"
+	"rouse/internal/fspath"
+	"rouse/internal/owner"
+	"rouse/internal/text"
 )
 
 func newNew(at *place) *cobra.Command {
@@ -24,8 +40,6 @@ On a terminal and without flags the command asks a few questions.`,
   rouse new job morning --schedule "every day at 8:00" --prompt "Write a report of yesterday to report.md."
   rouse new job invoices --watch ./inbox --prompt "Put the invoice into the table invoices."
   rouse new skill word-count`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newNewJob(at), newNewAgent(at), newSkillsNew("skill"))
 	return cmd
@@ -53,11 +67,10 @@ when you run it. On a terminal and without flags the command asks.
   rouse new job morning --schedule "every day at 8:00" --prompt "Write a report of yesterday to report.md."
   rouse new job invoices --agent clerk --watch ./inbox --prompt "Put the invoice into the table invoices."
   rouse new job summary --after invoices --prompt "Tell me what changed."`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			d.name = strings.Join(args, "")
 			return d.add(cmd, at)
-		}),
+		},
 	}
 
 	f := cmd.Flags()
@@ -82,11 +95,10 @@ func newNewAgent(at *place) *cobra.Command {
 		Long:  "Adds an agent to the configuration. On a terminal and without flags the command asks.",
 		Example: `  rouse new agent
   rouse new agent clerk --instructions "You keep the household books. Amounts are in euro." --workdir ./books`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			d.name = strings.Join(args, "")
 			return d.add(cmd, at)
-		}),
+		},
 	}
 
 	f := cmd.Flags()
@@ -111,8 +123,8 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 	j.watch = e.fromFile(j.watch)
 	switch {
 	case ask != nil:
-		if yes, err := j.ask(ask, e, agents); err != nil || !yes {
-			return err
+		if j.ask(ask, e, agents); ask.err != nil {
+			return ask.err
 		}
 	case j.name == "" || j.prompt == "":
 		return usagef("give the name and the prompt: rouse new job NAME --prompt TEXT")
@@ -139,30 +151,17 @@ func (j *jobDraft) add(cmd *cobra.Command, at *place) error {
 }
 
 // ask asks for the settings of a job and for confirmation.
-func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) (yes bool, err error) {
+func (j *jobDraft) ask(d *dialogue, e *draft, agents []string) {
 	j.agent = agents[0]
-	if j.name == "" {
-		err = d.askInto("Name of the job", "", &j.name, e)
-	} else {
-		err = e.build()
-	}
-	if err == nil && len(agents) > 1 {
-		err = d.choose("Which agent does it", agents, &j.agent)
-	}
-	if err == nil {
-		err = j.askTrigger(d, e)
-	}
-	if err == nil {
-		err = d.askInto("What should it do", "", &j.prompt, e)
-	}
-	if err != nil {
-		return false, err
-	}
-	return d.confirm(e)
+	d.askName("Name of the job", &j.name, e)
+	d.choose("Which agent does it", agents, &j.agent)
+	j.askTrigger(d, e)
+	d.askInto("What should it do", "", &j.prompt, e)
+	d.confirmEntry(e)
 }
 
 // askTrigger asks what starts the job.
-func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
+func (j *jobDraft) askTrigger(d *dialogue, e *draft) {
 	kinds := []string{"time", "folder", "webhook", "none"}
 	fmt.Fprint(d.out, `What starts it?
   time     at fixed times
@@ -175,14 +174,12 @@ func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
 		fmt.Fprintln(d.out, "  job      the success of another job")
 	}
 	kind := ""
-	if err := d.choose("Start", kinds, &kind); err != nil {
-		return err
-	}
+	d.choose("Start", kinds, &kind)
 	switch kind {
 	case "time":
-		return d.askInto("When", "every day at 8:00", &j.schedule, e)
+		d.askInto("When", "every day at 8:00", &j.schedule, e)
 	case "folder":
-		return d.ask("Which folder", "./inbox", func(answer string) error {
+		d.ask("Which folder", "./inbox", func(answer string) error {
 			j.watch = e.fromFile(answer)
 			return e.build()
 		})
@@ -191,11 +188,10 @@ func (j *jobDraft) askTrigger(d *dialogue, e *draft) error {
 		for i := range e.cfg.Jobs {
 			names = append(names, string(e.cfg.Jobs[i].Name))
 		}
-		j.after = []string{""}
-		return d.choose("Which job", names, &j.after[0])
+		j.after = []string{names[0]}
+		d.choose("Which job", names, &j.after[0])
 	}
 	j.webhook = kind == "webhook"
-	return nil
 }
 
 // block returns the entry of the job.
@@ -235,11 +231,7 @@ func (j *jobDraft) block() string {
 		line("  # schedule: daily at 08:00        # without it only rouse run starts the job")
 	}
 
-	prompt := j.prompt
-	if prompt == "" {
-		prompt = "…" // placeholder until the user is asked
-	}
-	key("  ", "prompt", prompt)
+	key("  ", "prompt", cmp.Or(j.prompt, "…")) // a placeholder until the user is asked
 	line("  # expect: [{file: ./report.md}]   # files that the run must change")
 	line("  # notify: {on: [failure]}         # default: success, failure, waiting")
 	return b.String()
@@ -256,8 +248,8 @@ func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 	a.workdir = e.fromFile(a.workdir)
 	switch {
 	case ask != nil:
-		if yes, err := a.ask(ask, e); err != nil || !yes {
-			return err
+		if a.ask(ask, e); ask.err != nil {
+			return ask.err
 		}
 	case a.name == "":
 		return usagef("name the agent: rouse new agent NAME")
@@ -269,26 +261,17 @@ func (a *agentDraft) add(cmd *cobra.Command, at *place) error {
 }
 
 // ask asks for the settings of an agent and for confirmation.
-func (a *agentDraft) ask(d *dialogue, e *draft) (yes bool, err error) {
-	if a.name == "" {
-		err = d.askInto("Name of the agent", "", &a.name, e)
-	} else {
-		err = e.build()
-	}
-	if err == nil {
-		err = d.askInto("Instructions for every run", "You work carefully, and say what you could not do.", &a.instructions, e)
-	}
-	if models := e.cfg.Models; err == nil && len(models) > 1 {
+func (a *agentDraft) ask(d *dialogue, e *draft) {
+	d.askName("Name of the agent", &a.name, e)
+	d.askInto("Instructions for every run", "You work carefully, and say what you could not do.", &a.instructions, e)
+	if models := e.cfg.Models; len(models) > 1 {
 		var names []string
 		for i := range models {
 			names = append(names, string(models[i].Name))
 		}
-		err = d.choose("Which model", names, &a.model)
+		d.choose("Which model", names, &a.model)
 	}
-	if err != nil {
-		return false, err
-	}
-	return d.confirm(e)
+	d.confirmEntry(e)
 }
 
 // block returns the entry of the agent.
@@ -307,12 +290,316 @@ func (a *agentDraft) block() string {
 	} else {
 		line("  # instructions: You keep the household books.   # for the model, in every run")
 	}
-	workdir := a.workdir
-	if workdir == "" {
-		workdir = "./" + a.name
-	}
-	key("workdir", workdir)
+	key("workdir", cmp.Or(a.workdir, "./"+a.name))
 	line("  # tools: {allow: [\"file_*\", \"db_*\", notify]}   # default: all tools")
 	line("  # grants: {network: [{host: api.example.com}]}  # access without approval")
 	return b.String()
+}
+
+// draft holds a configuration and the entry to add.
+type draft struct {
+	at   *place
+	path string
+	old  []byte
+	cfg  *config.Config // of old
+	list string         // list of the entry: jobs or agents
+	name func() string
+
+	// Of the last build.
+	now      []byte
+	line     int              // of the entry
+	warnings []config.Problem // about the entry
+	text     func() string    // of the entry
+}
+
+// begin reads the configuration. It returns a nil dialogue if flags are given or there is no terminal.
+func (d *draft) begin(cmd *cobra.Command) (ask *dialogue, err error) {
+	given := false
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		given = given || f.Changed
+		if f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+			err = usagef("--%s is empty", f.Name)
+		}
+	})
+	if err == nil {
+		err = d.read()
+	}
+	if err != nil || given {
+		return nil, err
+	}
+	return dialogueOf(cmd, "cancelled; nothing was written"), nil
+}
+
+func (d *draft) read() (err error) {
+	if d.path, err = config.Find(d.at.config, os.Getenv); err != nil {
+		return err
+	}
+	if info, err := os.Stat(d.path); err == nil && !info.Mode().IsRegular() {
+		return usagef("%s is not a plain file", d.shown())
+	}
+	if d.old, err = os.ReadFile(d.path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no configuration %s; write one with: rouse init", d.shown())
+	} else if err != nil {
+		return fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	if d.cfg, err = daemon.LoadText(d.path, d.at.home, d.old); err != nil {
+		return fmt.Errorf("the configuration has mistakes; correct them first, nothing was written:\n%w", err)
+	}
+	return nil
+}
+
+// fromFile converts a path of the command line to a path relative to the folder of the configuration.
+func (d *draft) fromFile(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil || path == "" || path[0] == '~' {
+		return path
+	}
+	if rel, ok := fspath.Rel(filepath.Dir(d.path), abs); ok {
+		return "./" + filepath.ToSlash(rel)
+	}
+	return abs
+}
+
+// shown returns the path of the configuration for messages.
+func (d *draft) shown() string {
+	path := d.path
+	if here, err := os.Getwd(); err == nil {
+		path = fspath.Shorten(here, path)
+	}
+	return text.OneLine(path)
+}
+
+// here returns the --config flag for suggested commands, or "" if it was not given.
+func (d *draft) here() string {
+	if d.at.config == "" {
+		return ""
+	}
+	return " --config " + text.OneLine(d.at.config)
+}
+
+// taken returns an error if the name exists in the list.
+func (d *draft) taken() error {
+	known := map[string]config.Position{}
+	for _, a := range d.cfg.Agents {
+		known["agents "+strings.ToLower(string(a.Name))] = a.At
+	}
+	for _, j := range d.cfg.Jobs {
+		known["jobs "+strings.ToLower(string(j.Name))] = j.At
+	}
+	at, there := known[d.list+" "+strings.ToLower(d.name())]
+	if !there {
+		return nil
+	}
+	p := config.Problem{File: at.File, Line: at.Line, Column: at.Column,
+		Message: fmt.Sprintf("%s has an entry %q already; choose another name", d.list, d.name())}
+	return usagef("%s", p)
+}
+
+// build adds the entry to the text, and checks the result.
+func (d *draft) build() (err error) {
+	if err := d.taken(); err != nil {
+		return err
+	}
+	d.now, d.line, err = config.Add(d.old, d.list, d.text())
+	if errors.Is(err, config.ErrStyle) {
+		return fmt.Errorf("%s: the list %s uses a style that does not allow inserting lines, such as [{…}]; nothing was written. "+
+			"Add this block by hand:\n\n%s", d.shown(), d.list, d.text())
+	}
+	if err != nil {
+		return err
+	}
+
+	cfg, err := daemon.LoadText(d.path, d.at.home, d.now)
+	var wrong *config.Errors
+	if errors.As(err, &wrong) {
+		var lines []string
+		for _, p := range wrong.Problems {
+			lines = append(lines, problemText(p))
+		}
+		return usagef("%s", strings.Join(lines, "\n  "))
+	}
+	if err != nil {
+		return err
+	}
+
+	d.warnings = slices.DeleteFunc(cfg.Warnings, func(w config.Problem) bool {
+		return !strings.HasPrefix(w.Path, d.list+"[") || w.Name != d.name()
+	})
+	return nil
+}
+
+// problemText names a problem by its key, because line numbers of the draft differ from those of the file.
+func problemText(p config.Problem) string {
+	_, key, _ := strings.Cut(p.Path, "].")
+	said := text.OneLine(p.Message)
+	if key != "" {
+		said = key + ": " + said
+	}
+	if p.Hint != "" {
+		said += "; " + text.OneLine(p.Hint)
+	}
+	return said
+}
+
+// write adds the entry to the file, prints it, and makes a running daemon reload.
+func (d *draft) write(cmd *cobra.Command) error {
+	if err := d.build(); err != nil {
+		var wrong usageError
+		if errors.As(err, &wrong) && d.taken() == nil {
+			what := strings.TrimSuffix(d.list, "s")
+			err = usagef("the %s cannot be added, nothing was written:\n  %w\n\nthe block was:\n\n%s", what, err, d.text())
+		}
+		return err
+	}
+	if err := replaceFile(d.path, d.old, d.now); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(cmd.OutOrStdout(), "added to %s, line %d:\n\n%s\n", d.shown(), d.line, d.text())
+	for _, w := range d.warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "rouse: warning:", problemText(w))
+	}
+	home, err := d.at.homeDir()
+	if err != nil {
+		return err
+	}
+	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
+}
+
+// replaceFile replaces a file if it still holds old, and keeps its mode. If the path is a link, it replaces the target.
+func replaceFile(path string, old, now []byte) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(real)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a plain file; nothing was written", text.OneLine(real))
+	case !owner.Mine(info):
+		return fmt.Errorf("%s %s; nothing was written", text.OneLine(real), owner.Whose(info))
+	}
+	current, err := os.ReadFile(real)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(current, old) {
+		return fmt.Errorf("%s was changed by another program meanwhile; nothing was written, try again", text.OneLine(real))
+	}
+
+	if err := atomicfile.Write(real, now, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Chmod(real, info.Mode().Perm())
+}
+
+// dialogue asks questions on a terminal, until there is an error.
+type dialogue struct {
+	ctx     context.Context
+	lines   chan string // closed at the end of the input
+	out     io.Writer
+	stopped string // the error if the input ends, or if the answer is no
+	err     error
+}
+
+// dialogueOf returns nil if there is no terminal to ask on.
+func dialogueOf(cmd *cobra.Command, stopped string) *dialogue {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor fits
+		return nil
+	}
+	d := &dialogue{ctx: cmd.Context(), lines: make(chan string), out: cmd.ErrOrStderr(), stopped: stopped}
+	go func() { // read in the background, so that Ctrl-C ends the wait
+		defer close(d.lines)
+		for s := bufio.NewScanner(in); s.Scan(); {
+			d.lines <- s.Text()
+		}
+	}()
+	return d
+}
+
+// ask repeats a question until accept returns nil. An empty answer means the default.
+func (d *dialogue) ask(question, def string, accept func(answer string) error) {
+	if def != "" {
+		question += " [" + def + "]"
+	}
+	for d.err == nil {
+		fmt.Fprint(d.out, question+": ")
+		var line string
+		ok := false
+		select {
+		case line, ok = <-d.lines:
+		case <-d.ctx.Done():
+		}
+		if !ok {
+			fmt.Fprintln(d.out)
+			d.err = errors.New(d.stopped)
+			return
+		}
+		err := accept(cmp.Or(strings.TrimSpace(line), def))
+		if err == nil {
+			return
+		}
+		fmt.Fprintln(d.out, "  "+err.Error())
+	}
+}
+
+var errNeeded = errors.New("it is needed")
+
+// askInto asks for a value and checks the entry with it.
+func (d *dialogue) askInto(question, def string, into *string, e *draft) {
+	d.ask(question, def, func(answer string) error {
+		if *into = answer; answer == "" {
+			return errNeeded
+		}
+		return e.build()
+	})
+}
+
+// askName asks for the name of an entry, unless it was given.
+func (d *dialogue) askName(question string, name *string, e *draft) {
+	if *name == "" {
+		d.askInto(question, "", name, e)
+	} else {
+		d.err = e.build()
+	}
+}
+
+// choose asks for one of several names.
+func (d *dialogue) choose(question string, names []string, into *string) {
+	if *into = names[0]; len(names) == 1 {
+		return
+	}
+	d.ask(question+" ("+strings.Join(names, ", ")+")", names[0], func(answer string) error {
+		if !slices.Contains(names, answer) {
+			return errors.New(text.NoSuch("name", answer, names))
+		}
+		*into = answer
+		return nil
+	})
+}
+
+// confirm asks a question, and stops unless the answer is yes.
+func (d *dialogue) confirm(question, def string) {
+	d.ask(question, def, func(answer string) error {
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+		case "n", "no":
+			d.err = errors.New(d.stopped)
+		default:
+			return errors.New("answer yes or no")
+		}
+		return nil
+	})
+}
+
+// confirmEntry prints the entry and asks whether to write it.
+func (d *dialogue) confirmEntry(e *draft) {
+	if d.err == nil {
+		fmt.Fprintf(d.out, "\n%s\n", e.text())
+	}
+	d.confirm("Add this to "+e.shown()+"?", "yes")
 }

@@ -4,17 +4,50 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/terminal"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
+
+// withJSON adds the flag --json to a command, and returns the command.
+func withJSON(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// wantsJSON reports whether --json was given.
+func wantsJSON(cmd *cobra.Command) bool {
+	given, err := cmd.Flags().GetBool("json")
+	return err == nil && given
+}
+
+// jsonOr prints v as JSON with --json, else calls print.
+func jsonOr(cmd *cobra.Command, v any, print func() error) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), v)
+	}
+	return print()
+}
+
+// failIf returns err, or errSilent if a command has printed that it found something wrong.
+func failIf(wrong bool, err error) error {
+	if err == nil && wrong {
+		return errSilent
+	}
+	return err
+}
 
 // printJSON writes one JSON document, which is all that `--json` prints.
 func printJSON(w io.Writer, v any) error {
@@ -25,15 +58,49 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// list prints a table with a row for each item, or none if there are no items.
+func list[T any](w io.Writer, items []T, none, heading string, row func(T) []string) error {
+	if len(items) == 0 && none != "" {
+		return sayf(w, "%s\n", none)
+	}
+	var rows [][]string
+	for _, i := range items {
+		rows = append(rows, row(i))
+	}
+	return table(w, heading, rows)
+}
+
+// named returns the item that has a name, or an error that names the nearest.
+func named[T any](thing, name string, items []T, nameOf func(T) string) (found T, err error) {
+	var names []string
+	for _, i := range items {
+		if nameOf(i) == name {
+			return i, nil
+		}
+		names = append(names, nameOf(i))
+	}
+	return found, usagef("%s", text.NoSuch(thing, name, names))
+}
+
+// field prints a line of a detail view, unless its value is empty.
+func field(w io.Writer, name, value string) {
+	if value != "" {
+		fmt.Fprintf(w, "  %-9s %s\n", name, value)
+	}
+}
+
 // sayf prints to w.
 func sayf(w io.Writer, format string, args ...any) error {
 	_, err := fmt.Fprintf(w, format, args...)
 	return err
 }
 
-// table aligns rows under a heading, whose words are the columns; the last column takes what is left.
+// table aligns rows under a heading, whose words are the columns ("_" is a blank); the last column takes what is left.
 func table(w io.Writer, heading string, rows [][]string) error {
 	head := strings.Fields(heading)
+	for i := range head {
+		head[i] = strings.ReplaceAll(head[i], "_", " ")
+	}
 	return terminal.Of(w, os.Environ()).Table(terminal.Table{Head: head, Rows: harmless(rows), Tone: func(column int, cell string) terminal.Tone {
 		if column < len(head) && slices.Contains(markedColumns, head[column]) {
 			return toneOf(cell)
@@ -159,4 +226,50 @@ func outcomeMark(r api.Run) string {
 		return api.MarkOf(domain.StateFinished, r.Outcome).Shape + " " + string(r.Outcome)
 	}
 	return m.Shape + " " + strings.TrimSuffix(fmt.Sprintf("%s: %s", r.State, r.WaitingFor), ": ")
+}
+
+// pageSize is how much of a listing one request asks for; the API gives no more at once.
+const pageSize = 1000
+
+// pages says how much of a listing is wanted, newest first.
+type pages struct {
+	n      int
+	before string // an id of the listing; "": from the newest on
+	all    bool
+}
+
+// flags declares -n, --before and --all; what names what is listed, in the singular, and where says for which form of the
+// command they are.
+func (p *pages) flags(f *pflag.FlagSet, n int, what, where string) {
+	f.IntVarP(&p.n, "number", "n", n, where+"how many")
+	f.StringVar(&p.before, "before", "", where+"only those before the "+what+" of this `id`: the last of the page before")
+	f.BoolVar(&p.all, "all", false, where+"all of them, however many")
+}
+
+// getPages asks for so much of a listing, in as many requests as that takes. id is what a listing goes on from.
+func getPages[T any](s *session, path string, query url.Values, p pages, id func(T) string) ([]T, error) {
+	if !p.all && p.n < 1 {
+		return nil, usagef("-n %d: say how many, from 1 on, or --all", p.n)
+	}
+
+	out := []T{}
+	for before := p.before; ; {
+		size := pageSize
+		if !p.all {
+			size = min(size, p.n-len(out))
+		}
+		query.Set("n", strconv.Itoa(size))
+		if before != "" {
+			query.Set("before", before)
+		}
+
+		var page []T
+		if err := s.get(path, query, &page); err != nil {
+			return nil, err
+		}
+		if out = append(out, page...); len(page) < size || len(out) == p.n && !p.all {
+			return out, nil
+		}
+		before = id(page[len(page)-1])
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -52,7 +51,6 @@ const tomorrow = "tomorrow"
 type pauseOptions struct {
 	scopeFlags
 	length, until, reason string
-	json                  bool
 }
 
 func newPause(at *place) *cobra.Command {
@@ -75,7 +73,7 @@ you start yourself with "rouse run" still runs. Pausing what is paused replaces 
   rouse pause --all
   rouse pause`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runPause(cmd, at, o, args) }),
+		RunE: func(cmd *cobra.Command, args []string) error { return runPause(cmd, at, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -83,9 +81,7 @@ you start yourself with "rouse run" still runs. Pausing what is paused replaces 
 	f.StringVar(&o.length, "for", "", "pause for a length of `time`: 90m, 4h, 7d")
 	f.StringVar(&o.until, "until", "", "pause until a `time`: 15:04, tomorrow, \"monday 08:00\", 2026-11-21")
 	f.StringVar(&o.reason, "reason", "", "`text` that is shown wherever the pause is")
-	f.BoolVar(&o.json, "json", false, "print JSON")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 // ask is the request that the command line means; Scope is "" when it asks for nothing.
@@ -124,106 +120,65 @@ func (o pauseOptions) ask(cmd *cobra.Command, args []string) (api.PauseRequest, 
 
 func runPause(cmd *cobra.Command, at *place, o pauseOptions, args []string) error {
 	ask, err := o.ask(cmd, args)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case ask.Scope == "":
+		return showing(at, "/v1/pauses", listPauses)(cmd, nil)
 	}
-
-	open := at.open
-	if ask.Scope == "" {
-		open = at.openToRead
-	}
-	s, err := open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
-	if ask.Scope == "" {
-		return listPauses(cmd, s, o.json)
-	}
-
-	var p api.Paused
-	if done, err := s.send(cmd, o.json, "/v1/pauses", ask, &p); done || err != nil {
-		return err
-	}
-
-	printPaused(cmd.OutOrStdout(), p, s.daemon)
-	return nil
+	return at.with(toChange, func(s *session, _ []string) error {
+		var p api.Paused
+		return s.send("/v1/pauses", ask, &p, func() error { return printPaused(s, p) })
+	})(cmd, args)
 }
 
 // printPaused says what is paused, what goes on all the same, and how to end the pause.
-func printPaused(w io.Writer, p api.Paused, daemon bool) {
-	zone := loadZone(p.Zone)
-	fmt.Fprintln(w, text.OneLine(p.Text(zone)))
+func printPaused(s *session, p api.Paused) error {
+	fmt.Fprintln(s.out, text.OneLine(p.Text(s.zone)))
 
+	its, wakes, hand := "every schedule", "", "rouse run"
 	switch p.Scope {
 	case ledger.PauseJob:
-		fmt.Fprintln(w, "  its schedule is skipped meanwhile, and not caught up; files that arrive wait, requests to its webhook are refused (503)")
+		its, hand = "its schedule", "rouse run "+p.Name
 	case ledger.PauseAgent:
-		fmt.Fprintln(w, "  the schedules of its jobs are skipped meanwhile, and not caught up; files that arrive and wakes that it planned wait, requests to their webhooks are refused (503)")
+		its, wakes = "the schedule of each of its jobs", " and wakes that it planned"
 	default:
-		fmt.Fprintln(w, "  every schedule is skipped meanwhile, and not caught up; files that arrive and planned wakes wait, requests to webhooks are refused (503)")
+		wakes = " and planned wakes"
 	}
+	fmt.Fprintf(s.out, "  %s is skipped meanwhile, and not caught up; files that arrive%s wait, requests to webhooks are refused (503)\n", its, wakes)
 
-	hand := "rouse run"
-	if p.Scope == ledger.PauseJob {
-		hand += " " + p.Name
-	}
-
+	active := "no run of it is active"
 	switch n := len(p.Running); {
 	case n == 1:
-		fmt.Fprintf(w, "  run %s is running and continues (stop it: rouse stop %s); you can still start runs yourself: %s\n", p.Running[0], p.Running[0], hand)
+		active = fmt.Sprintf("run %s is running and continues (stop it: rouse stop %[1]s)", p.Running[0])
 	case n > 1:
-		fmt.Fprintf(w, "  %d runs are running and continue (%s); you can still start runs yourself: %s\n", n, text.List(p.Running, 10), hand)
-	default:
-		fmt.Fprintf(w, "  no run of it is active; you can still start runs yourself: %s\n", hand)
+		active = fmt.Sprintf("%d runs are running and continue (%s)", n, text.List(p.Running, 10))
 	}
+	fmt.Fprintf(s.out, "  %s; you can still start runs yourself: %s\n", active, hand)
 
-	if len(p.Held) > 0 {
-		fmt.Fprintf(w, "  besides: %s\n", text.OneLine(heldText(p.Held, zone)))
+	for _, other := range p.Held {
+		fmt.Fprintf(s.out, "  besides: %s\n", text.OneLine(other.Text(s.zone)))
 	}
-
-	fmt.Fprintf(w, "  end it: rouse resume %s\n", api.ScopeArgs(p.Scope, p.Name))
-	if !daemon {
-		fmt.Fprintln(w, "  no daemon runs now; the next one keeps to the pause")
+	fmt.Fprintf(s.out, "  end it: rouse resume %s\n", api.ScopeArgs(p.Scope, p.Name))
+	if !s.daemon {
+		fmt.Fprintln(s.out, "  no daemon runs now; the next one keeps to the pause")
 	}
+	return nil
 }
 
-func heldText(held []api.Pause, zone *time.Location) string {
-	var out []string
-	for _, p := range held {
-		out = append(out, p.Text(zone))
-	}
-	return strings.Join(out, "; ")
-}
-
-func listPauses(cmd *cobra.Command, s *session, asJSON bool) error {
-	var pauses []api.Pause
-	if done, err := s.fetch(cmd, asJSON, "/v1/pauses", nil, &pauses); done || err != nil {
-		return err
-	}
-
-	if len(pauses) == 0 {
-		return sayf(cmd.OutOrStdout(), "nothing is paused\n")
-	}
-
+func listPauses(s *session, pauses []api.Pause) error {
 	now := s.now()
-	var rows [][]string
-	for _, p := range pauses {
-		// A pause without an end lasts until somebody resumes it.
+	return list(s.out, pauses, "nothing is paused", "PAUSED SINCE UNTIL BY REASON", func(p api.Pause) []string {
 		until := "resumed"
 		if !p.Until.IsZero() {
 			until = when(p.Until, now)
 		}
-		rows = append(rows, []string{api.ScopeText(p.Scope, p.Name), when(p.Since, now), until, p.By, shorten(p.Reason, 120)})
-	}
-
-	return table(cmd.OutOrStdout(), "PAUSED SINCE UNTIL BY REASON", rows)
+		return []string{api.ScopeText(p.Scope, p.Name), when(p.Since, now), until, p.By, shorten(p.Reason, 120)}
+	})
 }
 
 func newResume(at *place) *cobra.Command {
 	var o scopeFlags
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resume JOB | --agent A | --all",
 		Short: "Ends a pause",
@@ -233,7 +188,7 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 		Example: `  rouse resume morning-report
   rouse resume --all`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, name, rest, err := o.scope(args)
 			switch {
 			case err != nil:
@@ -244,35 +199,24 @@ is said. Wakes and files that waited start at once; occurrences that were skippe
 				return usagef("%q was not understood: resume takes effect at once", shorten(rest[0], 60))
 			}
 
-			return runResume(cmd, at, scope, name, asJSON)
-		}),
+			return at.with(toRead, func(s *session, _ []string) error { return runResume(s, scope, name) })(cmd, args)
+		},
 	}
 
 	o.add(cmd, "resume")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return withJSON(cmd)
 }
 
-func runResume(cmd *cobra.Command, at *place, scope, name string, asJSON bool) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func runResume(s *session, scope, name string) error {
 	var r api.Resumed
-	if done, err := s.send(cmd, asJSON, "/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r); done || err != nil {
-		return err
-	}
-
-	out, zone := cmd.OutOrStdout(), loadZone(r.Zone)
-	// A pause of the agent, or of everything, may still cover what was resumed.
-	fmt.Fprintf(out, "%s is resumed\n", api.ScopeText(scope, name))
-	for _, p := range r.Held {
-		fmt.Fprintf(out, "  but %s; resume with: rouse resume %s\n", text.OneLine(p.Text(zone)), api.ScopeArgs(p.Scope, p.Name))
-	}
-
-	return nil
+	return s.send("/v1/pauses/end", map[string]string{"scope": scope, "name": name}, &r, func() error {
+		// A pause of the agent, or of everything, may still cover what was resumed.
+		fmt.Fprintf(s.out, "%s is resumed\n", api.ScopeText(scope, name))
+		for _, p := range r.Held {
+			fmt.Fprintf(s.out, "  but %s; resume with: rouse resume %s\n", text.OneLine(p.Text(s.zone)), api.ScopeArgs(p.Scope, p.Name))
+		}
+		return nil
+	})
 }
 
 // loadZone returns the time zone that a daemon named, or this machine's if the name is unknown here.

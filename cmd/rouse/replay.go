@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -17,8 +16,8 @@ import (
 )
 
 type replayOptions struct {
-	with, save    string
-	answers, json bool
+	with, save string
+	answers    bool
 }
 
 func newReplay(at *place) *cobra.Command {
@@ -40,86 +39,64 @@ be played. Exits 0 when nothing is different, else 1.`,
 		Example: `  rouse replay 42
   rouse replay 42 --with changed.yaml
   rouse replay 42 --save morning.jsonl --answers`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			if o.save != "" && (o.with != "" || o.json) {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.save != "" && (o.with != "" || wantsJSON(cmd)) {
 				return usagef("--save keeps the recording and plays nothing; leave out --with and --json")
 			}
 			if o.answers && o.save == "" {
 				return usagef("--answers goes with --save")
 			}
 
-			rec, err := fetchRecording(cmd.Context(), at, args[0])
-			if err != nil {
+			var rec replay.Recording
+			err := at.with(toChange, func(s *session, args []string) (err error) {
+				var kept api.Recording
+				if err := s.get("/v1/runs/"+args[0]+"/recording", nil, &kept); err != nil {
+					return err
+				}
+				rec, err = replay.Read(strings.NewReader(kept.File))
 				return err
-			}
-			if o.save != "" {
+			})(cmd, args)
+			switch {
+			case err != nil:
+				return err
+			case o.save != "":
 				return saveRecording(cmd.OutOrStdout(), rec, o)
 			}
-
-			return playRecording(cmd, at, rec, o)
-		}),
+			return playRecording(cmd, at, rec, o.with)
+		},
 	}
 
 	f := cmd.Flags()
 	f.StringVar(&o.with, "with", "", "configuration `file` to play it with (default the one of --config)")
 	f.StringVar(&o.save, "save", "", "write the recording to a `file` instead, for a model with provider: replay")
 	f.BoolVar(&o.answers, "answers", false, "with --save: the answers alone, which are then given whatever is asked")
-	f.BoolVar(&o.json, "json", false, "print JSON")
-
-	return cmd
-}
-
-// fetchRecording gets a run's recording from the daemon, or from the home where none runs.
-func fetchRecording(ctx context.Context, at *place, run string) (replay.Recording, error) {
-	s, err := at.open(ctx)
-	if err != nil {
-		return replay.Recording{}, err
-	}
-	defer s.close()
-
-	var kept api.Recording
-	if err := s.Get(ctx, "/v1/runs/"+run+"/recording", nil, &kept); err != nil {
-		return replay.Recording{}, err
-	}
-	return replay.Read(strings.NewReader(kept.File))
+	return withJSON(cmd)
 }
 
 // saveRecording writes a file that a model with provider: replay answers from.
 func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 	if len(rec.Exchanges) == 0 {
-		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on its job%s, and run it again", rec.Run.ID, indentedJob(rec.Run.Job))
+		return fmt.Errorf("run %s has no exchange with a model to save; set record: true on %s, and run it again", rec.Run.ID, strings.TrimSpace("its job "+rec.Run.Job))
 	}
-
 	if o.answers {
 		rec = rec.AnswersOnly()
 	}
-
 	// 0600: a recording holds the prompts and results of a run, which may be private.
 	err := atomicfile.StreamNew(o.save, 0o600, func(w io.Writer) error { return replay.Write(w, rec) })
 	if err != nil {
 		return fmt.Errorf("the recording cannot be saved: %w", err)
 	}
-
 	return sayf(out, "%s holds %s; use it as a model: {name: …, provider: replay, recording: %s}\n", o.save, text.Plural(len(rec.Exchanges), "exchange"), o.save)
 }
 
-func indentedJob(job string) string {
-	if job == "" {
-		return ""
-	}
-	return " " + job
-}
-
-func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replayOptions) error {
+func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with string) error {
 	cfg, err := at.load()
-	if o.with != "" {
-		cfg, err = daemon.Load(o.with, at.home)
+	if with != "" {
+		cfg, err = daemon.Load(with, at.home)
 	}
 	if err != nil {
 		return err
 	}
-
 	plan, err := daemon.NewPlan(cfg, daemon.QuietLogger())
 	if err != nil {
 		return err
@@ -128,18 +105,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, o replay
 	if err != nil {
 		return err
 	}
-
-	if o.json {
-		err = printJSON(cmd.OutOrStdout(), out)
-	} else {
-		err = printReplay(cmd.OutOrStdout(), out)
-	}
-
-	if err == nil && !out.Same {
-		err = errSilent
-	}
-
-	return err
+	return failIf(!out.Same, jsonOr(cmd, out, func() error { return printReplay(cmd.OutOrStdout(), out) }))
 }
 
 // printReplay writes the differences in the order in which they come up.
@@ -147,7 +113,7 @@ func printReplay(w io.Writer, r api.Replay) error {
 	fmt.Fprintf(w, "run %s of %s (agent %s), played again on %s and %s\n", r.Run, cmp.Or(r.Job, "no job"), r.Agent,
 		text.Plural(r.Exchanges, "recorded answer"), text.Plural(r.Calls, "recorded call"))
 	if r.Same {
-		return sayf(w, "no difference: %s, %s, %s, %s\n", r.Now.Outcome, text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
+		return sayf(w, "no difference: %s\n", endingText(r.Now))
 	}
 
 	// A value that no difference has, so that the first heading is printed, also "the end".
@@ -174,21 +140,15 @@ func printReplay(w io.Writer, r api.Replay) error {
 		fmt.Fprintf(w, "not played to its end: %s\n", text.OneLine(r.Unknown))
 	}
 
-	_, err := fmt.Fprintf(w, "recorded: %s, %s, %s, %s\nnow:      %s, %s, %s, %s\n",
-		r.Recorded.Outcome, text.Plural(r.Recorded.Steps, "step"), text.Plural(r.Recorded.Calls, "call"), tookText(r.Recorded),
-		nowText(r), text.Plural(r.Now.Steps, "step"), text.Plural(r.Now.Calls, "call"), tookText(r.Now))
-	return err
-}
-
-func nowText(r api.Replay) string {
+	now := r.Now
 	if r.Unknown != "" {
-		return "not known"
+		now.Outcome = "not known"
 	}
-	return string(r.Now.Outcome)
+	return sayf(w, "recorded: %s\nnow:      %s\n", endingText(r.Recorded), endingText(now))
 }
 
-func tookText(e api.ReplayEnding) string {
-	words := text.Plural(int(e.Tokens), "token")
+func endingText(e api.ReplayEnding) string {
+	words := fmt.Sprintf("%s, %s, %s, %s", e.Outcome, text.Plural(e.Steps, "step"), text.Plural(e.Calls, "call"), text.Plural(e.Tokens, "token"))
 	if e.CostMicroUSD > 0 {
 		words += ", " + dollars(float64(e.CostMicroUSD)/1e6)
 	}

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/text"
 )
 
 // Exit codes of every command (design: cli).
@@ -72,8 +77,7 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// failure marks an error that a verb returned, as against one that the command line's
-// parser found.
+// failure marks an error of a command, as against one of the parser of the command line.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -103,7 +107,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, "rouse: this shell lets a program open too few files at a time; raise that with: ulimit -n 1024")
 	}
 
-	// An error that no verb returned comes from cobra's parser: an unknown flag or command.
+	// An error that no command returned comes from cobra's parser: an unknown flag or command.
 	var failed failure
 	if !errors.As(err, &failed) {
 		fmt.Fprintln(stderr, "usage:", cmd.UseLine())
@@ -120,16 +124,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
-// verb adapts a command's function to cobra.
-func verb(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd, args); err != nil {
-			return failure{err}
-		}
-		return nil
-	}
-}
-
 func newRoot(at *place) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rouse",
@@ -140,9 +134,7 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 		Version:           buildLine(daemon.ThisBuild()),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		Args:              cobra.NoArgs,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
 	root.SetVersionTemplate("{{.Version}}\n")
@@ -158,7 +150,8 @@ lands in a folder, or you ask. Describe agents and jobs in rouse.yaml, start
 	root.SetHelpCommandGroupID("Administer")
 	root.AddCommand(newMan(), newExitCodes(), newTimes())
 
-	sayUsage(root)
+	root.SetFlagErrorFunc(flagError)
+	eachCommand(root, complement)
 	return root
 }
 
@@ -186,5 +179,127 @@ func groups(at *place) []group {
 		{"Administer", []*cobra.Command{
 			newConfig(at), newExplain(at), newSecrets(at), newDoctor(at), newSelftest(at), newService(at), newNotify(at), newEngine(at), newVersion(),
 		}},
+	}
+}
+
+// argumentWord is an argument in the Use of a command: RUN, [TOOL…], DIR|FILE.
+var argumentWord = regexp.MustCompile(`^(\[?)([A-Z]+(?:\|[A-Z]+)*)(…|\.\.\.)?\]?$`)
+
+// argument is a positional argument of a command, as its Use names it.
+type argument struct {
+	name     string // JOB, DIR|FILE
+	optional bool
+	repeats  bool
+}
+
+// argumentsOf returns the positional arguments in the Use of a command: "call AGENT TOOL [JSON]". If there are several ways to use the
+// command, the first counts. The values of flags are not arguments.
+func argumentsOf(cmd *cobra.Command) (out []argument) {
+	use, _, _ := strings.Cut(cmd.Use, " | ")
+	for _, word := range strings.Fields(use)[1:] {
+		m := argumentWord.FindStringSubmatch(word)
+		if m == nil {
+			break
+		}
+		out = append(out, argument{m[2], m[1] != "", m[3] != ""})
+	}
+	return out
+}
+
+func eachCommand(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, c := range cmd.Commands() {
+		eachCommand(c, do)
+	}
+}
+
+// complement adds what all commands have in common: their Use says which arguments they take, one with subcommands alone prints its help,
+// and errors are marked as those of the command.
+func complement(cmd *cobra.Command) {
+	check, run := cmd.Args, cmd.RunE
+	if run == nil && !cmd.HasSubCommands() {
+		return // a topic of the help
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return checkArguments(cmd, args)
+		}
+		err := check(cmd, args)
+		if err == nil || errors.As(err, new(usageError)) { // which a command words itself
+			return err
+		}
+		return cmp.Or(checkArguments(cmd, args), err)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if run == nil {
+			return cmd.Help()
+		}
+		if err := run(cmd, args); err != nil {
+			return failure{err}
+		}
+		return nil
+	}
+}
+
+// checkArguments names the argument that is missing, or the one that is too many.
+func checkArguments(cmd *cobra.Command, args []string) error {
+	if cmd.HasSubCommands() && len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+
+	wanted := argumentsOf(cmd)
+	for i, a := range wanted {
+		if i >= len(args) && !a.optional {
+			return fmt.Errorf("%s is missing", strings.ReplaceAll(a.name, "|", " or "))
+		}
+	}
+	if len(args) > len(wanted) && (len(wanted) == 0 || !wanted[len(wanted)-1].repeats) {
+		return fmt.Errorf("%q is one argument too many", args[len(wanted)])
+	}
+	return nil
+}
+
+// unknownCommand asks for the nearest.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+
+	said := fmt.Sprintf("unknown command %q for %q", name, cmd.CommandPath())
+	if ask := text.DidYouMean(name, known); ask != "" {
+		return errors.New(said + "; " + ask)
+	}
+	return fmt.Errorf("%s; %s --help lists them", said, cmd.CommandPath())
+}
+
+// flagError asks for the nearest flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+	if ask := text.DidYouMean("--"+unknown.GetSpecifiedName(), known); ask != "" {
+		return fmt.Errorf("%w; %s", err, ask)
+	}
+	return err
+}
+
+// newMan is for whoever makes packages: the pages come from the same tree of commands that --help does.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:    "man FOLDER",
+		Short:  "Writes a manual page for each command into a folder, which has to be there",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// The date of the pages is $SOURCE_DATE_EPOCH where it is set, so that a build can be repeated.
+			cmd.Root().DisableAutoGenTag = true
+			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Section: "1", Source: "rouse " + daemon.Version(), Manual: "rouse"}, args[0])
+		},
 	}
 }

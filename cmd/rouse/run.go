@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/service"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
@@ -23,8 +25,7 @@ type runOptions struct {
 	agent, prompt, file string
 	session             string
 	input               []string
-	wait, json, fresh   bool
-	again               bool
+	wait, fresh, again  bool
 	quiet               bool
 }
 
@@ -50,13 +51,13 @@ is executed by this command, which then always waits; meanwhile other commands c
   rouse run --agent bookkeeper --prompt "How much did we spend on food?" --wait
   rouse run --agent bookkeeper --session taxes --prompt "And in May?" --wait`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			fire, err := o.fire(args)
 			if err != nil {
 				return err
 			}
-			return fireAndFollow(cmd, at, fire, o)
-		}),
+			return at.with(toRun, func(s *session, _ []string) error { return fireAndFollow(s, fire, o) })(cmd, args)
+		},
 	}
 
 	f := cmd.Flags()
@@ -69,7 +70,7 @@ is executed by this command, which then always waits; meanwhile other commands c
 	f.BoolVar(&o.fresh, "fresh", false, "begin the session again: that of --session, or of a job with session: keep")
 	f.BoolVar(&o.wait, "wait", false, "follow the run and exit by its outcome")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "wait, and print only the result of the run")
-	f.BoolVar(&o.json, "json", false, "print the run as JSON")
+	f.Bool("json", false, "print the run as JSON")
 
 	return cmd
 }
@@ -95,7 +96,6 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		if f.Job == "" {
 			return f, usagef("--file needs a job")
 		}
-
 		// The daemon has another working folder.
 		path, err := filepath.Abs(o.file)
 		if err != nil {
@@ -109,88 +109,80 @@ func (o runOptions) fire(args []string) (api.RunRequest, error) {
 		if !ok || key == "" {
 			return f, usagef("--input %q is not key=value", pair)
 		}
-
 		if f.Input == nil {
 			f.Input = map[string]string{}
 		}
-
 		f.Input[key] = value
 	}
 
 	return f, nil
 }
 
-func fireAndFollow(cmd *cobra.Command, at *place, fire api.RunRequest, o runOptions) error {
-	ctx := cmd.Context()
-	s, err := at.openToRun(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func fireAndFollow(s *session, fire api.RunRequest, o runOptions) error {
 	var r api.Run
-	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
+	if err := s.post("/v1/runs", fire, &r); err != nil {
 		return err
 	}
 
 	// Without a daemon nobody else would execute the run, so this command always waits.
 	if s.daemon && !o.wait && !o.quiet {
-		if o.json {
-			return printJSON(cmd.OutOrStdout(), r)
-		}
-		return sayQueued(cmd, s, r.ID)
+		return jsonOr(s.cmd, r, func() error { return sayQueued(s, r.ID) })
 	}
+	asJSON := wantsJSON(s.cmd)
+	if err := s.finish(r.ID, asJSON || o.quiet, &r); err != nil {
+		return err
+	}
+	if o.quiet && !asJSON {
+		return printResult(s.out, r)
+	}
+	return printEnd(s, r)
+}
 
-	if err := follow(cmd, s, r.ID, o.json || o.quiet); err != nil {
+// execute starts a run, waits for its end without a word, and reads it into result.
+func (s *session) execute(fire api.RunRequest, result any) error {
+	var r api.Run
+	if err := s.post("/v1/runs", fire, &r); err != nil {
+		return err
+	}
+	return s.finish(r.ID, true, result)
+}
+
+// finish waits for the end of a run, and reads it into result.
+func (s *session) finish(id string, quiet bool, result any) error {
+	if err := follow(s, id, quiet); err != nil {
 		return err
 	}
 	// Ctrl-C stops a run that is executed here, and its outcome is still to be shown.
-	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
-		return err
-	}
-
-	if o.quiet && !o.json {
-		return printResult(cmd, r)
-	}
-	return printEnd(cmd, r, o.json)
+	return s.Get(context.WithoutCancel(s.cmd.Context()), "/v1/runs/"+id, nil, result)
 }
 
 // printResult prints only the result of a run, for scripts.
-func printResult(cmd *cobra.Command, r api.Run) error {
-	if endedWell(r) {
-		for line := range strings.Lines(r.Summary + "\n") {
-			fmt.Fprintln(cmd.OutOrStdout(), text.OneLine(strings.TrimRight(line, "\n")))
-		}
-		return nil
+func printResult(w io.Writer, r api.Run) error {
+	if !endedWell(r) {
+		return fmt.Errorf("run %s: %s: %s; see: rouse show %[1]s", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
 	}
-	return fmt.Errorf("run %s: %s: %s; see: rouse show %[1]s", r.ID, outcomeMark(r), text.OneLine(runSummary(r)))
+	for line := range strings.Lines(r.Summary + "\n") {
+		fmt.Fprintln(w, text.OneLine(line))
+	}
+	return nil
+}
+
+// waitTexts say for whom a run waits.
+var waitTexts = map[domain.Wait]string{
+	domain.WaitInput:    "it waits for your answer: rouse inbox",
+	domain.WaitPause:    "its skill has paused it, until you have it go on: rouse inbox",
+	domain.WaitApproval: "it waits for your approval: rouse inbox",
 }
 
 // printEnd prints how a run ended, or for whom it waits. The error says that it did not end well.
-func printEnd(cmd *cobra.Command, r api.Run, asJSON bool) error {
-	if asJSON {
-		if err := printJSON(cmd.OutOrStdout(), r); err != nil {
-			return err
+func printEnd(s *session, r api.Run) error {
+	return failIf(!endedWell(r), jsonOr(s.cmd, r, func() error {
+		fmt.Fprintf(s.out, "run %s  %s  %s\n", r.ID, paint(s.out, outcomeMark(r)), text.OneLine(runSummary(r)))
+		if waits := waitTexts[r.WaitingFor]; waits != "" {
+			return sayf(s.out, "%s\n", waits)
 		}
-	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "run %s  %s  %s\n", r.ID, paint(cmd.OutOrStdout(), outcomeMark(r)), text.OneLine(runSummary(r)))
-	}
-
-	switch {
-	case asJSON:
-	case r.WaitingFor == domain.WaitInput:
-		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your answer: rouse inbox")
-	case r.WaitingFor == domain.WaitPause:
-		fmt.Fprintln(cmd.OutOrStdout(), "its skill has paused it, until you have it go on: rouse inbox")
-	case r.WaitingFor == domain.WaitApproval:
-		fmt.Fprintln(cmd.OutOrStdout(), "it waits for your approval: rouse inbox")
-	}
-
-	if !endedWell(r) {
-		return errSilent
-	}
-
-	return nil
+		return nil
+	}))
 }
 
 const (
@@ -201,19 +193,18 @@ const (
 
 // sayQueued prints that the daemon accepted a run, and why it waits if the reason is known within a moment: a pause, a wrong setting,
 // or a model that cannot be reached.
-func sayQueued(cmd *cobra.Command, s *session, id string) error {
-	ctx := cmd.Context()
+func sayQueued(s *session, id string) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 
 	reason := ""
 	for range firstLooks {
 		var p api.Pending
-		if err := s.Get(ctx, "/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
-			return sayf(cmd.OutOrStdout(), "run %s %s\n", id, text.OneLine(p.Reason))
+		if err := s.get("/v1/runs/"+id+"/pending", nil, &p); err == nil && p.Blocked {
+			return sayf(s.out, "run %s %s\n", id, text.OneLine(p.Reason))
 		}
 		var r api.Run
-		if err := s.Get(ctx, "/v1/runs/"+id, nil, &r); err != nil || r.State == domain.StateFinished {
+		if err := s.get("/v1/runs/"+id, nil, &r); err != nil || r.State == domain.StateFinished {
 			break
 		}
 		if reason = p.Reason; reason != "" && r.State == domain.StateRunning {
@@ -221,24 +212,23 @@ func sayQueued(cmd *cobra.Command, s *session, id string) error {
 		}
 		select {
 		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-s.cmd.Context().Done():
+			return s.cmd.Context().Err()
 		}
 	}
 	if reason != "" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
+		fmt.Fprintf(s.cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
 	}
-
-	return sayf(cmd.OutOrStdout(), "run %s is queued; follow it with: rouse logs %s -f\n", id, id)
+	return sayf(s.out, "run %s is queued; follow it with: rouse logs %[1]s -f\n", id)
 }
 
 // follow waits until a run has finished, executing it here when there is no daemon. Meanwhile it says
 // for what the run waits.
-func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
-	ctx, cancel := context.WithCancelCause(cmd.Context())
+func follow(s *session, id string, quiet bool) error {
+	ctx, cancel := context.WithCancelCause(s.cmd.Context())
 	var saying sync.WaitGroup
 	saying.Go(func() {
-		if err := sayPending(ctx, cmd.ErrOrStderr(), s, id, quiet || s.local != nil); err != nil {
+		if err := sayPending(ctx, s, id, quiet || s.local != nil); err != nil {
 			cancel(err)
 		}
 	})
@@ -246,10 +236,10 @@ func follow(cmd *cobra.Command, s *session, id string, quiet bool) error {
 	defer cancel(nil)
 
 	if s.local != nil {
-		return s.local.RunOnly(cmd.Context(), id)
+		return s.local.RunOnly(s.cmd.Context(), id)
 	}
 
-	err := followRemote(ctx, cmd, s, id, quiet)
+	err := followRemote(ctx, s, id, quiet)
 	var blocked *blockedError
 	switch {
 	case errors.As(context.Cause(ctx), &blocked):
@@ -271,7 +261,7 @@ const (
 
 // sayPending says for what a run waits, whenever that changes, until ctx ends; of a run that is on it says
 // so where silent. A *blockedError says that waiting for a run of the daemon does not help.
-func sayPending(ctx context.Context, w io.Writer, s *session, id string, silent bool) error {
+func sayPending(ctx context.Context, s *session, id string, silent bool) error {
 	ticker := time.NewTicker(pendingEvery)
 	defer ticker.Stop()
 
@@ -291,7 +281,7 @@ func sayPending(ctx context.Context, w io.Writer, s *session, id string, silent 
 		}
 		if asked > 0 && reason != "" && reason != said { // what is over at once is no wait
 			said = reason
-			fmt.Fprintf(w, "rouse: run %s %s\n", id, text.OneLine(reason))
+			fmt.Fprintf(s.cmd.ErrOrStderr(), "rouse: run %s %s\n", id, text.OneLine(reason))
 		}
 
 		select {
@@ -310,11 +300,11 @@ func (e *blockedError) Error() string {
 }
 
 // followRemote waits until a run of the daemon has finished.
-func followRemote(ctx context.Context, cmd *cobra.Command, s *session, id string, quiet bool) error {
+func followRemote(ctx context.Context, s *session, id string, quiet bool) error {
 	q := url.Values{"run": {id}, "follow": {"true"}}
 	if !quiet {
 		q.Set("live", "true")
-		return printEvents(ctx, cmd, s, q, false)
+		return printEvents(ctx, s, q)
 	}
 
 	for _, err := range s.Lines(ctx, "/v1/events", q) {
@@ -325,9 +315,7 @@ func followRemote(ctx context.Context, cmd *cobra.Command, s *session, id string
 	return nil
 }
 
-func endedWell(r api.Run) bool {
-	return r.Outcome.Done()
-}
+func endedWell(r api.Run) bool { return r.Outcome.Done() }
 
 func newCall(at *place) *cobra.Command {
 	var check bool
@@ -341,8 +329,7 @@ A program that fails is no failed call: its exit code stands in the result. With
 is one, and so is a server's answer of 400 and above, as in a playbook.`,
 		Example: `  rouse call bookkeeper db_query '{"sql": "select * from expenses limit 5"}'
   rouse call bookkeeper shell_run '{"command": "./backup.sh"}' --check`,
-		Args: cobra.RangeArgs(2, 3),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			fire := api.RunRequest{Agent: args[0], Tool: args[1], Args: json.RawMessage("{}"), Check: check}
 			if len(args) == 3 {
 				if !json.Valid([]byte(args[2])) {
@@ -350,57 +337,89 @@ is one, and so is a server's answer of 400 and above, as in a playbook.`,
 				}
 				fire.Args = json.RawMessage(args[2])
 			}
-
-			return callManually(cmd, at, fire)
-		}),
+			return at.with(toRun, func(s *session, _ []string) error { return callManually(s, fire) })(cmd, args)
+		},
 	}
 
 	cmd.Flags().BoolVar(&check, "check", false, "a program that fails is a failed call")
 	return cmd
 }
 
-func callManually(cmd *cobra.Command, at *place, fire api.RunRequest) error {
-	ctx := cmd.Context()
-	s, err := at.openToRun(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
-	var r api.Run
-	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
-		return err
-	}
-	if err := follow(cmd, s, r.ID, true); err != nil {
-		return err
-	}
-
+func callManually(s *session, fire api.RunRequest) error {
 	var d api.RunDetail
-	// As in fireAndFollow: an interrupted call still has an envelope to show.
-	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &d); err != nil {
+	if err := s.execute(fire, &d); err != nil {
 		return err
 	}
-
 	for _, st := range d.StepsDetail {
 		for _, c := range st.Calls {
 			// A call that was asked about and not made has no answer.
-			if string(c.Envelope) == "null" {
-				continue
+			if string(c.Envelope) != "null" {
+				return failIf(!c.OK, printJSON(s.out, c.Envelope))
 			}
-			if err := printJSON(cmd.OutOrStdout(), c.Envelope); err != nil {
-				return err
-			}
-			if !c.OK {
-				return errSilent
-			}
-
-			return nil
 		}
 	}
-
 	if d.WaitingFor == domain.WaitApproval {
 		return fmt.Errorf("run %s needs your approval for the call: rouse inbox", d.ID)
 	}
-
 	return fmt.Errorf("run %s made no call: %s", d.ID, runSummary(d.Run))
+}
+
+func newStop(at *place) *cobra.Command {
+	cmd := newRunAction(at, "stop", "cancel", "Stops a run: at once if it is queued, after its current call if it runs",
+		func(r api.Run) string {
+			if r.State == "finished" {
+				return fmt.Sprintf("run %s is cancelled", r.ID)
+			}
+			return fmt.Sprintf("run %s will stop", r.ID)
+		})
+	cmd.Aliases = []string{"cancel"}
+	cmd.Long = cmd.Short + `.
+
+It stops one run, never the daemon. The daemon ends with Ctrl-C in its terminal, with "rouse service stop"
+if it is a service, or with SIGTERM. "rouse stop" without a run tells which of these applies here.`
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usagef("RUN is missing; runs that can be stopped are listed by: rouse runs --state running. %s", at.howToStop(cmd.Context()))
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+	return cmd
+}
+
+// howToStop explains how to stop the daemon of this home.
+func (at *place) howToStop(ctx context.Context) string {
+	home, err := at.homeDir()
+	if err != nil {
+		return "To stop the daemon: rouse service stop, or Ctrl-C in its terminal"
+	}
+	client, st, err := daemon.Connect(ctx, home)
+	if err != nil || st.Foreground {
+		return "No daemon serves " + home
+	}
+	client.Close()
+	if recorded, err := service.Recorded(home); err == nil && recorded.Name != "" {
+		return "To stop the daemon: rouse service stop"
+	}
+	return fmt.Sprintf("To stop the daemon: Ctrl-C in its terminal, or kill %d", st.PID)
+}
+
+func newRetry(at *place) *cobra.Command {
+	return newRunAction(at, "retry", "retry", "Runs a finished run again as a new attempt, or one that waits for its retry at once",
+		func(r api.Run) string { return fmt.Sprintf("run %s is queued again", r.ID) })
+}
+
+// newRunAction returns a command that posts an action on one run to the API.
+func newRunAction(at *place, name, action, short string, said func(api.Run) string) *cobra.Command {
+	return withJSON(&cobra.Command{
+		Use:   name + " RUN",
+		Short: short,
+		RunE: sending(at, "/v1/runs/%s/"+action, func(s *session, r api.Run) error {
+			text := said(r)
+			// If no process executes the run, only the request is recorded.
+			if !s.executes(r) && r.State != domain.StateFinished {
+				text += " when a daemon starts: rouse serve"
+			}
+			return sayf(s.out, "%s\n", text)
+		}),
+	})
 }

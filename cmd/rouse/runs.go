@@ -2,14 +2,11 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +18,6 @@ import (
 type runsOptions struct {
 	job, agent, trigger, outcome, state, since string
 	pages
-	json bool
 }
 
 func newRuns(at *place) *cobra.Command {
@@ -35,8 +31,18 @@ Wakes that you plan belong to no job: rouse runs --agent AGENT --trigger self.`,
 		Example: `  rouse runs --job inbox --outcome error
   rouse runs -n 100 --before 4711
   rouse runs --all --json`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return runRuns(cmd, at, o) }),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// Checked here, since a misspelt filter would find no runs and look like an answer.
+			for _, flag := range []struct {
+				name, value string
+				known       []string
+			}{{"trigger", o.trigger, triggers}, {"outcome", o.outcome, outcomes}, {"state", o.state, states}} {
+				if flag.value != "" && !slices.Contains(flag.known, flag.value) {
+					return usagef("--%s %q is none of %s", flag.name, flag.value, strings.Join(flag.known, ", "))
+				}
+			}
+			return at.with(toRead, func(s *session, _ []string) error { return listRuns(s, o) })(cmd, args)
+		},
 	}
 
 	f := cmd.Flags()
@@ -47,9 +53,7 @@ Wakes that you plan belong to no job: rouse runs --agent AGENT --trigger self.`,
 	f.StringVar(&o.state, "state", "", "only this `state`: "+strings.Join(states, ", "))
 	f.StringVar(&o.since, "since", "", "only runs queued since a `time`: 7d, yesterday, \"monday 08:00\", 2026-11-21")
 	o.flags(f, 20, "run", "")
-	f.BoolVar(&o.json, "json", false, "print JSON")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 var (
@@ -58,90 +62,47 @@ var (
 	states   = text.Strings(domain.States())
 )
 
-func runRuns(cmd *cobra.Command, at *place, o runsOptions) error {
-	// Checked here, since a misspelt filter would find no runs and look like an answer.
-	if o.trigger != "" && !slices.Contains(triggers, o.trigger) {
-		return usagef("--trigger %q is none of %s", o.trigger, strings.Join(triggers, ", "))
-	}
-	if o.outcome != "" && !slices.Contains(outcomes, o.outcome) {
-		return usagef("--outcome %q is none of %s", o.outcome, strings.Join(outcomes, ", "))
-	}
-	if o.state != "" && !slices.Contains(states, o.state) {
-		return usagef("--state %q is none of %s", o.state, strings.Join(states, ", "))
-	}
-
-	q := url.Values{}
-	for key, value := range map[string]string{"job": o.job, "agent": o.agent, "trigger": o.trigger, "outcome": o.outcome, "state": o.state} {
-		if value != "" {
-			q.Set(key, value)
-		}
-	}
-
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+func listRuns(s *session, o runsOptions) error {
 	since, err := s.since("--since", o.since)
 	if err != nil {
 		return err
 	}
-	if !since.IsZero() {
-		q.Set("since", since.Format(time.RFC3339Nano))
-	}
-
-	runs, err := getPages(cmd.Context(), s, "/v1/runs", q, o.pages, func(r api.Run) string { return r.ID })
+	q := queryOf("job", o.job, "agent", o.agent, "trigger", o.trigger, "outcome", o.outcome, "state", o.state, "since", since)
+	runs, err := getPages(s, "/v1/runs", q, o.pages, func(r api.Run) string { return r.ID })
 	if err != nil {
 		return err
 	}
-	planned := plannedWakes(cmd.Context(), s, o)
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), append(plannedRuns(planned), runs...))
+	planned := plannedWakes(s, o)
+	if wantsJSON(s.cmd) {
+		all := []api.Run{}
+		for _, w := range planned {
+			detail, _ := json.Marshal(w.Wake)
+			all = append(all, api.Run{Agent: w.Agent, Trigger: domain.TriggerSelf, TriggerDetail: detail, State: "planned", ScheduledAt: w.Wake.At, Summary: w.Wake.Instructions, Artifacts: []string{}, Taint: []string{}})
+		}
+		return printJSON(s.out, append(all, runs...))
 	}
 
 	now := s.now()
 	for _, w := range planned {
-		fmt.Fprintf(cmd.OutOrStdout(), "planned by run %s: a wake of %s at %s: %s\n", cmp.Or(w.Wake.Run, "–"), w.Agent, local(w.Wake.At, now), shorten(w.Wake.Instructions, 80))
+		fmt.Fprintf(s.out, "planned by run %s: a wake of %s at %s: %s\n", cmp.Or(w.Wake.Run, "–"), w.Agent, local(w.Wake.At, now), shorten(w.Wake.Instructions, 80))
 	}
-	if len(runs) == 0 {
-		return sayf(cmd.OutOrStdout(), "no runs\n")
-	}
-
-	var rows [][]string
-	for _, r := range runs {
-		rows = append(rows, []string{r.ID, when(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)})
-	}
-
-	if err := table(cmd.OutOrStdout(), "RUN QUEUED JOB TRIGGER OUTCOME TOOK STEPS SUMMARY", rows); err != nil {
+	err = list(s.out, runs, "no runs", "RUN QUEUED JOB TRIGGER OUTCOME TOOK STEPS SUMMARY", func(r api.Run) []string {
+		return []string{r.ID, when(r.QueuedAt, now), jobName(r), string(r.Trigger), s.mark(r), runDuration(r, now), strconv.Itoa(r.Steps), shorten(runSummary(r), 80)}
+	})
+	if err != nil {
 		return err
 	}
-	return s.sayNoDaemon(cmd.OutOrStdout(), runs...)
+	return s.sayNoDaemon(runs...)
 }
 
 // plannedWakes returns the wakes that a job planned. It returns nil without a job, if only some runs are listed, or if the
 // configuration cannot be used, because runs are listed then, too.
-func plannedWakes(ctx context.Context, s *session, o runsOptions) (out []api.AgentWake) {
+func plannedWakes(s *session, o runsOptions) []api.AgentWake {
 	var all []api.AgentWake
-	if o.job == "" || o.outcome != "" || o.state != "" || o.before != "" || s.Get(ctx, "/v1/slots", nil, &all) != nil {
+	if o.job == "" || o.outcome != "" || o.state != "" || o.before != "" || s.get("/v1/slots", nil, &all) != nil {
 		return nil
 	}
-	for _, w := range all {
-		if w.Wake != nil && w.Wake.Job == o.job {
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
-// plannedRuns converts planned wakes to runs with the state planned.
-func plannedRuns(wakes []api.AgentWake) []api.Run {
-	out := []api.Run{}
-	for _, w := range wakes {
-		detail, _ := json.Marshal(w.Wake)
-		out = append(out, api.Run{Agent: w.Agent, Trigger: domain.TriggerSelf, TriggerDetail: detail, State: "planned", ScheduledAt: w.Wake.At, Summary: w.Wake.Instructions, Artifacts: []string{}, Taint: []string{}})
-	}
-	return out
+	return slices.DeleteFunc(all, func(w api.AgentWake) bool { return w.Wake == nil || w.Wake.Job != o.job })
 }
 
 // jobName is what a listing calls a run's job: an ad-hoc run has only an agent.
@@ -153,9 +114,4 @@ func jobName(r api.Run) string {
 }
 
 // runSummary is the one line that tells what a run did.
-func runSummary(r api.Run) string {
-	if r.Error != "" {
-		return r.Error
-	}
-	return r.Summary
-}
+func runSummary(r api.Run) string { return cmp.Or(r.Error, r.Summary) }

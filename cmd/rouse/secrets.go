@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,21 +28,10 @@ func newSecrets(at *place) *cobra.Command {
 		Long: `Keeps the values that the configuration names as secret:NAME: API keys, tokens, passwords.
 They are in the keyring of the system, or, where there is none that answers, encrypted in
 HOME/secrets.age; what is in neither is taken from the environment as ROUSE_SECRET_NAME.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 
 	cmd.AddCommand(newSecretsSet(at), newSecretsList(at), newSecretsRemove(at))
 	return cmd
-}
-
-// storeOf is the secrets of the home in which a command works.
-func storeOf(at *place) (*secret.Store, error) {
-	dir, err := at.homeDir()
-	if err != nil {
-		return nil, err
-	}
-	return secret.New(secret.Options{Home: dir})
 }
 
 func newSecretsSet(at *place) *cobra.Command {
@@ -67,7 +54,7 @@ A running daemon uses the new value at once.`,
 			}
 			return cobra.ExactArgs(1)(nil, args)
 		},
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
 			name, to := args[0], secret.Source(in)
 			if to != "" && to != secret.InKeyring && to != secret.InFile {
 				return usagef("--in takes keyring or file, not %q", text.OneLine(in))
@@ -75,12 +62,10 @@ A running daemon uses the new value at once.`,
 			if err := secret.CheckName(name); err != nil {
 				return usageError{err}
 			}
-
-			store, err := storeOf(at)
+			store, err := secret.New(secret.Options{Home: home})
 			if err != nil {
 				return err
 			}
-
 			value, err := readSecret(cmd, name)
 			if err != nil {
 				return err
@@ -90,13 +75,11 @@ A running daemon uses the new value at once.`,
 			if err != nil {
 				return fmt.Errorf("the secret %s was not set: %w", name, err)
 			}
-
 			fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is kept in %s\n", name, placeWords(where))
 			if why != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "not in the keyring: %s\n", text.OneLine(why))
 			}
-
-			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
+			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
 		}),
 	}
 
@@ -128,58 +111,43 @@ func readSecret(cmd *cobra.Command, name string) (string, error) {
 
 	// Three bytes more than the longest value: a line end (two on Windows), and one that shows
 	// that the value is too long, instead of cutting it without a word.
-	text, err := io.ReadAll(io.LimitReader(bufio.NewReader(cmd.InOrStdin()), secret.MaxValue+3))
+	text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), secret.MaxValue+3))
 	if err != nil {
 		return "", fmt.Errorf("the value cannot be read: %w", err)
 	}
-
 	// echo and pass end their output with a line break that is not part of the secret.
-	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
-	return string(text), nil
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 }
 
 // tellDaemon makes a running daemon read what has changed.
-func tellDaemon(ctx context.Context, w io.Writer, at *place) error {
-	dir, err := at.homeDir()
-	if err != nil {
-		return err
-	}
-
-	client, err := daemon.ConnectDaemon(ctx, dir)
-	// The next daemon reads the store when it starts.
-	if errors.Is(err, api.ErrNoDaemon) {
-		return nil
-	}
-
+func tellDaemon(ctx context.Context, w io.Writer, home string) error {
 	var result api.Reload
+	client, err := daemon.ConnectDaemon(ctx, home)
 	if err == nil {
 		err = client.Post(ctx, "/v1/reload", struct{}{}, &result)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, api.ErrNoDaemon): // the next one reads the store when it starts
+		return nil
+	case err != nil:
 		return fmt.Errorf("it is done, but the daemon could not be notified: %w", err)
-	}
-
-	if !result.OK {
+	case !result.OK:
 		fmt.Fprintln(w, "the daemon goes on with what it had:")
 		printProblems(w, result.Problems)
 		return errSilent
 	}
-
-	fmt.Fprintln(w, "the daemon uses it now")
-	return nil
+	return sayf(w, "the daemon uses it now\n")
 }
 
 func newSecretsRemove(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Forgets a value",
-		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			store, err := storeOf(at)
+		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+			store, err := secret.New(secret.Options{Home: home})
 			if err != nil {
 				return err
 			}
-
 			from, err := store.Remove(args[0])
 			if errors.Is(err, secret.ErrNotSet) {
 				list, listErr := store.List()
@@ -188,7 +156,6 @@ func newSecretsRemove(at *place) *cobra.Command {
 				}
 				return usagef("%s", text.NoSuch("secret", text.OneLine(args[0]), slices.Sorted(maps.Keys(list))))
 			}
-
 			if err != nil {
 				return fmt.Errorf("the secret %s was not removed: %w", args[0], err)
 			}
@@ -196,14 +163,12 @@ func newSecretsRemove(at *place) *cobra.Command {
 			for _, s := range from {
 				fmt.Fprintf(cmd.OutOrStdout(), "the secret %s is gone from %s\n", args[0], placeWords(s))
 			}
-
 			// The environment is the last place that is asked and cannot be cleared from here: who
 			// removes a secret should know that it still works.
 			if value, _, err := store.Get(args[0]); err == nil && value != "" {
 				fmt.Fprintf(cmd.OutOrStdout(), "it is still set in the environment, as %s\n", secret.Variable(args[0]))
 			}
-
-			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), at)
+			return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
 		}),
 	}
 }
@@ -224,44 +189,33 @@ type secretUser struct {
 }
 
 func newSecretsList(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "Lists the secrets, where each is kept and who may use it; never a value",
-		Args:  cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			list, err := listSecrets(at)
+		RunE: at.inHome(func(cmd *cobra.Command, _ []string, home string) error {
+			secrets, err := listSecrets(at, home)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			return printSecrets(cmd.OutOrStdout(), list)
+			return jsonOr(cmd, secrets, func() error { return printSecrets(cmd.OutOrStdout(), secrets) })
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
-func listSecrets(at *place) ([]secretEntry, error) {
-	store, err := storeOf(at)
+func listSecrets(at *place, home string) ([]secretEntry, error) {
+	store, err := secret.New(secret.Options{Home: home})
 	if err != nil {
 		return nil, err
 	}
-
 	kept, err := store.List()
 	if err != nil {
 		return nil, err
 	}
-
-	users := map[string][]secretUser{}
 	cfg, err := at.load() // its problems are for "rouse config check"
 	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
 		return nil, err
 	}
-
+	users := map[string][]secretUser{}
 	if cfg != nil {
 		for _, r := range cfg.SecretRefs() {
 			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
@@ -273,21 +227,14 @@ func listSecrets(at *place) ([]secretEntry, error) {
 					}
 				}
 			}
-
 			users[r.Name] = append(users[r.Name], u)
 		}
 	}
 
-	names := slices.Sorted(maps.Keys(kept))
-	for name := range users {
-		if _, known := kept[name]; !known {
-			names = append(names, name)
-		}
-	}
-
+	names := slices.AppendSeq(slices.Collect(maps.Keys(kept)), maps.Keys(users))
 	slices.Sort(names)
 	out := []secretEntry{}
-	for _, name := range names {
+	for _, name := range slices.Compact(names) {
 		e := secretEntry{Name: name, KeptIn: string(kept[name]), UsedBy: append([]secretUser{}, users[name]...)}
 		// The store lists what it keeps; the environment can only be asked for a name.
 		if e.KeptIn == "" && os.Getenv(secret.Variable(name)) != "" {
@@ -295,31 +242,21 @@ func listSecrets(at *place) ([]secretEntry, error) {
 		}
 		out = append(out, e)
 	}
-
 	return out, nil
 }
 
 func printSecrets(w io.Writer, entries []secretEntry) error {
-	if len(entries) == 0 {
-		fmt.Fprintln(w, "no secret is set; set one with: rouse secrets set NAME")
-		return nil
-	}
-
-	rows := [][]string{{"NAME", "KEPT IN", "USED BY"}}
-	for _, e := range entries {
+	return list(w, entries, "no secret is set; set one with: rouse secrets set NAME", "NAME KEPT_IN USED_BY", func(e secretEntry) []string {
 		var users []string
 		for _, u := range e.UsedBy {
-			text := cmp.Or(u.Of, u.Key)
+			user := cmp.Or(u.Of, u.Key)
 			if u.OnlyTo != "" {
-				text += " (only to " + u.OnlyTo + ")"
+				user += " (only to " + u.OnlyTo + ")"
 			}
-			if !slices.Contains(users, text) {
-				users = append(users, text)
+			if !slices.Contains(users, user) {
+				users = append(users, user)
 			}
 		}
-
-		rows = append(rows, []string{e.Name, cmp.Or(e.KeptIn, "nowhere: not set"), cmp.Or(strings.Join(users, ", "), "nobody")})
-	}
-
-	return align(w, rows)
+		return []string{e.Name, cmp.Or(e.KeptIn, "nowhere: not set"), cmp.Or(strings.Join(users, ", "), "nobody")}
+	})
 }

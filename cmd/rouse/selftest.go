@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/eval"
+	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -23,7 +25,6 @@ type selftestOptions struct {
 	at    *place
 	model string
 	keep  string
-	json  bool
 }
 
 // scenarioResult is a scenario as `rouse selftest --json` prints it.
@@ -59,13 +60,12 @@ A SCENARIO is the name of one that comes with rouse, or a file of yours in the s
 		Example: `  rouse selftest
   rouse selftest reads-once ./mine.yaml
   rouse selftest --model local --keep ./played`,
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSelftest(cmd, o, args) }),
+		RunE: func(cmd *cobra.Command, args []string) error { return runSelftest(cmd, o, args) },
 	}
 
 	cmd.Flags().StringVar(&o.model, "model", "", "`name` of a configured model that does the tasks")
 	cmd.Flags().StringVar(&o.keep, "keep", "", "`folder` in which what was played is kept; it must be empty")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
-	return cmd
+	return withJSON(cmd)
 }
 
 func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err error) {
@@ -99,26 +99,10 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 		return err
 	}
 
-	failed := 0
-	for _, r := range results {
-		if !r.OK {
-			failed++
-		}
-	}
-
-	if o.json {
-		if err := printJSON(cmd.OutOrStdout(), results); err != nil {
-			return err
-		}
-	} else {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(results)-failed, len(results))
-	}
-
-	if failed > 0 {
-		return errSilent
-	}
-
-	return nil
+	failed := len(slices.DeleteFunc(slices.Clone(results), func(r scenarioResult) bool { return r.OK }))
+	return failIf(failed > 0, jsonOr(cmd, results, func() error {
+		return sayf(cmd.OutOrStdout(), "%d of %d scenarios passed\n", len(results)-failed, len(results))
+	}))
 }
 
 // playScenarios plays each scenario in a folder of its own below dir, and prints how it went unless
@@ -135,11 +119,13 @@ func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios 
 			return nil, fmt.Errorf("the scenario %s cannot be played: %w", s.Name, err)
 		}
 
-		result := newScenarioResult(report)
-		if results = append(results, result); !o.json {
-			printScenarioResult(cmd, result, doer != nil)
+		u := report.Run.Usage
+		result := scenarioResult{Report: report, OK: len(report.Problems) == 0, Outcome: report.Run.Outcome, Exit: report.Run.Exit, Steps: report.Run.Steps, Calls: report.Run.Calls,
+			TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: float64(u.CostMicroUSD) / 1e6, TookMS: report.Took.Milliseconds()}
+		results = append(results, result)
+		if !wantsJSON(cmd) {
+			printScenario(cmd.OutOrStdout(), result, doer != nil)
 		}
-
 		// After Ctrl-C the remaining scenarios would all fail in a row.
 		if err := cmd.Context().Err(); err != nil {
 			return nil, err
@@ -156,34 +142,21 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 		return all, err
 	}
 
-	var known []string
-	for _, s := range all {
-		known = append(known, s.Name)
-	}
-
 	var out []eval.Scenario
 	for _, name := range names {
-		if i := slices.Index(known, name); i >= 0 {
-			out = append(out, all[i])
-			continue
+		var one eval.Scenario
+		if strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				return nil, usagef("the scenario cannot be read: %v", err)
+			}
+			if one, err = eval.Parse(name, content); err != nil {
+				return nil, usagef("%v", err)
+			}
+		} else if one, err = named("scenario", name, all, func(s eval.Scenario) string { return s.Name }); err != nil {
+			return nil, err
 		}
-
-		// A misspelt name should get the list of names, not "no such file".
-		if !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".yml") {
-			return nil, usagef("%s", text.NoSuch("scenario", name, known))
-		}
-
-		content, err := os.ReadFile(name)
-		if err != nil {
-			return nil, usagef("the scenario cannot be read: %v", err)
-		}
-
-		s, err := eval.Parse(name, content)
-		if err != nil {
-			return nil, usagef("%v", err)
-		}
-
-		out = append(out, s)
+		out = append(out, one)
 	}
 
 	// The name is the folder in which a scenario is played.
@@ -192,7 +165,6 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 			return nil, usagef("the scenario %s is named twice", s.Name)
 		}
 	}
-
 	return out, nil
 }
 
@@ -206,46 +178,30 @@ func (o selftestOptions) testedModel() (*agent.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	models, err := daemon.NewModels(cfg, daemon.QuietLogger())
 	if err != nil {
 		return nil, err
 	}
-
-	var known []string
-	for _, m := range cfg.Models {
-		known = append(known, string(m.Name))
-	}
-
-	m, ok := models[o.model]
-	if !ok {
-		return nil, usagef("%s", text.NoSuch("model", o.model, known))
+	if _, err := named("model", o.model, cfg.Models, func(m config.Model) string { return string(m.Name) }); err != nil {
+		return nil, err
 	}
 
 	// A copy, since the configured model is shared.
-	alone := *m
+	alone := *models[o.model]
 	alone.Fallback = nil // it is this one that is tried
 	return &alone, nil
 }
 
-func newScenarioResult(r eval.Report) scenarioResult {
-	u := r.Run.Usage
-	return scenarioResult{Report: r, OK: len(r.Problems) == 0, Outcome: r.Run.Outcome, Exit: r.Run.Exit, Steps: r.Run.Steps, Calls: r.Run.Calls,
-		TokensIn: u.TokensIn, TokensOut: u.TokensOut, CostUSD: float64(u.CostMicroUSD) / 1e6, TookMS: r.Took.Milliseconds()}
-}
-
-func printScenarioResult(cmd *cobra.Command, p scenarioResult, costs bool) {
+func printScenario(w io.Writer, p scenarioResult, costs bool) {
 	mark, took := "ok  ", ""
 	if !p.OK {
 		mark = "FAIL"
 	}
-
 	if costs {
 		took = fmt.Sprintf("  (%d steps, %d tokens, %s)", p.Steps, p.TokensIn+p.TokensOut, p.Took.Round(time.Second))
 	}
-
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  %-18s %s%s\n", mark, p.Name, p.About, took)
+	fmt.Fprintf(w, "%s  %-18s %s%s\n", mark, p.Name, p.About, took)
 	for _, problem := range p.Problems {
-		fmt.Fprintf(cmd.OutOrStdout(), "      %s\n", text.OneLine(problem))
+		fmt.Fprintf(w, "      %s\n", text.OneLine(problem))
 	}
 }

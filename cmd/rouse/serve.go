@@ -44,8 +44,7 @@ configuration takes effect without a restart; a mistake in it changes nothing an
 
 With engine.postgres in the configuration several of them share one ledger, each with a home and a
 name of its own (docs/cluster.md).`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) }),
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) },
 	}
 
 	cmd.Flags().StringVar(&o.logFile, "log-file", "", "write what is said to this `file` instead; at 10 MiB it becomes FILE.1, and another is begun")
@@ -181,19 +180,15 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 		if !j.Next.IsZero() {
 			line += ", next " + local(j.Next, now)
 		}
-
 		if j.Problem != "" {
 			line += "  ▲ " + j.Problem
 		}
-
 		if j.Paused {
 			line += ", " + jobState(j, now)
 		}
-
 		if !j.Enabled {
 			line = "disabled"
 		}
-
 		fmt.Fprintf(out, "  job      %-16s %s\n", j.Name, text.OneLine(line))
 	}
 	if more := all - len(jobs); more > 0 {
@@ -217,6 +212,5 @@ func printReady(ctx context.Context, d *daemon.Daemon, out io.Writer, unattended
 
 	fmt.Fprintf(out, "  history  rouse runs%s\n", held.FlagHint())
 	// Scripts wait for this line, so it comes last.
-	_, err = fmt.Fprintf(out, "ready %s\n", api.At(now).UTC().Format(time.RFC3339))
-	return errors.Join(err, ctx.Err())
+	return errors.Join(sayf(out, "ready %s\n", api.At(now).UTC().Format(time.RFC3339)), ctx.Err())
 }

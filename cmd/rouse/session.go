@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,9 +27,8 @@ import (
 type place struct {
 	config string
 	home   string
-	reads  bool      // the command creates no home
 	beside bool      // the substitute for a missing home must be on the same disk
-	stderr io.Writer // for what concerns every command; nil: nobody hears it
+	stderr io.Writer // for what concerns every command
 	broken error     // error of the configuration, for a command that only needs the home
 }
 
@@ -64,10 +64,23 @@ func (at *place) homeDir() (string, error) {
 	return config.Home(path, os.Getenv)
 }
 
+// inHome returns a RunE that calls f with the home.
+func (at *place) inHome(f func(cmd *cobra.Command, args []string, home string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		home, err := at.homeDir()
+		if err != nil {
+			return err
+		}
+		return f(cmd, args, home)
+	}
+}
+
 // session is a command's connection: to the process that answers on the home's socket or, where none
 // does, to the same API in this process, which then holds the home.
 type session struct {
 	*api.Client
+	cmd    *cobra.Command
+	out    io.Writer // standard output
 	home   string
 	zone   *time.Location // configured zone of times in input and output
 	daemon bool           // a daemon answers, which works the queue
@@ -89,16 +102,16 @@ func (s *session) missing() bool { return s.opened != s.home }
 // now returns the current time in the configured zone.
 func (s *session) now() time.Time { return time.Now().In(s.zone) }
 
-// since parses a flag for a time in the past. It returns the zero time for "".
-func (s *session) since(flag, written string) (time.Time, error) {
+// since returns the time of a flag, which lies in the past, as the API takes it, or "" for "".
+func (s *session) since(flag, written string) (string, error) {
 	if written == "" {
-		return time.Time{}, nil
+		return "", nil
 	}
 	w, err := schedule.ParseTime(written, time.Now(), s.zone, false)
 	if err != nil {
-		return w.At, usagef("%s: %w", flag, err)
+		return "", usagef("%s: %w", flag, err)
 	}
-	return w.At, nil
+	return w.At.Format(time.RFC3339Nano), nil
 }
 
 // mark is outcomeMark, but that a run which nobody executes is not said to run: its process was killed.
@@ -109,37 +122,54 @@ func (s *session) mark(r api.Run) string {
 	return outcomeMark(r)
 }
 
-// sayNoDaemon says below some runs, where no daemon serves the home, that those which are open do not go on by
-// themselves.
-func (s *session) sayNoDaemon(w io.Writer, runs ...api.Run) error {
+// sayNoDaemon says below some runs that those which are open do not go on by themselves, if no daemon serves the home.
+func (s *session) sayNoDaemon(runs ...api.Run) error {
 	if !slices.ContainsFunc(runs, func(r api.Run) bool { return r.State != domain.StateFinished && !s.executes(r) }) {
 		return nil
 	}
-	return sayf(w, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
+	return sayf(s.out, "no daemon serves %s, so nothing goes on by itself: rouse serve\n", s.home)
 }
 
-// open connects to the daemon, or to a command that executes a run, or opens the home when there is none.
-func (at *place) open(ctx context.Context) (*session, error) { return at.connect(ctx, false) }
+// purpose is that for which a command opens a home.
+type purpose int
 
-// openToRead is like open, but does not create a missing home. It is for commands that only read or only change existing data.
-func (at *place) openToRead(ctx context.Context) (*session, error) {
-	at.reads = true
-	return at.connect(ctx, false)
+const (
+	toChange purpose = iota // and create it, if it is missing
+	toRead                  // or to change existing data: a missing home is not created
+	toRun                   // a run: wait for a command that executes another one, because it executes only its own
+)
+
+// open connects to the daemon, or to a command that executes a run, or opens the home if there is none.
+func (at *place) open(cmd *cobra.Command, purpose purpose) (*session, error) {
+	s, err := at.connect(cmd.Context(), purpose)
+	if err != nil {
+		return nil, err
+	}
+	s.cmd, s.out = cmd, cmd.OutOrStdout()
+	return s, nil
 }
 
-// openToRun is open for a command that wants a run executed. A command that executes one of its own
-// does not execute others, and is waited for.
-func (at *place) openToRun(ctx context.Context) (*session, error) { return at.connect(ctx, true) }
+// with returns a RunE that opens a session for f and closes it afterwards.
+func (at *place) with(purpose purpose, f func(s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := at.open(cmd, purpose)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return f(s, args)
+	}
+}
 
-func (at *place) connect(ctx context.Context, toRun bool) (s *session, err error) {
+func (at *place) connect(ctx context.Context, purpose purpose) (s *session, err error) {
 	dir, err := at.homeDir()
 	if err != nil {
 		return nil, err
 	}
 
 	err = daemon.WaitForHome(ctx, at.sayWaiting, func() (err error) {
-		s, err = at.try(ctx, dir)
-		if err == nil && toRun && !s.daemon && s.local == nil {
+		s, err = at.try(ctx, dir, purpose)
+		if err == nil && purpose == toRun && !s.daemon && s.local == nil {
 			s.Close() // or each try would leave a connection open
 			return daemon.Held(dir)
 		}
@@ -153,26 +183,15 @@ func (at *place) connect(ctx context.Context, toRun bool) (s *session, err error
 	return s, err
 }
 
-// sayWaiting says for whom a command waits.
-func (at *place) sayWaiting(held *daemon.HeldError) {
-	if at.stderr != nil {
-		fmt.Fprintln(at.stderr, "rouse:", held.Waiting())
+// warn prints a line to standard error.
+func (at *place) warn(line string) {
+	if at.stderr != nil { // as in a test
+		fmt.Fprintln(at.stderr, "rouse:", line)
 	}
 }
 
-// sayNoConfig says that a home was opened which no configuration names, unless its user did.
-func (at *place) sayNoConfig(dir string) {
-	if at.home == "" && at.stderr != nil {
-		fmt.Fprintf(at.stderr, "rouse: no configuration was found here; this is what is in %s\n", dir)
-	}
-}
-
-// warnConfig prints why the configuration on disk is not in use.
-func (at *place) warnConfig(problem string) {
-	if at.stderr != nil {
-		fmt.Fprintln(at.stderr, "rouse:", problem)
-	}
-}
+// sayWaiting prints for whom a command waits.
+func (at *place) sayWaiting(held *daemon.HeldError) { at.warn(held.Waiting()) }
 
 // warnBroken prints the first mistake of the configuration if the command ran without it.
 func (at *place) warnBroken() {
@@ -180,23 +199,16 @@ func (at *place) warnBroken() {
 	switch {
 	case at.broken == nil:
 	case errors.As(at.broken, &wrong) && len(wrong.Problems) > 0:
-		at.warnConfig("the configuration has a mistake and was not used: " + text.OneLine(wrong.Problems[0].String()))
+		at.warn("the configuration has a mistake and was not used: " + text.OneLine(wrong.Problems[0].String()))
 	default:
-		at.warnConfig("the configuration cannot be read and was not used: " + text.OneLine(at.broken.Error()))
+		at.warn("the configuration cannot be read and was not used: " + text.OneLine(at.broken.Error()))
 	}
 }
 
-// warnReadOnly says in a line why a command can only read.
-func (at *place) warnReadOnly(why error) {
-	if why != nil && at.stderr != nil {
-		fmt.Fprintln(at.stderr, "rouse: read-only:", text.OneLine(why.Error()))
-	}
-}
-
-func (at *place) try(ctx context.Context, dir string) (*session, error) {
+func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session, error) {
 	client, st, err := daemon.Connect(ctx, dir)
 	if err == nil {
-		client.OnConfigProblem(at.warnConfig)
+		client.OnConfigProblem(at.warn)
 		// Nothing to close: connections to another process end with this one.
 		return &session{Client: client, home: dir, opened: dir, zone: loadZone(st.Zone), daemon: !st.Foreground, close: func() {}}, nil
 	}
@@ -210,7 +222,9 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no history at %s, and %w", dir, problem)
 		}
-		at.sayNoConfig(dir)
+		if at.home == "" { // its user did not name it
+			at.warn("no configuration was found here; this is what is in " + dir)
+		}
 	}
 
 	var wanted []config.SecretRef
@@ -226,7 +240,7 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 	}
 
 	opened, forget := dir, func() {}
-	if _, missing := os.Stat(dir); at.reads && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
+	if _, missing := os.Stat(dir); purpose == toRead && errors.Is(missing, fs.ErrNotExist) && !cfg.Shared() {
 		if opened, err = os.MkdirTemp(at.tempOf(dir), ".rouse-"); err != nil {
 			return nil, err
 		}
@@ -238,7 +252,9 @@ func (at *place) try(ctx context.Context, dir string) (*session, error) {
 		return nil, err
 	}
 
-	at.warnReadOnly(d.ReadOnly())
+	if why := d.ReadOnly(); why != nil {
+		at.warn("read-only: " + text.OneLine(why.Error()))
+	}
 	return &session{Client: api.InProcess(d.Handler), home: dir, opened: opened, zone: d.Current().Config.Zone(), local: d, nodes: d.WorkedOn(ctx), close: func() { d.Close(); forget() }}, nil //nolint:contextcheck // close also after Ctrl-C
 }
 
@@ -254,30 +270,60 @@ func (at *place) tempOf(home string) string {
 	return above
 }
 
-// withSession returns a RunE that opens a session for f and closes it afterwards.
-func withSession(open func(context.Context) (*session, error), f func(cmd *cobra.Command, args []string, s *session) error) func(*cobra.Command, []string) error {
-	return verb(func(cmd *cobra.Command, args []string) error {
-		s, err := open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		return f(cmd, args, s)
+// get reads the answer of the API to a path into v.
+func (s *session) get(path string, query url.Values, v any) error {
+	return s.Get(s.cmd.Context(), path, query, v)
+}
+
+// post sends body, and reads the answer into v.
+func (s *session) post(path string, body, v any) error { return s.Post(s.cmd.Context(), path, body, v) }
+
+// show gets v, and prints it as JSON with --json, else with print.
+func (s *session) show(path string, query url.Values, v any, print func() error) error {
+	if err := s.get(path, query, v); err != nil {
+		return err
+	}
+	return jsonOr(s.cmd, v, print)
+}
+
+// send posts body and reads the answer into v, which it prints as JSON with --json, else with print.
+func (s *session) send(path string, body, v any, print func() error) error {
+	if err := s.post(path, body, v); err != nil {
+		return err
+	}
+	return jsonOr(s.cmd, v, print)
+}
+
+// showing returns a RunE that gets a T and prints it. Each %s in path is an argument of the command.
+func showing[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
+	return at.with(toRead, func(s *session, args []string) error {
+		var v T
+		return s.show(filled(path, args), nil, &v, func() error { return print(s, v) })
 	})
 }
 
-// fetch gets v. If asJSON is true, it also prints v and returns true.
-func (s *session) fetch(cmd *cobra.Command, asJSON bool, path string, query url.Values, v any) (printed bool, err error) {
-	if err := s.Get(cmd.Context(), path, query, v); err != nil || !asJSON {
-		return false, err
-	}
-	return true, printJSON(cmd.OutOrStdout(), v)
+// sending returns a RunE that posts nothing to a path and prints the T in the answer. Each %s in path is an argument of the command.
+func sending[T any](at *place, path string, print func(s *session, v T) error) func(*cobra.Command, []string) error {
+	return at.with(toRead, func(s *session, args []string) error {
+		var v T
+		return s.send(filled(path, args), struct{}{}, &v, func() error { return print(s, v) })
+	})
 }
 
-// send posts body and reads the response into v. If asJSON is true, it also prints v and returns true.
-func (s *session) send(cmd *cobra.Command, asJSON bool, path string, body, v any) (printed bool, err error) {
-	if err := s.Post(cmd.Context(), path, body, v); err != nil || !asJSON {
-		return false, err
+// queryOf returns the query of pairs of keys and values, without the empty ones.
+func queryOf(pairs ...string) url.Values {
+	q := url.Values{}
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			q.Set(pair[0], pair[1])
+		}
 	}
-	return true, printJSON(cmd.OutOrStdout(), v)
+	return q
+}
+
+func filled(path string, args []string) string {
+	for _, arg := range args {
+		path = strings.Replace(path, "%s", url.PathEscape(arg), 1)
+	}
+	return path
 }

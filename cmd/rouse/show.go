@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,95 +19,66 @@ import (
 )
 
 func newShow(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show RUN",
 		Short: "Shows one run: trigger, attempts, steps, calls, outcome",
-		Args:  cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var d api.RunDetail
-			if done, err := s.fetch(cmd, asJSON, "/v1/runs/"+args[0], nil, &d); done || err != nil {
-				return err
-			}
-
-			printDetail(cmd.OutOrStdout(), d, s.mark(d.Run), s.now())
-			return s.sayNoDaemon(cmd.OutOrStdout(), d.Run)
+		RunE: showing(at, "/v1/runs/%s", func(s *session, d api.RunDetail) error {
+			printDetail(s.out, d, s.mark(d.Run), s.now())
+			return s.sayNoDaemon(d.Run)
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 // printDetail writes a run as a person reads it from top to bottom, with the mark of its outcome.
 func printDetail(w io.Writer, d api.RunDetail, mark string, now time.Time) {
 	fmt.Fprintf(w, "run %s of %s (agent %s)  %s\n", d.ID, jobName(d.Run), d.Agent, paint(w, mark))
-	fmt.Fprintf(w, "  trigger   %s\n", text.OneLine(triggerText(d.Run)))
+	field(w, "trigger", text.OneLine(triggerText(d.Run)))
 	if !d.ScheduledAt.IsZero() {
-		fmt.Fprintf(w, "  scheduled %s\n", local(d.ScheduledAt, now))
+		field(w, "scheduled", local(d.ScheduledAt, now))
 	}
-
-	fmt.Fprintf(w, "  queued    %s\n  started   %s\n  finished  %s (took %s)\n", local(d.QueuedAt, now), local(d.StartedAt, now), local(d.FinishedAt, now), runDuration(d.Run, now))
+	field(w, "queued", local(d.QueuedAt, now))
+	field(w, "started", local(d.StartedAt, now))
+	field(w, "finished", fmt.Sprintf("%s (took %s)", local(d.FinishedAt, now), runDuration(d.Run, now)))
 	printWake(w, d.Run, now)
-	if d.Body != "" {
-		fmt.Fprintf(w, "  body      %s\n", shorten(d.Body, 500))
+	field(w, "body", shorten(d.Body, 500))
+	exit := string(d.Exit)
+	if d.Exit != "" && d.Outcome == domain.OutcomeSuccess && !d.Verified {
+		exit += ", not verified"
 	}
-	if d.Exit != "" {
-		verified := ""
-		if d.Outcome == domain.OutcomeSuccess && !d.Verified {
-			verified = ", not verified"
-		}
-		fmt.Fprintf(w, "  exit      %s%s\n", d.Exit, verified)
-	}
-
-	if d.Summary != "" {
-		fmt.Fprintf(w, "  summary   %s\n", text.OneLine(d.Summary))
-	}
-
-	if d.Error != "" {
-		// Of a program that failed, it ends with the last lines of its output.
-		fmt.Fprintf(w, "  error     %s\n", strings.ReplaceAll(text.Lines(d.Error), "\n", "\n            "))
-	}
-
+	field(w, "exit", exit)
+	field(w, "summary", text.OneLine(d.Summary))
+	// Of a program that failed, it ends with the last lines of its output.
+	field(w, "error", strings.ReplaceAll(text.Lines(d.Error), "\n", "\n            "))
 	if d.Steps > 0 {
-		fmt.Fprintf(w, "  steps     %d, with %s\n", d.Steps, text.Plural(d.Calls, "call"))
+		field(w, "steps", fmt.Sprintf("%d, with %s", d.Steps, text.Plural(d.Calls, "call")))
 	}
-
 	if d.TokensIn+d.TokensOut > 0 {
 		part := ""
 		if d.EstimatedTokens > 0 {
 			part = estimated(fmt.Sprint(d.EstimatedTokens))
 		}
-		fmt.Fprintf(w, "  tokens    %d in, %d out%s\n", d.TokensIn, d.TokensOut, part)
+		field(w, "tokens", fmt.Sprintf("%d in, %d out%s", d.TokensIn, d.TokensOut, part))
 	}
-
 	if d.CostUSD > 0 {
 		part := ""
-		if d.EstimatedUSD > 0 {
+		switch program := d.Program(); {
+		case d.EstimatedUSD > 0:
 			part = estimated(dollars(d.EstimatedUSD))
+		case program != "":
+			part = ", as " + text.OneLine(program) + " says"
 		}
-		if program := d.Program(); program != "" {
-			part = cmp.Or(part, ", as "+text.OneLine(program)+" says")
-		}
-		fmt.Fprintf(w, "  cost      %s%s\n", dollars(d.CostUSD), part)
+		field(w, "cost", dollars(d.CostUSD)+part)
 	}
-
-	if len(d.Taint) > 0 {
-		fmt.Fprintf(w, "  taint     %s\n", taintText(d.Taint))
-	}
-
+	field(w, "taint", taintText(d.Taint))
 	if d.Tier != "" {
-		fmt.Fprintf(w, "  confined  its programs ran on tier %s\n", d.Tier)
+		field(w, "confined", fmt.Sprintf("its programs ran on tier %s", d.Tier))
 	}
-
 	if d.Workspace != "" {
-		fmt.Fprintf(w, "  workspace %s; rouse workspaces show %[1]s\n", d.Workspace)
+		field(w, "workspace", fmt.Sprintf("%s; rouse workspaces show %[1]s", d.Workspace))
 	}
-
 	if d.Checkout != nil {
 		printCheckout(w, *d.Checkout, now)
 	}
-
 	printArtifacts(w, d)
 	printAsked(w, d, now)
 
@@ -175,12 +145,11 @@ func printWake(w io.Writer, r api.Run, now time.Time) {
 		return
 	}
 
-	fmt.Fprintf(w, "  planned   for %s, on %s\n", local(api.At(d.Wake.Planned), now), local(api.At(d.Wake.Asked), now))
+	field(w, "planned", fmt.Sprintf("for %s, on %s", local(api.At(d.Wake.Planned), now), local(api.At(d.Wake.Asked), now)))
 	if d.Wake.Depth > 0 {
-		fmt.Fprintf(w, "  chain     wake %d in a row that the agent planned\n", d.Wake.Depth)
+		field(w, "chain", fmt.Sprintf("wake %d in a row that the agent planned", d.Wake.Depth))
 	}
-
-	fmt.Fprintf(w, "  told      %s\n", shorten(d.Wake.Instructions, 500))
+	field(w, "told", shorten(d.Wake.Instructions, 500))
 }
 
 // triggerText says in words what asked for a run.
@@ -189,56 +158,58 @@ func triggerText(r api.Run) string {
 	if err := json.Unmarshal(r.TriggerDetail, &d); err != nil {
 		return fmt.Sprintf("%s %s", r.Trigger, r.TriggerDetail)
 	}
+	if said := detailText(d); said != "" {
+		return string(r.Trigger) + ": " + said
+	}
+	return string(r.Trigger)
+}
 
+func detailText(d ledger.Detail) string {
 	switch {
 	case d.Wake != nil:
 		by := api.Wake{ScheduledBy: d.Wake.ScheduledBy, Job: d.Wake.Job}
 		if d.Wake.AskedBy != 0 {
 			by.Run = fmt.Sprint(d.Wake.AskedBy)
 		}
-		return fmt.Sprintf("%s: a wake that was planned by %s", r.Trigger, plannedBy(by))
+		return "a wake that was planned by " + plannedBy(by)
 	case d.File != nil:
-		return fmt.Sprintf("%s: %s (%d bytes)", r.Trigger, d.File.Path, d.File.Size)
+		return fmt.Sprintf("%s (%d bytes)", d.File.Path, d.File.Size)
 	case len(d.Files) > 0:
-		return fmt.Sprintf("%s: %s", r.Trigger, filesText(d))
+		return filesText(d)
 	case d.Folder != "":
-		return fmt.Sprintf("%s: %s", r.Trigger, folderText(d))
+		return folderText(d)
 	case d.Webhook != nil:
 		event := ""
 		if d.Webhook.Event != "" {
 			event = d.Webhook.Event + ", "
 		}
-		return fmt.Sprintf("%s: %s (%sdelivery %s, %s)", r.Trigger, d.Webhook.Path, event, d.Webhook.ID, text.Size(d.Webhook.Bytes))
+		return fmt.Sprintf("%s (%sdelivery %s, %s)", d.Webhook.Path, event, d.Webhook.ID, text.Size(d.Webhook.Bytes))
 	case d.After != nil:
-		return fmt.Sprintf("%s: run %d of the job %s ended (%s)", r.Trigger, d.After.Run, d.After.Job, d.After.Outcome)
+		return fmt.Sprintf("run %d of the job %s ended (%s)", d.After.Run, d.After.Job, d.After.Outcome)
 	case d.Prompt != "":
-		return fmt.Sprintf("%s: %s", r.Trigger, shorten(d.Prompt, 120))
+		return shorten(d.Prompt, 120)
 	case d.Tool != "":
-		return fmt.Sprintf("%s: a call of %s", r.Trigger, d.Tool)
+		return "a call of " + d.Tool
 	case d.Skill != "":
-		what := "the skill "
+		said := "the skill " + d.Skill
 		switch {
 		case d.Removes:
-			what = "before the removal of the skill "
+			said = "before the removal of " + said
 		case d.DryRun:
-			what = "a dry run of the skill "
+			said = "a dry run of " + said
 		}
-		by := ""
 		if d.By != nil {
-			by = fmt.Sprintf(", which run %d called", d.By.Run)
+			said += fmt.Sprintf(", which run %d called", d.By.Run)
 		}
-		return fmt.Sprintf("%s: %s%s%s", r.Trigger, what, d.Skill, by)
+		return said
 	case len(d.Input) > 0:
 		var pairs []string
 		for _, k := range slices.Sorted(maps.Keys(d.Input)) {
 			pairs = append(pairs, k+"="+d.Input[k])
 		}
-		return fmt.Sprintf("%s: %s", r.Trigger, strings.Join(pairs, " "))
-	case d.Source != "":
-		return fmt.Sprintf("%s: %s", r.Trigger, d.Source)
+		return strings.Join(pairs, " ")
 	}
-
-	return string(r.Trigger)
+	return d.Source
 }
 
 // filesText names the first files of a batch.
@@ -248,12 +219,10 @@ func filesText(d ledger.Detail) string {
 	for i, f := range d.Files {
 		names[i] = f.Path
 	}
-
 	words := text.Plural(len(names), "file") + ": " + text.List(names, most)
 	if d.More > 0 {
 		words += fmt.Sprintf("; %d more were ready for a later run", d.More)
 	}
-
 	return words
 }
 
@@ -266,7 +235,6 @@ func folderText(d ledger.Detail) string {
 			text += fmt.Sprintf(" and %d more changes", c.More)
 		}
 	}
-
 	return text
 }
 
@@ -280,11 +248,9 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 	if st.Text != "" {
 		fmt.Fprintf(w, "  %s", shorten(st.Text, 160))
 	}
-
 	if estimates && st.EstimatedTokens > 0 {
-		fmt.Fprintf(w, "  (%s of it estimated)", text.Plural(int(st.EstimatedTokens), "token"))
+		fmt.Fprintf(w, "  (%s of it estimated)", text.Plural(st.EstimatedTokens, "token"))
 	}
-
 	fmt.Fprintln(w)
 	for _, n := range st.Notices {
 		fmt.Fprintf(w, "%s  %s\n", margin, shorten(n, 400))
@@ -300,24 +266,17 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 		}
 
 		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(agent.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
-		for _, warning := range warningsOf(c) {
+		var e struct {
+			Warnings []string `json:"warnings"` // beside the result
+		}
+		_ = json.Unmarshal(c.Envelope, &e) // a call that was not made has none
+		for _, warning := range e.Warnings {
 			fmt.Fprintf(w, "%s    %s\n", margin, shorten(warning, 400))
 		}
 		for _, within := range c.StepsDetail {
 			printStep(w, within, margin+"    ", estimates)
 		}
 	}
-}
-
-// warningsOf are what a tool said beside its result.
-func warningsOf(c api.Call) []string {
-	var e struct {
-		Warnings []string `json:"warnings"`
-	}
-	if json.Unmarshal(c.Envelope, &e) != nil {
-		return nil
-	}
-	return e.Warnings
 }
 
 // compact prints a result without the quotes of a plain text.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,9 +23,6 @@ import (
 	"rouse/scheduler/simulate"
 )
 
-// maxSimulatedRows is how many occurrences the table shows.
-const maxSimulatedRows = 1000
-
 // defaultRuntime is how long a run is assumed to take.
 const defaultRuntime = time.Minute
 
@@ -35,7 +32,6 @@ type simulateOptions struct {
 	from, to string
 	outages  []string
 	runtimes []string
-	json     bool
 }
 
 func newSimulate(at *place) *cobra.Command {
@@ -58,22 +54,17 @@ The table shows the first 1000 occurrences, and --json all of them.`,
   rouse simulate --from 2026-03-07 --to 2026-03-09      over a change of the clock
   rouse simulate --outage "2026-11-21 10:00..11:00"     an hour without a daemon
   rouse simulate --runtime 5m --runtime report=2h       what overlaps`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.job = args[0]
-			}
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.job = strings.Join(args, "")
 			return runSimulate(cmd, o)
-		}),
+		},
 	}
 
 	cmd.Flags().StringVar(&o.from, "from", "", "when the simulated daemon starts (default now)")
 	cmd.Flags().StringVar(&o.to, "to", "", "when it ends (default 24 hours later)")
 	cmd.Flags().StringArrayVar(&o.outages, "outage", nil, "FROM..TO: no daemon runs then; may be repeated")
 	cmd.Flags().StringArrayVar(&o.runtimes, "runtime", nil, "how long a run takes (default 1m), or JOB=TIME; may be repeated")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 func runSimulate(cmd *cobra.Command, o simulateOptions) error {
@@ -90,28 +81,21 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-
-	world, err := o.world(cmd.Context(), cfg, p)
+	world, err := o.world(cmd, cfg, p)
 	if err != nil {
 		return err
 	}
-
 	out, err := simulate.Run(cmd.Context(), world, o.progress(cmd, world))
 	if err != nil {
 		return err
 	}
-
 	daemon.NoteSimulated(out, cfg, p)
 	out = daemon.LeftOut(out, world, o.job)
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), simulated(out))
-	}
-
-	return printSimulated(cmd, world, out, cfg.Zone())
+	return jsonOr(cmd, simulated(out), func() error { return printSimulated(cmd.OutOrStdout(), world, out, cfg.Zone()) })
 }
 
 // world is what the simulation begins with.
-func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemon.Plan) (simulate.Options, error) {
+func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *daemon.Plan) (simulate.Options, error) {
 	now := time.Now()
 	w := simulate.Options{Jobs: p.Jobs, Job: o.job, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
 	var err error
@@ -137,7 +121,16 @@ func (o simulateOptions) world(ctx context.Context, cfg *config.Config, p *daemo
 
 	// A run without a model stays queued in the daemon too; the simulation has to know.
 	w.Blocked = daemon.Blocked(p)
-	return w, o.addState(ctx, &w)
+
+	// A home that does not exist yet is not created.
+	dir, err := o.at.homeDir()
+	if err != nil {
+		return w, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && daemon.SharedLedger(dir) == nil {
+		return w, nil //nolint:nilerr // nothing has happened there
+	}
+	return w, o.at.with(toChange, func(s *session, _ []string) error { return o.addState(s, &w) })(cmd, nil)
 }
 
 // events are the outages in the order of time.
@@ -150,18 +143,16 @@ func (o simulateOptions) events(now time.Time, zone *time.Location) ([]simulate.
 		}
 
 		from, err := simulatedTime(begin, now, zone, false)
-		if err != nil {
-			return nil, usagef("--outage: %w", err)
+		var to time.Time
+		if err == nil {
+			to, err = simulatedTime(end, from, zone, true)
 		}
-
-		to, err := simulatedTime(end, from, zone, true)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, usagef("--outage: %w", err)
-		}
-		if !to.After(from) {
+		case !to.After(from):
 			return nil, usagef("--outage %q: ends before it begins", text)
 		}
-
 		out = append(out, simulate.Event{At: from, Kind: simulate.Down}, simulate.Event{At: to, Kind: simulate.Up})
 	}
 
@@ -214,24 +205,10 @@ func (o simulateOptions) runtime(jobs []string) (func(job, agent string) time.Du
 	}, nil
 }
 
-// addState starts from what the home holds. A home that does not exist yet is not created.
-func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) error {
-	dir, err := o.at.homeDir()
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(dir, "ledger.db")); err != nil && daemon.SharedLedger(dir) == nil {
-		return nil //nolint:nilerr // nothing has happened there
-	}
-
-	s, err := o.at.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+// addState starts from what the home holds.
+func (o simulateOptions) addState(s *session, w *simulate.Options) error {
 	var st api.State
-	if err := s.Get(ctx, "/v1/state", nil, &st); err != nil {
+	if err := s.get("/v1/state", nil, &st); err != nil {
 		return err
 	}
 
@@ -271,7 +248,7 @@ func (o simulateOptions) addState(ctx context.Context, w *simulate.Options) erro
 // progress shows on a terminal how far a long simulation has come.
 func (o simulateOptions) progress(cmd *cobra.Command, w simulate.Options) func(time.Time) {
 	// A pipe or a log would collect hundreds of these lines.
-	if o.json || !text.IsTerminal(cmd.ErrOrStderr()) {
+	if wantsJSON(cmd) || !text.IsTerminal(cmd.ErrOrStderr()) {
 		return nil
 	}
 
@@ -299,58 +276,45 @@ type simulatedOccurrence struct {
 func simulated(out []simulate.Occurrence) []simulatedOccurrence {
 	list := []simulatedOccurrence{}
 	for _, o := range out {
-		row := simulatedOccurrence{
+		instants := 1
+		if !o.Through.IsZero() {
+			instants = o.Instants
+		}
+		list = append(list, simulatedOccurrence{
 			Occurrence: api.Occurrence{Job: o.Job, Source: o.Source, Nominal: api.At(o.Nominal), Actual: api.At(o.Actual),
 				Decision: o.Decision, Reason: o.Reason, Outcome: o.Outcome},
-			Agent: o.Agent, Started: api.At(o.Started), Finished: api.At(o.Finished), Through: api.At(o.Through), Instants: 1,
-		}
-
-		if !o.Through.IsZero() {
-			row.Instants = o.Instants
-		}
-
-		list = append(list, row)
+			Agent: o.Agent, Started: api.At(o.Started), Finished: api.At(o.Finished), Through: api.At(o.Through), Instants: instants,
+		})
 	}
-
 	return list
 }
 
-func printSimulated(cmd *cobra.Command, w simulate.Options, out []simulate.Occurrence, zone *time.Location) error {
-	const layout = "Mon 2006-01-02 15:04:05 MST"
-	var rows [][]string
+func printSimulated(stdout io.Writer, w simulate.Options, out []simulate.Occurrence, zone *time.Location) error {
+	const layout, most = "Mon 2006-01-02 15:04:05 MST", 1000
 	count := map[domain.Decision]int{}
 	for _, o := range out {
 		// A row can stand for a whole stretch of instants with the same decision.
 		count[o.Decision] += max(o.Instants, 1)
+	}
+	err := list(stdout, out[:min(len(out), most)], "nothing comes due", "DUE JOB SOURCE DECISION RUNS REASON", func(o simulate.Occurrence) []string {
 		name := o.Job
 		if o.Source == scheduler.SourceWake {
 			name = "agent " + o.Agent
 		}
-
 		at := o.Nominal.In(zone).Format(layout)
 		if !o.Through.IsZero() {
 			at += " to " + o.Through.In(zone).Format(layout)
 		}
-
-		if len(rows) == maxSimulatedRows {
-			continue // it is counted
-		}
-		rows = append(rows, []string{at, name, o.Source, string(o.Decision), runsFromTo(o, zone), readable(o.Reason, zone)})
-	}
-
-	stdout := cmd.OutOrStdout()
-	if len(rows) == 0 {
-		fmt.Fprintln(stdout, "nothing comes due")
-	} else if err := table(stdout, "DUE JOB SOURCE DECISION RUNS REASON", rows); err != nil {
+		return []string{at, name, o.Source, string(o.Decision), runsFromTo(o, zone), readable(o.Reason, zone)}
+	})
+	if err != nil {
 		return err
 	}
-	if more := len(out) - len(rows); more > 0 {
+	if more := len(out) - most; more > 0 {
 		fmt.Fprintf(stdout, "… and %d more; choose a shorter time with --from and --to, or use --json\n", more)
 	}
-
-	_, err := fmt.Fprintf(stdout, "%s to %s: %d run, %d skipped, %d missed\n", w.From.Add(time.Millisecond).In(zone).Format(layout), w.To.In(zone).Format(layout),
+	return sayf(stdout, "%s to %s: %d run, %d skipped, %d missed\n", w.From.Add(time.Millisecond).In(zone).Format(layout), w.To.In(zone).Format(layout),
 		count[domain.DecisionRun], count[domain.DecisionSkipped], count[domain.DecisionMissed])
-	return err
 }
 
 // runsFromTo says when the run of an occurrence is on, as far as it is later or longer
@@ -369,6 +333,5 @@ func runsFromTo(o simulate.Occurrence, zone *time.Location) string {
 	if o.Outcome != domain.OutcomeSuccess {
 		text += fmt.Sprintf(" (%s)", o.Outcome)
 	}
-
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,10 +28,7 @@ func newSkills(at *place) *cobra.Command {
 agent how to do something, with a program (manifest.json and module.ts), or with both. They are
 looked for in HOME/skills, in ~/.agents/skills, and in the folders under skills.roots of the
 configuration.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-
 	cmd.AddCommand(newSkillsList(at), newSkillsShow(at), newSkillsSearch(at), newSkillsValidate(), newSkillsNew("new"), newSkillsTest(), newSkillsRun(at), newSkillsSignIns(at),
 		newSkillsInstall(at), newSkillsTrust(at), newSkillsRemove(at), newSkillsPin(at), newSkillsOutdated(at))
 	return cmd
@@ -59,8 +57,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 }
 
 func newSkillsList(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "Lists the skills that agents may see, and why others are not loaded",
 		Long: `Lists the skills that agents may see, and why others are not loaded.
@@ -69,47 +66,35 @@ STATE is own (somebody put it there), installed, or changed: an installed skill 
 are not those that were installed. Agents do not get it until its owner says
 rouse skills pin NAME, or installs it again. KIND is instructions (SKILL.md), module (a program)
 or both.`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := at.skills()
 			if err != nil {
 				return err
 			}
-
 			found, err := install.Inspect(all)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), found)
-			}
-
-			var rows [][]string
-			for _, s := range found.Skills {
-				rows = append(rows, []string{s.Name, s.State, string(s.Kind), s.Source, brief(s.Description)})
-			}
-
-			if len(rows) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), "there are no skills; see rouse skills install --help")
-			} else if err := table(cmd.OutOrStdout(), "NAME STATE KIND FROM DESCRIPTION", rows); err != nil {
-				return err
-			}
-
-			for _, s := range found.Skills {
-				if s.Why != "" {
-					fmt.Fprintln(cmd.ErrOrStderr(), text.OneLine(s.Why))
+			return jsonOr(cmd, found, func() error {
+				err := list(cmd.OutOrStdout(), found.Skills, "there are no skills; see rouse skills install --help", "NAME STATE KIND FROM DESCRIPTION", func(s install.Listed) []string {
+					return []string{s.Name, s.State, string(s.Kind), s.Source, brief(s.Description)}
+				})
+				for _, s := range found.Skills {
+					if s.Why != "" {
+						fmt.Fprintln(cmd.ErrOrStderr(), text.OneLine(s.Why))
+					}
 				}
-			}
-			for _, p := range found.Problems {
-				fmt.Fprintln(cmd.ErrOrStderr(), text.OneLine(p.String()))
-			}
+				printSkillProblems(cmd.ErrOrStderr(), found.Problems)
+				return err
+			})
+		},
+	})
+}
 
-			return nil
-		}),
+func printSkillProblems(w io.Writer, problems []skills.Problem) {
+	for _, p := range problems {
+		fmt.Fprintln(w, text.OneLine(p.String()))
 	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
 }
 
 // brief is the beginning of a description.
@@ -133,16 +118,11 @@ func (at *place) pick(nameOrDir string) (*skills.Skill, []skills.Problem, error)
 		return nil, nil, err
 	}
 
-	s, ok := all.Get(nameOrDir)
-	if !ok {
-		var names []string
-		for _, s := range all.Skills() {
-			names = append(names, s.Name)
-		}
-		return nil, nil, &api.Error{Status: 404, Message: text.NoSuch("skill", nameOrDir, names), Usage: true}
+	if s, ok := all.Get(nameOrDir); ok {
+		return s, all.ProblemsOf(s), nil
 	}
-
-	return s, all.ProblemsOf(s), nil
+	_, err = named("skill", nameOrDir, all.Skills(), func(s *skills.Skill) string { return s.Name })
+	return nil, nil, err
 }
 
 // firstError is the first problem that is more than a warning.
@@ -163,12 +143,10 @@ type shownSkill struct {
 }
 
 func newSkillsShow(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show NAME|FOLDER",
 		Short: "Prints a skill: what it says of itself and asks for, its files, its instructions and docs",
-		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			s, problems, err := at.pick(args[0])
 			if err != nil {
 				return err
@@ -178,45 +156,34 @@ func newSkillsShow(at *place) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			shown := shownSkill{Detail: out}
+			shown.Tools, shown.NoTools = host.Offers(s)
+			return jsonOr(cmd, shown, func() error { return printShownSkill(cmd.OutOrStdout(), s, out) })
+		},
+	})
+}
 
-			if asJSON {
-				shown := shownSkill{Detail: out}
-				shown.Tools, shown.NoTools = host.Offers(s)
-				return printJSON(cmd.OutOrStdout(), shown)
-			}
-
-			printSkill(cmd.OutOrStdout(), s)
-			if from := out.Installed; from != nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "installed from:", origin(from.Source, from.Path, from.Revision, from.Commit))
-			}
-
-			if out.State == "changed" {
-				fmt.Fprintln(cmd.OutOrStdout(), "changed since it was installed, so that no agent gets it:", text.OneLine(out.Why))
-			}
-
-			for _, f := range out.Files {
-				fmt.Fprintln(cmd.OutOrStdout(), "file:", text.OneLine(f))
-			}
-
-			if out.More {
-				fmt.Fprintln(cmd.OutOrStdout(), "and more files")
-			}
-
-			for _, p := range out.Problems {
-				fmt.Fprintln(cmd.OutOrStdout(), text.OneLine(p.String()))
-			}
-
-			for _, part := range []string{out.Instructions, out.Docs} {
-				if part != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", text.Lines(part))
-				}
-			}
-			return nil
-		}),
+func printShownSkill(w io.Writer, s *skills.Skill, out install.Detail) error {
+	printSkill(w, s)
+	if from := out.Installed; from != nil {
+		fmt.Fprintln(w, "installed from:", origin(from.Source, from.Path, from.Revision, from.Commit))
 	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	if out.State == "changed" {
+		fmt.Fprintln(w, "changed since it was installed, so that no agent gets it:", text.OneLine(out.Why))
+	}
+	for _, f := range out.Files {
+		fmt.Fprintln(w, "file:", text.OneLine(f))
+	}
+	if out.More {
+		fmt.Fprintln(w, "and more files")
+	}
+	printSkillProblems(w, out.Problems)
+	for _, part := range []string{out.Instructions, out.Docs} {
+		if part != "" {
+			fmt.Fprintf(w, "\n%s\n", text.Lines(part))
+		}
+	}
+	return nil
 }
 
 // printSkill prints what a skill says of itself and asks for.
@@ -265,42 +232,68 @@ func printSkill(w io.Writer, s *skills.Skill) {
 }
 
 func newSkillsSearch(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "search WORDS",
 		Short: "Finds skills by words of their name, description and tags, as agents do with capabilities_discover",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := at.skills()
 			if err != nil {
 				return err
 			}
-
 			var entries []skills.Entry
 			for _, s := range all.Skills() {
 				entries = append(entries, s.Entry())
 			}
 
-			hits := skills.Search(strings.Join(args, " "), entries, 20)
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), append([]skills.Hit{}, hits...))
-			}
+			hits := append([]skills.Hit{}, skills.Search(strings.Join(args, " "), entries, 20)...)
+			return jsonOr(cmd, hits, func() error {
+				return list(cmd.OutOrStdout(), hits, "no skill has any of these words", "NAME KIND DESCRIPTION", func(h skills.Hit) []string {
+					s, _ := all.Get(h.Name)
+					return []string{h.Name, string(s.Kind()), brief(h.Description)}
+				})
+			})
+		},
+	})
+}
 
-			if len(hits) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), "no skill has any of these words")
-				return nil
-			}
+func newSkillsSignIns(at *place) *cobra.Command {
+	var remove string
+	cmd := &cobra.Command{
+		Use:   "sign-ins",
+		Short: "Lists the services that skills are signed in to for agents, or forgets one; never a token",
+		Long: `Lists the services that skills with a module are signed in to, each for one agent. The tokens are
+kept as secrets are, in the keyring of the system or encrypted in HOME/sign-ins.age.
 
-			var rows [][]string
-			for _, h := range hits {
-				s, _ := all.Get(h.Name)
-				rows = append(rows, []string{h.Name, string(s.Kind()), brief(h.Description)})
+STATUS is authorized, expired (its owner is asked to sign in again when the skill next wants to) or unauthorized.
+What is removed is forgotten here; the service itself lists and ends what it gave.`,
+		Example: `  rouse skills sign-ins
+  rouse skills sign-ins --remove clerk/mail-digest/acme`,
+		RunE: at.with(toRead, func(s *session, _ []string) error {
+			if remove != "" {
+				var name api.SignInName
+				return s.send("/v1/sign-ins/remove", api.SignInName{Name: remove}, &name, func() error {
+					return sayf(s.out, "the sign-in %s is forgotten\n", text.OneLine(remove))
+				})
 			}
-
-			return table(cmd.OutOrStdout(), "NAME KIND DESCRIPTION", rows)
+			var kept []api.SignIn
+			return s.show("/v1/sign-ins", nil, &kept, func() error { return printSignIns(s.out, kept, s.now()) })
 		}),
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	cmd.Flags().StringVar(&remove, "remove", "", "forget the sign-in of this `name`: AGENT/SKILL/PROVIDER")
+	return withJSON(cmd)
+}
+
+func printSignIns(w io.Writer, kept []api.SignIn, now time.Time) error {
+	return list(w, kept, "no skill is signed in anywhere", "NAME SERVICE STATUS UNTIL SCOPES", func(k api.SignIn) []string {
+		status, until := k.Status, when(k.ExpiresAt, now)
+		if k.Waiting {
+			status += ", waits for you"
+		}
+		if k.Renews {
+			until = "renewed by itself"
+		}
+		return []string{k.Name, k.Service, status, until, strings.Join(k.Scopes, ", ")}
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +12,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
 )
 
-// skillsHome is where skills are installed.
-func (at *place) skillsHome() (string, error) {
-	home, err := at.homeDir()
-	return filepath.Join(home, "skills"), err
+// inSkills returns a RunE that calls f with the folder in which skills are installed.
+func (at *place) inSkills(f func(cmd *cobra.Command, args []string, root string) error) func(*cobra.Command, []string) error {
+	return at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+		return f(cmd, args, filepath.Join(home, "skills"))
+	})
 }
 
 // staged is what `rouse skills install --json` prints.
@@ -42,8 +43,8 @@ type staged struct {
 }
 
 type installOptions struct {
-	path, revision     string
-	yes, replace, json bool
+	path, revision string
+	yes, replace   bool
 }
 
 func newSkillsInstall(at *place) *cobra.Command {
@@ -58,8 +59,9 @@ Then it asks, and installs the skill in HOME/skills, pinned by the hash of its f
 instructions are followed by agents: install what you have read.`,
 		Example: `  rouse skills install ./csv-report
   rouse skills install https://github.com/anthropics/skills --path skills/pdf --revision main`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runSkillsInstall(cmd, at, o, args[0]) }),
+		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
+			return installSkill(cmd, at, o, args[0], root)
+		}),
 	}
 
 	f := cmd.Flags()
@@ -67,18 +69,13 @@ instructions are followed by agents: install what you have read.`,
 	f.StringVar(&o.revision, "revision", "", "branch, tag or commit of a repository (default the one that it shows)")
 	f.BoolVar(&o.yes, "yes", false, "install without being asked")
 	f.BoolVar(&o.replace, "replace", false, "replace a skill of the same name")
-	f.BoolVar(&o.json, "json", false, "print JSON; needs --yes")
+	f.Bool("json", false, "print JSON; needs --yes")
 
 	return cmd
 }
 
-// runSkillsInstall shows what would be installed, asks, and installs it.
-func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from string) (err error) {
-	root, err := at.skillsHome()
-	if err != nil {
-		return err
-	}
-
+// installSkill shows what would be installed, asks, and installs it.
+func installSkill(cmd *cobra.Command, at *place, o installOptions, from, root string) (err error) {
 	source := install.Source{From: from, Path: o.path, Revision: o.revision}
 	if source.Remote() {
 		if err := at.checkGitSettings(cmd.Context()); err != nil {
@@ -96,14 +93,12 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 	if s.Skill.Manifest != nil {
 		said.Terms = s.Skill.Manifest.Terms()
 	}
-	if !o.json {
+	if !wantsJSON(cmd) {
 		printStaged(cmd.OutOrStdout(), s)
 		printChanges(cmd.OutOrStdout(), changes, replaces && s.Skill.Manifest != nil)
 	}
-
 	if !o.yes {
-		ok, err := confirm(cmd, "Install it?", "nothing was installed")
-		if err != nil || !ok {
+		if err := confirm(cmd, "Install it?", "nothing was installed"); err != nil {
 			return err
 		}
 	}
@@ -115,14 +110,11 @@ func runSkillsInstall(cmd *cobra.Command, at *place, o installOptions, from stri
 	if err != nil {
 		return err
 	}
-
-	if o.json {
-		said.Installed = true
-		said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
-		return printJSON(cmd.OutOrStdout(), said)
-	}
-
-	return sayf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, filepath.Join(root, pinned.Name))
+	said.Installed = true
+	said.Skill.Dir, said.Skill.File = filepath.Join(root, pinned.Name), filepath.Join(root, pinned.Name, filepath.Base(s.Skill.File))
+	return jsonOr(cmd, said, func() error {
+		return sayf(cmd.OutOrStdout(), "installed %s in %s\n", pinned.Name, said.Skill.Dir)
+	})
 }
 
 // checkGitSettings fails if git would read settings that an agent can write: they name programs that git runs.
@@ -184,48 +176,26 @@ func origin(parts ...string) string {
 	return text.OneLine(strings.Join(slices.DeleteFunc(parts, func(t string) bool { return t == "" }), "  "))
 }
 
-// confirm asks on a terminal, and says what a no means; without a terminal it is an error.
-func confirm(cmd *cobra.Command, question, no string) (bool, error) {
-	in, ok := cmd.InOrStdin().(*os.File)
-	if ok {
-		info, err := in.Stat()
-		// A pipe is no consent: "yes | rouse skills install" must not install what nobody read.
-		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
+// confirm asks on a terminal, and returns an error for a no. A pipe is no consent: "yes | rouse skills install" must not install what
+// nobody read.
+func confirm(cmd *cobra.Command, question, no string) error {
+	d := dialogueOf(cmd, no)
+	if d == nil {
+		return usagef("nobody can be asked here; say --yes when you have read the above")
 	}
-	if !ok {
-		return false, usagef("nobody can be asked here; say --yes when you have read the above")
-	}
-
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	// Ctrl-D without a line is a no.
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a == "y" || a == "yes" {
-		return true, nil
-	}
-
-	fmt.Fprintln(cmd.ErrOrStderr(), no)
-	return false, errSilent
+	d.confirm(question, "no")
+	return d.err
 }
 
 func newSkillsPin(at *place) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin NAME",
 		Short: "Accepts an installed skill as it is now, after you changed it",
-		Args:  cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
-			root, err := at.skillsHome()
-			if err != nil {
-				return err
-			}
-
+		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
 			p, err := install.Pin(cmd.Context(), root, args[0])
 			if err != nil {
 				return err
 			}
-
 			return sayf(cmd.OutOrStdout(), "pinned %s at sha256 %s\n", p.Name, p.Hash)
 		}),
 	}
@@ -240,56 +210,34 @@ type outdated struct {
 }
 
 func newSkillsOutdated(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "outdated",
 		Short: "Lists installed skills, and whether their sources hold newer ones",
 		Long: `Lists installed skills, and whether their sources hold newer ones: current, newer, or unknown
 where the source cannot be asked. rouse skills install SOURCE --replace brings a newer one. It
 exits 1 unless all are current.`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			root, err := at.skillsHome()
-			if err != nil {
-				return err
-			}
-
+		RunE: at.inSkills(func(cmd *cobra.Command, _ []string, root string) error {
 			pinned, err := install.Installed(root)
 			if err != nil {
 				return err
 			}
-
 			if slices.ContainsFunc(pinned, func(p install.Pinned) bool { return install.Source{From: p.Source}.Remote() }) {
 				if err := at.checkGitSettings(cmd.Context()); err != nil {
 					return err
 				}
 			}
-			out, any := []outdated{}, false
+			out := []outdated{}
 			for _, p := range pinned {
-				o := isOutdated(cmd.Context(), root, p)
-				any = any || o.State != "current"
-				out = append(out, o)
+				out = append(out, isOutdated(cmd.Context(), root, p))
 			}
-
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), out)
-			} else {
-				var rows [][]string
-				for _, o := range out {
-					rows = append(rows, []string{o.Name, o.State, o.Source, o.Error})
-				}
-				err = table(cmd.OutOrStdout(), "NAME STATE SOURCE PROBLEM", rows)
-			}
-			if err == nil && any {
-				return errSilent
-			}
-
-			return err
+			stale := slices.ContainsFunc(out, func(o outdated) bool { return o.State != "current" })
+			return failIf(stale, jsonOr(cmd, out, func() error {
+				return list(cmd.OutOrStdout(), out, "", "NAME STATE SOURCE PROBLEM", func(o outdated) []string {
+					return []string{o.Name, o.State, o.Source, o.Error}
+				})
+			}))
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 // isOutdated asks the source of an installed skill: a repository for the commit of its revision,
@@ -305,7 +253,6 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 		// Fetching a whole repository is only worth it when its revision has moved.
 		same = commit == p.Commit || commit == "" // a commit does not move
 	}
-
 	if err == nil && !same {
 		var s *install.Staged
 		if s, err = install.Fetch(ctx, root, from); err == nil {
@@ -323,4 +270,185 @@ func isOutdated(ctx context.Context, root string, p install.Pinned) outdated {
 	}
 
 	return out
+}
+
+func newSkillsRemove(at *place) *cobra.Command {
+	var without bool
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Removes a skill that was installed",
+		Long: `Removes a skill that was installed.
+
+One with a module may want to be told before: where it names the hooks onDisable and onUninstall,
+they are called for each agent that has run it, as a recorded run under the agent's grants. The skill
+stays where one of them fails, unless --without-hooks says to remove it all the same. What it
+has stored stays in HOME/storage.`,
+		RunE: at.inSkills(func(cmd *cobra.Command, args []string, root string) error {
+			pinned, err := install.Installed(root)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(pinned, func(p install.Pinned) bool { return p.Name == args[0] }) {
+				if err := tellRemoved(cmd, at, filepath.Join(root, args[0]), without); err != nil {
+					return err
+				}
+			}
+			if err := install.Remove(cmd.Context(), root, args[0]); err != nil {
+				return err
+			}
+			return sayf(cmd.OutOrStdout(), "removed %s\n", text.OneLine(args[0]))
+		}),
+	}
+	cmd.Flags().BoolVar(&without, "without-hooks", false, "call none of its hooks")
+	return cmd
+}
+
+// tellRemoved calls the hooks of a skill that is about to be removed, for each agent that has run it (OSL-06).
+func tellRemoved(cmd *cobra.Command, at *place, dir string, without bool) error {
+	s, _ := skills.Load(dir) // what is none that can be loaded has no hooks, and is removed
+	if s == nil || s.Manifest == nil {
+		return nil
+	}
+	last := slices.DeleteFunc(slices.Clone(s.Manifest.LifecycleHooks), func(name string) bool { return name != "onDisable" && name != "onUninstall" })
+	agents, err := at.agentsThatStored(s.Name)
+	if err != nil || len(last) == 0 || len(agents) == 0 {
+		return err
+	}
+	if without {
+		return sayf(cmd.OutOrStdout(), "%s of %s not called for %s\n", strings.Join(last, " and "), s.Name, strings.Join(agents, ", "))
+	}
+
+	return at.with(toRun, func(session *session, _ []string) error {
+		for _, agent := range agents {
+			if err := tellAgent(session, agent, s.Name); err != nil {
+				return fmt.Errorf("the skill %s is not removed, for its hooks could not be called for the agent %s: %w; say --without-hooks to remove it all the same", s.Name, agent, err)
+			}
+		}
+		return nil
+	})(cmd, nil)
+}
+
+// agentsThatStored are the agents for which something of a skill is stored, which is where it is noted that its hooks were called.
+func (at *place) agentsThatStored(skill string) ([]string, error) {
+	home, err := at.homeDir()
+	if err != nil {
+		return nil, err
+	}
+	folders, err := os.ReadDir(filepath.Join(home, "storage"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+
+	var out []string
+	for _, f := range folders {
+		if _, err := os.Stat(filepath.Join(home, "storage", f.Name(), skill+".db")); err == nil {
+			out = append(out, f.Name())
+		}
+	}
+	return out, err
+}
+
+// tellAgent has one run call the hooks, and waits for its end.
+func tellAgent(s *session, agent, skill string) error {
+	var r api.Run
+	if err := s.execute(api.RunRequest{Agent: agent, Skill: skill, Removes: true}, &r); err != nil {
+		return err
+	}
+	if !endedWell(r) {
+		return fmt.Errorf("run %s: %s", r.ID, text.OneLine(runSummary(r)))
+	}
+	return sayf(s.out, "run %s has called its hooks for %s\n", r.ID, agent)
+}
+
+func newSkillsTrust(at *place) *cobra.Command {
+	var yes, revoke bool
+	cmd := &cobra.Command{
+		Use:   "trust FOLDER",
+		Short: "Trusts a skill where it lies, as it is now, for a folder of skills that is not trusted",
+		Long: `Shows a skill of a folder that is not trusted, as the .agents/skills of a project, asks, and trusts
+it where it lies, by the hash of its files: once any of them changes, it is not loaded until it is
+trusted again. A skill that an agent could change is refused.`,
+		Example: `  rouse skills trust .agents/skills/release-notes`,
+		RunE: at.inHome(func(cmd *cobra.Command, args []string, home string) error {
+			if revoke {
+				return revokeTrust(cmd, home, args[0])
+			}
+			return trustSkill(cmd, at, home, args[0], yes)
+		}),
+	}
+
+	cmd.Flags().BoolVar(&yes, "yes", false, "trust without being asked")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust it no more")
+	return cmd
+}
+
+// trustSkill shows what would be trusted, asks, and trusts exactly that.
+func trustSkill(cmd *cobra.Command, at *place, home, folder string, yes bool) error {
+	s, problems := skills.Load(folder)
+	if s == nil {
+		return errors.New(firstError(problems))
+	}
+
+	cfg, err := at.load()
+	var wrong *config.Errors
+	switch {
+	// What is wrong may be what this skill mends; who may write where is known all the same.
+	case err != nil && !errors.As(err, &wrong):
+		return err
+	case cfg.Writer(s.Dir) != "":
+		return fmt.Errorf("the skill in %s is not to be trusted there: %s; keep it where no agent can write, as in %s/skills", s.Dir, cfg.Writer(s.Dir), home)
+	}
+
+	// The hash of what is shown: what changes while its owner reads is not trusted.
+	files, hash, err := install.Files(s.Dir)
+	if err != nil {
+		return err
+	}
+	printSkill(cmd.OutOrStdout(), s)
+	printSkillFiles(cmd.OutOrStdout(), files, hash)
+	printSkillProblems(cmd.OutOrStdout(), problems)
+	if !yes {
+		if err := confirm(cmd, "Trust it as it is?", "it is not trusted"); err != nil {
+			return err
+		}
+	}
+	if err := install.TrustSkill(home, s.Dir, hash); err != nil {
+		return err
+	}
+
+	fmt.Fprintf(cmd.OutOrStdout(), "trusted %s at sha256 %s\n", text.OneLine(s.Dir), hash)
+	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
+}
+
+func revokeTrust(cmd *cobra.Command, home, folder string) error {
+	dir, err := skills.Resolve(folder)
+	if err != nil {
+		return err
+	}
+	was, err := install.DistrustSkill(home, dir)
+	if err == nil && !was {
+		err = fmt.Errorf("the skill in %s was not trusted by itself", dir)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "no longer trusted: %s\n", text.OneLine(dir))
+	return tellDaemon(cmd.Context(), cmd.OutOrStdout(), home)
+}
+
+// printSkillFiles lists the files of a skill, and which of them are programs.
+func printSkillFiles(w io.Writer, files []install.File, hash string) {
+	total := int64(0)
+	for _, f := range files {
+		mark := ""
+		if total += f.Bytes; f.Executable {
+			mark = "  (a program)"
+		}
+		if f.Link != "" {
+			mark = "  (a link to " + text.OneLine(f.Link) + ")"
+		}
+		fmt.Fprintf(w, "%10d  %s%s\n", f.Bytes, text.OneLine(f.Path), mark)
+	}
+
+	fmt.Fprintf(w, "files: %d, bytes: %d, sha256: %s\n", len(files), total, hash)
 }

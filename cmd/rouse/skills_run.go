@@ -20,7 +20,7 @@ const maxSkillInput = 512 << 10
 
 func newSkillsRun(at *place) *cobra.Command {
 	var agent, input, workspace string
-	var dry, asJSON bool
+	var dry bool
 	cmd := &cobra.Command{
 		Use:   "run NAME --agent AGENT",
 		Short: "Runs the module of a skill once, and shows what it asks its host for",
@@ -33,8 +33,7 @@ would change anything, ask a model, or leave this machine with more than a readi
 A skill that asks you something, or pauses, waits for you in the inbox: rouse inbox.`,
 		Example: `  rouse skills run web-summary --agent reader --input page.json
   echo '{"expression": "2 + 2"}' | rouse skills run quick-calculator --agent reader --input -`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if agent == "" {
 				return usagef("name the agent under whose grants the skill runs: --agent AGENT")
 			}
@@ -42,8 +41,9 @@ A skill that asks you something, or pauses, waits for you in the inbox: rouse in
 			if err != nil {
 				return err
 			}
-			return runSkill(cmd, at, api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry, Workspace: workspace}, asJSON)
-		}),
+			ask := api.RunRequest{Agent: agent, Skill: args[0], Given: given, DryRun: dry, Workspace: workspace}
+			return at.with(toRun, func(s *session, _ []string) error { return runSkill(s, ask) })(cmd, args)
+		},
 	}
 
 	f := cmd.Flags()
@@ -51,7 +51,7 @@ A skill that asks you something, or pauses, waits for you in the inbox: rouse in
 	f.StringVar(&input, "input", "", "`file` with its input, a JSON object; - is standard input")
 	f.StringVar(&workspace, "workspace", "", "`name` of the workspace in which it works; it is made where there is none")
 	f.BoolVar(&dry, "dry-run", false, "end before the first call that would change anything")
-	f.BoolVar(&asJSON, "json", false, "print the run as JSON")
+	f.Bool("json", false, "print the run as JSON")
 	return cmd
 }
 
@@ -85,46 +85,30 @@ func readInput(stdin io.Reader, file string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-func runSkill(cmd *cobra.Command, at *place, fire api.RunRequest, asJSON bool) error {
-	ctx := cmd.Context()
-	s, err := at.openToRun(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
+// runSkill executes a run and shows its events, also if this command executes it.
+func runSkill(s *session, ask api.RunRequest) error {
 	var r api.Run
-	if err := s.Post(ctx, "/v1/runs", fire, &r); err != nil {
+	if err := s.post("/v1/runs", ask, &r); err != nil {
 		return err
 	}
-	if err := followSkill(cmd, s, r.ID, asJSON); err != nil {
-		return err
-	}
-
-	if err := s.Get(context.WithoutCancel(ctx), "/v1/runs/"+r.ID, nil, &r); err != nil {
-		return err
-	}
-	return printEnd(cmd, r, asJSON)
-}
-
-// followSkill waits for a run and shows its events, also where this command executes it.
-func followSkill(cmd *cobra.Command, s *session, id string, quiet bool) error {
-	if s.local == nil || quiet {
-		return follow(cmd, s, id, quiet)
-	}
-
-	ctx, cancel := context.WithCancel(cmd.Context())
+	quiet := wantsJSON(s.cmd)
+	ctx, cancel := context.WithCancel(s.cmd.Context())
+	defer cancel()
 	var showing sync.WaitGroup
-	showing.Go(func() {
-		// What cannot be shown is on record all the same.
-		_ = printEvents(ctx, cmd, s, url.Values{"run": {id}, "follow": {"true"}}, false)
-	})
+	if s.local != nil && !quiet {
+		showing.Go(func() {
+			// What cannot be shown is on record all the same.
+			_ = printEvents(ctx, s, url.Values{"run": {r.ID}, "follow": {"true"}})
+		})
+	}
 
-	err := follow(cmd, s, id, true)
+	err := s.finish(r.ID, quiet || s.local != nil, &r)
 	if err != nil {
 		cancel() // the run may have no end that the events would show
 	}
 	showing.Wait()
-	cancel()
-	return err
+	if err != nil {
+		return err
+	}
+	return printEnd(s, r)
 }

@@ -8,12 +8,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"rouse/agent/eval/cases"
+	"rouse/internal/domain"
 	"rouse/internal/fspath"
 	"rouse/internal/text"
 	"rouse/skills"
@@ -47,7 +50,7 @@ type indexed struct {
 }
 
 func newSkillsValidate() *cobra.Command {
-	var asJSON, recursive, summary bool
+	var recursive, summary bool
 	cmd := &cobra.Command{
 		Use:   "validate FOLDER...",
 		Short: "Holds skills to the standard, and lists all that breaks it; exits 1 if there are errors",
@@ -55,8 +58,7 @@ func newSkillsValidate() *cobra.Command {
 for these, and lists all that breaks them, errors and warnings. What agents get of instructions
 is held to less: a skill that has a description loads, and the last line says how many do. Of a
 repository with an index (skills/index.json) the index and all skills that it lists are checked.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var dirs []string
 			var indexes []*skills.Registry
 			for _, a := range args {
@@ -74,28 +76,18 @@ repository with an index (skills/index.json) the index and all skills that it li
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), result); err != nil {
-					return err
-				}
-			} else {
+			bad := result.Valid < result.Skills || slices.ContainsFunc(result.Index, func(x indexed) bool { return !x.Valid })
+			return failIf(bad, jsonOr(cmd, result, func() error {
 				printVerdicts(cmd.OutOrStdout(), result, summary)
-			}
-
-			if result.Valid < result.Skills || slices.ContainsFunc(result.Index, func(x indexed) bool { return !x.Valid }) {
-				return errSilent
-			}
-
-			return nil
-		}),
+				return nil
+			}))
+		},
 	}
 
 	f := cmd.Flags()
-	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&recursive, "recursive", false, "all skills below the folders, at any depth: folders with a SKILL.md, a manifest.json with its module.ts, or a module.ts that lacks one")
 	f.BoolVar(&summary, "summary", false, "print the figures only")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 // toValidate are the folders that are meant by one: itself, all of its index, or all below it.
@@ -176,7 +168,6 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 		if v.Valid {
 			out.Valid++
 		}
-
 		if v.Loads {
 			out.Load++
 		} else {
@@ -184,7 +175,6 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 			// By the first reason alone, so that the counts add up to the skills that do not load.
 			out.Rules[string(v.Refused[0].Rule)]++
 		}
-
 		out.All = append(out.All, v)
 	}
 
@@ -192,7 +182,6 @@ func validate(ctx context.Context, dirs []string, indexes []*skills.Registry) (v
 		problems := append([]skills.Problem{}, index.Check()...)
 		out.Index = append(out.Index, indexed{index.File, !hasErrors(problems), problems})
 	}
-
 	return out, nil
 }
 
@@ -255,4 +244,160 @@ func printVerdicts(w io.Writer, v validated, summary bool) {
 	if len(rules) > 0 {
 		fmt.Fprintf(w, "not loaded: %s\n", strings.Join(rules, ", "))
 	}
+}
+
+// caseResult is what `rouse skills test --json` prints of a case.
+type caseResult struct {
+	cases.Report
+	OK      bool           `json:"ok"`
+	Outcome domain.Outcome `json:"outcome"`
+	Summary string         `json:"summary"`
+	Error   string         `json:"error"`
+	Calls   int            `json:"calls"`
+	TookMS  int64          `json:"took_ms"`
+}
+
+func newSkillsTest() *cobra.Command {
+	var one string
+	var commands bool
+	cmd := &cobra.Command{
+		Use:   "test FOLDER",
+		Short: "Plays the cases of an executable skill, and says what did not come of them; exits 1 if one failed",
+		Long: `Plays the cases of an executable skill: files of JSON in its folder tests, each with what the skill
+is given, what its model and its owner answer, and what has to come of it. Each is played as a
+real run, in a home of its own that is removed afterwards, by an agent that is granted the files of
+the case and no network. Needs no configuration and no key.
+
+A case may list programs of this machine that the skill runs, confined as those of any agent. They
+are run with --commands alone: read what they are first.`,
+		Example: `  rouse new skill word-count && rouse skills test word-count
+  rouse skills test word-count --case empty`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, all, err := casesOf(args[0], one)
+			if err != nil {
+				return err
+			}
+			return runCases(cmd, s, all, commands)
+		},
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&one, "case", "", "`name` of the one case to play: its file without .json")
+	f.BoolVar(&commands, "commands", false, "run the programs that cases list")
+	return withJSON(cmd)
+}
+
+// casesOf are the cases of the skill in a folder, or the one of them with a name.
+func casesOf(dir, name string) (*skills.Skill, []cases.Case, error) {
+	s, problems := skills.Load(dir)
+	switch {
+	case s == nil:
+		return nil, nil, errors.New(firstError(problems))
+	case s.Manifest == nil:
+		if why := firstError(problems); why != "" {
+			return nil, nil, errors.New(why)
+		}
+		return nil, nil, usagef("the skill %s has no program to play cases with: it tells a model how to do something", s.Name)
+	}
+
+	all, err := cases.Read(s.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(all) == 0 {
+		return nil, nil, usagef("the skill %s has no cases: they are files in %s (docs/skills.md)", s.Name, filepath.Join(dir, skills.CasesFolder, "*.json"))
+	}
+	if name == "" {
+		return s, all, nil
+	}
+
+	one, err := named("case", name, all, func(c cases.Case) string { return c.Name })
+	return s, []cases.Case{one}, err
+}
+
+// runCases plays cases one after the other, each in a folder of its own, and prints how each came out.
+func runCases(cmd *cobra.Command, s *skills.Skill, all []cases.Case, commands bool) (err error) {
+	dir, err := os.MkdirTemp("", "rouse-cases-")
+	if err != nil {
+		return fmt.Errorf("a folder to play in cannot be made: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	results := []caseResult{}
+	for i, c := range all {
+		result, err := playCase(cmd.Context(), s, c, cases.Options{Dir: filepath.Join(dir, fmt.Sprint(i+1)), Commands: commands})
+		if err != nil {
+			return err
+		}
+		if results = append(results, result); !wantsJSON(cmd) {
+			printCase(cmd.OutOrStdout(), result)
+		}
+	}
+
+	failed := len(slices.DeleteFunc(slices.Clone(results), func(r caseResult) bool { return r.OK }))
+	return failIf(failed > 0, jsonOr(cmd, results, func() error {
+		return sayf(cmd.OutOrStdout(), "%d of %s passed\n", len(results)-failed, text.Plural(len(results), "case"))
+	}))
+}
+
+func playCase(ctx context.Context, s *skills.Skill, c cases.Case, o cases.Options) (caseResult, error) {
+	report, err := cases.Play(ctx, s, c, o)
+	if err == nil {
+		err = ctx.Err() // after Ctrl-C the remaining cases would all fail in a row
+	}
+	r := report.Run
+	return caseResult{Report: report, OK: len(report.Problems) == 0, Outcome: r.Outcome, Summary: r.Summary, Error: r.Error, Calls: r.Calls, TookMS: report.Took.Milliseconds()}, err
+}
+
+func printCase(w io.Writer, r caseResult) {
+	mark := "ok    "
+	if !r.OK {
+		mark = "FAILED"
+	}
+	fmt.Fprintf(w, "%s  %-18s %s\n", mark, text.OneLine(r.Name), text.OneLine(r.About))
+	for _, problem := range r.Problems {
+		fmt.Fprintf(w, "        %s\n", text.OneLine(problem))
+	}
+}
+
+// newSkillsNew returns the command rouse new skill, also known as rouse skills new.
+func newSkillsNew(name string) *cobra.Command {
+	var mode, in string
+	s := skills.Scaffold{}
+	cmd := &cobra.Command{
+		Use:   name + " NAME",
+		Short: "Writes an executable skill to begin with: manifest.json, module.ts, docs.md, a case to test it",
+		Long: `Writes an executable skill into a new folder NAME: manifest.json, which says what it is and asks
+for, module.ts, its program, docs.md for its readers, and a case in tests, which says what has to come
+of it. It is valid and does something; change it to what you want, check it with rouse skills
+validate NAME, and play its cases with rouse skills test NAME.
+
+The mode declarative is one call; flow has steps, can ask a person and go on later; agentic works
+through phases in a workspace, with a budget of steps.`,
+		Example: `  rouse new skill word-count
+  rouse new skill weekly-report --mode agentic --description "Writes the weekly report."`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.Name, s.Mode = args[0], skills.Mode(mode)
+			if s.Author == "" {
+				s.Author = "me"
+				if me, err := user.Current(); err == nil && me.Username != "" {
+					s.Author = me.Username
+				}
+			}
+
+			folder, err := s.Write(in)
+			if err != nil {
+				return err
+			}
+			return sayf(cmd.OutOrStdout(), "wrote the %s skill %s; check it with: rouse skills validate %[2]s && rouse skills test %[2]s\n", mode, text.OneLine(folder))
+		},
+	}
+
+	f := cmd.Flags()
+	f.StringVar(&mode, "mode", string(skills.ModeDeclarative), "declarative, flow or agentic")
+	f.StringVar(&in, "in", ".", "the folder that it is written into")
+	f.StringVar(&s.Description, "description", "", "what it does (default what the example does)")
+	f.StringVar(&s.Author, "author", "", "who writes it (default your user name)")
+
+	return cmd
 }

@@ -17,7 +17,7 @@ import (
 func TestTimeRequests(t *testing.T) {
 	t.Parallel()
 	p := newPast(t, hourly)
-	s, err := (&place{config: p.config}).open(t.Context())
+	s, err := (&place{config: p.config}).connect(t.Context(), toChange)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,7 +16,7 @@ import (
 )
 
 func newTools() *cobra.Command {
-	var asJSON, all bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "tools [TOOL]",
 		Short: "Lists the tools that agents can have; of one: its arguments, its effect, the grants that it needs, an example",
@@ -27,18 +28,16 @@ lists what modules of skills get of their host, and what agent programs are reco
 		Example: `  rouse tools
   rouse tools db_import
   rouse tools web_fetch --json`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				return showTool(cmd.OutOrStdout(), args[0], asJSON)
+				return showTool(cmd, args[0])
 			}
-			return listTools(cmd.OutOrStdout(), all, asJSON)
-		}),
+			return listTools(cmd, all)
+		},
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&all, "all", false, "also those that only modules of skills and agent programs have")
-	return cmd
+	return withJSON(cmd)
 }
 
 // toolReport is a tool as rouse tools --json prints it.
@@ -74,35 +73,35 @@ func reportOf(s tool.Spec) (r toolReport, err error) {
 // quoteForShell is a text as one word of a shell's command line.
 func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-func listTools(w io.Writer, all, asJSON bool) error {
+func listTools(cmd *cobra.Command, all bool) error {
 	specs := agent.Specs()
 	listed := specs.Where(tool.Spec.Listed)
 	if all {
 		listed = specs
 	}
-
 	reports := []toolReport{}
-	var rows [][]string
 	for _, s := range listed {
 		r, err := reportOf(s)
 		if err != nil {
 			return err
 		}
 		reports = append(reports, r)
-		rows = append(rows, []string{r.Name, string(r.Effect), toolNeeds(s), r.Summary})
-	}
-	if asJSON {
-		return printJSON(w, reports)
 	}
 
-	if err := table(w, "TOOL EFFECT NEEDS WHAT", rows); err != nil {
-		return err
-	}
-	said := "more of one: rouse tools TOOL"
-	if hidden := len(specs) - len(listed); hidden > 0 {
-		said += fmt.Sprintf("; %d more that modules and agent programs have: --all", hidden)
-	}
-	return sayf(w, "%s\n", said)
+	return jsonOr(cmd, reports, func() error {
+		w := cmd.OutOrStdout()
+		err := list(w, reports, "", "TOOL EFFECT NEEDS WHAT", func(r toolReport) []string {
+			return []string{r.Name, string(r.Effect), toolNeeds(specs.Find(r.Name)), r.Summary}
+		})
+		if err != nil {
+			return err
+		}
+		said := "more of one: rouse tools TOOL"
+		if hidden := len(specs) - len(listed); hidden > 0 {
+			said += fmt.Sprintf("; %d more that modules and agent programs have: --all", hidden)
+		}
+		return sayf(w, "%s\n", said)
+	})
 }
 
 // toolNeeds says in a word or two what an agent must have for a tool.
@@ -132,21 +131,20 @@ var effectTexts = map[domain.Effect]string{
 	domain.EffectExternal: "reaches beyond rouse: programs, servers, other people",
 }
 
-func showTool(w io.Writer, name string, asJSON bool) error {
+func showTool(cmd *cobra.Command, name string) error {
 	specs := agent.Specs()
 	s := specs.Find(name)
 	if s.Name == "" {
 		return usagef("%s; rouse tools lists them", text.NoSuch("tool", name, specs.Names()))
 	}
-
 	r, err := reportOf(s)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return printJSON(w, r)
-	}
+	return jsonOr(cmd, r, func() error { return printTool(cmd.OutOrStdout(), r) })
+}
 
+func printTool(w io.Writer, r toolReport) error {
 	fmt.Fprintf(w, "%s\n\n%s\n\n", bold(w, r.Name), r.Description)
 	rows := [][]string{{"effect", effectTexts[r.Effect]}, {"given to", r.GivenTo}}
 	if r.AliasOf != "" {
@@ -164,37 +162,19 @@ func showTool(w io.Writer, name string, asJSON bool) error {
 	if err := align(w, rows); err != nil {
 		return err
 	}
-
 	fmt.Fprintln(w)
-	if err := printArguments(w, r.Arguments); err != nil {
-		return err
-	}
-	return printToolExample(w, r)
-}
 
-func printArguments(w io.Writer, arguments []tool.Argument) error {
-	if len(arguments) == 0 {
-		return sayf(w, "It takes no arguments.\n")
-	}
-
-	var rows [][]string
-	for _, a := range arguments {
-		kind := a.Type
-		if len(a.Values) > 0 {
-			kind = strings.Join(a.Values, ", ")
-		}
+	err := list(w, r.Arguments, "It takes no arguments.", "ARGUMENT NEEDED VALUE MEANING", func(a tool.Argument) []string {
 		needed := "–"
 		if a.Required {
 			needed = "yes"
 		}
-		rows = append(rows, []string{a.Name, needed, kind, a.Description})
-	}
-	return table(w, "ARGUMENT NEEDED VALUE MEANING", rows)
-}
-
-// printToolExample shows a call as a command and in a playbook; of what only models can call, the arguments.
-func printToolExample(w io.Writer, r toolReport) error {
-	if r.Command == "" {
+		return []string{a.Name, needed, cmp.Or(strings.Join(a.Values, ", "), a.Type), a.Description}
+	})
+	switch {
+	case err != nil:
+		return err
+	case r.Command == "": // only models call it
 		return sayf(w, "\nan example of its arguments; it cannot be called with rouse call:\n  %s\n", r.Example)
 	}
 	return sayf(w, "\nan example, as a command and in a playbook:\n  %s\n  - {call: %s, with: %s}\n", r.Command, r.Name, r.Example)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -14,7 +15,6 @@ import (
 
 func newUndo(at *place) *cobra.Command {
 	var ask api.UndoRequest
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "undo RUN",
 		Short: "Undoes what a run wrote: its files and its agent's database",
@@ -38,45 +38,24 @@ something stands in the way.`,
   rouse undo 42
   rouse undo 42 --force
   rouse undo 42 --only files`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return undoRun(cmd, at, args[0], ask, asJSON) }),
+		RunE: at.with(toRead, func(s *session, args []string) error { return undoRun(s, args[0], ask) }),
 	}
 
 	cmd.Flags().BoolVar(&ask.Force, "force", false, "also where files or rows were changed later; what came later is lost there")
 	cmd.Flags().StringVar(&ask.Only, "only", "", "one part alone: `files` or database")
 	cmd.Flags().BoolVar(&ask.DryRun, "dry-run", false, "change nothing, say what would become of it")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 // undoRun undoes a run. On a terminal a long undo says how far it is.
-func undoRun(cmd *cobra.Command, at *place, run string, ask api.UndoRequest, asJSON bool) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
-	show, clear := progressLine(cmd.ErrOrStderr(), func(done, of int64) string {
+func undoRun(s *session, run string, ask api.UndoRequest) error {
+	out, err := withProgress(s.cmd, func(done, of int64) string {
 		return fmt.Sprintf("%s of %s entries of the changelog", text.Comma(done), text.Comma(of))
-	})
-	out, err := s.Undo(cmd.Context(), run, ask, show)
-	clear()
+	}, func(show func(done, of int64)) (api.Undo, error) { return s.Undo(s.cmd.Context(), run, ask, show) })
 	if err != nil {
 		return err
 	}
-
-	if asJSON {
-		err = printJSON(cmd.OutOrStdout(), out)
-	} else {
-		err = printUndo(cmd.OutOrStdout(), out, ask)
-	}
-	if err == nil && !out.Done && (!ask.DryRun || !out.CanUndo) {
-		return errSilent
-	}
-
-	return err
+	return failIf(!out.Done && (!ask.DryRun || !out.CanUndo), jsonOr(s.cmd, out, func() error { return printUndo(s.out, out, ask) }))
 }
 
 func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
@@ -104,31 +83,23 @@ func printUndo(w io.Writer, out api.Undo, ask api.UndoRequest) error {
 	if out.Checkout != "" {
 		fmt.Fprintf(&b, "the clone and its branch %s: %sdiscarded\n", text.OneLine(out.Checkout), would)
 	}
-
 	for _, t := range d.Tables {
-		fmt.Fprintf(&b, "%s: %s\n", t.Name, strings.Join(undoCounts(t, would), ", "))
+		fmt.Fprintf(&b, "%s: %s\n", t.Name, undoCounts(t, would))
 	}
-
 	for _, change := range d.Schema {
 		fmt.Fprintf(&b, "schema: %s\n", text.OneLine(change))
 	}
-
 	for _, c := range d.Conflicts {
 		fmt.Fprintf(&b, "%s%s\n", later, text.OneLine(strings.TrimSpace(c.Table+" "+c.Key)+": "+c.Why))
 	}
-
 	// The daemon names the first conflicts only.
 	if more := d.ConflictCount - int64(len(d.Conflicts)); more > 0 {
 		fmt.Fprintf(&b, "%s%s more\n", later, text.Comma(more))
 	}
-
 	for _, left := range out.Left { // sentences that say what stays
 		fmt.Fprintln(&b, text.OneLine(left))
 	}
-
-	fmt.Fprintln(&b, undoVerdict(out, ask))
-	_, err := io.WriteString(w, b.String())
-	return err
+	return sayf(w, "%s%s\n", &b, undoVerdict(out, ask))
 }
 
 // undoVerdict says whether the run was undone, or could be, and by which command.
@@ -187,7 +158,8 @@ func fileWords(files []api.UndoneFile) map[string]string {
 	return words
 }
 
-func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
+func undoCounts(t agentdb.UndoneTable, would string) string {
+	var out []string
 	for _, c := range []struct {
 		n    int64
 		what string
@@ -196,9 +168,5 @@ func undoCounts(t agentdb.UndoneTable, would string) (out []string) {
 			out = append(out, text.Comma(c.n)+" "+text.Noun(c.n, "row")+" "+would+c.what)
 		}
 	}
-	if len(out) == 0 {
-		return []string{"nothing to do"}
-	}
-
-	return out
+	return cmp.Or(strings.Join(out, ", "), "nothing to do")
 }

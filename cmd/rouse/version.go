@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +26,7 @@ type versionReport struct {
 }
 
 func newVersion() *cobra.Command {
-	var asJSON, check bool
+	var check bool
 	var address string
 	cmd := &cobra.Command{
 		Use:   "version",
@@ -35,8 +36,7 @@ func newVersion() *cobra.Command {
 --check asks whether there is a newer release, and exits 1 if there is, or if nobody could be
 asked. Nothing is ever asked without it. It asks at --url, $` + releasesVariable + `, or the address that this
 build was given, for a release or a list of them in the JSON of GitHub's API (tag_name, html_url).`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := versionReport{Build: daemon.ThisBuild()}
 			if !check && address != "" {
 				return usagef("--url goes with --check")
@@ -47,32 +47,19 @@ build was given, for a release or a list of them in the JSON of GitHub's API (ta
 				}
 			}
 
-			var err error
-			if asJSON {
-				err = printJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = report.print(cmd.OutOrStdout(), check)
-			}
-			if err == nil && report.Newer != nil && *report.Newer {
-				return errSilent
-			}
-			return err
-		}),
+			newer := report.Newer != nil && *report.Newer
+			return failIf(newer, jsonOr(cmd, report, func() error { return report.print(cmd.OutOrStdout(), check) }))
+		},
 	}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&check, "check", false, "ask whether there is a newer release; exits 1 if there is")
 	cmd.Flags().StringVar(&address, "url", "", "`address` that says which releases there are (default $"+releasesVariable+", or that of the build)")
-	return cmd
+	return withJSON(cmd)
 }
 
 // ask fills in the latest release.
 func (r *versionReport) ask(cmd *cobra.Command, address string) error {
-	for _, other := range []string{os.Getenv(releasesVariable), r.Releases} {
-		if address == "" {
-			address = other
-		}
-	}
+	address = cmp.Or(address, os.Getenv(releasesVariable), r.Releases)
 	if address == "" {
 		return usagef("nobody knows where releases of this build are: give --url https://…, or set %s", releasesVariable)
 	}
@@ -102,14 +89,13 @@ func (r *versionReport) print(w io.Writer, check bool) error {
 	latest := text.OneLine(r.Latest)
 	switch {
 	case r.Newer == nil:
-		_, err = fmt.Fprintf(w, "the latest release is %s; this is a build of a commit, which is neither older nor newer\n", latest)
+		return sayf(w, "the latest release is %s; this is a build of a commit, which is neither older nor newer\n", latest)
 	case !*r.Newer:
-		_, err = fmt.Fprintf(w, "this is the latest release\n")
+		return sayf(w, "this is the latest release\n")
+	case r.LatestURL != "":
+		latest += " is newer: " + text.OneLine(r.LatestURL)
 	default:
-		if _, err = fmt.Fprintf(w, "%s is newer", latest); err == nil && r.LatestURL != "" {
-			_, err = fmt.Fprintf(w, ": %s", text.OneLine(r.LatestURL))
-		}
-		fmt.Fprintln(w)
+		latest += " is newer"
 	}
-	return err
+	return sayf(w, "%s\n", latest)
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +14,7 @@ import (
 
 type wakeOptions struct {
 	api.WakeRequest
-	clear, json bool
+	clear bool
 }
 
 func newWake(at *place) *cobra.Command {
@@ -37,8 +35,7 @@ times).`,
   rouse wake bookkeeper --in 2h --instructions "Look whether the bank has answered."
   rouse wake bookkeeper --at "2026-11-23 08:00"
   rouse wake bookkeeper --clear`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error { return runWake(cmd, at, o, args) }),
+		RunE: func(cmd *cobra.Command, args []string) error { return runWake(cmd, at, o, args) },
 	}
 
 	f := cmd.Flags()
@@ -48,9 +45,7 @@ times).`,
 	f.StringVar(&o.Priority, "priority", "", "normal, or low: may be put off, and then dropped, when everything is busy")
 	f.StringVar((*string)(&o.OnMiss), "on-miss", "", "when nothing ran at that time: `skip`, run_once (the default) or run_catchup")
 	f.BoolVar(&o.clear, "clear", false, "cancel the planned wake")
-	f.BoolVar(&o.json, "json", false, "print JSON")
-
-	return cmd
+	return withJSON(cmd)
 }
 
 // planning says whether the command line asks for a plan.
@@ -78,75 +73,51 @@ func (o wakeOptions) planning(cmd *cobra.Command) (bool, error) {
 
 func runWake(cmd *cobra.Command, at *place, o wakeOptions, args []string) error {
 	planning, err := o.planning(cmd)
-	if err != nil {
-		return err
-	}
-	if len(args) == 0 && (planning || o.clear) {
-		return usagef("name the agent; agents that plan are listed by: rouse wake")
-	}
-
-	open := at.openToRead
-	if planning {
-		open = at.open
-	}
-	s, err := open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
 	switch {
-	case len(args) == 0:
-		return listWakes(cmd, s, o.json)
-	case planning:
-		o.Agent = args[0]
-		return planWake(cmd, s, o)
-	case o.clear:
-		return clearWake(cmd, s, args[0], o.json)
-	}
-
-	var slots []api.AgentWake
-	if err := s.Get(cmd.Context(), "/v1/slots", url.Values{"agent": {args[0]}}, &slots); err != nil {
+	case err != nil:
 		return err
-	}
-	// The daemon answers a single agent with a list of one, as it answers for all.
-	if len(slots) != 1 {
-		return fmt.Errorf("the daemon answered with %d wakes of one agent; is it of the same version?", len(slots))
-	}
-	if o.json {
-		return printJSON(cmd.OutOrStdout(), slots[0])
+	case len(args) == 0 && (planning || o.clear):
+		return usagef("name the agent; agents that plan are listed by: rouse wake")
+	case len(args) == 0:
+		return showing(at, "/v1/slots", listWakes)(cmd, nil)
 	}
 
-	printPlannedWake(cmd.OutOrStdout(), slots[0], s.now())
-	return nil
+	o.Agent = args[0]
+	switch {
+	case planning:
+		return at.with(toChange, func(s *session, _ []string) error { return planWake(s, o.WakeRequest) })(cmd, args)
+	case o.clear:
+		return at.with(toRead, func(s *session, _ []string) error { return clearWake(s, o.Agent) })(cmd, args)
+	}
+	return at.with(toRead, func(s *session, _ []string) error {
+		var slots []api.AgentWake
+		if err := s.get("/v1/slots", url.Values{"agent": {o.Agent}}, &slots); err != nil {
+			return err
+		}
+		// The daemon answers a single agent with a list of one, as it answers for all.
+		if len(slots) != 1 {
+			return fmt.Errorf("the daemon answered with %d wakes of one agent; is it of the same version?", len(slots))
+		}
+		return jsonOr(cmd, slots[0], func() error {
+			printPlannedWake(s, slots[0])
+			return nil
+		})
+	})(cmd, args)
 }
 
-func listWakes(cmd *cobra.Command, s *session, asJSON bool) error {
-	var slots []api.AgentWake
-	if done, err := s.fetch(cmd, asJSON, "/v1/slots", nil, &slots); done || err != nil {
-		return err
-	}
-
-	if len(slots) == 0 {
-		return sayf(cmd.OutOrStdout(), "no agent plans wakes; to let one, give it in the configuration: self_scheduling: {mode: ambient}\n")
-	}
-
+func listWakes(s *session, slots []api.AgentWake) error {
 	now := s.now()
-	var rows [][]string
-	for _, a := range slots {
+	none := "no agent plans wakes; to let one, give it in the configuration: self_scheduling: {mode: ambient}"
+	return list(s.out, slots, none, "AGENT WAKES IN BY LEFT INSTRUCTIONS", func(a api.AgentWake) []string {
 		row := []string{a.Agent, "–", "–", "–", leftText(a), "nothing is planned"}
 		if a.Wake != nil {
 			row = []string{a.Agent, local(a.Wake.At, now), inText(a.Wake.At, now), a.Wake.ScheduledBy, leftText(a), shorten(a.Wake.Instructions, 100)}
 		}
-
 		if a.Paused != "" {
 			row[5] = "paused; " + row[5]
 		}
-
-		rows = append(rows, row)
-	}
-
-	return table(cmd.OutOrStdout(), "AGENT WAKES IN BY LEFT INSTRUCTIONS", rows)
+		return row
+	})
 }
 
 // leftText is how many wakes may still start within 24 hours.
@@ -163,39 +134,38 @@ func leftText(a api.AgentWake) string {
 }
 
 // printPlannedWake prints the planned wake and the limits for new wakes.
-func printPlannedWake(w io.Writer, a api.AgentWake, now time.Time) {
-	zone := loadZone(a.Zone)
+func printPlannedWake(s *session, a api.AgentWake) {
+	field := func(name, format string, args ...any) {
+		fmt.Fprintf(s.out, "  %-13s %s\n", name, fmt.Sprintf(format, args...))
+	}
 	switch {
 	case a.Wake == nil && !a.Planning:
-		fmt.Fprintln(w, a.Off)
+		fmt.Fprintln(s.out, a.Off)
 		return
 	case a.Wake == nil:
-		fmt.Fprintf(w, "nothing is planned for the agent %s; plan its next wake: rouse wake %s --in 2h --instructions \"…\"\n", a.Agent, a.Agent)
+		fmt.Fprintf(s.out, "nothing is planned for the agent %s; plan its next wake: rouse wake %[1]s --in 2h --instructions \"…\"\n", a.Agent)
 	default:
-		fmt.Fprintf(w, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, zone), inText(a.Wake.At, now), plannedBy(*a.Wake))
-		fmt.Fprintf(w, "  instructions  %s\n", shorten(a.Wake.Instructions, 500))
+		fmt.Fprintf(s.out, "the agent %s wakes %s (%s), planned by %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, s.zone), inText(a.Wake.At, s.now()), plannedBy(*a.Wake))
+		field("instructions", "%s", shorten(a.Wake.Instructions, 500))
 		// The limits moved it (a clamp).
 		if !a.Wake.Asked.Equal(a.Wake.At.Time) {
-			fmt.Fprintf(w, "  asked for     %s\n", api.LocalTime(a.Wake.Asked.Time, zone))
+			field("asked for", "%s", api.LocalTime(a.Wake.Asked.Time, s.zone))
 		}
-
-		fmt.Fprintf(w, "  when missed   %s; priority %s\n", a.Wake.OnMiss, a.Wake.Priority)
+		field("when missed", "%s; priority %s", a.Wake.OnMiss, a.Wake.Priority)
 		if a.Wake.Depth > 0 {
-			fmt.Fprintf(w, "  chain         wake %d in a row that the agent planned\n", a.Wake.Depth)
+			field("chain", "wake %d in a row that the agent planned", a.Wake.Depth)
 		}
 	}
 
 	if a.Paused != "" {
-		fmt.Fprintf(w, "  paused        %s; a wake waits for its end\n", text.OneLine(a.Paused))
+		field("paused", "%s; a wake waits for its end", text.OneLine(a.Paused))
 	}
-
 	// Self-scheduling was switched off; a wake that was planned before may still be shown above.
 	if a.Limits == nil {
-		fmt.Fprintf(w, "  off           %s\n", a.Off)
+		field("off", "%s", a.Off)
 		return
 	}
-
-	fmt.Fprintf(w, "  mode          %s\n", limitsText(a))
+	field("mode", "%s", limitsText(a))
 }
 
 // plannedBy says who planned a wake, and where.
@@ -204,7 +174,6 @@ func plannedBy(s api.Wake) string {
 	if s.Run != "" {
 		text += " in run " + s.Run
 	}
-
 	if s.Job != "" {
 		text += ", in a chain that the job " + s.Job + " began"
 	}
@@ -220,65 +189,50 @@ func limitsText(a api.AgentWake) string {
 	if l.Horizon != "0s" {
 		add("at most %s ahead", l.Horizon)
 	}
-
 	if l.Mode == string(schedule.ModeManual) {
 		return strings.Join(append([]string{"manual: only you plan"}, parts...), ", ")
 	}
-
 	if l.MinInterval != "0s" {
 		add("at least %s ahead", l.MinInterval)
 	}
-
 	if a.Left != nil {
 		add("%d wakes in 24 hours, %d of them left", l.DailyCap, *a.Left)
 	} else {
 		add("any number of wakes")
 	}
-
 	if l.QuietHours != "none" {
 		add("none at %s", l.QuietHours)
 	}
-
 	if len(l.Days) < 7 {
 		add("only on %s", strings.Join(l.Days, " "))
 	}
-
 	if l.MaxChain > 0 {
 		add("at most %d in a row", l.MaxChain)
 	}
-
 	return l.Mode + ": " + strings.Join(parts, ", ")
 }
 
-func planWake(cmd *cobra.Command, s *session, o wakeOptions) error {
+func planWake(s *session, ask api.WakeRequest) error {
 	var p api.PlannedWake
-	if done, err := s.send(cmd, o.json, "/v1/slots", o.WakeRequest, &p); done || err != nil {
-		return err
-	}
-
-	out := cmd.OutOrStdout()
-	if p.Wake == nil { // it came at once
-		fmt.Fprintf(out, "the agent %s is woken now\n", p.Agent)
-	} else {
-		printPlannedWake(out, p.AgentWake, s.now())
-	}
-
-	for _, w := range p.Warnings {
-		fmt.Fprintf(out, "  note          %s\n", text.OneLine(w))
-	}
-
-	if !s.daemon {
-		fmt.Fprintln(out, "  no daemon runs now; the wake comes once one does")
-	}
-
-	return nil
+	return s.send("/v1/slots", ask, &p, func() error {
+		if p.Wake == nil { // it came at once
+			fmt.Fprintf(s.out, "the agent %s is woken now\n", p.Agent)
+		} else {
+			printPlannedWake(s, p.AgentWake)
+		}
+		for _, w := range p.Warnings {
+			fmt.Fprintf(s.out, "  note          %s\n", text.OneLine(w))
+		}
+		if !s.daemon {
+			fmt.Fprintln(s.out, "  no daemon runs now; the wake comes once one does")
+		}
+		return nil
+	})
 }
 
-func clearWake(cmd *cobra.Command, s *session, agent string, asJSON bool) error {
+func clearWake(s *session, agent string) error {
 	var a api.CancelledWake
-	if done, err := s.send(cmd, asJSON, "/v1/slots/clear", map[string]string{"agent": agent}, &a); done || err != nil {
-		return err
-	}
-
-	return sayf(cmd.OutOrStdout(), "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, loadZone(a.Zone)), shorten(a.Wake.Instructions, 200))
+	return s.send("/v1/slots/clear", map[string]string{"agent": agent}, &a, func() error {
+		return sayf(s.out, "the wake of the agent %s at %s is cancelled; it was to do: %s\n", a.Agent, api.LocalTime(a.Wake.At.Time, s.zone), shorten(a.Wake.Instructions, 200))
+	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -18,14 +17,9 @@ import (
 	"rouse/internal/text"
 )
 
-// maxTimelineRows is how much of what happened between two lines is shown from its beginning
-// and from its end, when it is more than twice that.
-const maxTimelineRows = 3
-
 func newWhy(at *place) *cobra.Command {
 	var when string
 	var n int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "why JOB|FILE [--at T]",
 		Short: "Says why a job ran, or did not, at every instant; of a file, what the watches make of it",
@@ -46,41 +40,37 @@ slash is a job; ./NAME is a file.`,
   rouse why inbox --at "2026-11-20 14:30" -n 10
   rouse why ./inbox/report.pdf.part
   rouse why ./inbox`,
-		Args: cobra.ExactArgs(1),
-		RunE: verb(func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("at") && when == "" {
 				return usagef("--at is empty")
 			}
 
-			s, err := at.openToRead(cmd.Context())
+			if !isPath(args[0]) {
+				return at.with(toRead, func(s *session, args []string) error {
+					var why api.Why
+					if err := s.get("/v1/why", url.Values{"job": args, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
+						return err
+					}
+					return jsonOr(s.cmd, why.Lines, func() error { return printWhy(s, why) })
+				})(cmd, args)
+			}
+			if cmd.Flags().Changed("at") || cmd.Flags().Changed("number") {
+				return usagef("--at and --number go with a job, and %s is a file", args[0])
+			}
+			path, err := filepath.Abs(args[0])
 			if err != nil {
 				return err
 			}
-			defer s.close()
-
-			if isPath(args[0]) {
-				if cmd.Flags().Changed("at") || cmd.Flags().Changed("number") {
-					return usagef("--at and --number go with a job, and %s is a file", args[0])
-				}
-				return whyFile(cmd, s, args[0], asJSON)
-			}
-
-			var why api.Why
-			if err := s.Get(cmd.Context(), "/v1/why", url.Values{"job": {args[0]}, "at": {when}, "n": {strconv.Itoa(n)}}, &why); err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), why.Lines)
-			}
-
-			return printWhy(cmd.OutOrStdout(), why)
-		}),
+			return at.with(toRead, func(s *session, _ []string) error {
+				var files []api.WhyFile
+				return s.show("/v1/why/file", url.Values{"path": {path}}, &files, func() error { return printWhyFiles(s, files) })
+			})(cmd, args)
+		},
 	}
 
 	cmd.Flags().StringVar(&when, "at", "", "a `time`: show what lies around it")
 	cmd.Flags().IntVarP(&n, "number", "n", 20, "how many lines")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return withJSON(cmd)
 }
 
 // isPath says whether an argument names a file rather than a job: no job has such a name.
@@ -88,51 +78,34 @@ func isPath(arg string) bool {
 	return strings.ContainsRune(arg, filepath.Separator) || strings.ContainsRune(arg, '/') || arg == "." || arg == ".."
 }
 
-// whyFile prints what the watches make of a file, or of the files in a folder.
-func whyFile(cmd *cobra.Command, s *session, arg string, asJSON bool) error {
-	path, err := filepath.Abs(arg)
-	if err != nil {
-		return err
-	}
-
-	var files []api.WhyFile
-	if done, err := s.fetch(cmd, asJSON, "/v1/why/file", url.Values{"path": {path}}, &files); done || err != nil {
-		return err
-	}
-
-	var rows [][]string
-	now := s.now()
-	for _, f := range files {
+// printWhyFiles prints what the watches make of a file, or of the files in a folder.
+func printWhyFiles(s *session, files []api.WhyFile) error {
+	return list(s.out, files, "", "FILE JOB STATE RUN REASON", func(f api.WhyFile) []string {
 		state := strings.ReplaceAll(f.Verdict, "_", " ")
 		if !f.Since.IsZero() {
-			state += " since " + local(f.Since, now)
+			state += " since " + local(f.Since, s.now())
 		}
-		rows = append(rows, []string{shorten(filepath.Base(f.Path), 60), f.Job, state, cmp.Or(f.Run, "–"), shorten(f.Reason, 400)})
-	}
-	return table(cmd.OutOrStdout(), "FILE JOB STATE RUN REASON", rows)
+		return []string{shorten(filepath.Base(f.Path), 60), f.Job, state, orDash(f.Run), shorten(f.Reason, 400)}
+	})
 }
 
 // printWhy writes the sentences, and then the lines with what happened between them.
-func printWhy(w io.Writer, why api.Why) error {
+func printWhy(s *session, why api.Why) error {
 	for _, note := range why.Notes {
-		fmt.Fprintln(w, text.OneLine(note))
+		fmt.Fprintln(s.out, text.OneLine(note))
 	}
-
-	zone := loadZone(why.Zone)
 	// Only where it matters: when the daemon's clock shows the same, the note would confuse.
-	if now := time.Now(); now.In(zone).Format("-0700") != now.Format("-0700") {
-		fmt.Fprintf(w, "times are those of %s\n", zone)
+	if now := time.Now(); s.now().Format("-0700") != now.Format("-0700") {
+		fmt.Fprintf(s.out, "times are those of %s\n", s.zone)
 	}
-
 	if len(why.Lines) == 0 {
-		fmt.Fprintln(w, "nothing has come due and nothing has run")
+		fmt.Fprintln(s.out, "nothing has come due and nothing has run")
 	}
-
 	if len(why.Lines)+len(why.Between) == 0 {
 		return nil
 	}
 
-	clock := clockOf(why, zone)
+	clock := clockOf(why, s.zone)
 	var rows [][]string
 	between := why.Between
 	for _, l := range why.Lines {
@@ -141,12 +114,12 @@ func printWhy(w io.Writer, why api.Why) error {
 		if n < 0 {
 			n = len(between)
 		}
-		rows = append(append(rows, timelineRows(between[:n], clock)...), explanationRow(l, zone, clock))
+		rows = append(append(rows, timelineRows(between[:n], clock)...), explanationRow(l, s.zone, clock))
 		between = between[n:]
 	}
 
 	rows = append(rows, timelineRows(between, clock)...)
-	return table(w, "AT SOURCE DECISION RUN REASON", rows)
+	return table(s.out, "AT SOURCE DECISION RUN REASON", rows)
 }
 
 // clockOf shows instants in a zone, with the name of its time where that changes.
@@ -170,7 +143,6 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 	if l.Asked {
 		mark = " ←"
 	}
-
 	run := "–"
 	if l.Run != "" {
 		run = l.Run + " " + outcomeMark(api.Run{Outcome: l.Outcome, State: l.State, WaitingFor: l.WaitingFor})
@@ -181,24 +153,22 @@ func explanationRow(l api.Explanation, zone *time.Location, clock func(api.Time)
 			run += " on " + l.Node
 		}
 	}
-
 	return []string{clock(l.Nominal) + mark, l.Source, cmp.Or(string(l.Decision), "–"), run, shorten(readable(l.Reason, zone), 400)}
 }
 
 // timelineRows leave the middle out where much happened: a daemon that was restarted in a
 // loop would hide the rest.
-func timelineRows(happened []api.TimelineEntry, clock func(api.Time) string) [][]string {
-	var rows [][]string
+func timelineRows(happened []api.TimelineEntry, clock func(api.Time) string) (rows [][]string) {
+	const each = 3 // rows at the beginning, and at the end
+	left := len(happened) - 2*each
 	for i, h := range happened {
+		switch {
 		// Leaving out a single row would save nothing: its place is taken by the "more" row.
-		if left := len(happened) - 2*maxTimelineRows; left > 1 && i >= maxTimelineRows && i < maxTimelineRows+left {
-			if i == maxTimelineRows {
-				rows = append(rows, []string{"…", "", "", "", fmt.Sprintf("%d more of these", left)})
-			}
-			continue
+		case left < 2, i < each, i >= each+left:
+			rows = append(rows, []string{clock(h.At), h.What, h.Did, "", shorten(h.Text, 400)})
+		case i == each:
+			rows = append(rows, []string{"…", "", "", "", fmt.Sprintf("%d more of these", left)})
 		}
-		rows = append(rows, []string{clock(h.At), h.What, h.Did, "", shorten(h.Text, 400)})
 	}
-
 	return rows
 }

@@ -21,7 +21,6 @@ var workspaceStatuses = text.Strings([]ledger.WorkspaceStatus{ledger.WorkspaceAc
 
 func newWorkspaces(at *place) *cobra.Command {
 	var agent, status string
-	var asJSON bool
 	var wanted pages
 	cmd := &cobra.Command{
 		Use:   "workspaces",
@@ -32,23 +31,22 @@ for one agent.
 Where a run ended badly in the middle of its changes, no run works in its workspace until you have
 looked at it with "rouse workspaces show" and said: acknowledge (it is right as it is), discard
 (back to the last checkpoint of that run), or retry (back to it, and a new run from there).`,
-		Args: cobra.NoArgs,
-		RunE: verb(func(cmd *cobra.Command, _ []string) error {
-			q := url.Values{}
-			if agent != "" {
-				q.Set("agent", agent)
+		RunE: at.with(toRead, func(s *session, _ []string) error {
+			all, err := getPages(s, "/v1/workspaces", queryOf("agent", agent, "status", status), wanted, func(w api.Workspace) string { return w.ID })
+			if err != nil {
+				return err
 			}
-			if status != "" {
-				q.Set("status", status)
-			}
-			return listWorkspaces(cmd, at, q, wanted, asJSON)
+			return jsonOr(s.cmd, all, func() error {
+				return list(s.out, all, "there are no workspaces", "ID NAME SKILL AGENT STATUS PHASE RUN WRITTEN", func(w api.Workspace) []string {
+					return []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), when(w.UpdatedAt, s.now())}
+				})
+			})
 		}),
 	}
 
 	cmd.Flags().StringVar(&agent, "agent", "", "only those of this `agent`")
 	wanted.flags(cmd.Flags(), pageSize, "workspace", "")
 	cmd.Flags().StringVar(&status, "status", "", "only this `status`: "+strings.Join(workspaceStatuses, ", "))
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(
 		newWorkspaceShow(at),
 		newWorkspaceAction(at, "pause", "Lets no run work in a workspace, until you resume it"),
@@ -56,36 +54,12 @@ looked at it with "rouse workspaces show" and said: acknowledge (it is right as 
 		newWorkspaceAction(at, "archive", "Puts a workspace away that is done with"),
 		newWorkspaceAction(at, "acknowledge", "Takes a workspace as a run left it that ended in the middle of its changes"),
 		newWorkspaceAction(at, "discard", "Puts a workspace back to the last checkpoint of such a run"),
-		newWorkspaceAction(at, "retry", "Puts a workspace back to that checkpoint, and has a new run begin from it"),
-		newArtifactDecision(at, "approve"), newArtifactDecision(at, "reject"), newWorkspaceArtifact(at),
+		newWorkspaceRetry(at),
+		newArtifactDecision(at, "approve", "Approves an artifact of a workspace, in the version that is shown"),
+		newArtifactDecision(at, "reject", "Rejects an artifact of a workspace, in the version that is shown"),
+		newWorkspaceArtifact(at),
 	)
-	return cmd
-}
-
-func listWorkspaces(cmd *cobra.Command, at *place, q url.Values, wanted pages, asJSON bool) error {
-	s, err := at.openToRead(cmd.Context())
-	if err != nil {
-		return err
-	}
-	defer s.close()
-
-	all, err := getPages(cmd.Context(), s, "/v1/workspaces", q, wanted, func(w api.Workspace) string { return w.ID })
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return printJSON(cmd.OutOrStdout(), all)
-	}
-	if len(all) == 0 {
-		return sayf(cmd.OutOrStdout(), "there are no workspaces\n")
-	}
-
-	now := s.now()
-	var rows [][]string
-	for _, w := range all {
-		rows = append(rows, []string{w.ID, w.Name, w.Skill, w.Agent, workspaceStatus(w), orDash(w.Phase), workspaceRun(w), when(w.UpdatedAt, now)})
-	}
-	return table(cmd.OutOrStdout(), "ID NAME SKILL AGENT STATUS PHASE RUN WRITTEN", rows)
+	return withJSON(cmd)
 }
 
 // workspaceStatus is the status, unless there is more to say.
@@ -104,46 +78,29 @@ func workspaceRun(w api.Workspace) string {
 	return orDash(w.Run)
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
-}
+func orDash(s string) string { return cmp.Or(s, "–") }
 
 func newWorkspaceShow(at *place) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Shows one workspace: who works in it, how far, what that waits for; artifacts, past runs, state",
-		Args:  cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var d api.WorkspaceDetail
-			if done, err := s.fetch(cmd, asJSON, "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); done || err != nil {
-				return err
-			}
-
-			printWorkspace(cmd.OutOrStdout(), d, s.now())
+		RunE: showing(at, "/v1/workspaces/%s", func(s *session, d api.WorkspaceDetail) error {
+			printWorkspace(s.out, d, s.now())
 			return nil
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 // printWorkspace writes a workspace as a person reads it from top to bottom (OSL-38). Names, titles and progress come from
 // skills and models, so each is one harmless line.
 func printWorkspace(w io.Writer, d api.WorkspaceDetail, now time.Time) {
 	fmt.Fprintf(w, "workspace %s: %s, of the skill %s (agent %s)  %s\n", d.ID, text.OneLine(d.Name), text.OneLine(d.Skill), d.Agent, workspaceStatus(d.Workspace))
-	for _, line := range [][2]string{{"phase", d.Phase}, {"role", d.Role}, {"schema", d.SchemaVersion}} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "  %-9s %s\n", line[0], text.OneLine(line[1]))
-		}
-	}
-
-	fmt.Fprintf(w, "  created   %s\n  written   %s (lock version %d)\n", local(d.CreatedAt, now), local(d.UpdatedAt, now), d.LockVersion)
-	fmt.Fprintf(w, "  state     %s\n", text.Size(int64(len(d.State)))+": "+shorten(string(d.State), 300))
+	field(w, "phase", text.OneLine(d.Phase))
+	field(w, "role", text.OneLine(d.Role))
+	field(w, "schema", text.OneLine(d.SchemaVersion))
+	field(w, "created", local(d.CreatedAt, now))
+	field(w, "written", fmt.Sprintf("%s (lock version %d)", local(d.UpdatedAt, now), d.LockVersion))
+	field(w, "state", text.Size(int64(len(d.State)))+": "+shorten(string(d.State), 300))
 	if d.Review != "" {
 		fmt.Fprintf(w, "  review    run %s ended in the middle of its changes; rouse show %[1]s\n", d.Review)
 		fmt.Fprintf(w, "            rouse workspaces acknowledge|discard|retry %s\n", d.ID)
@@ -222,7 +179,6 @@ func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
 		if decided == "" {
 			decided, waits = "nobody has approved it", true
 		}
-
 		if a.Status != a.Approval {
 			decided = a.Status + "; " + decided
 		}
@@ -232,7 +188,6 @@ func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
 		}
 		fmt.Fprintf(w, "  artifact  %s  %s (%s): %s\n", a.ID, shorten(a.Title, 80), text.OneLine(about), text.OneLine(decided))
 	}
-
 	if len(d.Artifacts) > 0 {
 		fmt.Fprintf(w, "            rouse workspaces artifact %s ID\n", d.ID)
 	}
@@ -243,57 +198,38 @@ func printWorkspaceArtifacts(w io.Writer, d api.WorkspaceDetail) {
 
 // newWorkspaceAction is a verb that does something with one workspace.
 func newWorkspaceAction(at *place, name, short string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE",
 		Short: short,
-		Args:  cobra.ExactArgs(1),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var w api.RetriedWorkspace // the run is there after a retry alone
-			if err := s.Post(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0])+"/"+name, struct{}{}, &w); err != nil {
-				return err
-			}
-
-			switch {
-			case asJSON && name == "retry":
-				return printJSON(cmd.OutOrStdout(), w)
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), w.Workspace)
-			}
-
-			said := fmt.Sprintf("workspace %s (%s) is %s", w.ID, text.OneLine(w.Name), w.Status)
-			if name == "retry" {
-				said = fmt.Sprintf("run %s begins from the checkpoint", w.Retry.ID)
-				if !s.executes(w.Retry) {
-					said += " when a daemon starts: rouse serve"
-				}
-			}
-			return sayf(cmd.OutOrStdout(), "%s\n", said)
+		RunE: sending(at, "/v1/workspaces/%s/"+name, func(s *session, w api.Workspace) error {
+			return sayf(s.out, "workspace %s (%s) is %s\n", w.ID, text.OneLine(w.Name), w.Status)
 		}),
-	}
+	})
+}
 
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+func newWorkspaceRetry(at *place) *cobra.Command {
+	return withJSON(&cobra.Command{
+		Use:   "retry WORKSPACE",
+		Short: "Puts a workspace back to that checkpoint, and has a new run begin from it",
+		RunE: sending(at, "/v1/workspaces/%s/retry", func(s *session, w api.RetriedWorkspace) error {
+			said := fmt.Sprintf("run %s begins from the checkpoint", w.Retry.ID)
+			if !s.executes(w.Retry) {
+				said += " when a daemon starts: rouse serve"
+			}
+			return sayf(s.out, "%s\n", said)
+		}),
+	})
 }
 
 // newArtifactDecision is a verb with which an owner decides on an artifact, whatever its skill says of it (C-6).
-func newArtifactDecision(at *place, name string) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+func newArtifactDecision(at *place, name, short string) *cobra.Command {
+	return withJSON(&cobra.Command{
 		Use:   name + " WORKSPACE ARTIFACT",
-		Short: strings.ToUpper(name[:1]) + name[1:] + "s an artifact of a workspace, in the version that is shown",
-		Args:  cobra.ExactArgs(2),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
-			var a api.WorkspaceArtifact
-			if done, err := s.send(cmd, asJSON, "/v1/workspaces/"+url.PathEscape(args[0])+"/artifacts/"+url.PathEscape(args[1])+"/"+name, struct{}{}, &a); done || err != nil {
-				return err
-			}
-			return sayf(cmd.OutOrStdout(), "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
+		Short: short,
+		RunE: sending(at, "/v1/workspaces/%s/artifacts/%s/"+name, func(s *session, a api.WorkspaceArtifact) error {
+			return sayf(s.out, "artifact %s (%s, version %d) is %s\n", a.ID, shorten(a.Title, 80), a.Version, a.Approval)
 		}),
-	}
-
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	})
 }
 
 func newWorkspaceArtifact(at *place) *cobra.Command {
@@ -301,10 +237,9 @@ func newWorkspaceArtifact(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "artifact WORKSPACE ARTIFACT",
 		Short: "Prints an artifact of a workspace, or writes it to a file",
-		Args:  cobra.ExactArgs(2),
-		RunE: withSession(at.openToRead, func(cmd *cobra.Command, args []string, s *session) error {
+		RunE: at.with(toRead, func(s *session, args []string) error {
 			var d api.WorkspaceDetail
-			if err := s.Get(cmd.Context(), "/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
+			if err := s.get("/v1/workspaces/"+url.PathEscape(args[0]), nil, &d); err != nil {
 				return err
 			}
 
@@ -312,7 +247,7 @@ func newWorkspaceArtifact(at *place) *cobra.Command {
 			if n < 0 {
 				return usagef("workspace %s has no artifact %s that counts; see: rouse workspaces show %[1]s", d.ID, args[1])
 			}
-			return fetchArtifact(cmd, s, d.Artifacts[n].Run, d.Artifacts[n].Artifact, to)
+			return fetchArtifact(s, d.Artifacts[n].Run, d.Artifacts[n].Artifact, to)
 		}),
 	}
 
