@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,16 +27,6 @@ type Plan struct {
 	Installed bool
 	// Unasked is why the manager could not be asked what it knows; nothing can be installed then.
 	Unasked error
-}
-
-// DiffersError says that a service is installed and was described otherwise.
-type DiffersError struct {
-	Name, File string
-	Diff       string
-}
-
-func (e *DiffersError) Error() string {
-	return fmt.Sprintf("the service %s is installed already, and %s says otherwise than what would be written:\n%s\nnothing was changed; write it again with --force", e.Name, e.File, e.Diff)
 }
 
 // NewPlan finds out what an installation would do, and refuses one that would replace what is not its own. Trusted are the
@@ -68,10 +59,8 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 	if p.Old == "" && state.Known {
 		return p, fmt.Errorf("%s knows a service %s that rouse has not installed; choose another name with --name", m.Title(), s.Name)
 	}
-	if p.Old != "" {
-		if err := ours(p); err != nil {
-			return p, err
-		}
+	if err := p.ours(); err != nil {
+		return p, err
 	}
 
 	p.Installed = p.Old == p.Text && state.Enabled
@@ -79,8 +68,10 @@ func NewPlan(ctx context.Context, m Manager, s Spec, trusted []string) (p Plan, 
 }
 
 // ours refuses what was not written for this home.
-func ours(p Plan) error {
+func (p Plan) ours() error {
 	switch {
+	case p.Old == "":
+		return nil
 	case strings.Contains(p.Old, p.Spec.marker()):
 		return nil
 	case strings.Contains(p.Old, writtenBy):
@@ -147,7 +138,7 @@ func (p Plan) Install(m Manager, force bool) error {
 		return p.Unasked // before anything is written, of which nothing would come
 	}
 	if p.Old != "" && p.Old != p.Text && !force {
-		return &DiffersError{Name: p.Spec.Name, File: p.File, Diff: p.Diff()}
+		return fmt.Errorf("the service %s is installed already, and %s says otherwise than what would be written:\n%s\nnothing was changed; write it again with --force", p.Spec.Name, p.File, p.Diff())
 	}
 
 	if p.Old != "" {
@@ -169,10 +160,7 @@ func (p Plan) Install(m Manager, force bool) error {
 // putBack leaves what was there before an installation that failed: nothing, or the old text.
 func (p Plan) putBack() error {
 	if p.Old == "" {
-		if err := os.Remove(p.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return remove(p.File)
 	}
 	return atomicfile.Write(p.File, []byte(p.Old), 0o644)
 }
@@ -187,10 +175,8 @@ func Uninstall(ctx context.Context, m Manager, s Spec) error {
 	if err != nil {
 		return err
 	}
-	if old != "" {
-		if err := ours(Plan{Spec: s, File: file, Old: old}); err != nil {
-			return err
-		}
+	if err := (Plan{Spec: s, File: file, Old: old}).ours(); err != nil {
+		return err
 	}
 
 	state, err := m.State(ctx, s)
@@ -207,5 +193,51 @@ func Uninstall(ctx context.Context, m Manager, s Spec) error {
 			return fmt.Errorf("the service %s cannot be taken away: %w", s.Name, err)
 		}
 	}
-	return forget(s.Home)
+	return remove(recordFile(s.Home))
+}
+
+// Record is what a home knows of its service, in HOME/service.json: commands find it by that, whatever its name is.
+type Record struct {
+	Name        string    `json:"name"`
+	File        string    `json:"file"`
+	Program     string    `json:"program"`
+	Config      string    `json:"config"`
+	InstalledAt time.Time `json:"installed_at"`
+}
+
+func recordFile(home string) string { return filepath.Join(home, "service.json") }
+
+// Recorded is the service of a home; its name is "" where there is none.
+func Recorded(home string) (Record, error) {
+	var r Record
+	text, err := os.ReadFile(recordFile(home))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil {
+		err = CheckName(r.Name) // it goes into a path
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("%s cannot be read: %w; delete it, and install the service again", recordFile(home), err)
+	}
+	return r, nil
+}
+
+func (r Record) write(home string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(recordFile(home), append(text, '\n'), 0o600)
+	}
+	return err
+}
+
+// remove removes a file if there is one.
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

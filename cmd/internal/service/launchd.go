@@ -9,17 +9,13 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
-	"text/template"
-	"time"
 )
 
 // launchd runs services as agents of the user's session on macOS.
 type launchd struct{ byLibrary }
 
 // plistTemplate is the description of a service. KeepAlive starts it again after it has failed and not after it has ended well.
-var plistTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("plist").Funcs(template.FuncMap{"xml": escapeXML, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`<?xml version="1.0" encoding="UTF-8"?>
+const plistTemplate = `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
 <!-- {{.Marker}} -->
 <plist version="1.0">
@@ -66,8 +62,7 @@ var plistTemplate = sync.OnceValue(func() *template.Template {
 	<string>/dev/null</string>
 </dict>
 </plist>
-`))
-})
+`
 
 func escapeXML(text string) (string, error) {
 	var out strings.Builder
@@ -75,33 +70,23 @@ func escapeXML(text string) (string, error) {
 	return out.String(), err
 }
 
-// Title implements Manager.
 func (launchd) Title() string { return "launchd" }
 
-// File implements Manager.
 func (launchd) File(s Spec) (string, error) {
 	home, err := os.UserHomeDir()
 	return filepath.Join(home, "Library", "LaunchAgents", s.Name+".plist"), err
 }
 
-// Render implements Manager.
 func (launchd) Render(s Spec) (string, error) {
-	if err := s.check(); err != nil {
-		return "", err
-	}
-
-	var out strings.Builder
-	err := plistTemplate().Execute(&out, struct {
+	return render(s, plistTemplate, struct {
 		Spec
 		Marker    string
 		Arguments []string
 	}{s, s.marker(), s.arguments(true)})
-	return out.String(), err
 }
 
 var launchdPID = regexp.MustCompile(`"PID" = ([0-9]+);`)
 
-// State implements Manager.
 func (m launchd) State(ctx context.Context, s Spec) (State, error) {
 	file, err := m.File(s)
 	if err != nil {
@@ -123,7 +108,6 @@ func (m launchd) State(ctx context.Context, s Spec) (State, error) {
 	return st, nil
 }
 
-// Logs implements Manager.
 func (launchd) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	return tail(ctx, s.LogFile(), o)
 }
@@ -133,7 +117,6 @@ func (launchd) Environment(context.Context) (map[string]string, error) {
 	return map[string]string{"HOME": os.Getenv("HOME"), "USER": os.Getenv("USER"), "PATH": os.Getenv("PATH")}, nil
 }
 
-// Hints implements Manager.
 func (launchd) Hints(Spec) []string {
 	return []string{"it begins when you log in and ends when you log out", "launchd keeps no socket while the daemon is started again: who asks in these seconds is refused"}
 }

@@ -1,13 +1,24 @@
+// Package service has the daemon of a home run by the service manager of the user's session: systemd on Linux, launchd on
+// macOS, the Task Scheduler on Windows. It begins when the user logs in and is started again when it fails.
+//
+// It is a service of the user and not of the machine, because the daemon acts as the user: with their files, their keyring and
+// their desktop, where notices appear. Each home is a service of its own. What describes one to its manager is a text that is made here, for any system on any other, so
+// that it can be shown before it is written and compared with what is there; kardianos/service brings it to systemd and launchd.
+//
+// Nothing is replaced that was changed since, unless its owner says so, and nothing that rouse has not written.
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"text/template"
 	"time"
 	"unicode"
 
@@ -101,6 +112,21 @@ func (s Spec) check() error {
 	return nil
 }
 
+// render returns the description of a service for its manager.
+func render(s Spec, text string, data any) (string, error) {
+	if err := s.check(); err != nil {
+		return "", err
+	}
+	functions := template.FuncMap{"xml": escapeXML, "quote": quoteUnit, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}
+	t, err := template.New("service").Funcs(functions).Parse(text)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	err = t.Execute(&out, data)
+	return out.String(), err
+}
+
 // Temporary says whether a program lies where it will not be found for long, as one that go run has built.
 func Temporary(program string) bool {
 	for _, dir := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
@@ -109,4 +135,61 @@ func Temporary(program string) bool {
 		}
 	}
 	return strings.Contains(program, string(filepath.Separator)+"go-build")
+}
+
+// Manager runs services in the user's session.
+type Manager interface {
+	// Title names it in a sentence: "systemd".
+	Title() string
+	// File is where the description of a service lies.
+	File(s Spec) (string, error)
+	// Render is the description.
+	Render(s Spec) (string, error)
+	// Install writes a description where there is none, and has the service begin at each login. It does not start it now.
+	Install(s Spec, text string) error
+	// Uninstall takes the description away. It does not stop the service.
+	Uninstall(s Spec) error
+	Start(s Spec) error
+	Stop(s Spec) error
+	Restart(s Spec) error
+	// State is how a service is doing. An error says that the manager cannot be asked.
+	State(ctx context.Context, s Spec) (State, error)
+	// Logs shows what the daemon has said.
+	Logs(ctx context.Context, s Spec, o LogOptions) error
+	// Environment are the variables that a service is given; nil where it has those of its user.
+	Environment(ctx context.Context) (map[string]string, error)
+	// Hints are what its owner should know of such services.
+	Hints(s Spec) []string
+}
+
+// State is how a service is doing, as its manager sees it.
+type State struct {
+	Known    bool   // the manager knows it
+	Enabled  bool   // it begins when its user logs in
+	Running  bool   // there is a process, or one is about to be started
+	Text     string // in the manager's words: "active (running)"
+	PID      int
+	Since    time.Time // of the state; zero: not known
+	Restarts int       // how often it was started again after it failed, since it was last started
+	Says     string    // what the daemon has told its manager of itself
+}
+
+// LogOptions say which part of a log is shown, and where.
+type LogOptions struct {
+	Lines    int // the last so many
+	Follow   bool
+	Out, Err io.Writer
+}
+
+// For is the manager of a system, by its name in Go.
+func For(system string) (Manager, error) {
+	switch system {
+	case "linux":
+		return systemdManager{byLibrary{"linux-systemd"}}, nil
+	case "darwin":
+		return launchd{byLibrary{"darwin-launchd"}}, nil
+	case "windows":
+		return taskScheduler{}, nil
+	}
+	return nil, fmt.Errorf("services are for systemd, launchd and the Task Scheduler of Windows; on %s have your system run: rouse serve", system)
 }

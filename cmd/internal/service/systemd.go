@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,17 +11,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"text/template"
 	"time"
+
+	kardianos "github.com/kardianos/service"
 )
 
 // systemdManager runs services as user units of systemd.
 type systemdManager struct{ byLibrary }
 
 // unitTemplate is the description of a service. What each line is for stands in docs/service.md.
-var unitTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("unit").Funcs(template.FuncMap{"quote": quoteUnit, "seconds": func(d time.Duration) int { return int(d.Seconds()) }}).Parse(`# {{.Marker}}
+const unitTemplate = `# {{.Marker}}
 # Changes of your own belong in: systemctl --user edit {{.Name}}.service
 [Unit]
 Description=rouse wakes AI agents (home {{.HomeText}})
@@ -46,37 +46,26 @@ OOMPolicy=continue
 
 [Install]
 WantedBy=default.target
-`))
-})
+`
 
-// Title implements Manager.
 func (systemdManager) Title() string { return "systemd" }
 
-// File implements Manager.
 func (systemdManager) File(s Spec) (string, error) {
 	home, err := os.UserHomeDir() // as the library does
 	return filepath.Join(home, ".config", "systemd", "user", s.Name+".service"), err
 }
 
-// Render implements Manager.
 func (systemdManager) Render(s Spec) (string, error) {
-	if err := s.check(); err != nil {
-		return "", err
-	}
 	if strings.ContainsAny(s.Program, "\"'\\") {
 		return "", fmt.Errorf("systemd takes no program whose path has quotes or backslashes (%s); move it elsewhere", s.Program)
 	}
-
-	var out strings.Builder
-	err := unitTemplate().Execute(&out, struct {
+	return render(s, unitTemplate, struct {
 		Spec
 		Marker, HomeText, ProgramText, PathVariable string
 		Arguments                                   []string
 	}{s, s.marker(), specifiers.Replace(s.Home), specifiers.Replace(s.Program), "PATH=" + s.Path, s.arguments(false)})
-	return out.String(), err
 }
 
-// Install implements Manager.
 func (m systemdManager) Install(s Spec, text string) error {
 	file, err := m.File(s)
 	if err != nil {
@@ -112,19 +101,13 @@ func quoteUnit(word string) string {
 // shown are the properties of a unit that State asks for.
 const shown = "LoadState,UnitFileState,ActiveState,SubState,MainPID,NRestarts,StatusText,StateChangeTimestamp"
 
-// State implements Manager.
 func (systemdManager) State(ctx context.Context, s Spec) (State, error) {
 	out, err := systemctl(ctx, "show", s.Name+".service", "--property="+shown)
 	if err != nil {
 		return State{}, err
 	}
 
-	is := map[string]string{}
-	for line := range strings.Lines(out) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			is[key] = value
-		}
-	}
+	is := variables(out)
 	st := State{
 		Known: is["LoadState"] != "" && is["LoadState"] != "not-found", Enabled: is["UnitFileState"] == "enabled",
 		Text: fmt.Sprintf("%s (%s)", is["ActiveState"], is["SubState"]), Says: is["StatusText"],
@@ -151,14 +134,10 @@ func systemctl(ctx context.Context, args ...string) (string, error) {
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", errors.New("there is no systemd here (no systemctl in $PATH); have whatever starts programs on this machine run: rouse serve")
 	}
-	why := strings.TrimSpace(said.String())
-	if why == "" {
-		why = err.Error()
-	}
+	why := cmp.Or(strings.TrimSpace(said.String()), err.Error())
 	return "", fmt.Errorf("your systemd cannot be asked: %s; it runs while you are logged in, so log in as yourself, not with su or sudo (loginctl enable-linger keeps it on)", strings.ReplaceAll(why, "\n", " "))
 }
 
-// Logs implements Manager.
 func (systemdManager) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	args := []string{"--user", "--unit=" + s.Name + ".service", "--output=cat", "--no-pager", "--lines=" + strconv.Itoa(o.Lines)}
 	if o.Follow {
@@ -173,24 +152,31 @@ func (systemdManager) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	return nil
 }
 
-// Environment implements Manager.
 func (systemdManager) Environment(ctx context.Context) (map[string]string, error) {
 	text, err := systemctl(ctx, "show-environment")
 	if err != nil {
 		return nil, err
 	}
 
-	out := map[string]string{}
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
-			// An odd value is written as $'…'; that there is one is what matters.
-			out[key] = strings.TrimSuffix(strings.TrimPrefix(value, "$'"), "'")
-		}
+	out := variables(text)
+	for key, value := range out {
+		// An odd value is written as $'…'; that there is one is what matters.
+		out[key] = strings.TrimSuffix(strings.TrimPrefix(value, "$'"), "'")
 	}
 	return out, nil
 }
 
-// Hints implements Manager.
+// variables reads lines of KEY=value.
+func variables(lines string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(lines) {
+		if key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok {
+			out[key] = value
+		}
+	}
+	return out
+}
+
 func (systemdManager) Hints(Spec) []string {
 	me, err := user.Current()
 	if err != nil {
@@ -201,3 +187,34 @@ func (systemdManager) Hints(Spec) []string {
 	}
 	return []string{"it begins when you log in and ends when you log out; to have it from when the machine starts, and without you: loginctl enable-linger " + me.Username}
 }
+
+// byLibrary has kardianos/service bring descriptions to a manager, start and stop. It is told which manager: by itself it looks
+// what the first process is, and would write for another manager where that is not systemd, as in a container.
+type byLibrary struct{ platform string }
+
+func (b byLibrary) do(s Spec, text string, what func(kardianos.Service) error) error {
+	for _, system := range kardianos.AvailableSystems() {
+		if system.String() != b.platform {
+			continue
+		}
+		l, err := system.New(nil, &kardianos.Config{
+			Name: s.Name, Executable: s.Program,
+			// Its templates get our text as one of their values, so that it is written as it was shown.
+			Description: text, UserName: text,
+			Option: kardianos.KeyValue{"UserService": true, "SystemdScript": "{{Description}}", "LaunchdConfig": "{{UserName}}"},
+		})
+		if err != nil {
+			return err
+		}
+		return what(l)
+	}
+	return fmt.Errorf("there is no %s on this system", b.platform)
+}
+
+func (b byLibrary) Install(s Spec, text string) error {
+	return b.do(s, text, kardianos.Service.Install)
+}
+func (b byLibrary) Uninstall(s Spec) error { return b.do(s, "", kardianos.Service.Uninstall) }
+func (b byLibrary) Start(s Spec) error     { return b.do(s, "", kardianos.Service.Start) }
+func (b byLibrary) Stop(s Spec) error      { return b.do(s, "", kardianos.Service.Stop) }
+func (b byLibrary) Restart(s Spec) error   { return b.do(s, "", kardianos.Service.Restart) }

@@ -11,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"text/template"
 	"unicode/utf16"
 
 	"rouse/internal/atomicfile"
@@ -23,8 +21,7 @@ import (
 type taskScheduler struct{}
 
 // taskTemplate is the description of a task. Windows counts failures, and 999 is the most that it takes.
-var taskTemplate = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("task").Funcs(template.FuncMap{"xml": escapeXML}).Parse(`<?xml version="1.0" encoding="UTF-16"?>
+const taskTemplate = `<?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <RegistrationInfo>
     <Description>rouse wakes AI agents. {{.Marker}}</Description>
@@ -62,10 +59,8 @@ var taskTemplate = sync.OnceValue(func() *template.Template {
     </Exec>
   </Actions>
 </Task>
-`))
-})
+`
 
-// Title implements Manager.
 func (taskScheduler) Title() string { return "the Task Scheduler" }
 
 // File implements Manager: a copy, for Windows keeps the description in a form of its own.
@@ -73,22 +68,15 @@ func (taskScheduler) File(s Spec) (string, error) {
 	return filepath.Join(s.Home, "service", s.Name+".xml"), nil
 }
 
-// Render implements Manager.
 func (taskScheduler) Render(s Spec) (string, error) {
-	if err := s.check(); err != nil {
-		return "", err
-	}
-
 	var words []string
 	for _, a := range s.arguments(true) {
 		words = append(words, quoteWindows(a))
 	}
-	var out strings.Builder
-	err := taskTemplate().Execute(&out, struct {
+	return render(s, taskTemplate, struct {
 		Spec
 		Marker, Line string
 	}{s, s.marker(), strings.Join(words, " ")})
-	return out.String(), err
 }
 
 // quoteWindows writes a word so that a program of Windows gets it as it is. A path has no quotes there, but a backslash at its
@@ -98,7 +86,6 @@ func quoteWindows(word string) string {
 	return `"` + strings.ReplaceAll(word, `"`, `\"`) + strings.Repeat(`\`, end) + `"`
 }
 
-// Install implements Manager.
 func (m taskScheduler) Install(s Spec, text string) (err error) {
 	file, err := m.File(s)
 	if err != nil {
@@ -114,7 +101,7 @@ func (m taskScheduler) Install(s Spec, text string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(given)) }()
-	if _, err := schtasks("/Create", "/TN", s.Name, "/XML", given, "/F"); err != nil {
+	if err := schtasks("/Create", "/TN", s.Name, "/XML", given, "/F"); err != nil {
 		return err
 	}
 	return atomicfile.Write(file, []byte(text), 0o600)
@@ -128,31 +115,19 @@ func utf16File(text string) []byte {
 	return out.Bytes()
 }
 
-// Uninstall implements Manager.
 func (m taskScheduler) Uninstall(s Spec) error {
-	if _, err := schtasks("/Delete", "/TN", s.Name, "/F"); err != nil {
-		return err
-	}
 	file, err := m.File(s)
+	if err == nil {
+		err = schtasks("/Delete", "/TN", s.Name, "/F")
+	}
 	if err != nil {
 		return err
 	}
 	return os.Remove(file)
 }
 
-// Start implements Manager.
-func (taskScheduler) Start(s Spec) error {
-	_, err := schtasks("/Run", "/TN", s.Name)
-	return err
-}
-
-// Stop implements Manager.
-func (taskScheduler) Stop(s Spec) error {
-	_, err := schtasks("/End", "/TN", s.Name)
-	return err
-}
-
-// Restart implements Manager.
+func (taskScheduler) Start(s Spec) error     { return schtasks("/Run", "/TN", s.Name) }
+func (taskScheduler) Stop(s Spec) error      { return schtasks("/End", "/TN", s.Name) }
 func (m taskScheduler) Restart(s Spec) error { return errors.Join(m.Stop(s), m.Start(s)) }
 
 // State implements Manager. The words of schtasks are in the language of the machine, so that they are shown and not understood.
@@ -175,15 +150,13 @@ func parseTask(out []byte) (State, error) {
 	return State{Known: true, Enabled: true, Text: row[2]}, nil
 }
 
-func schtasks(args ...string) (string, error) {
-	out, err := exec.Command("schtasks", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("schtasks %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+func schtasks(args ...string) error {
+	if out, err := exec.Command("schtasks", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("schtasks %s: %w: %s", args[0], err, bytes.TrimSpace(out))
 	}
-	return string(out), nil
+	return nil
 }
 
-// Logs implements Manager.
 func (taskScheduler) Logs(ctx context.Context, s Spec, o LogOptions) error {
 	return tail(ctx, s.LogFile(), o)
 }
@@ -191,7 +164,6 @@ func (taskScheduler) Logs(ctx context.Context, s Spec, o LogOptions) error {
 // Environment implements Manager: a task has the variables of its user.
 func (taskScheduler) Environment(context.Context) (map[string]string, error) { return nil, nil }
 
-// Hints implements Manager.
 func (taskScheduler) Hints(Spec) []string {
 	return []string{"it begins when you log in and ends when you log out", "Windows ends it at once when it is stopped: runs that are on go on at the next start, as after a power cut"}
 }
