@@ -1,9 +1,9 @@
 package daemon
 
 import (
-	"maps"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"

@@ -155,7 +155,6 @@ func (w *LogWriter) Close() {
 	}
 }
 
-
 // run writes the buffer as a whole, in the order of its lines. Write errors have no place to be reported.
 func (w *LogWriter) run() {
 	defer close(w.over)
