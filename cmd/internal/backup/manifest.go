@@ -1,3 +1,17 @@
+// Package backup copies a whole home, checks such a copy, and puts a home back from one.
+//
+// # Design
+//
+// A backup is a folder, or an archive of the same: manifest.json, which names all else with size and SHA-256 and is written
+// last; home/, what the home held; config/, configurations that lay elsewhere. It has its name only once all of it was read
+// again. What is cut off has another name, which the next backup to that place removes.
+//
+// What belongs together is of one instant: the snapshots of all databases are taken by whoever holds the home, while the ledger
+// takes no writes (ledger.Ledger.Snapshot). What is read after that (large values, recordings, agents' files) is either named by
+// its content, and kept until the backup is done, or stands for itself.
+//
+// Nothing in the home is followed: agents make names in their workdirs. A backup that is read is a stranger's: its names, kinds
+// and sizes are judged before anything is written (admit).
 package backup
 
 import (
@@ -6,12 +20,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"rouse/agent/tool/shell"
+	"rouse/internal/atomicfile"
 	"rouse/internal/gitlayout"
 	"rouse/internal/text"
 )
@@ -73,6 +90,26 @@ func (m Manifest) Bytes() (n int64) {
 	return n
 }
 
+// Files is how many files it names.
+func (m Manifest) Files() (n int) {
+	for _, e := range m.Entries {
+		if !e.Folder {
+			n++
+		}
+	}
+	return n
+}
+
+// manifestOf reads the manifest of a backup that is a folder.
+func manifestOf(dir string) (Manifest, error) {
+	f, err := os.Open(filepath.Join(dir, manifestName))
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := readManifest(f)
+	return m, errors.Join(err, f.Close())
+}
+
 // readManifest reads and judges a manifest: from then on each of its paths leads into the backup, and stands once.
 func readManifest(r io.Reader) (Manifest, error) {
 	var m Manifest
@@ -117,4 +154,42 @@ func checkPath(name string) error {
 		return fmt.Errorf("%q is no path of a backup", name)
 	}
 	return nil
+}
+
+// The files of a home that say when it was backed up last, and from what it was restored.
+const (
+	LastFile     = "last-backup.json"
+	RestoredFile = "restored.json"
+)
+
+// Note is what one of them says.
+type Note struct {
+	At    time.Time `json:"at"`
+	Path  string    `json:"path"` // of the backup
+	Of    time.Time `json:"of,omitzero"`
+	From  string    `json:"from,omitempty"` // the home that was backed up
+	Bytes int64     `json:"bytes,omitempty"`
+	// Disarmed are the repositories that were taken out of use by a restore.
+	Disarmed []shell.Disarmed `json:"disarmed,omitempty"`
+	// Of the last that failed, since the one above.
+	Error    string    `json:"error,omitempty"`
+	FailedAt time.Time `json:"failed_at,omitzero"`
+}
+
+// ReadNote reads one of them; false where there is none that can be read.
+func ReadNote(home, name string) (Note, bool) {
+	var n Note
+	text, err := os.ReadFile(filepath.Join(home, name))
+	return n, err == nil && json.Unmarshal(text, &n) == nil
+}
+
+// Remember keeps when a home was backed up last.
+func Remember(home string, n Note) error { return note(filepath.Join(home, LastFile), n) }
+
+func note(path string, n Note) error {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o600)
 }

@@ -64,7 +64,13 @@ func Find(src string) (path string, err error) {
 // visitor is given each file of a backup whose names and sizes were judged; it reads all of it.
 type visitor func(e Entry, r io.Reader) error
 
-// check reads a backup that is a folder, and compares it with its manifest. visit, which may be nil, gets the files on the way.
+// discard only reads.
+func discard(_ Entry, r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+// check reads a backup that is a folder, and compares it with its manifest. visit gets the files on the way.
 func check(ctx context.Context, dir string, visit visitor) (Manifest, error) {
 	within := nofollow.NewBoundary(dir)
 	f, err := within.Open(filepath.Join(dir, manifestName))
@@ -114,12 +120,6 @@ type summed struct {
 }
 
 func readSummed(e Entry, r io.Reader, visit visitor) (summed, error) {
-	if visit == nil {
-		visit = func(_ Entry, r io.Reader) error {
-			_, err := io.Copy(io.Discard, r)
-			return err
-		}
-	}
 	sum := sha256.New()
 	n := &counter{r: io.TeeReader(r, sum)}
 	err := visit(e, n)
@@ -143,10 +143,6 @@ func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	return n, err
-}
-
-func checkArchive(ctx context.Context, path string, zst bool) (Manifest, error) {
-	return readArchive(ctx, path, zst, nil, nil)
 }
 
 // readArchive reads a backup that is an archive. Nothing of it is believed: each entry is a file or a folder of a backup, once, and

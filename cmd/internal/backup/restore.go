@@ -49,7 +49,7 @@ func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 
 	home, m := filepath.Join(path, "home"), Manifest{}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if m, err = check(ctx, path, hear.visit(ctx, path, nil)); err != nil {
+		if m, err = check(ctx, path, hear.visit(path, discard)); err != nil {
 			return Checked{}, unsound(path, err)
 		}
 	} else {
@@ -81,13 +81,7 @@ func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 }
 
 func checked(path string, m Manifest) Checked {
-	out := Checked{Path: path, Manifest: m, Bytes: m.Bytes(), Info: m.Info}
-	for _, e := range m.Entries {
-		if !e.Folder {
-			out.Files++
-		}
-	}
-	return out
+	return Checked{Path: path, Manifest: m, Bytes: m.Bytes(), Files: m.Files(), Info: m.Info}
 }
 
 func (h Hear) found(v ledger.Violation) error {
@@ -97,21 +91,11 @@ func (h Hear) found(v ledger.Violation) error {
 	return h.Found(v)
 }
 
-// visit adds the progress to a visitor, nil for one that only reads.
-func (h Hear) visit(_ context.Context, path string, visit visitor) visitor {
-	var done, of int64
-	if f, err := os.Open(filepath.Join(path, manifestName)); err == nil {
-		if m, err := readManifest(f); err == nil {
-			of = m.Bytes()
-		}
-		_ = f.Close() // it was only read
-	}
-	if visit == nil {
-		visit = func(_ Entry, r io.Reader) error {
-			_, err := io.Copy(io.Discard, r)
-			return err
-		}
-	}
+// visit adds the progress to a visitor.
+func (h Hear) visit(path string, visit visitor) visitor {
+	var done int64
+	m, _ := manifestOf(path) // an archive has none to read before the rest
+	of := m.Bytes()
 	return func(e Entry, r io.Reader) error {
 		err := visit(e, r)
 		if done += e.Bytes; h.Progress != nil {
@@ -179,49 +163,32 @@ func unpack(ctx context.Context, path, into string, hear Hear) (Manifest, error)
 	defer root.Close()
 
 	write := func(e Entry, r io.Reader) error {
-		name := filepath.FromSlash(e.Path)
-		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(e.Path)), 0o700); err != nil {
 			return err
 		}
-		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(f, r)
-		if err == nil && !syncsAll {
-			err = f.Sync()
-		}
-		return errors.Join(err, f.Close())
+		_, err := writeFile(root, e, r)
+		return err
 	}
 
 	var m Manifest
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if m, err = readSize(path); err != nil {
+		if m, err = manifestOf(path); err != nil {
 			return m, err
 		}
 		if err := room(into, m.Bytes()); err != nil {
 			return m, err
 		}
-		m, err = check(ctx, path, hear.visit(ctx, path, write))
+		m, err = check(ctx, path, hear.visit(path, write))
 		if err != nil {
 			return m, err
 		}
 	} else {
 		announce := func(bytes int64) error { return room(into, bytes) }
-		if m, err = readArchive(ctx, path, strings.HasSuffix(path, ".zst"), announce, hear.visit(ctx, path, write)); err != nil {
+		if m, err = readArchive(ctx, path, strings.HasSuffix(path, ".zst"), announce, hear.visit(path, write)); err != nil {
 			return m, err
 		}
 	}
 	return m, dress(root, m)
-}
-
-func readSize(path string) (Manifest, error) {
-	f, err := os.Open(filepath.Join(path, manifestName))
-	if err != nil {
-		return Manifest{}, err
-	}
-	m, err := readManifest(f)
-	return m, errors.Join(err, f.Close())
 }
 
 // dress makes the folders, and gives files of agents and owners their modes and times. What rouse keeps is its user's alone.
@@ -233,8 +200,7 @@ func dress(root *os.Root, m Manifest) error {
 			}
 		}
 	}
-	for i := len(m.Entries) - 1; i >= 0; i-- { // a folder after what lies in it
-		e := m.Entries[i]
+	for _, e := range slices.Backward(m.Entries) { // a folder after what lies in it
 		name := filepath.FromSlash(e.Path)
 		mode := fs.FileMode(0o600)
 		if e.Folder {

@@ -139,7 +139,12 @@ func (s *folderSink) folder(e Entry) error {
 }
 
 func (s *folderSink) file(e Entry, _ int64, r io.Reader) (int64, error) {
-	f, err := s.root.OpenFile(filepath.FromSlash(e.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return writeFile(s.root, e, r)
+}
+
+// writeFile writes a new file of a backup below a folder.
+func writeFile(root *os.Root, e Entry, r io.Reader) (int64, error) {
+	f, err := root.OpenFile(filepath.FromSlash(e.Path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +181,7 @@ func (s *folderSink) finish(ctx context.Context, manifest []byte) (string, error
 	if err := atomicfile.Write(filepath.Join(s.temp, manifestName), manifest, 0o600); err != nil {
 		return "", err
 	}
-	if _, err := check(ctx, s.temp, nil); err != nil {
+	if _, err := check(ctx, s.temp, discard); err != nil {
 		return "", fmt.Errorf("what was written is not what was read, so the backup was removed: %w", err)
 	}
 	if err := s.root.Close(); err != nil {
@@ -281,7 +286,7 @@ func (s *archiveSink) finish(ctx context.Context, manifest []byte) (string, erro
 	if tooDense(s.plain, info.Size()) {
 		return "", refuse("what the home holds can be packed more than %d times, which no archive is unpacked that is a stranger's; back it up to a folder", maxRatio)
 	}
-	if _, err := checkArchive(ctx, s.temp, strings.HasSuffix(s.dest, ".zst")); err != nil {
+	if _, err := readArchive(ctx, s.temp, strings.HasSuffix(s.dest, ".zst"), nil, discard); err != nil {
 		return "", fmt.Errorf("what was written is not what was read, so the backup was removed: %w", err)
 	}
 	if err := errors.Join(os.RemoveAll(s.dbs), atomicfile.RenameNew(s.temp, s.dest)); err != nil {
