@@ -244,7 +244,7 @@ func (p *programRun) finish(res *loop.Result) {
 		return
 	}
 	res.Verified = false
-	res.Spent = loop.Spent{Usage: p.spent.Usage, CostMicroUSD: p.spent.CostMicroUSD, EstimatedTokens: p.spent.EstimatedTokens, EstimatedMicroUSD: p.spent.EstimatedMicroUSD}
+	res.Spent = spentOf(p.spent)
 	if e := p.ended; e != nil && e.Reported && res.Outcome == domain.OutcomeTimeout { // it hung after its final result
 		res.Outcome, res.Summary, res.Error = e.Outcome, e.Answer, e.Error
 	}
@@ -278,14 +278,17 @@ func (p *programRun) Reserve(ctx context.Context) (refusal, err error) {
 	return nil, err
 }
 
+func spentOf(s executor.Spent) loop.Spent {
+	return loop.Spent{Usage: s.Usage, CostMicroUSD: s.CostMicroUSD, EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}
+}
+
 // Settle implements executor.Money.
 func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	why := s.Why
 	if why != "" {
 		why = fmt.Sprintf("run %d of %s: %s", p.t.run.ID, p.t.asker(), why)
 	}
-	sums, err := p.budget.ledger.Settle(ctx, p.reserved, ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached,
-		CostMicroUSD: s.CostMicroUSD, EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}, why)
+	sums, err := p.budget.ledger.Settle(ctx, p.reserved, ledgerUsage(spentOf(s)), why)
 	if err != nil {
 		return err
 	}

@@ -181,8 +181,7 @@ func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (s
 		envelope, failure := shell.StartFailure(ctx, err)
 		return fmt.Sprintf("%s could not be started: %s", name, envelope.Message), failure
 	}
-	record := context.WithoutCancel(ctx)
-	if err := errors.Join(ended.Unkept, r.recordDisarmed(record, t.run, ended.Disarmed), r.recordKept(record, t.run, ended.Kept)); err != nil {
+	if err := r.recordEnded(ctx, t.run, ended); err != nil {
 		return "", err
 	}
 

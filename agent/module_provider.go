@@ -362,10 +362,6 @@ func answer(id int, value json.RawMessage, err error, now time.Time) module.Answ
 
 func (p *moduleProvider) end(e *module.End) *model.End {
 	rules := p.skill.Manifest.Sandbox
-	failed := func(outcome domain.Outcome, format string, args ...any) *model.End {
-		return &model.End{Outcome: outcome, Error: text.Truncate(p.redact(fmt.Sprintf(format, args...)), maxModuleError)}
-	}
-
 	switch e.Status {
 	case module.Returned:
 		return p.returned(e.Value)
@@ -374,15 +370,19 @@ func (p *moduleProvider) end(e *module.End) *model.End {
 		if where != "" {
 			where = " (" + strings.TrimSpace(where) + ")"
 		}
-		return failed(domain.OutcomeError, "the module ended with an error: %s%s", e.Error, where)
+		return p.failed(domain.OutcomeError, "the module ended with an error: %s%s", e.Error, where)
 	case module.TimedOut:
-		return failed(domain.OutcomeTimeout, "the module took longer than the %s of its manifest (sandbox.maxExecutionMs)", time.Duration(rules.MaxExecutionMS)*time.Millisecond)
+		return p.failed(domain.OutcomeTimeout, "the module took longer than the %s of its manifest (sandbox.maxExecutionMs)", time.Duration(rules.MaxExecutionMS)*time.Millisecond)
 	case module.Memory:
-		return failed(domain.OutcomeError, "the module needed more memory than the %d MiB of its manifest (sandbox.maxMemoryMB)", rules.MaxMemoryMB)
+		return p.failed(domain.OutcomeError, "the module needed more memory than the %d MiB of its manifest (sandbox.maxMemoryMB)", rules.MaxMemoryMB)
 	case module.Stalled:
-		return failed(domain.OutcomeError, "the module waits for what nobody will answer")
+		return p.failed(domain.OutcomeError, "the module waits for what nobody will answer")
 	}
-	return failed(domain.OutcomeError, "the process of the module ended: %s", e.Error)
+	return p.failed(domain.OutcomeError, "the process of the module ended: %s", e.Error)
+}
+
+func (p *moduleProvider) failed(outcome domain.Outcome, format string, args ...any) *model.End {
+	return &model.End{Outcome: outcome, Error: text.Truncate(p.redact(fmt.Sprintf(format, args...)), maxModuleError)}
 }
 
 // returned returns the end of a run whose module returned. success: false means failure (OSL-06).
@@ -391,7 +391,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 		output = json.RawMessage("null")
 	}
 	if err := host.CheckValue(p.returns, output); err != nil {
-		return &model.End{Outcome: domain.OutcomeError, Error: text.Truncate(p.redact(fmt.Sprintf("what the module returned does not fit its outputSchema: %v", err)), maxModuleError)}
+		return p.failed(domain.OutcomeError, "what the module returned does not fit its outputSchema: %v", err)
 	}
 
 	var fields map[string]any
@@ -401,7 +401,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 		return text
 	}
 	if success, ok := fields["success"].(bool); ok && !success {
-		return &model.End{Outcome: domain.OutcomeError, Error: text.Truncate(p.redact("the skill says that it had no success: "+cmp.Or(said("error"), said("message"), string(output))), maxModuleError)}
+		return p.failed(domain.OutcomeError, "the skill says that it had no success: %s", cmp.Or(said("error"), said("message"), string(output)))
 	}
 
 	p.output = output

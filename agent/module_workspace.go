@@ -43,16 +43,19 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	if err == nil && !t.detail.DryRun {
 		w, err = r.ledger.EnterWorkspace(ctx, t.a, w.ID)
 	}
-	var wrong *ledger.WorkspaceError
-	var blocked *ledger.BlockedError
 	switch {
-	case errors.As(err, &wrong), errors.As(err, &blocked):
+	case refusedWorkspace(err):
 		return endEarly(domain.OutcomeError, "%v", err)
 	case errors.Is(err, ledger.ErrNotFound):
 		return endEarly(domain.OutcomeError, "%v; a dry run makes none", err)
 	}
 	m.workspace = &w
 	return err
+}
+
+// refusedWorkspace reports whether a run may not work in a workspace.
+func refusedWorkspace(err error) bool {
+	return errors.As(err, new(*ledger.WorkspaceError)) || errors.As(err, new(*ledger.BlockedError))
 }
 
 func workspaceName(t *attempt, data map[string]any) (string, error) {
@@ -129,9 +132,7 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 	if err == nil {
 		found, err = c.runner.ledger.EnterWorkspace(ctx, a, found.ID)
 	}
-	var wrong *ledger.WorkspaceError
-	var blocked *ledger.BlockedError
-	if errors.As(err, &wrong) || errors.As(err, &blocked) {
+	if refusedWorkspace(err) {
 		e := tool.Failure(tool.KindRejected, "%v", err)
 		return nil, &e, nil
 	}

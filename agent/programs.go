@@ -124,6 +124,12 @@ func (r *Runner) recoverBefore(ctx context.Context) error {
 	return nil
 }
 
+// recordEnded records what a program outside of a call left or got disarmed.
+func (r *Runner) recordEnded(ctx context.Context, run ledger.Run, ended shell.Ended) error {
+	ctx = context.WithoutCancel(ctx)
+	return errors.Join(ended.Unkept, r.recordDisarmed(ctx, run, ended.Disarmed), r.recordKept(ctx, run, ended.Kept))
+}
+
 // recordKept records what a command outside of a call left in its temporary places, if anything.
 func (r *Runner) recordKept(ctx context.Context, run ledger.Run, k *shell.Kept) error {
 	if k == nil {

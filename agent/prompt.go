@@ -80,22 +80,14 @@ func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
 		b.WriteString("\n" + text + "\n")
 	}
 
+	soul := ""
 	if s.Soul != nil {
-		b.WriteString("\n" + s.Soul.Text)
+		soul = s.Soul.Text
 	}
-
-	if s.Clock != "" {
-		b.WriteString("\n" + s.Clock)
-	}
-	if told := triggerPrompt(t); told != "" {
-		b.WriteString("\n" + told)
-	}
-	if s.Views != "" {
-		b.WriteString("\n" + s.Views)
-	}
-
-	if s.Session != "" {
-		b.WriteString("\n" + s.Session)
+	for _, part := range []string{soul, s.Clock, triggerPrompt(t), s.Views, s.Session} {
+		if part != "" {
+			b.WriteString("\n" + part)
+		}
 	}
 
 	if failedWith != "" {

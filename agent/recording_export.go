@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,17 +36,10 @@ func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recordin
 		return out, err
 	}
 	if len(out.Steps) == 0 {
-		return out, fmt.Errorf("run %d did nothing that could be played again (%s: %s)", id, run.Outcome, errorOrNone(run.Error))
+		return out, fmt.Errorf("run %d did nothing that could be played again (%s: %s)", id, run.Outcome, cmp.Or(run.Error, "no step was taken"))
 	}
 
 	return out, r.exportAttempts(ctx, run, &out)
-}
-
-func errorOrNone(text string) string {
-	if text == "" {
-		return "no step was taken"
-	}
-	return text
 }
 
 func usageOf(u ledger.Usage) *model.Usage {
@@ -76,7 +70,7 @@ func (r *Runner) exportSteps(ctx context.Context, id int64, out *replay.Recordin
 		if _, inner := loop.OuterKey(c.Key); inner {
 			continue
 		}
-		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: nilIfEmpty(c.Envelope), TookMS: loop.RecordedDuration(c.StartedAt, c.FinishedAt).Milliseconds(),
+		out.Calls = append(out.Calls, replay.Call{Attempt: c.Attempt, Step: c.Step, Index: c.Index, Key: c.Key, Tool: c.Tool, Args: c.Args, State: c.State, Envelope: c.Envelope, TookMS: loop.RecordedDuration(c.StartedAt, c.FinishedAt).Milliseconds(),
 			Within: within[place{c.Attempt, c.Key}]})
 	}
 
@@ -127,14 +121,6 @@ func (r *Runner) withinCalls(steps []ledger.Step, calls []ledger.Call) map[place
 		}
 	}
 	return out
-}
-
-// nilIfEmpty is a document, or none where the record has an empty text.
-func nilIfEmpty(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	return raw
 }
 
 func (r *Runner) exportAttempts(ctx context.Context, run ledger.Run, out *replay.Recording) error {

@@ -120,17 +120,10 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, er
 		return run, t, fmt.Errorf("run %d was done by the program %s (executor), which cannot be played again: nobody knows what it and its model would do", run.ID, t.job.Executor.Argv[0])
 	}
 	if t.needsModel() && len(rec.Exchanges) == 0 {
-		return run, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job%s, and the runs from then on can be replayed", run.ID, ofJobNamed(run.Job))
+		return run, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job, and the runs from then on can be replayed (a run without a job is not recorded)", run.ID)
 	}
 
 	return run, t, nil
-}
-
-func ofJobNamed(job string) string {
-	if job == "" {
-		return " (a run without a job is not recorded)"
-	}
-	return " " + job
 }
 
 func endingOf(rec replay.Recording) Ending {

@@ -96,8 +96,7 @@ func (r *Runner) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 
 // recordServerEnd puts on record what a server left where its agent, or its owner, would come upon it.
 func (r *Runner) recordServerEnd(run ledger.Run, s mcp.Server, how shell.Ended) {
-	ctx := context.Background()
-	if err := errors.Join(how.Unkept, r.recordDisarmed(ctx, run, how.Disarmed), r.recordKept(ctx, run, how.Kept)); err != nil {
+	if err := r.recordEnded(context.Background(), run, how); err != nil {
 		r.log.Error("what an MCP server left cannot be settled", "server", s.Name, "run", run.ID, "error", err)
 	}
 }

@@ -194,12 +194,7 @@ func (r *Runner) undoDatabase(ctx context.Context, run ledger.Run, spec UndoOpti
 }
 
 func unobstructed(files []file.Undone) bool {
-	for _, f := range files {
-		if f.Why != "" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(files, func(f file.Undone) bool { return f.Why != "" })
 }
 
 // undoOnFailure undoes what a failed run wrote if its job has undo_on_failure. A run that waits or

@@ -17,7 +17,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Report is the result of a scenario.
+// Report is the result of a scenario, or of a case of a skill.
 type Report struct {
 	Name     string        `json:"name"`
 	About    string        `json:"about"`

@@ -131,10 +131,8 @@ func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState
 // make makes a call.
 func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
-	select {
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		return tool.Cancelled(ctx), domain.CallCancelled, nil
-	default:
 	}
 
 	if r.recursive(c) {
@@ -263,14 +261,16 @@ func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 
 // skippedAfterDenial answers a call behind one that was denied.
 func skippedAfterDenial(name string) *tool.Envelope {
-	e := tool.Failure(tool.KindRejected, "a call before this one in the same answer was denied, so this one was not made")
-	e.Tool = name
-	return &e
+	return rejected(name, "a call before this one in the same answer was denied, so this one was not made")
 }
 
 // cannotWait answers a call that needs an approval where the run cannot wait for one.
 func cannotWait(name string) *tool.Envelope {
-	e := tool.Failure(tool.KindRejected, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
+	return rejected(name, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
+}
+
+func rejected(name, format string, args ...any) *tool.Envelope {
+	e := tool.Failure(tool.KindRejected, format, args...)
 	e.Tool = name
 	return &e
 }

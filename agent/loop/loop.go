@@ -407,12 +407,8 @@ func (r *run) closeWithText(ctx context.Context) error {
 		return nil
 	}
 
-	ask := r.Policy.ClosingPrompt
-	if ask == "" {
-		ask = "Say in a few sentences what was done and what is missing."
-	}
-
-	r.addNotice("All steps are used up, and no tool can be called any more. %s", ask)
+	r.addNotice("All steps are used up, and no tool can be called any more. %s",
+		cmp.Or(r.Policy.ClosingPrompt, "Say in a few sentences what was done and what is missing."))
 	// If the model fails here the run ends as it would have anyway, without a summary.
 	t, _, err := r.step(ctx, true)
 	r.result.Summary = t.result

@@ -403,12 +403,7 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 		return tool.Success(digest{"digest", found, res.Steps}, warnings...)
 	}
 
-	reason := res.Error
-	if reason == "" {
-		reason = "the model said nothing"
-	}
-
-	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", reason)
+	e := tool.Failure(tool.KindExecutionError, "there is no digest: %s", cmp.Or(res.Error, "the model said nothing"))
 	switch res.Outcome {
 	case domain.OutcomeTimeout:
 		e.Kind = tool.KindTimeout
@@ -430,9 +425,7 @@ func (r *run) recursive(c model.Call) bool {
 
 // refuseRecursion answers a reduction within a reduction.
 func refuseRecursion(c model.Call) tool.Envelope {
-	e := tool.Failure(tool.KindRejected, "a reduction cannot begin another one; use the other tools")
-	e.Tool = c.Name
-	return e
+	return *rejected(c.Name, "a reduction cannot begin another one; use the other tools")
 }
 
 // reductionRecorder records the steps of a run within a call as those of the call, unless they are within one further in.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -131,20 +132,9 @@ type Bounds struct {
 }
 
 func (b Bounds) withDefaults() Bounds {
-	set := func(v *int64, d int64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-
-	steps, calls, wall, idle := int64(b.Steps), int64(b.Calls), int64(b.Wall), int64(b.Idle)
-	set(&steps, 30)
-	set(&calls, 100)
-	set(&wall, int64(10*time.Minute))
-	set(&idle, int64(5*time.Minute))
-	set(&b.Output, 1<<20)
-	b.Steps, b.Calls, b.Wall, b.Idle = int(steps), int(calls), time.Duration(wall), time.Duration(idle)
-
+	b.Steps, b.Calls = cmp.Or(b.Steps, 30), cmp.Or(b.Calls, 100)
+	b.Wall, b.Idle = cmp.Or(b.Wall, 10*time.Minute), cmp.Or(b.Idle, 5*time.Minute)
+	b.Output = cmp.Or(b.Output, 1<<20)
 	return b
 }
 

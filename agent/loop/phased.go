@@ -237,9 +237,7 @@ func (r *run) repeatedTooOften(calls []model.Call) []bool {
 }
 
 func (r *run) blockedResult(c model.Call) tool.Envelope {
-	e := tool.Failure(tool.KindRejected, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
-	e.Tool = c.Name
-	return e
+	return *rejected(c.Name, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
 }
 
 // answerStep answers a step by the call that it makes, or from the working memory.

@@ -3,8 +3,6 @@ package loop
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -391,9 +389,7 @@ func (r *run) assignIDs(t *turn) {
 		c := &t.calls[i]
 		c.ID, c.Name = storable(c.ID), storable(c.Name)
 		if c.ID == "" || seen[c.ID] {
-			var b [12]byte
-			_, _ = rand.Read(b[:]) // never fails
-			c.ID = "call_" + hex.EncodeToString(b[:])
+			c.ID = model.NewCallID()
 		}
 
 		seen[c.ID] = true

@@ -13,6 +13,8 @@ package model
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -52,6 +54,13 @@ type Call struct {
 	Key  string          `json:"key,omitempty"` // stable across attempts; "" if the loop has to assign it
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args"`
+}
+
+// NewCallID returns an id for a call whose own id is missing or taken (OSA-09).
+func NewCallID() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "call_" + hex.EncodeToString(b[:])
 }
 
 // Tool declares a tool to a model.

@@ -74,30 +74,22 @@ func (p *Prober) LookFor(source string, good time.Duration, look func() string) 
 // answers what was found before holds, and of what was never seen nothing is said: the run shows it.
 func (p *Prober) find(f *finding, look func() string) string {
 	p.mu.Lock()
-	answer := f.late
+	answer, wait := f.late, time.Duration(0) // a late look was waited for before
 	p.mu.Unlock()
-	var timeout <-chan time.Time
 	if answer == nil {
-		answer = make(chan string, 1)
+		answer, wait = make(chan string, 1), answerWithin
 		go func() { answer <- look() }()
-		timer := time.NewTimer(answerWithin)
-		defer timer.Stop()
-		timeout = timer.C
-	} else { // it was waited for before
-		now := make(chan time.Time)
-		close(now)
-		timeout = now
 	}
 
 	text, over := "", false
 	select {
 	case text = <-answer:
 		over = true
-	default:
-		select {
+	case <-time.After(wait):
+		select { // both may be ready
 		case text = <-answer:
 			over = true
-		case <-timeout:
+		default:
 		}
 	}
 

@@ -53,20 +53,14 @@ func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 		return nil
 	}
 
+	events, err := p.Ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+	if err != nil {
+		return err
+	}
 	var last json.RawMessage
-	for after := int64(0); ; {
-		events, err := p.Ledger.Events(ctx, ledger.EventFilter{Run: run.ID, After: after})
-		if err != nil {
-			return err
-		}
-		if len(events) == 0 {
-			break
-		}
-		for _, e := range events {
-			after = e.ID
-			if e.Kind == host.EventResult {
-				last = e.Data
-			}
+	for _, e := range events {
+		if e.Kind == host.EventResult {
+			last = e.Data
 		}
 	}
 

@@ -34,14 +34,8 @@ type Options struct {
 	Commands bool   // the programs that it lists may be run
 }
 
-// Report is what came of a case.
-type Report struct {
-	Name     string        `json:"name"`
-	About    string        `json:"about"`
-	Problems []string      `json:"problems"` // none: it came out as it has to
-	Run      ledger.Run    `json:"-"`
-	Took     time.Duration `json:"-"`
-}
+// Report is the result of a case.
+type Report = eval.Report
 
 // played is one case while it is played.
 type played struct {

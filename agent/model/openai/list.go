@@ -55,46 +55,30 @@ const (
 // runningContext asks a local server for the context that it was started with, which may be less
 // than the model was trained for. Zero means that it does not say.
 func runningContext(ctx context.Context, client *wire.Client, owner string, l *model.Listing) int {
-	name := client.Model()
-	switch owner {
-	case ownerLlamaCPP:
+	path := map[string]string{ownerLMStudio: "../api/v0/models", ownerOllama: "../api/ps"}[owner]
+	switch {
+	case owner == ownerLlamaCPP:
 		var props struct {
 			Settings struct {
 				Context int `json:"n_ctx"` // of one request, where several share the server
 			} `json:"default_generation_settings"`
 		}
-		if found, err := client.Ask(ctx, "../props", nil, &props, l); err == nil && found {
-			return props.Settings.Context
-		}
-	case ownerLMStudio:
-		var all struct {
-			Data []struct {
-				ID     string `json:"id"`
-				Loaded int    `json:"loaded_context_length"`
-			} `json:"data"`
-		}
-		if found, err := client.Ask(ctx, "../api/v0/models", nil, &all, l); err != nil || !found {
-			return 0
-		}
-		for _, m := range all.Data {
-			if m.ID == name {
-				return m.Loaded
-			}
-		}
-	case ownerOllama:
-		var running struct {
-			Models []struct {
-				Name    string `json:"name"`
-				Context int    `json:"context_length"`
-			} `json:"models"`
-		}
-		if found, err := client.Ask(ctx, "../api/ps", nil, &running, l); err != nil || !found {
-			return 0
-		}
-		for _, m := range running.Models {
-			if m.Name == name {
-				return m.Context
-			}
+		_, _ = client.Ask(ctx, "../props", nil, &props, l) // without an answer it is 0
+		return props.Settings.Context
+	case path == "":
+		return 0
+	}
+
+	type running struct {
+		ID, Name string
+		Loaded   int `json:"loaded_context_length"` // LM Studio
+		Context  int `json:"context_length"`        // Ollama
+	}
+	var all struct{ Data, Models []running }
+	_, _ = client.Ask(ctx, path, nil, &all, l) // without an answer it is empty
+	for _, m := range append(all.Data, all.Models...) {
+		if cmp.Or(m.ID, m.Name) == client.Model() {
+			return cmp.Or(m.Loaded, m.Context)
 		}
 	}
 	return 0

@@ -33,18 +33,15 @@ var unknownName = regexp.MustCompile(` is broken: unknown name (\S+)`)
 // languageOptions are the functions of expressions. There is no clock, and lists made of a map are
 // sorted, so that a resumed attempt makes the same calls.
 func languageOptions() []expr.Option {
-	return []expr.Option{
-		expr.DisableBuiltin("now"),
-		expr.DisableBuiltin("keys"), expr.Function("keys", func(p ...any) (any, error) {
-			return mapSorted(p[0], func(key string, _ any) any { return key })
-		}, new(func(any) []any)),
-		expr.DisableBuiltin("values"), expr.Function("values", func(p ...any) (any, error) {
-			return mapSorted(p[0], func(_ string, value any) any { return value })
-		}, new(func(any) []any)),
-		expr.DisableBuiltin("toPairs"), expr.Function("toPairs", func(p ...any) (any, error) {
-			return mapSorted(p[0], func(key string, value any) any { return []any{key, value} })
-		}, new(func(any) []any)),
+	out := []expr.Option{expr.DisableBuiltin("now")}
+	for name, item := range map[string]func(key string, value any) any{
+		"keys":    func(key string, _ any) any { return key },
+		"values":  func(_ string, value any) any { return value },
+		"toPairs": func(key string, value any) any { return []any{key, value} },
+	} {
+		out = append(out, expr.DisableBuiltin(name), expr.Function(name, func(p ...any) (any, error) { return mapSorted(p[0], item) }, new(func(any) []any)))
 	}
+	return out
 }
 
 func mapSorted(v any, item func(key string, value any) any) (any, error) {
@@ -156,11 +153,6 @@ func firstLine(err error) string {
 
 // ExpandValue expands templates, and expressions after "= ", at any depth of a value.
 func ExpandValue(name string, v any, data map[string]any) (any, error) {
-	return expandValue(name, v, data)
-}
-
-// expandValue expands templates and expressions at any depth.
-func expandValue(name string, v any, data map[string]any) (any, error) {
 	switch v := v.(type) {
 	case string:
 		if source, ok := strings.CutPrefix(v, marker); ok {
@@ -171,7 +163,7 @@ func expandValue(name string, v any, data map[string]any) (any, error) {
 		out := make([]any, len(v))
 		for i, item := range v {
 			var err error
-			if out[i], err = expandValue(fmt.Sprintf("%s[%d]", name, i), item, data); err != nil {
+			if out[i], err = ExpandValue(fmt.Sprintf("%s[%d]", name, i), item, data); err != nil {
 				return nil, err
 			}
 		}
@@ -181,7 +173,7 @@ func expandValue(name string, v any, data map[string]any) (any, error) {
 		out := make(map[string]any, len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) { // sorted, so that of two mistakes the same one is reported
 			var err error
-			if out[k], err = expandValue(name+"."+k, v[k], data); err != nil {
+			if out[k], err = ExpandValue(name+"."+k, v[k], data); err != nil {
 				return nil, err
 			}
 		}

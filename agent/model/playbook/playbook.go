@@ -380,7 +380,7 @@ func (p *Provider) evaluateIf(c *Call) (bool, error) {
 }
 
 func (p *Provider) evaluateEach(c *Call) ([]any, error) {
-	v, err := expandValue(p.label()+" each", c.Each, p.data)
+	v, err := ExpandValue(p.label()+" each", c.Each, p.data)
 	if err != nil {
 		return nil, err
 	}
@@ -410,7 +410,7 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 		return json.RawMessage("{}"), nil
 	}
 
-	v, err := expandValue(p.label()+" with", with, p.data)
+	v, err := ExpandValue(p.label()+" with", with, p.data)
 	if err != nil {
 		return nil, err
 	}

@@ -77,43 +77,28 @@ type tool struct {
 
 // Write writes a recording as a file.
 func Write(w io.Writer, r Recording) error {
+	lines := []line{{Recording: &header{Version, r.Run}}}
+	for i := range r.Attempts {
+		lines = append(lines, line{Attempt: &r.Attempts[i]})
+	}
+	var e Encoder
+	for _, x := range r.Exchanges {
+		lines = append(lines, line{Exchange: e.delta(x)})
+	}
+	for i := range r.Steps {
+		lines = append(lines, line{Step: &r.Steps[i]})
+	}
+	for i := range r.Calls {
+		lines = append(lines, line{Call: &r.Calls[i]})
+	}
+
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	write := func(l line) error {
+	for _, l := range lines {
 		if err := enc.Encode(l); err != nil {
 			return fmt.Errorf("the recording cannot be written: %w", err)
 		}
-		return nil
 	}
-	if err := write(line{Recording: &header{Version, r.Run}}); err != nil {
-		return err
-	}
-
-	for i := range r.Attempts {
-		if err := write(line{Attempt: &r.Attempts[i]}); err != nil {
-			return err
-		}
-	}
-
-	var e Encoder
-	for _, x := range r.Exchanges {
-		if err := write(line{Exchange: e.delta(x)}); err != nil {
-			return err
-		}
-	}
-
-	for i := range r.Steps {
-		if err := write(line{Step: &r.Steps[i]}); err != nil {
-			return err
-		}
-	}
-
-	for i := range r.Calls {
-		if err := write(line{Call: &r.Calls[i]}); err != nil {
-			return err
-		}
-	}
-
 	return nil
 }
 

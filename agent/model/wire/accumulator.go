@@ -2,8 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,7 +170,7 @@ func (c *Client) completeCalls(a *Accumulator) ([]model.Call, error) {
 		}
 
 		if call.ID == "" || seen[call.ID] { // else its result could not be matched to it
-			call.ID = newCallID()
+			call.ID = model.NewCallID()
 		}
 
 		seen[call.ID] = true
@@ -208,13 +206,6 @@ func jsonProblem(args []byte) string {
 		return "it is another kind of value"
 	}
 	return "it is null"
-}
-
-// newCallID is for a call whose own id is missing or taken (OSA-09).
-func newCallID() string {
-	var b [12]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "call_" + hex.EncodeToString(b[:])
 }
 
 // Part is a part of an answer: text, a call, or opaque data. It refers to the neutral message.

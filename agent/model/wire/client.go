@@ -96,10 +96,7 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 		return nil, fmt.Errorf("%s: no model was named; set model to a name that the server knows", d.Name)
 	}
 
-	if e.BaseURL == "" {
-		e.BaseURL = d.BaseURL
-	}
-
+	e.BaseURL = cmp.Or(e.BaseURL, d.BaseURL)
 	u, err := url.Parse(e.BaseURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("%s: base_url is not an http address like %s", d.Name, d.ExampleURL)
@@ -120,15 +117,10 @@ func New(e Endpoint, d Dialect) (*Client, error) {
 	if e.Timeout <= 0 {
 		e.Timeout = defaultTimeout
 	}
-
 	if e.Idle <= 0 {
 		e.Idle = defaultIdle
 	}
-
-	if e.Logger == nil {
-		e.Logger = slog.New(slog.DiscardHandler)
-	}
-
+	e.Logger = cmp.Or(e.Logger, slog.New(slog.DiscardHandler))
 	if e.Transport == nil {
 		e.Transport = newTransport()
 	}
