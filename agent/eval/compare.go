@@ -16,7 +16,6 @@ import (
 	"rouse/internal/domain"
 )
 
-// compare says what is not as the scenario expects.
 func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, error) {
 	problems := []string{}
 	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }

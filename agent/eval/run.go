@@ -26,7 +26,6 @@ type Report struct {
 	Took     time.Duration `json:"-"`
 }
 
-// scenarioRun is one run of a scenario.
 type scenarioRun struct {
 	Scenario
 	*World
@@ -111,7 +110,6 @@ func (s *script) Stream(_ context.Context, r model.Request) iter.Seq2[model.Even
 	}
 }
 
-// record keeps a request, and returns its number.
 func (s *script) record(r model.Request) int {
 	var text strings.Builder
 	for _, m := range r.Messages {
@@ -125,7 +123,6 @@ func (s *script) record(r model.Request) int {
 	return len(s.requests)
 }
 
-// requestsWith counts the requests that contain some words.
 func (s *script) requestsWith(words string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

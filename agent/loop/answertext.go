@@ -80,7 +80,6 @@ func (r *run) quotesInput(calls []textcall.Call) bool {
 // lineNumber is how file_read numbers the lines of a text.
 var lineNumber = regexp.MustCompile(`(?m)^ *\d+\|`)
 
-// withoutLayout removes line numbers and blanks.
 func withoutLayout(s string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsSpace(c) {
@@ -90,7 +89,6 @@ func withoutLayout(s string) string {
 	}, lineNumber.ReplaceAllString(s, ""))
 }
 
-// eachString calls yield for each string in a JSON value.
 func eachString(v any, yield func(string)) {
 	switch v := v.(type) {
 	case string:

@@ -75,7 +75,6 @@ func (r *run) onlyMovedData(calls []model.Call, envelopes []tool.Envelope) bool 
 	return true
 }
 
-// relieveMove takes a step that moved rows out of the relief, and tells the model of it once.
 func (r *run) relieveMove() bool {
 	if !r.relieve() {
 		return false
@@ -88,7 +87,6 @@ func (r *run) relieveMove() bool {
 	return true
 }
 
-// finishPending executes what an earlier attempt asked for and did not get.
 func (r *run) finishPending(ctx context.Context) (over bool, err error) {
 	writing := context.WithoutCancel(ctx)
 	if r.Interrupted {
@@ -148,7 +146,6 @@ func (b *callBatch) runSerially(ctx context.Context) {
 	}
 }
 
-// appendResults puts the results of a batch into the history, in the model's order.
 func (r *run) appendResults(b *callBatch) error {
 	// A new array: the last request, which a provider may keep, still holds the old one.
 	r.results = r.results[:0:0]
@@ -181,7 +178,6 @@ func (r *run) appendResults(b *callBatch) error {
 	return nil
 }
 
-// callBatch is one answer's calls while they are executed.
 type callBatch struct {
 	run       *run
 	step      int
@@ -335,7 +331,6 @@ func (r *run) hasEnded(c model.Call, e tool.Envelope) bool {
 	return !t.Waits() || questionOf(e) != nil
 }
 
-// questionOf is what a call asks, nil when it asks nothing.
 func questionOf(e tool.Envelope) *Question {
 	var q Question
 	if json.Unmarshal(e.Result, &q) != nil || q.Question == "" {
@@ -344,7 +339,6 @@ func questionOf(e tool.Envelope) *Question {
 	return &q
 }
 
-// endedByCall looks for a call that has ended the run.
 func (r *run) endedByCall(calls []model.Call, envelopes []tool.Envelope) bool {
 	for i, e := range envelopes {
 		if !r.hasEnded(calls[i], e) {
@@ -392,7 +386,6 @@ func namesOutcome(args json.RawMessage) bool {
 	return json.Unmarshal(args, &a) == nil && a.Outcome+a.EndStatus != ""
 }
 
-// endedByRejection ends the run after a rejected call, if policy says so.
 func (r *run) endedByRejection(calls []model.Call, envelopes []tool.Envelope) bool {
 	if !r.Policy.StopOnRejection {
 		return false

@@ -52,7 +52,6 @@ func (h heldResult) envelope() (e tool.Envelope, ok bool) {
 	return e, true
 }
 
-// heldFailure is an error that a call of the same signature would get again.
 type heldFailure struct {
 	heldResult
 	times int
@@ -74,7 +73,6 @@ func signature(c model.Call) string {
 	return c.Name + " " + string(c.Args)
 }
 
-// readsFiles says whether calls of a class only read files.
 func readsFiles(c tool.Class) bool {
 	return c == tool.ClassRead || c == tool.ClassList || c == tool.ClassSearch
 }
@@ -189,7 +187,6 @@ func (s *bookkeeping) streakOf() (name string, times int) {
 	return name, s.streak
 }
 
-// maxRepeats is how often the same thing is done in a row before the model is told.
 const maxRepeats = 3
 
 // maxRefusals is the number of consecutive refusals of the same call that ends the run.
@@ -206,7 +203,6 @@ type refusalStreak struct {
 // maxSameResults is how often a call may get the same result while nothing new happens.
 const maxSameResults = 10
 
-// sameResult counts answers of the model in which a call got the same result as before.
 type sameResult struct {
 	call   model.Call
 	result [sha256.Size]byte
@@ -299,7 +295,6 @@ func (s *bookkeeping) adviseReading(class tool.Class, e tool.Envelope) string {
 	return "You have listed folders several times and read nothing. Read one of the files, by its path in the listing."
 }
 
-// todoWritten records how many items a planning call left open.
 func (s *bookkeeping) todoWritten(e tool.Envelope) {
 	var list struct {
 		Open int `json:"open"`

@@ -12,7 +12,6 @@ import (
 	"rouse/internal/live"
 )
 
-// made is what a call does, and what became of it.
 type made = func(context.Context, model.Call) (tool.Envelope, domain.CallState, error)
 
 // callRecorded makes a call and records its start and end. The text is the envelope's, or "".
@@ -36,7 +35,6 @@ func (r *run) callRecorded(ctx context.Context, step, index int, c model.Call, d
 	return envelope, text, r.Recorder.FinishCall(context.WithoutCancel(ctx), record)
 }
 
-// answerRecorded records a call that is answered without being made.
 func (r *run) answerRecorded(ctx context.Context, step, index int, c model.Call, e tool.Envelope, state domain.CallState) (_ tool.Envelope, text string, _ error) {
 	record := r.callRecord(step, index, c)
 	record.State = state
@@ -47,7 +45,6 @@ func (r *run) answerRecorded(ctx context.Context, step, index int, c model.Call,
 	return e, text, r.Recorder.AnswerCall(context.WithoutCancel(ctx), record)
 }
 
-// callRecord is the record of a call that starts now.
 func (r *run) callRecord(step, index int, c model.Call) Call {
 	record := Call{Step: step, Index: index, ID: c.ID, Key: c.Key, Tool: c.Name, Args: c.Args, Effect: r.effect(c), StartedAt: time.Now()}
 	if len(record.Args) == 0 {
@@ -84,7 +81,6 @@ func (r *run) endCall(record *Call, e tool.Envelope) (text string, err error) {
 	return string(seen), nil
 }
 
-// effect is what a call may do; a call of an unknown tool does nothing.
 func (r *run) effect(c model.Call) domain.Effect {
 	if t, ok := r.Registry.Lookup(c.Name); ok {
 		return t.EffectOf(c.Args)
@@ -128,7 +124,6 @@ func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState
 	return e, "", false, nil
 }
 
-// make makes a call.
 func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
 	if ctx.Err() != nil {
@@ -259,12 +254,10 @@ func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 	return e, false
 }
 
-// skippedAfterDenial answers a call behind one that was denied.
 func skippedAfterDenial(name string) *tool.Envelope {
 	return rejected(name, "a call before this one in the same answer was denied, so this one was not made")
 }
 
-// cannotWait answers a call that needs an approval where the run cannot wait for one.
 func cannotWait(name string) *tool.Envelope {
 	return rejected(name, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
 }

@@ -16,7 +16,6 @@ import (
 	"rouse/internal/text"
 )
 
-// run is the state of one attempt.
 type run struct {
 	Options
 	result      Result
@@ -98,7 +97,6 @@ func newRun(o Options) *run {
 	return r
 }
 
-// attempt executes the run within its wall and idle time.
 func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -228,7 +226,6 @@ func (r *run) leftOutError() string {
 	return fmt.Sprintf("%s left out %s", r.leftOutBy, text.Plural(int(r.leftOut), "row"))
 }
 
-// iterate takes one step after the other until something ends the run.
 func (r *run) iterate(ctx context.Context) error {
 	if len(r.PendingCalls) > 0 {
 		if over, err := r.finishPending(ctx); over || err != nil {
@@ -363,7 +360,6 @@ func (r *run) endWithCause(cause error) bool {
 	return true
 }
 
-// endExhausted ends the run because a bound was used up.
 func (r *run) endExhausted(format string, args ...any) {
 	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeBudget, fmt.Sprintf(format, args...)
 }
@@ -455,5 +451,4 @@ func (i *idleTimer) change(by int) {
 	}
 }
 
-// stop stops the clock for good.
 func (i *idleTimer) stop() { i.suspend() }

@@ -45,7 +45,6 @@ func (r *run) nest(ctx context.Context, o Options) (Result, error) {
 	return nested.result, err
 }
 
-// count adds to the run what was done within one of its calls.
 func (r *run) count(asked, made int, spent Spent) {
 	r.result.Steps += asked
 	r.nestedSteps += asked
@@ -195,7 +194,6 @@ func within(prior map[string]PriorCall, outer string) map[string]PriorCall {
 	return out
 }
 
-// answered is how many calls have a result.
 func answered(prior map[string]PriorCall) (n int) {
 	for _, c := range prior {
 		if len(c.Envelope) > 0 {
@@ -222,14 +220,12 @@ func (r *run) park(key string, asked *tool.ApprovalRequest) {
 	r.waiting[key] = asked
 }
 
-// isParked says whether the owner is asked about a call within the one of a key.
 func (r *run) isParked(key string) bool {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
 	return r.waiting[key] != nil
 }
 
-// parked is what the owner is asked within a call, nil while there is nothing.
 func (r *run) parked() *tool.ApprovalRequest {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
@@ -317,7 +313,6 @@ func (d *Reducer) Tool(granted *tool.Registry, description string) (t tool.Tool,
 	return t, err == nil, err
 }
 
-// reduce runs the loop within the call.
 func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) (tool.Envelope, error) {
 	r := d.run
 	task := strings.TrimSpace(a.Task)
@@ -357,7 +352,6 @@ func (d *Reducer) reduce(ctx context.Context, in tool.Invocation, a reduceArgs) 
 	return reduceEnvelope(ctx, res, warnings), nil
 }
 
-// runNested runs the task within what is left of the run's bounds.
 func (d *Reducer) runNested(ctx context.Context, in tool.Invocation, task string, steps int) (Result, error) {
 	r := d.run
 	o := r.Options
@@ -386,7 +380,6 @@ func reductionPolicy(p Policy) Policy {
 	return p
 }
 
-// reduceEnvelope makes the result of a reduction the result of its call.
 func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Envelope {
 	switch {
 	case ctx.Err() != nil:
@@ -414,7 +407,6 @@ func reduceEnvelope(ctx context.Context, res Result, warnings []string) tool.Env
 	return e
 }
 
-// recursive reports whether a call is a reduction within a reduction.
 func (r *run) recursive(c model.Call) bool {
 	if r.outer == nil {
 		return false
@@ -423,7 +415,6 @@ func (r *run) recursive(c model.Call) bool {
 	return ok && t.Nests()
 }
 
-// refuseRecursion answers a reduction within a reduction.
 func refuseRecursion(c model.Call) tool.Envelope {
 	return *rejected(c.Name, "a reduction cannot begin another one; use the other tools")
 }

@@ -51,7 +51,6 @@ func (r *run) orderNotices() {
 	r.staged = append(first, r.staged...)
 }
 
-// lookupKnown answers a call from what the run knows already.
 func (r *run) lookupKnown(t tool.Tool, c model.Call, sig string) (e tool.Envelope, times int, ok bool) {
 	r.knownMu.Lock()
 	defer r.knownMu.Unlock()
@@ -170,7 +169,6 @@ func (r *run) endedBySameResults() bool {
 	return true
 }
 
-// maxShownArgs is the maximum length of a call's arguments in an error.
 const maxShownArgs = 300
 
 // nudge asks again after an empty answer, a limited number of times in a row (OSA-04).

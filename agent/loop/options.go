@@ -272,7 +272,6 @@ type Question struct {
 	SignIn string `json:"sign_in,omitempty"`
 }
 
-// text returns the question and its options.
 func (q *Question) text() string {
 	var out strings.Builder
 	out.WriteString(q.Question)
@@ -282,7 +281,6 @@ func (q *Question) text() string {
 	return out.String()
 }
 
-// stop is a bound that was used up, as the cause of a cancelled context.
 type stop struct {
 	outcome domain.Outcome
 	reason  string
@@ -291,7 +289,6 @@ type stop struct {
 func (s *stop) Error() string           { return s.reason }
 func (s *stop) Outcome() domain.Outcome { return s.outcome }
 
-// stepsUsedUp is a stop at the end of the steps.
 type stepsUsedUp struct{ stop }
 
 func (s *stepsUsedUp) Exit() domain.Exit { return domain.ExitIterationCap }

@@ -100,7 +100,6 @@ func (r *run) limit() int {
 	return most
 }
 
-// renderMemory renders the working memory for the next request (AYA-05).
 func (r *run) renderMemory() {
 	p := r.phased
 	if p == nil {
@@ -124,7 +123,6 @@ func (r *run) renderMemory() {
 	r.window.extra = tokens(len(p.view)) + perMessage
 }
 
-// noticesForRecord are the notices of the next request, for the record.
 func (r *run) noticesForRecord() []string {
 	if r.phased == nil {
 		return r.staged
@@ -322,7 +320,6 @@ func (r *run) rebuildTodo(made model.Call, e tool.Envelope) {
 	}
 }
 
-// memoryAction is a call and its result, for the working memory.
 func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	a := memory.Action{Phase: memory.Act, Summary: "called " + made.Name, Tool: made.Name, Signature: signature(made), Input: string(withoutBlanks(made.Args)),
 		Output: output(e), Failed: !e.OK, Kind: string(e.Kind)}
@@ -340,7 +337,6 @@ func (r *run) memoryAction(made model.Call, e tool.Envelope) memory.Action {
 	return a
 }
 
-// answerMemoryStep answers a step that makes no call (AYA-06, AYA-07).
 func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 	parsed, invalid := memory.Parse(c.Args)
 	if invalid != nil {
@@ -368,7 +364,6 @@ func (r *run) answerMemoryStep(c model.Call) tool.Envelope {
 	return e
 }
 
-// output is the whole result of a call, or its error.
 func output(e tool.Envelope) string {
 	if e.OK {
 		return string(withoutBlanks(e.Result))

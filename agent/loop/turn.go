@@ -21,7 +21,6 @@ const MaxRetryWait = 2 * time.Minute
 // longestBackoff is the longest pause that no server asked for.
 const longestBackoff = 20 * time.Second
 
-// turn is one answer.
 type turn struct {
 	number  int
 	text    string
@@ -249,7 +248,6 @@ func (r *run) waitBeforeRetry(ctx context.Context, e *model.Error, try int) bool
 	}
 }
 
-// request is the next request.
 func (r *run) request(noTools bool) model.Request {
 	// Calls that took so long once are expected to do so again.
 	r.waitsLong = r.waitsLong || !r.answeredAt.IsZero() && model.WorthKeeping(time.Since(r.answeredAt))
@@ -321,7 +319,6 @@ func (r *run) ask(ctx context.Context, step int, noTools bool) (turn, error) {
 // stopRepetition is the stop reason of an answer that the host has ended.
 const stopRepetition = "repetition"
 
-// maxRepeatedLines is how often the same line in a row ends an answer.
 const maxRepeatedLines = 20
 
 // repeatedLine counts equal lines in a row while an answer arrives. Empty lines do not count.
@@ -354,7 +351,6 @@ func (l *repeatedLine) add(text string) bool {
 	}
 }
 
-// broken is what is kept of an answer that cannot be used: what it cost.
 func (t turn) broken() turn {
 	return turn{usage: t.usage, unreported: t.unreported, started: t.started, arrived: t.arrived}
 }
@@ -502,7 +498,6 @@ type Spent struct {
 	EstimatedTokens, EstimatedMicroUSD int64
 }
 
-// add counts what was spent beside this.
 func (s *Spent) add(o Spent) {
 	s.Usage = s.Usage.Add(o.Usage)
 	s.CostMicroUSD += o.CostMicroUSD
@@ -510,7 +505,6 @@ func (s *Spent) add(o Spent) {
 	s.EstimatedMicroUSD += o.EstimatedMicroUSD
 }
 
-// reservation is what was set aside for a try.
 type reservation struct {
 	id   int64
 	most model.Usage

@@ -93,7 +93,6 @@ func ToolTokens(tools []model.Tool) int {
 	return n
 }
 
-// tokens estimates how many a text of so many bytes has.
 func tokens(bytes int) int { return (bytes + bytesPerToken - 1) / bytesPerToken }
 
 func size(m model.Message) int {
@@ -263,7 +262,6 @@ func callOf(history []model.Message, i int) model.Call {
 	return model.Call{}
 }
 
-// recount counts the history again after what was counted has changed.
 func (w *window) recount(history []model.Message) int {
 	w.counted, w.sum = 0, 0
 	return w.total(history)
@@ -326,7 +324,6 @@ func oneLine(m model.Message) string {
 	return string(text)
 }
 
-// visible is the history without what is left out or shortened.
 func (w *window) visible(history []model.Message) []model.Message {
 	if len(w.omitted) == 0 && len(w.shortened) == 0 {
 		return history
@@ -396,7 +393,6 @@ func (r *run) rotate() bool {
 	return true
 }
 
-// lastModelText is what the model said last.
 func lastModelText(history []model.Message) string {
 	for _, m := range slices.Backward(history) {
 		if text := strings.TrimSpace(m.Text); m.Role == model.RoleAssistant && text != "" {
@@ -427,7 +423,6 @@ func toldSince(history []model.Message) (told []string) {
 	return told
 }
 
-// memoryOfTurns builds a working memory from the history of a run that has none.
 func (r *run) memoryOfTurns() *memory.Memory {
 	m := memory.New(r.Board)
 	askedCalls := map[string]model.Call{}
@@ -487,7 +482,6 @@ func (r *run) makeRoom(failure error) bool {
 // maxTokenError is the greatest factor by which an estimate of tokens can be too low.
 const maxTokenError = 4
 
-// requestTokens estimates the size of the next request.
 func (r *run) requestTokens() int {
 	return TextTokens(r.System) + ToolTokens(r.Registry.ModelTools()) + r.window.total(r.messages)
 }

@@ -20,7 +20,6 @@ type finder struct {
 	kinds   string               // of escapes that are read
 }
 
-// place is a part of a text that gives a secret away.
 type place struct {
 	from, to int // bytes
 	mark     string

@@ -46,7 +46,6 @@ type Redactor struct {
 	added []string
 }
 
-// found is a text that gives a secret away, and what stands in its place.
 type found struct{ text, mark string }
 
 // New is a redactor of secrets.

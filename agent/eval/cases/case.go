@@ -137,7 +137,6 @@ func Parse(name string, raw []byte) (Case, error) {
 	return c, c.check()
 }
 
-// check says what is wrong with a case.
 func (c Case) check() error {
 	for _, one := range []struct {
 		name string

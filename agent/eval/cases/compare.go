@@ -19,7 +19,6 @@ import (
 // maxShown is how much of a value a problem shows, in characters.
 const maxShown = 200
 
-// compare notes what is not as it has to be.
 func (p *played) compare(ctx context.Context, run ledger.Run) error {
 	outcome, want := string(run.Outcome), cmp.Or(p.Expect.Outcome, string(domain.OutcomeSuccess))
 	if run.State != domain.StateFinished {
@@ -47,7 +46,6 @@ func (p *played) compare(ctx context.Context, run ledger.Run) error {
 	return p.compareWorkspace(ctx, run)
 }
 
-// compareOutput compares what the module returned.
 func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 	if len(p.Expect.Output) == 0 {
 		return nil
@@ -82,7 +80,6 @@ func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 	return p.contains("output", said.Value, p.Expect.Output)
 }
 
-// compareWorkspace compares what the workspace holds in the end.
 func (p *played) compareWorkspace(ctx context.Context, run ledger.Run) error {
 	if len(p.Expect.State) == 0 && len(p.Expect.Artifacts) == 0 {
 		return nil
@@ -151,7 +148,6 @@ func described(all []ledger.Artifact) (out []string) {
 	return out
 }
 
-// contains notes where a value lacks something that it has to have.
 func (p *played) contains(what string, got, want json.RawMessage) error {
 	var g, w any
 	if err := json.Unmarshal(got, &g); err != nil {

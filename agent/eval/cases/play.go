@@ -37,7 +37,6 @@ type Options struct {
 // Report is the result of a case.
 type Report = eval.Report
 
-// played is one case while it is played.
 type played struct {
 	Case
 	*eval.World
@@ -114,7 +113,6 @@ func (p *played) setUp(ctx context.Context) error {
 	return nil
 }
 
-// model answers what the case answers.
 func (p *played) model() (*agent.Model, error) {
 	var rec replay.Recording
 	for _, a := range p.Answers {
@@ -128,7 +126,6 @@ func (p *played) model() (*agent.Model, error) {
 	return &agent.Model{Name: "case", Provider: provider}, err
 }
 
-// request asks for the run of the case.
 func (p *played) request() (ledger.Request, error) {
 	d := ledger.Detail{Skill: p.skill.Name, Given: p.Input, Workspace: p.Workspace}
 	if len(d.Given) == 0 {

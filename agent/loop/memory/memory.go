@@ -168,7 +168,6 @@ func (m *Memory) RecordAction(a Action) int {
 	return n
 }
 
-// countAction counts an action.
 func (m *Memory) countAction(signature string) {
 	if signature != m.last {
 		m.last, m.streak = signature, 0

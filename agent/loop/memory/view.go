@@ -108,7 +108,6 @@ func (m *Memory) View(s Signals, budget int) string {
 	return m.render(signals, results, first)
 }
 
-// pointer says where the rest of a result is.
 const pointer = "… (%d bytes: see the result of that call, or make it again)"
 
 func collapsed(output string, most int) string {

@@ -125,7 +125,6 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return "", nil
 }
 
-// decodeDocument decodes the answer of a server that does not stream.
 func (t *turn) decodeDocument(e event, a *wire.Accumulator) (string, error) {
 	var all strings.Builder
 	for i, raw := range e.Content {
@@ -182,7 +181,6 @@ func (t *turn) startBlock(index int, raw json.RawMessage, a *wire.Accumulator) (
 	return "", nil
 }
 
-// addDelta adds a delta to a block, and returns its text.
 func (t *turn) addDelta(index int, d delta) (string, error) {
 	if index < 0 || index >= len(t.blocks) || t.blocks[index].stopped {
 		return "", t.p.client.InvalidChunk(fmt.Errorf("a piece of block %d, which is not being written", index))

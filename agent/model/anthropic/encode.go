@@ -171,7 +171,6 @@ func markForCache(messages []message, mark *cacheControl) {
 	}
 }
 
-// setCache marks a block of a user message for the cache.
 func setCache(block any, mark *cacheControl) {
 	switch b := block.(type) {
 	case *textBlock:
@@ -212,7 +211,6 @@ const (
 	assistant = "assistant"
 )
 
-// encodeInput returns the blocks of a message to the model.
 func encodeInput(m model.Message) []any {
 	if m.Role != model.RoleTool {
 		return appendText(encodeImages(m), m.Text)
@@ -225,7 +223,6 @@ func encodeInput(m model.Message) []any {
 	return []any{&resultBlock{Type: "tool_result", ToolUseID: toolUseID(m.CallID), Content: result, IsError: isFailure(m.Text)}}
 }
 
-// encodeAnswer returns the blocks of an answer of the model.
 func (t *turn) encodeAnswer(m model.Message) (out []any) {
 	for _, p := range t.p.client.ContentBlocks(m) {
 		switch {
@@ -253,7 +250,6 @@ func isFailure(text string) bool {
 	return json.NewDecoder(strings.NewReader(text)).Decode(&e) == nil && e.OK != nil && !*e.OK
 }
 
-// encodeImages are the image blocks of a message.
 func encodeImages(m model.Message) (out []any) {
 	for _, i := range m.Images {
 		out = append(out, &imageBlock{Type: "image", Source: imageSource{"base64", i.Type, i.Data}})

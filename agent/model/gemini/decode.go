@@ -10,7 +10,6 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// chunk is an event of a stream. Each has the shape of a whole answer.
 type chunk struct {
 	Candidates []struct {
 		Index   int `json:"index"`
@@ -104,7 +103,6 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text.String(), nil
 }
 
-// decodeList decodes the chunks of a server that does not stream: they come as a list.
 func (t *turn) decodeList(f wire.Frame, a *wire.Accumulator) (string, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(f.Data, &list); err != nil {

@@ -156,7 +156,6 @@ func (t *turn) encodeParts(m model.Message) (role string, parts []part) {
 	return "model", parts
 }
 
-// imageParts are the images of a message.
 func imageParts(m model.Message) (parts []part) {
 	for _, i := range m.Images {
 		parts = append(parts, part{Image: &blob{i.Type, i.Data}})
@@ -177,7 +176,6 @@ func resultObject(text string) any {
 	return object
 }
 
-// schema is the API's subset of an OpenAPI schema.
 type schema struct {
 	Type        string             `json:"type"`
 	Description string             `json:"description,omitempty"`

@@ -49,7 +49,6 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	return p.client.Stream(ctx, &turn{p: p, r: r}, r.MaxOutput)
 }
 
-// turn implements wire.Exchange.
 type turn struct {
 	p              *Provider
 	r              model.Request

@@ -46,7 +46,6 @@ func (p *Provider) Stream(ctx context.Context, r model.Request) iter.Seq2[model.
 	return p.client.Stream(ctx, &turn{p: p, r: r}, r.MaxOutput)
 }
 
-// turn implements wire.Exchange.
 type turn struct {
 	p          *Provider
 	r          model.Request
@@ -62,7 +61,6 @@ func (t *turn) Adapt(_ int, refusal wire.ServerError) bool {
 	return t.p.client.AdaptImages(t.sentImages, refusal)
 }
 
-// hint returns the remedy of a failure.
 func (p *Provider) hint(kind model.ErrorKind, status int, refusal wire.ServerError) string {
 	switch {
 	case status == 0:
@@ -180,7 +178,6 @@ func (t *turn) toMessage(m model.Message) message {
 	return out
 }
 
-// chunk is one line of an answer.
 type chunk struct {
 	Message struct {
 		Content   string `json:"content"`

@@ -36,7 +36,6 @@ type choicePart struct {
 	ToolCalls []callDelta   `json:"tool_calls"`
 }
 
-// callDelta is a fragment of a call.
 type callDelta struct {
 	Index    *int   `json:"index"`
 	ID       string `json:"id"`
@@ -81,7 +80,6 @@ func (a *arguments) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// failed says whether the server sends an error where an answer should be.
 func (c *chunk) failed() bool { return len(c.Error) > 0 && string(c.Error) != "null" }
 
 // stopReasons translates finish_reason of many kinds of servers.
@@ -117,7 +115,6 @@ func (t *turn) Decode(f wire.Frame, a *wire.Accumulator) (string, error) {
 	return text, nil
 }
 
-// addChunk adds a chunk to the answer, and returns its text.
 func (t *turn) addChunk(c chunk, a *wire.Accumulator) string {
 	if u := c.Usage; u != nil {
 		a.Usage = wire.NewUsage(u.Prompt, u.Completion, u.Details.Cached, 0)

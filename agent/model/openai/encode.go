@@ -82,7 +82,6 @@ func (p *Provider) encode(r model.Request, history []model.Message) request {
 	return out
 }
 
-// dataURL is an image as a URL.
 func dataURL(i model.Image) string {
 	return "data:" + i.Type + ";base64," + base64.StdEncoding.EncodeToString(i.Data)
 }

@@ -43,7 +43,6 @@ func (p *Responses) Stream(ctx context.Context, r model.Request) iter.Seq2[model
 	return p.client.Stream(ctx, &responsesTurn{p: p, r: r}, r.MaxOutput)
 }
 
-// responsesTurn implements wire.Exchange.
 type responsesTurn struct {
 	p             *Responses
 	r             model.Request
@@ -85,7 +84,6 @@ func (t *responsesTurn) Adapt(status int, refusal wire.ServerError) bool {
 	return t.p.client.AdaptLimit(t.sent.MaxOutputTokens, refusal)
 }
 
-// hint returns the remedy of a failure.
 func (p *Responses) hint(_ model.ErrorKind, status int, _ wire.ServerError) string {
 	if status == http.StatusNotFound && !p.isOpenAI {
 		return "check base_url and the name of the model; a server that knows only chat completions wants api: chat"

@@ -23,7 +23,6 @@ type responsesEvent struct {
 	responsesBody
 }
 
-// responsesBody is a response as it is so far.
 type responsesBody struct {
 	Object     string            `json:"object"`
 	Status     string            `json:"status"`
@@ -51,7 +50,6 @@ type outputItem struct {
 	done     bool
 }
 
-// outputItemJSON is an output item in JSON.
 type outputItemJSON struct {
 	Type      string    `json:"type"`
 	CallID    string    `json:"call_id"`
@@ -132,7 +130,6 @@ func (t *responsesTurn) item(index int) (*outputItem, error) {
 	return t.items[index], nil
 }
 
-// startItem records what kind of item it is.
 func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
 	var in outputItemJSON
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -146,7 +143,6 @@ func (t *responsesTurn) startItem(index int, raw json.RawMessage) error {
 	return err
 }
 
-// addDelta returns a delta of text.
 func (t *responsesTurn) addDelta(e responsesEvent) (string, error) {
 	var piece string
 	if err := wire.UnmarshalString(e.Delta, &piece); err != nil {

@@ -52,7 +52,6 @@ type inputResult struct {
 	Output any    `json:"output"`
 }
 
-// textState is the opaque data of a text.
 type textState struct {
 	Phase string `json:"phase"`
 }
@@ -108,7 +107,6 @@ func inputContent(m model.Message) any {
 	return parts
 }
 
-// appendMessage appends the items of a message.
 func (t *responsesTurn) appendMessage(out *responsesRequest, m model.Message) {
 	switch m.Role {
 	case model.RoleTool:

@@ -18,7 +18,6 @@ import (
 	"rouse/internal/text"
 )
 
-// identifier is a name that both templates and expressions can use.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Check finds mistakes in calls before any of them runs; names are in the data of every run.
@@ -146,7 +145,6 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return text.NoSuch("field", e.Field, e.Has) }
 
-// membersOf are the members of a type by its name: one of those that are known, or of their items.
 func membersOf(name string, known Types) []string {
 	for _, t := range known {
 		for t != nil && (t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer) {

@@ -48,7 +48,6 @@ func (e Expect) check(report func(error)) {
 	}
 }
 
-// unmet returns why the result of the current call is not as expected, or "".
 func (p *Provider) unmet(result any) (string, error) {
 	c := &p.calls[p.index]
 	if why := cmp.Or(notAmong("exit_code", c.Expect.Exit, result), notAmong("status", c.Expect.Status, result)); why != "" {
@@ -74,7 +73,6 @@ func (p *Provider) unmet(result any) (string, error) {
 	return "", nil
 }
 
-// notAmong says that a field of a result is none of some codes.
 func notAmong(field string, codes []int, result any) string {
 	if len(codes) == 0 {
 		return ""

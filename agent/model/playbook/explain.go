@@ -42,7 +42,6 @@ func explainError(name string, err error, data map[string]any, scoped bool) erro
 	return fmt.Errorf("the template of %s cannot be filled: %s: %s", name, at, problem)
 }
 
-// missingName is the name that was not found, "" when the problem is another one.
 func missingName(problem string) string {
 	if m := noKey.FindStringSubmatch(problem); m != nil {
 		return m[1]
@@ -95,7 +94,6 @@ func describeMissing(at, key string, data map[string]any, scoped bool) string {
 	return fmt.Sprintf("%q, which is not there", key)
 }
 
-// lookup is the value of a name in an object or a struct.
 func lookup(owner any, name string) (any, bool) {
 	if m, ok := owner.(map[string]any); ok {
 		v, ok := m[name]
@@ -115,7 +113,6 @@ func lookup(owner any, name string) (any, bool) {
 	return v.FieldByIndex(f.Index).Interface(), true
 }
 
-// memberNames returns the names in an object or a struct, or nil if it cannot have any.
 func memberNames(owner any) []string {
 	if m, ok := owner.(map[string]any); ok {
 		return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(m))))

@@ -23,7 +23,6 @@ import (
 // maxExpression bounds an expression, in bytes: deeper nesting would end the process.
 const maxExpression = 8 << 10
 
-// marker begins a string that is an expression.
 const marker = "= "
 
 var noName = regexp.MustCompile(`^unknown name (\S+)`)
@@ -57,7 +56,6 @@ func mapSorted(v any, item func(key string, value any) any) (any, error) {
 	return out, nil
 }
 
-// evaluate computes an expression.
 func evaluate(name, source string, data map[string]any) (any, error) {
 	names := types.Map{} // names are known before it runs, types are not
 	for key := range data {
@@ -92,7 +90,6 @@ func compile(name, source string, names types.Map) (*vm.Program, error) {
 	return program, nil
 }
 
-// functions are the functions that every expression has.
 func functions() []string {
 	return slices.DeleteFunc(slices.Clone(builtin.Names), func(name string) bool { return name == "now" })
 }
@@ -145,7 +142,6 @@ func (v *identifiers) Visit(n *ast.Node) {
 	}
 }
 
-// firstLine is an error of the library without the excerpt that it draws below it.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -183,7 +179,6 @@ func ExpandValue(name string, v any, data map[string]any) (any, error) {
 	return v, nil
 }
 
-// toList is the items of a list of any type.
 func toList(v any) ([]any, bool) {
 	if items, ok := v.([]any); ok {
 		return append([]any{}, items...), true

@@ -170,7 +170,6 @@ func label(i int, c Call) string {
 	return fmt.Sprintf("call %d (%s)", i+1, about)
 }
 
-// label names the current call, and its item, in messages.
 func (p *Provider) label() string {
 	text := label(p.index, p.calls[p.index])
 	if p.items != nil {
@@ -179,7 +178,6 @@ func (p *Provider) label() string {
 	return text
 }
 
-// recordResult takes over the result of the call that was made. An error ends the run.
 func (p *Provider) recordResult(results []model.Result) error {
 	at := slices.IndexFunc(results, func(r model.Result) bool { return r.Call.Key == p.pending })
 	if at < 0 {
@@ -249,7 +247,6 @@ type callError struct{ kind, text string }
 
 func (e *callError) Error() string { return e.text }
 
-// envelope is what a playbook reads of a result.
 type envelope struct {
 	OK      bool            `json:"ok"`
 	Kind    string          `json:"kind"`
@@ -279,7 +276,6 @@ func (p *Provider) failedBefore(key string) bool {
 	return why != "" || err != nil
 }
 
-// advance moves to the next item of an each, or to the next call.
 func (p *Provider) advance() {
 	p.pending = ""
 	if p.item+1 < len(p.items) {
@@ -299,7 +295,6 @@ func (p *Provider) advance() {
 	delete(p.data, "index")
 }
 
-// currentCall is the current call, or nil when it is skipped or has no items.
 func (p *Provider) currentCall() (*model.Call, error) {
 	c := &p.calls[p.index]
 	key := fmt.Sprintf("p%d", p.index+1)
@@ -423,7 +418,6 @@ func (p *Provider) arguments(c *Call) (json.RawMessage, error) {
 	return args, nil
 }
 
-// quoteValue is a value for a message.
 func (p *Provider) quoteValue(v any) string {
 	switch v := v.(type) {
 	case nil:

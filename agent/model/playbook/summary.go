@@ -16,7 +16,6 @@ const (
 	rowsRejected = "rows_rejected" // of a result: rows that were left out because they do not fit
 )
 
-// tally counts what happened to one entry of the playbook.
 type tally struct {
 	name                  string
 	made, skipped, failed int
@@ -29,7 +28,6 @@ type tally struct {
 
 func (t tally) begun() bool { return t.made+t.skipped+t.failed > 0 }
 
-// summary says what a playbook did, in the order of its calls.
 func summary(all []tally) string {
 	var out []string
 	for _, t := range all {

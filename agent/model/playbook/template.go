@@ -128,7 +128,6 @@ func invoke(function string, at parse.Pos) *parse.CommandNode {
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: at, Args: []parse.Node{parse.NewIdentifier(function).SetPos(at)}}
 }
 
-// quota is what one template may still do.
 type quota struct{ left int }
 
 var errTooMuch = errors.New("the template does too much: its output and its loops come to more than 4 MiB")
@@ -140,7 +139,6 @@ func (w *quota) spend(n int) error {
 	return nil
 }
 
-// charge counts a text that a function made.
 func (w *quota) charge(text string) (string, error) { return text, w.spend(len(text)) }
 
 // wideFormat finds a width that makes a short format produce a huge text before it can be counted.
@@ -167,7 +165,6 @@ func (w *quota) functions() template.FuncMap {
 	}
 }
 
-// quotaWriter counts what is written.
 type quotaWriter struct {
 	io.Writer
 	*quota

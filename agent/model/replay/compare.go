@@ -128,7 +128,6 @@ func compareTools(recorded, now []model.Tool) (out []Difference) {
 	return out
 }
 
-// describe says what a message is.
 func describe(m model.Message) string {
 	switch m.Role {
 	case model.RoleTool:

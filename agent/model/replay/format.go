@@ -33,7 +33,6 @@ type header struct {
 	Run     *Run `json:"run,omitempty"`
 }
 
-// exchange is an Exchange with what is new in its request.
 type exchange struct {
 	Exchange
 	Request *request `json:"request,omitempty"`
@@ -228,7 +227,6 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// decoder builds a recording from its lines.
 type decoder struct {
 	out      Recording
 	strict   bool // a whole file, in which nothing may be cut off

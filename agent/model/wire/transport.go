@@ -265,7 +265,6 @@ func idleCause(ctx context.Context, err error) error {
 	return err
 }
 
-// idleBody is a response body with an idle timeout for each Read.
 type idleBody struct {
 	io.ReadCloser
 	ctx    context.Context
