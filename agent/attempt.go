@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb/ledger"
@@ -108,7 +109,11 @@ func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 
 	switch {
 	case t.detail.Wake != nil:
-		t.job.Prompt, err = r.wakePrompt(ctx, t)
+		last, err := r.lastEnded(ctx, t.run)
+		if err != nil {
+			return fmt.Errorf("what the agent did last cannot be read: %w", err)
+		}
+		t.job.Prompt = wakeText(t.run, *t.detail.Wake, last, t.plan.Zone)
 	case t.detail.File != nil:
 		err = r.checkFile(ctx, t)
 	case len(t.detail.Files) > 0:
@@ -261,7 +266,9 @@ func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
 	case q.Kind == ledger.KindPause:
 		out.Title = t.asker() + " paused"
 	case q.SignIn != "":
-		askToSignIn(out, t, q.SignIn)
+		out.Title = t.asker() + " asks you to sign in"
+		// Runs that ask for the same are one entry of the inbox.
+		out.Action = ledger.Action{Tool: host.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.agent.Name, host.AuthorizeName(), q.SignIn)}
 	case q.Title != "":
 		out.Title = t.asker() + ": " + q.Title
 	}

@@ -207,12 +207,13 @@ func (q conditionChecker) conditionView(g Condition, named []string) (v conditio
 
 	roots, err := q.roots(t)
 	if err == nil {
-		v.launcher, err = q.programs.conditionHost(t, roots)
+		v.launcher, err = q.programs.host(t, roots)
 	}
 	if err != nil {
 		v.close()
 		return v, err
 	}
+	v.launcher.Limiter = q.programs.gates
 	v.launcher.Starting = func(ctx context.Context, s shell.Start) error { return q.admit(ctx, g, t, roots, s) }
 	return v, nil
 }

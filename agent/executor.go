@@ -126,10 +126,11 @@ func (r *Runner) usualCost(ctx context.Context, job string) (int64, error) {
 
 func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
 	p := t.program
-	launcher, err := r.programs.executorHost(t, roots)
+	launcher, err := r.programs.host(t, roots)
 	if err != nil {
 		return nil, err
 	}
+	launcher.Limiter = r.programs.executors
 	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.t.run, "executor", s) }
 
 	tools, err := executor.Tools(executor.Options{
@@ -299,20 +300,16 @@ func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 func (p *programRun) Turn(ctx context.Context, t executor.Turn) error {
 	ctx = context.WithoutCancel(ctx)
 	p.step, p.said = p.step+1, 0
+	speaker := filepath.Base(p.settings.Argv[0]) + ", as it says"
+	if t.Model != "" {
+		speaker += ": " + t.Model
+	}
 	now := time.Now()
-	s := loop.Step{Number: p.step, ParentCall: p.key, Text: t.Text, Model: p.speaker(t.Model), StartedAt: now, FinishedAt: now}
+	s := loop.Step{Number: p.step, ParentCall: p.key, Text: t.Text, Model: speaker, StartedAt: now, FinishedAt: now}
 	if err := p.t.recorder.StartStep(ctx, s); err != nil {
 		return err
 	}
 	return p.t.recorder.FinishStep(ctx, s)
-}
-
-func (p *programRun) speaker(name string) string {
-	said := filepath.Base(p.settings.Argv[0]) + ", as it says"
-	if name != "" {
-		said += ": " + name
-	}
-	return said
 }
 
 // Call implements executor.Listener: a call that the program says it made.

@@ -117,7 +117,12 @@ func (s snapshot) tell(o *loop.Options) {
 		}
 	}
 
-	s.addSkills(&o.System, &o.Messages[0].Text)
+	if s.Skills != "" {
+		o.System += "\n" + s.Skills
+	}
+	for _, a := range s.Activated {
+		o.Messages[0].Text += "\n\n" + a.Content
+	}
 	// Before the prompt, so that no row can pass for its continuation.
 	for _, part := range []string{s.Session, s.Workspaces, s.Views} {
 		if part != "" {

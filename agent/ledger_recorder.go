@@ -56,11 +56,6 @@ type Recorder struct {
 	err      error      // error of the first failed flush
 }
 
-// NewRecorder gives the loop its record of one attempt, without the secrets. asks says that a model is asked in each step.
-func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *Recorder {
-	return newRecorder(l.Record, a, redactor(secrets), asks)
-}
-
 func newRecorder(record func(context.Context, ledger.Attempt, ...ledger.Entry) error, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
 	out := &Recorder{record: record, attempt: a, redact: r, asks: asks}
 	out.flushed = sync.NewCond(&out.mu)

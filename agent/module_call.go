@@ -271,14 +271,6 @@ func (r *Runner) registeredOffers(ctx context.Context, t *attempt) map[string][]
 	return out
 }
 
-// registeredPlaces are the storages from which a model is told of tools: it reads what their skills wrote there.
-func (r *Runner) registeredPlaces(t *attempt, registered map[string][]host.Offer) (out []ledger.Place) {
-	for name := range registered {
-		out = append(out, host.StoragePlace(r.storageOf(t.agent.Name, name)))
-	}
-	return out
-}
-
 func offeredTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, o := range t.offers {

@@ -278,7 +278,9 @@ func (m *moduleRun) close() {
 	if m == nil {
 		return
 	}
-	m.letSleep()
+	if m.release != nil {
+		_ = m.release() // fails only if it was released already
+	}
 	if m.provider != nil && m.provider.instance != nil {
 		_ = m.provider.instance.Close() // it has ended by itself, if not
 	}
@@ -334,12 +336,6 @@ func (m *moduleRun) stayAwake(ctx context.Context) error {
 	}
 	m.release = release
 	return nil
-}
-
-func (m *moduleRun) letSleep() {
-	if m.release != nil {
-		_ = m.release() // whose process has ended already is awake no more
-	}
 }
 
 // moduleWASM returns the audited WebAssembly of a skill. The module's process gets the code,

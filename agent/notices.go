@@ -95,7 +95,7 @@ func (r *Runner) notices(t *task, res ledger.Result) []ledger.Notice {
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
 	r.addDelivery(data, t.run, t.detail)
 	title := r.expandNotice(t.notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
-	body := r.expandNotice(t.notify.Body, data, defaultBody(t.run, res))
+	body := r.expandNotice(t.notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.run.ID))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
 		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
@@ -140,11 +140,6 @@ func (r *Runner) expandNotice(template string, data map[string]any, fallback str
 		return fallback
 	}
 	return text
-}
-
-func defaultBody(run ledger.Run, res ledger.Result) string {
-	text := cmp.Or(res.Error, res.Summary, "no summary")
-	return fmt.Sprintf("%s\nrouse show %d", text, run.ID)
 }
 
 func questionBody(q ledger.Question) string {

@@ -184,13 +184,17 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 		out = append(out, obstacle(obstacleProgram, source, r.prober.Look(source, look), where)...)
 	}
 
+	// A fixed list of calls names its programs in its arguments.
+	mayRun := func(program string) bool {
+		return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
+	}
 	for _, g := range t.agent.Commands {
 		name := ""
 		if len(g.Argv) > 0 {
 			name = g.Argv[0]
 		}
 		switch {
-		case name == "" || strings.ContainsAny(name, "*?[") || !t.mayRun(name):
+		case name == "" || strings.ContainsAny(name, "*?[") || !mayRun(name):
 		case !strings.ContainsAny(name, `/\`):
 			add(name, t.agent.Where, func() string {
 				if shell.HasProgram(name) {
@@ -219,11 +223,6 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 		})
 	}
 	return out
-}
-
-// mayRun says whether a run can come to start a program that its agent was granted: a fixed list of calls says in its arguments which.
-func (t *task) mayRun(program string) bool {
-	return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
 }
 
 func mentions(v any, text string) bool {

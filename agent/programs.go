@@ -9,17 +9,15 @@ import (
 
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
-	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
-	"rouse/internal/nofollow"
 )
 
 // programHosts start the programs of all runs, with one sandbox for each reason not to confine.
 type programHosts struct {
 	lanes *shell.Limiter
 	gates *shell.Limiter // a condition is checked in time, however busy the lanes are
-	// executors limits nothing: as many agent programs are started as there are runs at once.
+	// executors limits nothing: a program may work for an hour, and must not block the lanes.
 	executors *shell.Limiter
 	scratch   string
 	readable  func(name string, content []byte) (kind, text string) // for approvals, see shell.Launcher
@@ -76,26 +74,6 @@ func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, err
 	return h, nil
 }
 
-// executorHost returns the launcher of an agent program. The program waits for no lane, because it
-// may run for an hour.
-func (p *programHosts) executorHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
-	launcher, err := p.host(t, roots)
-	if err != nil {
-		return nil, err
-	}
-	launcher.Limiter = p.executors
-	return launcher, nil
-}
-
-func (p *programHosts) conditionHost(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
-	launcher, err := p.host(t, roots)
-	if err != nil {
-		return nil, err
-	}
-	launcher.Limiter = p.gates
-	return launcher, nil
-}
-
 // recoverCommands cleans up after the commands of a process that died. It retries at the next
 // start.
 func (r *Runner) recoverCommands(ctx context.Context) error {
@@ -113,15 +91,6 @@ func (r *Runner) recoverCommands(ctx context.Context) error {
 		err = errors.Join(err, r.recordKept(ctx, ledger.Run{}, &k))
 	}
 	return err
-}
-
-// recoverBefore records what agent programs had changed when their process died.
-func (r *Runner) recoverBefore(ctx context.Context) error {
-	err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before)
-	if err != nil {
-		r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
-	}
-	return nil
 }
 
 // recordEnded records what a program outside of a call left or got disarmed.

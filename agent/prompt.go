@@ -200,15 +200,6 @@ func (c *resultClock) now(string) string {
 	return at.In(c.zone).Format(time.RFC3339)
 }
 
-// wakePrompt returns the prompt of a wake (OSA-76), the same for every attempt.
-func (r *Runner) wakePrompt(ctx context.Context, t *attempt) (string, error) {
-	last, err := r.lastEnded(ctx, t.run)
-	if err != nil {
-		return "", fmt.Errorf("what the agent did last cannot be read: %w", err)
-	}
-	return wakeText(t.run, *t.detail.Wake, last, t.plan.Zone), nil
-}
-
 // lastEnded returns the latest run of an agent that ended before another began, without skipped
 // ones.
 func (r *Runner) lastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {

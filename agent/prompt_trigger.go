@@ -61,14 +61,6 @@ func endedPrompt(e ledger.EndedRun) string {
 	return s.String()
 }
 
-// sayNothing is how a run is ended in which there was nothing to do.
-func (t *task) sayNothing() string {
-	if t.executes() {
-		return "say so, with the last line rouse-outcome: nothing"
-	}
-	return "call complete with the outcome nothing"
-}
-
 type promptList struct {
 	strings.Builder
 	n int
@@ -144,8 +136,12 @@ func folderPrompt(t *attempt) string {
 	}
 
 	if t.detail.Round > 1 {
+		sayNothing := "call complete with the outcome nothing"
+		if t.executes() {
+			sayNothing = "say so, with the last line rouse-outcome: nothing"
+		}
 		fmt.Fprintf(&s, "This is run %d in a row on this folder: it has changed since the run before began, by that run's own work or by somebody else's. "+
-			"Make a quick check of what is listed. If nothing is left to do, change nothing and %s: that is a good end.\n", t.detail.Round, t.sayNothing())
+			"Make a quick check of what is listed. If nothing is left to do, change nothing and %s: that is a good end.\n", t.detail.Round, sayNothing)
 	}
 
 	s.WriteString("After this run the folder is looked at once more, and if it has changed you are called again. So do nothing twice: " +

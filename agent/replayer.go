@@ -65,11 +65,6 @@ func (p *replayer) answerLost(at replay.Attempt, x replay.Exchange) bool {
 
 func (p *replayer) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
 
-func (p *replayer) addDifference(d replay.Difference) {
-	d.Attempt, d.Step = p.attempt.Number, p.step
-	p.differences = append(p.differences, d)
-}
-
 // StartStep implements loop.Recorder.
 func (p *replayer) StartStep(ctx context.Context, s loop.Step) error {
 	p.mu.Lock()
@@ -162,7 +157,8 @@ func (p *replayer) next(r model.Request) (replay.Exchange, error) {
 	for _, d := range replay.Compare(*x.Request, cleanRequest(r, p.redact)) {
 		if key := d.What + "\x00" + d.Recorded + "\x00" + d.Now; !p.reported[key] {
 			p.reported[key] = true
-			p.addDifference(d)
+			d.Attempt, d.Step = p.attempt.Number, p.step
+			p.differences = append(p.differences, d)
 		}
 	}
 
@@ -223,8 +219,12 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 		defer p.mu.Unlock()
 
 		c, ok := p.calls[in.Key]
-		if ok && c.Within != nil && p.inner != nil {
-			p.accountFor(*c.Within)
+		if w := c.Within; ok && w != nil && p.inner != nil { // nothing of it is done again
+			spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}
+			if w.Usage != nil {
+				spent.Usage = w.Usage.Clamped()
+			}
+			p.inner.Account(w.Turns, w.Steps, w.Calls, spent)
 		}
 
 		var e tool.Envelope
@@ -257,15 +257,6 @@ func (p *replayer) now(key string) string {
 		return ""
 	}
 	return e.Now
-}
-
-// accountFor counts what a module did within a call, of which nothing is done again.
-func (p *replayer) accountFor(w replay.Within) {
-	spent := loop.Spent{CostMicroUSD: w.CostMicroUSD}
-	if w.Usage != nil {
-		spent.Usage = w.Usage.Clamped()
-	}
-	p.inner.Account(w.Turns, w.Steps, w.Calls, spent)
 }
 
 // endedAsRecorded reports whether an attempt ended as the recorded one, so that the next one

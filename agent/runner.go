@@ -18,11 +18,13 @@ import (
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
+	"rouse/agent/tool/file"
 	"rouse/agent/tool/mcp"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/live"
+	"rouse/internal/nofollow"
 	"rouse/skills/module"
 )
 
@@ -161,7 +163,10 @@ func New(o Options) (*Runner, error) {
 		return r, err
 	}
 	r.recoverCheckouts(context.Background())
-	return r, r.recoverBefore(context.Background())
+	if err := file.RecoverBefore(context.Background(), r.ledger, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
+		r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
+	}
+	return r, nil
 }
 
 // Set replaces the plan; runs that have started keep theirs.

@@ -35,7 +35,10 @@ func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
 		if err != nil { // its tools are as good as not approved
 			r.log.Warn("no tool of an MCP server can be used", "server", s.Name, "agent", t.agent.Name, "error", err)
 		}
-		out = append(out, mcp.Given{Server: r.withSignIn(s, rec), Name: s.Name, Tools: rec.ApprovedTools(s)})
+		given := mcp.Given{Server: s, Name: s.Name, Tools: rec.ApprovedTools(s)}
+		// If the owner is signed in there, the server's data is theirs.
+		given.Server.Private = s.Private || rec.Client != nil && !s.Public
+		out = append(out, given)
 	}
 	return out
 }
@@ -65,7 +68,8 @@ func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 		Keep: r.keepReceived(t.redactor().Replace),
 		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
-			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them", Message: serverNews(s, what)}
+			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them",
+				Message: fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)}
 			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), t.run.ID, q); err != nil {
 				r.log.Error("what an MCP server has changed cannot be put into the inbox", "server", s.Name, "error", err)
 			}
@@ -80,10 +84,6 @@ func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 			r.recordServerEnd(t.run, s, how)
 		},
 	})
-}
-
-func serverNews(s mcp.Server, what string) string {
-	return fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)
 }
 
 // recordDeclined puts on record what a server asked for and did not get.
@@ -123,11 +123,6 @@ func (t *task) calledTools() (out []string) {
 		}
 	}
 	return out
-}
-
-func (t *task) hasServer(name string) bool {
-	server, _, ok := mcp.SplitName(name)
-	return ok && slices.ContainsFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == server })
 }
 
 // ServerSpecs stand for the tools of the MCP servers of a plan, which are known only once they are approved.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 
-	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
@@ -54,12 +53,6 @@ func (r *Runner) openSignIns(o *SignInOptions) (*signIns, error) {
 const signedInWord = "signed in"
 
 var errNoSignIns = errors.New("no sign-ins are kept here")
-
-// askToSignIn makes a question one for a sign-in: runs that ask for the same are one entry of the inbox.
-func askToSignIn(q *ledger.Question, t *attempt, id string) {
-	q.Title = t.asker() + " asks you to sign in"
-	q.Action = ledger.Action{Tool: host.AuthorizeName(), Description: id, Hash: tool.ActionHash(t.agent.Name, host.AuthorizeName(), id)}
-}
 
 // signInOf is the sign-in that an item of the inbox asks for; false for any other item.
 func signInOf(i ledger.Item) (signin.ID, bool) {
@@ -253,12 +246,6 @@ func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) 
 		p.ClientSecret, p.ClientAuthenticationMethod = s.OAuth.ClientSecret, skills.AuthenticationBasic
 	}
 	return p, true, nil
-}
-
-// withSignIn is a server with what it means that its owner is signed in there: what it shows is theirs, unless they say otherwise.
-func (r *Runner) withSignIn(s mcp.Server, rec mcp.Record) mcp.Server {
-	s.Private = s.Private || rec.Client != nil && !s.Public
-	return s
 }
 
 // serverTokens give the tokens for a server, nil where no sign-ins are kept.

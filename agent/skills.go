@@ -87,16 +87,6 @@ func skillsNamedIn(list []*skills.Skill, text string) []*skills.Skill {
 	return out
 }
 
-// addSkills puts what is known of skills from the start into what the model is told.
-func (s snapshot) addSkills(system, prompt *string) {
-	if s.Skills != "" {
-		*system += "\n" + s.Skills
-	}
-	for _, a := range s.Activated {
-		*prompt += "\n\n" + a.Content
-	}
-}
-
 // skillTools adds the tools for skills, and lets reading a SKILL.md load its skill (UNI-07). A
 // reduction does not have them.
 func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {

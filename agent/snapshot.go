@@ -73,7 +73,9 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	}
 	s.Servers = r.givenServers(t)
 	s.Registered = r.registeredOffers(ctx, t)
-	s.registered = r.registeredPlaces(t, s.Registered)
+	for name := range s.Registered {
+		s.registered = append(s.registered, host.StoragePlace(r.storageOf(t.agent.Name, name)))
+	}
 	return s, s.readSkills(t)
 }
 

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/next"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
@@ -230,7 +231,8 @@ func (t *task) given(s tool.Spec) bool {
 	case tool.RequiresModel:
 		return t.needsModel()
 	case tool.RequiresServer:
-		return t.hasServer(s.Name)
+		server, _, ok := mcp.SplitName(s.Name)
+		return ok && slices.Contains(t.agent.serverNames(), server)
 	case tool.RequiresDatabase:
 		return t.agent.Database
 	case tool.RequiresSelfScheduling:
@@ -434,16 +436,11 @@ func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool
 	return granted.With(reduce)
 }
 
-// reducerPrompt is what a model is told that finds something out for a run.
-func reducerPrompt(t *attempt) string {
-	return fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
-%s`, t.agent.Name, placePrompt(t.agent))
-}
-
 // newReducer is nil where no model answers.
 func newReducer(t *attempt) *loop.Reducer {
 	if !t.needsModel() {
 		return nil
 	}
-	return &loop.Reducer{System: reducerPrompt(t)}
+	return &loop.Reducer{System: fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
+%s`, t.agent.Name, placePrompt(t.agent))}
 }

@@ -249,7 +249,7 @@ func (b *callBatch) answerCall(ctx context.Context, i, index int, c model.Call, 
 	_, prior := r.PriorCalls[c.Key]
 	// A call that an earlier attempt made gets that result, also when it is one too many today.
 	if b.blocked[i] && !prior {
-		return r.answerRecorded(ctx, b.step, index, c, r.blockedResult(c), domain.CallFailed)
+		return r.answerRecorded(ctx, b.step, index, c, *rejected(c.Name, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats), domain.CallFailed)
 	}
 
 	if !ok || prior || !r.Policy.Dedupe {

@@ -131,7 +131,7 @@ func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.Cal
 	}
 
 	if r.recursive(c) {
-		return refuseRecursion(c), domain.CallFailed, nil
+		return *rejected(c.Name, "a reduction cannot begin another one; use the other tools"), domain.CallFailed, nil
 	}
 
 	in := r.Invocation
@@ -197,7 +197,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 			denied = denied || e.Kind == tool.KindUserDenied
 			continue
 		case denied:
-			refusals[i] = skippedAfterDenial(made.Name)
+			refusals[i] = rejected(made.Name, "a call before this one in the same answer was denied, so this one was not made")
 			continue
 		case blocked[i] || !acts: // no tool is going to run
 			continue
@@ -216,7 +216,7 @@ func (r *run) authorize(ctx context.Context, calls []model.Call, blocked []bool)
 		}
 
 		if v.Ask != nil {
-			v.Refusal = cannotWait(made.Name)
+			v.Refusal = rejected(made.Name, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
 		}
 
 		r.approved[made.Key], refusals[i], denied = v.Approved, v.Refusal, v.Denied
@@ -252,14 +252,6 @@ func (r *run) resolvedBefore(calls ...model.Call) (e tool.Envelope, yes bool) {
 		}
 	}
 	return e, false
-}
-
-func skippedAfterDenial(name string) *tool.Envelope {
-	return rejected(name, "a call before this one in the same answer was denied, so this one was not made")
-}
-
-func cannotWait(name string) *tool.Envelope {
-	return rejected(name, "this needs an approval by the agent's owner, which a run cannot wait for here; make the call in an answer of its own, outside of a reduction")
 }
 
 func rejected(name, format string, args ...any) *tool.Envelope {

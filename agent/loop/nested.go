@@ -103,7 +103,7 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 
 	o := r.Options
 	o.Provider, o.Registry, o.Recorder, o.Invocation = c.Provider, none, reductionRecorder{r.Recorder, in.Key}, in
-	o.Policy, o.Fallback, o.System, o.Messages = completionPolicy(), c.Fallback, a.System, a.Messages
+	o.Policy, o.Fallback, o.System, o.Messages = Policy{Name: "complete", TurnRetries: 3, UnreachableRetries: 3}, c.Fallback, a.System, a.Messages
 	o.Model, o.MaxOutput, o.Window, o.Temperature = c.Model.Name, c.Model.MaxOutput, c.Model.Window, c.Model.Temperature
 	if a.MaxOutput > 0 && (o.MaxOutput <= 0 || a.MaxOutput < o.MaxOutput) {
 		o.MaxOutput = a.MaxOutput
@@ -116,11 +116,6 @@ func (c *Completer) Complete(ctx context.Context, in tool.Invocation, a Completi
 	// Nothing of earlier attempts: it asks once, and has no calls.
 	o.PriorCalls, o.Completer = nil, nil
 	return r.nest(ctx, o)
-}
-
-// completionPolicy says nothing to the model but what it was asked.
-func completionPolicy() Policy {
-	return Policy{Name: "complete", TurnRetries: 3, UnreachableRetries: 3}
 }
 
 // Inner makes inner runs: a call is answered by a run within it, on the same loop, with the run's
@@ -413,10 +408,6 @@ func (r *run) recursive(c model.Call) bool {
 	}
 	t, ok := r.outer.Registry.Lookup(c.Name)
 	return ok && t.Nests()
-}
-
-func refuseRecursion(c model.Call) tool.Envelope {
-	return *rejected(c.Name, "a reduction cannot begin another one; use the other tools")
 }
 
 // reductionRecorder records the steps of a run within a call as those of the call, unless they are within one further in.

@@ -234,10 +234,6 @@ func (r *run) repeatedTooOften(calls []model.Call) []bool {
 	return out
 }
 
-func (r *run) blockedResult(c model.Call) tool.Envelope {
-	return *rejected(c.Name, "the same %s call was made %d times in a row, and was not made again; do something else", c.Name, r.Policy.Phases.Repeats)
-}
-
 // answerStep answers a step by the call that it makes, or from the working memory.
 func (b *callBatch) answerStep(ctx context.Context, i int) (tool.Envelope, string, error) {
 	r := b.run

@@ -145,8 +145,9 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 		}
 
 		again := e != nil && ctx.Err() == nil && e.Retryable && try < r.retries(e, &t) && r.waitBeforeRetry(ctx, e, try)
-		if again {
-			r.tellFeedback(e)
+		if again && e.Feedback != "" { // the next answer is to it, so it is recorded
+			r.addNotice("%s", e.Feedback)
+			r.switchNotices = append(r.switchNotices, r.staged...)
 		}
 
 		failed := failure
@@ -176,14 +177,6 @@ func (r *run) askWithRetries(ctx context.Context, step int, reserved reservation
 		t.spent = spent
 		r.result.add(spent)
 		return t, failure, nil
-	}
-}
-
-// tellFeedback tells the model what was wrong with its answer, and records that.
-func (r *run) tellFeedback(e *model.Error) {
-	if e.Feedback != "" {
-		r.addNotice("%s", e.Feedback)
-		r.switchNotices = append(r.switchNotices, r.staged...)
 	}
 }
 

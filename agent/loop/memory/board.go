@@ -242,23 +242,6 @@ func (b *Board) todoItems() []Item {
 	return items
 }
 
-// Checklist is the plan written as a todo list.
-func (b *Board) Checklist() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	var s strings.Builder
-	for _, it := range b.todoItems() {
-		mark := " "
-		if it.Done {
-			mark = "x"
-		}
-		fmt.Fprintf(&s, "- [%s] %s\n", mark, it.Text)
-	}
-
-	return s.String()
-}
-
 // OpenItems counts the items that are not done.
 func (b *Board) OpenItems() int {
 	b.mu.Lock()

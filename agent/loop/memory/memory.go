@@ -148,7 +148,11 @@ type Action struct {
 func (m *Memory) RecordAction(a Action) int {
 	n := m.AddStep(Step{Phase: a.Phase, Thinking: a.Thinking, Summary: a.Summary, Tool: a.Tool, Input: a.Input, Output: a.Output, Failed: a.Failed, Duration: a.Duration})
 	// Planning and questions are repeated too, but only an act earns the run more steps.
-	m.countAction(a.Signature)
+	if a.Signature != m.last {
+		m.last, m.streak = a.Signature, 0
+	}
+	m.streak++
+	m.made[a.Signature]++
 	if a.Phase == Act {
 		m.actions++
 		m.lastTool = a.Tool
@@ -166,14 +170,6 @@ func (m *Memory) RecordAction(a Action) int {
 	}
 
 	return n
-}
-
-func (m *Memory) countAction(signature string) {
-	if signature != m.last {
-		m.last, m.streak = signature, 0
-	}
-	m.streak++
-	m.made[signature]++
 }
 
 // RecordStep records a step that calls no tool, and returns the reply to the model (AYA-04, AYA-07).

@@ -58,7 +58,6 @@ type tool struct {
 	Function function `json:"function"`
 }
 
-// encode encodes a request with the messages as they are to be sent, as far as the server is known to take its fields.
 func (p *Provider) encode(r model.Request, history []model.Message) request {
 	out := request{Model: p.client.Model(), Messages: []message{}, Stream: true, Temperature: r.Temperature}
 	if !p.noUsage.Load() {

@@ -91,7 +91,6 @@ func notAmong(field string, codes []int, result any) string {
 	return fmt.Sprintf("it expects %s %s", strings.ReplaceAll(field, "_", " "), strings.Join(words, " or "))
 }
 
-// describeUnmet words what was expected and what came, with the end of what a program wrote.
 func (p *Provider) describeUnmet(expected string, result any) string {
 	said := expected
 	name, what := p.describe(p.calls[p.index].Name, result)

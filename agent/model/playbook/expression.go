@@ -94,7 +94,6 @@ func functions() []string {
 	return slices.DeleteFunc(slices.Clone(builtin.Names), func(name string) bool { return name == "now" })
 }
 
-// broken returns the error of an expression that no data can make valid.
 func broken(name string, err error) error {
 	what := firstLine(err)
 	if m := noName.FindStringSubmatch(what); m != nil {

@@ -45,7 +45,6 @@ type lostRequests struct {
 	failure error // of the last try, while the next one is waited for
 }
 
-// ended returns the error of a turn that was ended, with the failure that it waited to retry.
 func (l *lostRequests) ended(cause error) error {
 	if l.failure == nil {
 		return cause
