@@ -28,8 +28,6 @@ import (
 
 // The kinds of obstacles, which programs read.
 const (
-	obstacleAgent       = "agent"
-	obstacleSecret      = "secret"
 	obstacleNoModel     = "no_model"
 	obstacleModel       = "model"
 	obstacleModelPaused = "model_paused"

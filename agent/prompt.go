@@ -147,7 +147,7 @@ func clockPrompt(t *attempt) string {
 		zone = name + ", " + zone
 	}
 
-	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, triggerWords(t.run.Trigger))
+	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, cmp.Or(triggerWords[t.run.Trigger], "the API"))
 	if !t.run.ScheduledAt.IsZero() {
 		s += ", scheduled for " + t.run.ScheduledAt.In(t.clockZone()).Format(promptTime)
 	}
@@ -157,24 +157,15 @@ func clockPrompt(t *attempt) string {
 // clockNote tells the model where to find later times.
 const clockNote = "When a minute or more has passed, a tool result holds the current time in its field now.\n"
 
-func triggerWords(t domain.Trigger) string {
-	switch t {
-	case domain.TriggerSchedule:
-		return "its schedule"
-	case domain.TriggerBackfill:
-		return "a backfill of its schedule"
-	case domain.TriggerWatch:
-		return "a watched folder"
-	case domain.TriggerWebhook:
-		return "a webhook"
-	case domain.TriggerAfter:
-		return "the end of another job's run"
-	case domain.TriggerSelf:
-		return "a planned wake"
-	case domain.TriggerManual:
-		return "its owner"
-	}
-	return "the API"
+// triggerWords describes triggers for a prompt.
+var triggerWords = map[domain.Trigger]string{
+	domain.TriggerSchedule: "its schedule",
+	domain.TriggerBackfill: "a backfill of its schedule",
+	domain.TriggerWatch:    "a watched folder",
+	domain.TriggerWebhook:  "a webhook",
+	domain.TriggerAfter:    "the end of another job's run",
+	domain.TriggerSelf:     "a planned wake",
+	domain.TriggerManual:   "its owner",
 }
 
 // resultClock adds the time to at most one tool result per minute.

@@ -272,7 +272,11 @@ func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) err
 		}
 
 		if a, b := replay.ExcerptDifference(s.Text, now); s.Text != now || !taken {
-			p.differences = append(p.differences, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: what("the answer", taken), Recorded: a, Now: b})
+			what := "the answer"
+			if !taken {
+				what += ", in a step that is not taken any more"
+			}
+			p.differences = append(p.differences, replay.Difference{Attempt: s.Attempt, Step: s.Number, What: what, Recorded: a, Now: b})
 		}
 	}
 
@@ -305,20 +309,10 @@ func (p *replayer) compare(ctx context.Context, l *ledger.Ledger, run int64) err
 	return nil
 }
 
-func what(thing string, taken bool) string {
-	if !taken {
-		return thing + ", in a step that is not taken any more"
-	}
-	return thing
-}
-
 func (p *replayer) wasInterrupted(attempt int) bool {
-	for _, a := range p.recording.Attempts {
-		if a.Number == attempt {
-			return a.State == domain.AttemptInterrupted
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.recording.Attempts, func(a replay.Attempt) bool {
+		return a.Number == attempt && a.State == domain.AttemptInterrupted
+	})
 }
 
 func (p *replayer) compareCall(c replay.Call, now ledger.Call, made bool) {

@@ -120,12 +120,11 @@ func (r *run) askForCall(t turn) (over bool) {
 		return false
 	}
 
-	r.result.Exit, r.result.Outcome, r.result.Kind = domain.ExitEnded, domain.OutcomeError, "call as text"
 	remedy := "serve the model with its chat template and tool calls (llama.cpp: --jinja), or use another model"
 	if t.stop == model.StopLength {
 		remedy = "raise max_output, or use another model"
 	}
-	r.result.Error = fmt.Sprintf("the model gave no usable answer %d times in a row: the last one %s; %s", r.misread, t.fault, remedy)
+	r.end(domain.ExitEnded, domain.OutcomeError, "call as text", "the model gave no usable answer %d times in a row: the last one %s; %s", r.misread, t.fault, remedy)
 	return true
 }
 

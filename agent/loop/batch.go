@@ -393,8 +393,7 @@ func (r *run) endedByRejection(calls []model.Call, envelopes []tool.Envelope) bo
 
 	for i, e := range envelopes {
 		if e.Kind == tool.KindRejected || e.Kind == tool.KindUserDenied {
-			r.result.Exit, r.result.Outcome = domain.ExitToolRejected, domain.OutcomeError
-			r.result.Error = fmt.Sprintf("%s was rejected: %s", calls[i].Name, e.Message)
+			r.end(domain.ExitToolRejected, domain.OutcomeError, "", "%s was rejected: %s", calls[i].Name, e.Message)
 			return true
 		}
 	}

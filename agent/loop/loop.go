@@ -297,8 +297,7 @@ func (r *run) fitHistory() bool {
 		}
 	}
 
-	r.result.Exit, r.result.Outcome = domain.ExitOverBudget, domain.OutcomeError
-	r.result.Error = fmt.Sprintf("the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window (rouse config check says when it is too small), a shorter task, or fewer tools", max(r.window.budget, 0))
+	r.end(domain.ExitOverBudget, domain.OutcomeError, "", "the task and its last turns do not fit into the model's context (about %d tokens are left for them); use a model with a larger context_window (rouse config check says when it is too small), a shorter task, or fewer tools", max(r.window.budget, 0))
 	return false
 }
 
@@ -360,8 +359,13 @@ func (r *run) endWithCause(cause error) bool {
 	return true
 }
 
+// end ends the run with an error.
+func (r *run) end(exit domain.Exit, outcome domain.Outcome, kind, format string, args ...any) {
+	r.result.Exit, r.result.Outcome, r.result.Kind, r.result.Error = exit, outcome, kind, fmt.Sprintf(format, args...)
+}
+
 func (r *run) endExhausted(format string, args ...any) {
-	r.result.Exit, r.result.Outcome, r.result.Error = domain.ExitCancelled, domain.OutcomeBudget, fmt.Sprintf(format, args...)
+	r.end(domain.ExitCancelled, domain.OutcomeBudget, "", format, args...)
 }
 
 // endFailed ends the run because the model's side failed for good, or wrote too much.

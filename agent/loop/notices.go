@@ -135,8 +135,7 @@ func (r *run) endedByRefusals() bool {
 	if s.times < maxRefusals {
 		return false
 	}
-	r.result.Exit, r.result.Outcome, r.result.Kind = domain.ExitToolRejected, domain.OutcomeError, "repeated refusal"
-	r.result.Error = fmt.Sprintf("the same call was refused %d times in a row: %s %s: %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs), s.refusal)
+	r.end(domain.ExitToolRejected, domain.OutcomeError, "repeated refusal", "the same call was refused %d times in a row: %s %s: %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs), s.refusal)
 	return true
 }
 
@@ -164,8 +163,7 @@ func (r *run) endedBySameResults() bool {
 	if s == nil || s.times < maxSameResults {
 		return false
 	}
-	r.result.Exit, r.result.Outcome, r.result.Kind = domain.ExitEnded, domain.OutcomeError, "repeated call"
-	r.result.Error = fmt.Sprintf("the same call had the same result %d times, and nothing else changed: %s %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs))
+	r.end(domain.ExitEnded, domain.OutcomeError, "repeated call", "the same call had the same result %d times, and nothing else changed: %s %s", s.times, s.call.Name, text.Truncate(text.OneLine(string(s.call.Args)), maxShownArgs))
 	return true
 }
 

@@ -372,7 +372,6 @@ func (r *run) endIfIdle() bool {
 	if r.phased == nil || r.Policy.Phases.Idle <= 0 || r.phased.memory.IdleSteps() < r.Policy.Phases.Idle {
 		return false
 	}
-	r.result.Exit, r.result.Outcome = domain.ExitEnded, domain.OutcomeError
-	r.result.Error = fmt.Sprintf("stuck: %d steps in a row did nothing", r.phased.memory.IdleSteps())
+	r.end(domain.ExitEnded, domain.OutcomeError, "", "stuck: %d steps in a row did nothing", r.phased.memory.IdleSteps())
 	return true
 }
