@@ -61,18 +61,15 @@ type state struct {
 	Sum      uint32   `json:"crc32c,omitempty"`
 }
 
-// New follows the database path, of which nothing is read yet. state is the file that keeps what is shipped.
-func New(path, state string, client litestream.ReplicaClient) *Follower {
-	f := &Follower{path: path, state: state, client: client}
-	text, err := os.ReadFile(state)
+// New follows the database path, of which nothing is read yet. stateFile keeps what is shipped.
+func New(path, stateFile string, client litestream.ReplicaClient) *Follower {
+	f := &Follower{path: path, state: stateFile, client: client}
+	text, err := os.ReadFile(stateFile)
 	if err != nil || json.Unmarshal(text, &f.known) != nil {
-		f.known = nothing // the whole database is shipped then
+		f.known = state{} // the whole database is shipped then
 	}
 	return f
 }
-
-// nothing is the state of a database of which nothing is known.
-var nothing state
 
 // Shipped is until when all was shipped that was written to a file that is closed: false where that is not known, or it has changed.
 func (f *Follower) Shipped() bool {
@@ -256,8 +253,7 @@ func (f *Follower) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// ask compares what is known with what the place of the copies has: a process may have been killed before it knew that something
-// had arrived.
+// ask compares the known state with the copies: a process may have died before it knew of a file.
 func (f *Follower) ask(ctx context.Context) error {
 	files, err := f.client.LTXFiles(ctx, 0, f.known.TX, false)
 	if err != nil {
@@ -479,42 +475,4 @@ func (f *Follower) Holds(ctx context.Context, v Version) bool {
 	defer file.Close()
 	same, err := m.Matches(ctx, file)
 	return err == nil && same
-}
-
-// LastShipped is of when the last is that was shipped.
-func (f *Follower) LastShipped() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known.At == 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(f.known.At)
-}
-
-// TX is the number of the last transaction that was shipped.
-func (f *Follower) TX() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return uint64(f.known.TX)
-}
-
-// Stop ends following; what is not shipped is found by whoever follows it next.
-func (f *Follower) Stop() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.db == nil {
-		return
-	}
-	f.db.Observe(func() {}, func() {})
-	f.letGo()
-	f.db, f.base = nil, f.dropBase()
-	f.known.Whole = false
-	_ = f.save() // what is not known is shipped whole
-}
-
-// Following says whether the database is open.
-func (f *Follower) Following() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.db != nil
 }

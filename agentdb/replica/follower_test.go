@@ -345,7 +345,8 @@ func BenchmarkWrites(b *testing.B) {
 		b.Run(map[bool]string{false: "alone", true: "followed"}[followed], func(b *testing.B) {
 			h := newHome(b)
 			if !followed {
-				h.f.Stop()
+				h.f.letGo()
+				h.f.db.Observe(func() {}, func() {})
 			}
 			stop, done := make(chan struct{}), make(chan struct{})
 			go func() {

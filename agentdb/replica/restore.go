@@ -85,8 +85,7 @@ func Compact(ctx context.Context, client litestream.ReplicaClient) error {
 	return nil
 }
 
-// Checkpoint makes one file of all that was shipped so far, from which a restore begins, if the newest such file is older than age, and
-// something came since.
+// Checkpoint merges all files into one snapshot if the newest snapshot is older than age.
 func Checkpoint(ctx context.Context, client litestream.ReplicaClient, age time.Duration) error {
 	versions, err := Versions(ctx, client)
 	if err != nil || len(versions) == 0 {

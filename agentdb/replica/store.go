@@ -27,8 +27,7 @@ type Store = objects.Store
 // Object is what a Store holds under a name.
 type Object = objects.Object
 
-// Client is Litestream's client on a Store. An LTX file is PREFIX/LEVEL/MIN-MAX-MILLISECONDS.ltx, so that a listing says of
-// when each is.
+// Client is a Litestream client on a Store. A file is PREFIX/LEVEL/MIN-MAX-MILLISECONDS.ltx.
 type Client struct {
 	store  Store
 	prefix string
@@ -54,6 +53,10 @@ func (c *Client) Init(context.Context) error { return nil }
 func (c *Client) SetLogger(*slog.Logger) {}
 
 func (c *Client) level(level int) string { return path.Join(c.prefix, strconv.Itoa(level)) + "/" }
+
+func (c *Client) name(level int, from, to ltx.TXID, milliseconds int64) string {
+	return c.level(level) + fmt.Sprintf("%s-%s-%d.ltx", from, to, milliseconds)
+}
 
 func span(level int, from, to ltx.TXID) string {
 	return fmt.Sprintf("%d/%s-%s-", level, from, to)
@@ -148,7 +151,7 @@ func (c *Client) WriteLTXFile(ctx context.Context, level int, from, to ltx.TXID,
 	}
 	defer done()
 
-	name := c.level(level) + fmt.Sprintf("%s-%s-%d.ltx", from, to, header.Timestamp)
+	name := c.name(level, from, to, header.Timestamp)
 	if err := c.store.Put(ctx, name, body, size); err != nil {
 		return nil, err
 	}
@@ -193,24 +196,9 @@ func spool(r io.Reader) (body io.Reader, size int64, done func(), err error) {
 func (c *Client) DeleteLTXFiles(ctx context.Context, files []*ltx.FileInfo) error {
 	var names []string
 	for _, info := range files {
-		name, err := c.find(ctx, info.Level, info.MinTXID, info.MaxTXID)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		names = append(names, name)
+		names = append(names, c.name(info.Level, info.MinTXID, info.MaxTXID, info.CreatedAt.UnixMilli()))
 	}
-	if err := c.store.Delete(ctx, names...); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, info := range files {
-		delete(c.names, span(info.Level, info.MinTXID, info.MaxTXID))
-	}
-	return nil
+	return c.store.Delete(ctx, names...)
 }
 
 // DeleteAll implements litestream.ReplicaClient.

@@ -145,8 +145,7 @@ type segment struct {
 	commit uint32           // and after
 }
 
-// encode writes a segment as an LTX file. A page that the database has grown by, and that is not in the log, is free, so that nobody
-// reads it: it is zeros.
+// encode writes a segment as an LTX file. Pages that are not in the log are free, so they are zeros.
 func (s segment) encode(w io.Writer, l *log, tx ltx.TXID, at int64) error {
 	numbers := make([]uint32, 0, len(s.pages))
 	for n := range s.pages {

@@ -33,35 +33,26 @@ type Store struct{ dir string }
 // NewStore is the store of a home.
 func NewStore(home string) Store { return Store{filepath.Join(home, Folder)} }
 
-// Kept is what is kept of a calendar.
+// Kept is the copy of a calendar.
 type Kept struct {
-	Entries   []schedule.Entry
-	FetchedAt time.Time // when what is kept last came; zero: it never did
-	ChangedAt time.Time // when it was last another than before
-	TriedAt   time.Time
-	Problem   string // why it could not be fetched the last time, "" when it could
+	Entries   []schedule.Entry `json:"-"`
+	FetchedAt time.Time        `json:"fetched_at,omitzero"` // when the copy last came; zero: never
+	ChangedAt time.Time        `json:"changed_at,omitzero"` // when it last differed from the copy before
+	TriedAt   time.Time        `json:"tried_at,omitzero"`
+	Problem   string           `json:"problem,omitempty"` // why the last fetch failed, or ""
 }
 
-// record is what is noted of a copy.
-type record struct {
-	FetchedAt time.Time `json:"fetched_at,omitzero"`
-	ChangedAt time.Time `json:"changed_at,omitzero"`
-	TriedAt   time.Time `json:"tried_at,omitzero"`
-	Problem   string    `json:"problem,omitempty"`
-}
-
-// Load reads what is kept of a calendar, with its repetitions around a time. A copy that cannot be read is said in Problem, and counts as none.
+// Load reads the copy of a calendar, with its repetitions around a time. If the copy cannot be read, Problem says why.
 func (s Store) Load(from Source, now time.Time) Kept {
-	r, err := s.record(from)
-	k := Kept{FetchedAt: r.FetchedAt, ChangedAt: r.ChangedAt, TriedAt: r.TriedAt, Problem: r.Problem}
-	if err == nil && !r.FetchedAt.IsZero() {
+	k, err := s.record(from)
+	if err == nil && !k.FetchedAt.IsZero() {
 		var text []byte
 		if text, err = os.ReadFile(s.path(from, ".ics")); err == nil {
 			k.Entries, err = calendar.Parse(text, now)
 		}
 	}
 	if err != nil {
-		return Kept{TriedAt: r.TriedAt, Problem: fmt.Sprintf("the copy that is kept cannot be read: %v", err)}
+		return Kept{TriedAt: k.TriedAt, Problem: fmt.Sprintf("the copy that is kept cannot be read: %v", err)}
 	}
 	return k
 }
@@ -86,8 +77,8 @@ func (s Store) path(from Source, ext string) string {
 	return filepath.Join(s.dir, from.Name+"."+hex.EncodeToString(sum[:8])+ext)
 }
 
-// record is what is noted of a calendar, nothing where it was never asked for.
-func (s Store) record(from Source) (r record, err error) {
+// record reads the times of a copy. They are zero if the calendar was never fetched.
+func (s Store) record(from Source) (r Kept, err error) {
 	text, err := os.ReadFile(s.path(from, ".json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -96,7 +87,7 @@ func (s Store) record(from Source) (r record, err error) {
 		return r, err
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return record{}, fmt.Errorf("%s: %w", s.path(from, ".json"), err)
+		return Kept{}, fmt.Errorf("%s: %w", s.path(from, ".json"), err)
 	}
 	return r, nil
 }
@@ -114,7 +105,7 @@ func (s Store) Keep(from Source, now time.Time, text []byte, failure error) (cha
 
 	r, err := s.record(from)
 	if err != nil {
-		r = record{} // it is damaged, and made again
+		r = Kept{} // it is damaged, and made again
 	}
 	r.TriedAt, r.Problem = now.UTC(), ""
 	if failure != nil {
@@ -147,7 +138,7 @@ func (s Store) removeOthers(from Source) error {
 	return err
 }
 
-func (s Store) note(from Source, r record) error {
+func (s Store) note(from Source, r Kept) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err

@@ -134,16 +134,11 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 		}
 	}
 
-	if err := d.openLedger(ctx, o); err != nil {
-		return nil, err
+	for _, open := range []func(context.Context, Options) error{d.openLedger, d.join, d.openParts} {
+		if err := open(ctx, o); err != nil {
+			return nil, err
+		}
 	}
-	if err := d.join(ctx, o); err != nil {
-		return nil, err
-	}
-	if err := d.openParts(ctx, o); err != nil {
-		return nil, err
-	}
-
 	if o.Serves {
 		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
 	}
@@ -152,13 +147,11 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
 	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
 	if o.Serves {
-		if d.metrics, err = d.newMetrics(); err != nil {
-			return nil, err
-		}
-		if d.traces, err = d.newTraces(ctx); err != nil {
-			return nil, err
-		}
-		if d.Pages, err = d.newPages(); err != nil {
+		var metricsErr, tracesErr, pagesErr error
+		d.metrics, metricsErr = d.newMetrics()
+		d.traces, tracesErr = d.newTraces(ctx)
+		d.Pages, pagesErr = d.newPages()
+		if err := errors.Join(metricsErr, tracesErr, pagesErr); err != nil {
 			return nil, err
 		}
 	}
@@ -180,20 +173,18 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.shared() && d.ledger.ReadOnly() == nil {
 		d.roaming = roam.New(ctx, d.databases, RoamOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
 	}
+	writable := d.ledger.ReadOnly() == nil
 	if o.Serves {
-		if err := d.claimValues(ctx, o.Adopt); err != nil {
-			return err
-		}
+		err = d.claimValues(ctx, o.Adopt)
 	}
-	if o.Serves && o.Config.Replicate != nil && d.ledger.ReadOnly() == nil {
-		if err := d.openReplicator(ctx); err != nil {
-			return err
-		}
+	if err == nil && o.Serves && writable && o.Config.Replicate != nil {
+		err = d.openReplicator(ctx)
 	}
-	if d.ledger.ReadOnly() == nil { // else nothing begins that could take another's place
-		if err := d.identify(ctx); err != nil {
-			return err
-		}
+	if err == nil && writable { // else nothing begins that could take another's place
+		err = d.identify(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	d.redirects = &redirects{d: d, listens: o.Serves}
 	part := func(name string) string { return filepath.Join(d.home.Dir, name) }
@@ -231,9 +222,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.notifier, err = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now}); err != nil {
-		return err
-	}
+	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,

@@ -163,16 +163,11 @@ func (s *Setup) overlaps(scopeA, nameA, scopeB, nameB string) bool {
 		}
 		return name
 	}
-
-	switch {
-	case scopeA == ledger.PauseAll || scopeB == ledger.PauseAll:
-		return true
-	case scopeA == scopeB:
+	if scopeA == scopeB && scopeA != ledger.PauseAll {
 		return nameA == nameB
 	}
-
-	// One is about a job and the other about an agent: compare the agents.
-	return agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
+	// One is about a job and the other about its agent, or one is about everything.
+	return scopeA == ledger.PauseAll || scopeB == ledger.PauseAll || agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
 }
 
 // pausedWhy is why a job is paused; for a pause of more than the job it also says of what.

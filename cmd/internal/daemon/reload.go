@@ -238,21 +238,15 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 
 	started, old := time.Now(), r.d.Current()
 	next, err := r.read(ctx)
+	refused := r.refused + 1
+	r.refused = 0 // only refusals in a row count
 	if err == nil {
-		err = r.apply(ctx, next)
-		// Only refusals in a row count: they set how soon to try again, and when to notify the owner.
-		if r.refused++; err == nil {
-			r.refused = 0
+		if err = r.apply(ctx, next); err != nil {
+			// A part that is busy may accept in a second, although the files have not changed.
+			r.refused, r.checkAt = refused, time.Now().Add(min(time.Second<<min(refused-1, 10), maxRefuse))
 		}
-	} else {
-		r.refused = 0 // the files themselves are wrong, and no part was asked
 	}
-
 	if err != nil {
-		// A part that is busy may accept in a second, although the files have not changed.
-		if r.refused > 0 {
-			r.checkAt = time.Now().Add(min(time.Second<<min(r.refused-1, 10), maxRefuse))
-		}
 		r.revokeSecrets(next)
 		return r.refuse(ctx, next, err)
 	}
@@ -292,7 +286,7 @@ func (r *reloader) attempt() (next *Setup, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.d.log.Error("the configuration cannot be read because of a defect of rouse", "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("reading the configuration failed by a defect of rouse: %v", p)
+			next, err = nil, fmt.Errorf("reading the configuration failed by a defect of rouse: %v", p)
 		}
 	}()
 

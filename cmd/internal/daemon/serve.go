@@ -38,10 +38,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	d.dispatching.Store(dispatcher)
 	well := d.newLiveness(dispatcher)
-	beats, err := d.newHeartbeat(well)
-	if err != nil {
-		return errors.Join(err, server.listener.Close())
-	}
+	beats := d.newHeartbeat(well)
 	d.heartbeat.Store(beats)
 
 	// Triggers end first, then attempts drain, then the parts that attempts still need.

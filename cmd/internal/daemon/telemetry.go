@@ -14,13 +14,9 @@ import (
 	"rouse/cmd/internal/traces"
 )
 
-// newHeartbeat pings the address of the configuration in force, once all triggers are armed.
-func (d *Daemon) newHeartbeat(well *liveness) (*heartbeat.Heartbeat, error) {
-	return heartbeat.New(heartbeat.Options{
-		URL:    func() string { return d.Current().Config.HeartbeatURL },
-		Well:   well.ask,
-		Logger: d.log,
-	})
+// newHeartbeat pings the address of the configuration in force.
+func (d *Daemon) newHeartbeat(well *liveness) *heartbeat.Heartbeat {
+	return heartbeat.New(heartbeat.Options{URL: func() string { return d.Current().Config.HeartbeatURL }, Well: well.ask, Logger: d.log})
 }
 
 // heartbeatState is how the pings are doing, for the status; nil where there are none, and none are wanted.

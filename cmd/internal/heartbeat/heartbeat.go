@@ -57,16 +57,12 @@ type State struct {
 	Problem  string    // why the last one was not sent, or not taken; "": it was
 }
 
-// New checks the options.
-func New(o Options) (*Heartbeat, error) {
-	if o.URL == nil || o.Well == nil || o.Logger == nil {
-		return nil, errors.New("heartbeat: an address, a check and a logger are needed")
-	}
-
+// New returns a heartbeat that does not run yet.
+func New(o Options) *Heartbeat {
 	client := &http.Client{Transport: o.Transport, Timeout: answersWithin,
 		// A ping that was sent on would tell somebody else, and would not be known to have arrived.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &Heartbeat{o: o, client: client}, nil
+	return &Heartbeat{o: o, client: client}
 }
 
 // State says how the pings are doing.

@@ -41,10 +41,7 @@ func status(code int, r *http.Request) *http.Response {
 func run(t *testing.T, m *monitor, well func(context.Context) error, d time.Duration) (*heartbeat.Heartbeat, string) {
 	t.Helper()
 	var log strings.Builder
-	h, err := heartbeat.New(heartbeat.Options{URL: func() string { return secretURL }, Well: well, Transport: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := heartbeat.New(heartbeat.Options{URL: func() string { return secretURL }, Well: well, Transport: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -174,10 +171,7 @@ func TestRedirect(t *testing.T) {
 	}))
 	defer server.Close()
 
-	h, err := heartbeat.New(heartbeat.Options{URL: func() string { return server.URL + "/uuid" }, Well: fine, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := heartbeat.New(heartbeat.Options{URL: func() string { return server.URL + "/uuid" }, Well: fine, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- h.Run(ctx) }()

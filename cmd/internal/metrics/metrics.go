@@ -24,12 +24,8 @@ import (
 	"rouse/internal/domain"
 )
 
-const (
-	// readEvery is how often the record is read at most, so that a busy ledger is not read for each of its commits.
-	readEvery = time.Second
-	// page is how many events are read at once.
-	page = 500
-)
+// readEvery is the minimum time between two readings of a busy ledger.
+const readEvery = time.Second
 
 // Snapshot has the current numbers that are not on record.
 type Snapshot struct {
@@ -69,13 +65,6 @@ type Metrics struct {
 
 // New makes the counters.
 func New(o Options) (*Metrics, error) {
-	if o.Ledger == nil || o.Now == nil {
-		return nil, errors.New("metrics: a ledger and what is so now are needed")
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-
 	// Seconds, from a tick of the scheduler to a day.
 	spans := []float64{.01, .05, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -122,52 +111,31 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Run counts until ctx ends.
 func (m *Metrics) Run(ctx context.Context) error {
-	for {
-		changed := m.o.Ledger.Changed() // before reading, so that nothing is missed
+	m.o.Ledger.Poll(ctx, readEvery, func() {
 		if err := m.read(ctx); err != nil && ctx.Err() == nil {
 			m.o.Logger.Debug("the record could not be counted", "error", err) // whoever asks for the numbers is told
 		}
-
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
-		}
-		select {
-		case <-time.After(readEvery):
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	})
+	return nil
 }
 
-// read counts what was added to the record since the last time; first what is there is left alone.
-func (m *Metrics) read(ctx context.Context) error {
+// read counts the events since the last time. The first time it only notes the newest event.
+func (m *Metrics) read(ctx context.Context) (err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.known {
-		newest, err := m.o.Ledger.NewestEvent(ctx)
-		if err != nil {
+		if m.after, err = m.o.Ledger.NewestEvent(ctx); err != nil {
 			return err
 		}
-		m.after, m.known = newest, true
+		m.known = true
 	}
-
-	for {
-		events, err := m.o.Ledger.Events(ctx, ledger.EventFilter{After: m.after, Limit: page})
-		if err != nil {
+	return m.o.Ledger.EachEvent(ctx, ledger.EventFilter{After: m.after}, func(e ledger.Event) error {
+		if err := m.count(ctx, e); err != nil {
 			return err
 		}
-		for _, e := range events {
-			if err := m.count(ctx, e); err != nil {
-				return err
-			}
-			m.after = e.ID
-		}
-		if len(events) < page {
-			return nil
-		}
-	}
+		m.after = e.ID
+		return nil
+	})
 }
 
 // count adds one event.
@@ -220,78 +188,59 @@ func (m *Metrics) count(ctx context.Context, e ledger.Event) error {
 	return nil
 }
 
-// now collects what is so at the moment.
+// now collects the current numbers.
 type now struct{ m *Metrics }
 
-// These describe the gauges.
-var (
-	runsNow    = prometheus.NewDesc("rouse_runs", "Runs that are not over, by state.", []string{"state"}, nil)
-	blocked    = prometheus.NewDesc("rouse_runs_blocked", "Runs that something keeps from starting.", nil, nil)
-	lanes      = prometheus.NewDesc("rouse_lanes", "Runs that may be on at once.", nil, nil)
-	lanesUsed  = prometheus.NewDesc("rouse_lanes_used", "Runs that are on.", nil, nil)
-	inbox      = prometheus.NewDesc("rouse_inbox_open", "Items that wait for a person.", nil, nil)
-	outbox     = prometheus.NewDesc("rouse_outbox_undelivered", "Notices that are not delivered.", nil, nil)
-	ready      = prometheus.NewDesc("rouse_ready", "1 while every trigger is armed.", nil, nil)
-	watchFiles = prometheus.NewDesc("rouse_watch_waiting_files", "Files that a watch waits to hold still.", []string{"job"}, nil)
-	watchLag   = prometheus.NewDesc("rouse_watch_lag_seconds", "Since the folder of a watch was last looked at.", []string{"job"}, nil)
-	nodeUp     = prometheus.NewDesc("rouse_node_up", "1 while a node holds its lease on the ledger that several share.", []string{"node"}, nil)
-	nodeLeads  = prometheus.NewDesc("rouse_node_leads", "1 for the node that does what one does for all: schedules, wakes, notices, retention.", []string{"node"}, nil)
-	watchWorks = prometheus.NewDesc("rouse_watch_works", "1 while a watch sees its folder.", []string{"job"}, nil)
-
-	replicaBehind = prometheus.NewDesc("rouse_replica_behind_seconds", "Since the oldest write that the continuous copies lack; 0 when they lack none.", nil, nil)
-	replicaLast   = prometheus.NewDesc("rouse_replica_last_success_timestamp_seconds", "When the home was last copied.", nil, nil)
-	replicaWorks  = prometheus.NewDesc("rouse_replica_works", "1 while the place of the continuous copies takes them.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (n now) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{runsNow, blocked, lanes, lanesUsed, inbox, outbox, ready, watchFiles, watchLag, watchWorks, nodeUp, nodeLeads, replicaBehind, replicaLast, replicaWorks} {
-		to <- d
-	}
-}
+// Describe implements prometheus.Collector. Without descriptions, the registry does not check the gauges in advance.
+func (now) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (n now) Collect(to chan<- prometheus.Metric) {
+	gauge := func(name, help string, value float64, labels ...string) { // name and value of a label
+		var label []string
+		if len(labels) > 0 {
+			label, labels = labels[:1], labels[1:]
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, label, nil), prometheus.GaugeValue, value, labels...)
+	}
 	s, err := n.m.o.Now(context.Background())
 	if err != nil {
-		to <- prometheus.NewInvalidMetric(ready, err)
+		to <- prometheus.NewInvalidMetric(prometheus.NewDesc("rouse_ready", "1 while every trigger is armed.", nil, nil), err)
 		return
 	}
 
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	for state, runs := range map[domain.State]int{domain.StateQueued: s.Queued, domain.StateRunning: s.Running, domain.StateWaiting: s.Waiting} {
+		gauge("rouse_runs", "Runs that are not over, by state.", float64(runs), "state", string(state))
 	}
-	gauge(runsNow, float64(s.Queued), string(domain.StateQueued))
-	gauge(runsNow, float64(s.Running), string(domain.StateRunning))
-	gauge(runsNow, float64(s.Waiting), string(domain.StateWaiting))
-	gauge(blocked, float64(s.Blocked))
-	gauge(lanes, float64(s.Lanes))
-	gauge(lanesUsed, float64(s.Running))
-	gauge(inbox, float64(s.Inbox))
-	gauge(outbox, float64(s.Outbox))
-	gauge(ready, one(s.Ready))
+	gauge("rouse_runs_blocked", "Runs that something keeps from starting.", float64(s.Blocked))
+	gauge("rouse_lanes", "Runs that may be on at once.", float64(s.Lanes))
+	gauge("rouse_lanes_used", "Runs that are on.", float64(s.Running))
+	gauge("rouse_inbox_open", "Items that wait for a person.", float64(s.Inbox))
+	gauge("rouse_outbox_undelivered", "Notices that are not delivered.", float64(s.Outbox))
+	gauge("rouse_ready", "1 while every trigger is armed.", one(s.Ready))
+
 	up, leads := map[string]bool{}, map[string]bool{} // a name may have a node that is gone and one that is there
 	for _, n := range s.Nodes {
 		up[n.Name], leads[n.Name] = up[n.Name] || n.Alive, leads[n.Name] || n.Leads
 	}
 	for name := range up {
-		gauge(nodeUp, one(up[name]), name)
-		gauge(nodeLeads, one(leads[name]), name)
+		gauge("rouse_node_up", "1 while a node holds its lease on the ledger that several share.", one(up[name]), "node", name)
+		gauge("rouse_node_leads", "1 for the node that does what one does for all: schedules, wakes, notices, retention.", one(leads[name]), "node", name)
 	}
 	for job, w := range s.Watches {
 		lag := 0.0
 		if !w.Rescanned.IsZero() {
 			lag = time.Since(w.Rescanned.Time).Seconds()
 		}
-		gauge(watchFiles, float64(w.Waiting), job)
-		gauge(watchLag, lag, job)
-		gauge(watchWorks, one(w.Problem == ""), job)
+		gauge("rouse_watch_waiting_files", "Files that a watch waits to hold still.", float64(w.Waiting), "job", job)
+		gauge("rouse_watch_lag_seconds", "Since the folder of a watch was last looked at.", lag, "job", job)
+		gauge("rouse_watch_works", "1 while a watch sees its folder.", one(w.Problem == ""), "job", job)
 	}
 	if c := s.Replica; c != nil {
-		gauge(replicaBehind, c.BehindSeconds)
-		gauge(replicaWorks, one(c.Problem == ""))
+		gauge("rouse_replica_behind_seconds", "Since the oldest write that the continuous copies lack; 0 when they lack none.", c.BehindSeconds)
+		gauge("rouse_replica_works", "1 while the place of the continuous copies takes them.", one(c.Problem == ""))
 		if !c.LastSuccess.IsZero() {
-			gauge(replicaLast, float64(c.LastSuccess.UnixMilli())/1000)
+			gauge("rouse_replica_last_success_timestamp_seconds", "When the home was last copied.", float64(c.LastSuccess.UnixMilli())/1000)
 		}
 	}
 }

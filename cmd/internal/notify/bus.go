@@ -18,8 +18,7 @@ const (
 	noticeObject = "/org/freedesktop/Notifications"
 )
 
-// probe says why nothing can be shown here, and whether the notification service interprets text as
-// markup. Without a session it does not ask for a bus, because that would start one that nobody sees.
+// probe reports why nothing can be shown, and whether text is read as markup. It starts no session bus.
 func (d desktop) probe(ctx context.Context) (markup bool, err error) {
 	address := d.getenv("DBUS_SESSION_BUS_ADDRESS")
 	if address == "" {

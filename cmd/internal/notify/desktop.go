@@ -2,11 +2,13 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gen2brain/beeep"
 
@@ -17,8 +19,7 @@ import (
 // maxText is how much of a text is shown, in runes.
 const maxText = 1000
 
-// nameSender sets the sender's name on the desktop. The library has a package variable for it, which
-// a reload of the configuration must not write while a notice is sent.
+// nameSender sets the package variable of the library once, so that no reload writes it.
 var nameSender = sync.OnceFunc(func() { beeep.AppName = "rouse" })
 
 // Desktop shows notices on the desktop of the user who runs the daemon.
@@ -100,4 +101,33 @@ func inMarkup(markup bool, s string) string {
 		return s
 	}
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+const (
+	sessionTimeout = 2 * time.Second
+	sessionAge     = 15 * time.Second // minimum time between two probes
+)
+
+// Session reports whether this process can show notices on a desktop. The zero value is ready to use.
+type Session struct {
+	mu     sync.Mutex
+	seen   bool
+	probed time.Time
+}
+
+// Exists reports whether there is a desktop session. Once it has found a session, it returns true until the process ends,
+// so that notices wait for the next login.
+//
+// nolint: contextcheck // it reads local state and returns soon
+func (s *Session) Exists() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen || !s.probed.IsZero() && time.Since(s.probed) < sessionAge {
+		return s.seen
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), sessionTimeout)
+	defer cancel()
+	s.seen, s.probed = !errors.Is(Desktop().Check(ctx), ErrUnavailable), time.Now()
+	return s.seen
 }

@@ -1,14 +1,17 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // digestKey is the beginning of the key of a digest.
@@ -17,14 +20,14 @@ const digestKey = "digest:"
 // IsDigest says whether a notice is the summary of a day.
 func IsDigest(n ledger.Notice) bool { return strings.HasPrefix(n.Key, digestKey) }
 
-// clockAhead is how far the end of the last digest may lie in the future. Beyond it the clock was wrong when that was made,
-// and waiting for it to be reached could take years.
+// clockAhead is how far the end of the last digest may be in the future. Beyond, the clock was wrong.
 const clockAhead = 24 * time.Hour
 
 // appendDigests puts the digests that are due into the outbox, and returns when the next one is, zero for never. Each begins
 // where the one before has ended, and ends when it is made: a machine that was off or asleep leaves nothing out, and gets one
 // for all the days. The ledger keeps that end in the transaction of the notice, so that a crash makes none twice.
-func (n *Notifier) appendDigests(ctx context.Context, now time.Time) (time.Time, error) {
+func (n *Notifier) appendDigests(ctx context.Context) (time.Time, error) {
+	now := n.now()
 	n.mu.Lock()
 	rules, next := n.rules, n.nextDigest
 	n.mu.Unlock()
@@ -88,4 +91,208 @@ func (n *Notifier) appendDigest(ctx context.Context, channel string, r Rules, no
 		return time.Time{}, fmt.Errorf("channel %s: %w", channel, err)
 	}
 	return r.Digest.Next(now, r.zone()), nil
+}
+
+// How much a digest lists: chats take few characters.
+const (
+	maxDigestJobs      = 8
+	maxDigestIncidents = 5
+	maxDigestItems     = 5
+	maxDigestError     = 100 // characters
+	maxDigestRead      = 500 // rows of a kind
+)
+
+// summary is what a digest tells of a span of time.
+type summary struct {
+	from, to  time.Time
+	jobs      []jobSummary
+	runs      int
+	failed    int
+	tokens    int64
+	cost      int64             // in millionths of a US dollar
+	open      []ledger.Incident // now
+	recovered []ledger.Incident
+	notRun    map[domain.Decision]int
+	waiting   []ledger.Item
+	queued    int
+	pauses    []ledger.Pause
+	lost      int // notices that were given up
+}
+
+// jobSummary is what ran of a job, or of an agent without one.
+type jobSummary struct {
+	name     string
+	failed   int
+	outcomes []string // 2 success
+}
+
+// summarize reads what a digest tells.
+func (n *Notifier) summarize(ctx context.Context, from, to time.Time) (summary, error) {
+	s := summary{from: from, to: to, notRun: map[domain.Decision]int{}}
+	within := func(t time.Time) bool { return !t.Before(from) && t.Before(to) }
+
+	ended, err := n.ledger.EndedBetween(ctx, from, to)
+	if err != nil {
+		return s, err
+	}
+	s.count(ended)
+
+	if s.open, err = n.ledger.Incidents(ctx, ledger.IncidentFilter{Limit: maxDigestRead}); err != nil {
+		return s, err
+	}
+	all, err := n.ledger.Incidents(ctx, ledger.IncidentFilter{Closed: true, Limit: maxDigestRead})
+	if err != nil {
+		return s, err
+	}
+	s.recovered = slices.DeleteFunc(all, func(i ledger.Incident) bool { return !within(i.ClosedAt) })
+
+	instants, err := n.ledger.NotRun(ctx, from, to, maxDigestRead)
+	if err != nil {
+		return s, err
+	}
+	for _, o := range instants {
+		if o.Decision != domain.DecisionRun && o.Decision != "" {
+			s.notRun[o.Decision] += max(o.Instants, 1)
+		}
+	}
+
+	if s.waiting, err = n.ledger.Inbox(ctx); err != nil {
+		return s, err
+	}
+	counts, err := n.ledger.Counts(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.queued = counts.Queued
+	if s.pauses, err = n.ledger.Pauses(ctx, to); err != nil {
+		return s, err
+	}
+
+	undelivered, err := n.ledger.UndeliveredNotices(ctx, maxDigestRead)
+	for _, u := range undelivered {
+		if u.State == ledger.NoticeFailed && within(u.NextAt) { // when it was given up
+			s.lost++
+		}
+	}
+	return s, err
+}
+
+// count sums up what ran, the jobs with the most failures first.
+func (s *summary) count(ended []ledger.Ended) {
+	at := map[string]int{}
+	for _, e := range ended {
+		name := e.Job
+		if name == "" {
+			name = e.Agent + " (no job)"
+		}
+		i, ok := at[name]
+		if !ok {
+			i = len(s.jobs)
+			at[name] = i
+			s.jobs = append(s.jobs, jobSummary{name: name})
+		}
+
+		j := &s.jobs[i]
+		j.outcomes = append(j.outcomes, fmt.Sprintf("%d %s", e.Runs, strings.ReplaceAll(string(e.Outcome), "_", " ")))
+		if e.Outcome.OpensIncident() {
+			j.failed += e.Runs
+		}
+		s.runs, s.tokens, s.cost = s.runs+e.Runs, s.tokens+e.Tokens, s.cost+e.Cost
+	}
+
+	for _, j := range s.jobs {
+		s.failed += j.failed
+	}
+	slices.SortStableFunc(s.jobs, func(a, b jobSummary) int { return cmp.Compare(b.failed, a.failed) })
+}
+
+// title says the most in a line.
+func (s *summary) title() string {
+	out := "rouse: nothing ran"
+	if s.runs > 0 {
+		out = fmt.Sprintf("rouse: %s, %d failed", text.Plural(s.runs, "run"), s.failed)
+	}
+	if len(s.waiting) > 0 {
+		out += fmt.Sprintf(", %d waiting for you", len(s.waiting))
+	}
+	return out
+}
+
+// body is a line for each thing that there is to say, and for each job, incident and item of the first few.
+func (s *summary) body(zone *time.Location) string {
+	const layout = "2006-01-02 15:04"
+	out := []string{fmt.Sprintf("%s to %s", s.from.In(zone).Format(layout), s.to.In(zone).Format(layout+" MST"))}
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+
+	for i, j := range s.jobs {
+		if i == maxDigestJobs {
+			add("and %d more: rouse runs", len(s.jobs)-i)
+			break
+		}
+		add("%s: %s", j.name, strings.Join(j.outcomes, ", "))
+	}
+
+	out = append(out, s.incidents()...)
+	out = append(out, s.standing()...)
+	if s.runs > 0 {
+		add("cost: $%.4f, %s", float64(s.cost)/1e6, text.Plural(s.tokens, "token"))
+	}
+	if s.lost > 0 {
+		add("%s could not be delivered: rouse doctor", text.Plural(s.lost, "notice"))
+	}
+	return strings.Join(out, "\n")
+}
+
+// incidents are those that are open, and how many are over.
+func (s *summary) incidents() []string {
+	var out []string
+	for n, i := range s.open {
+		if n == maxDigestIncidents {
+			out = append(out, fmt.Sprintf("and %d more incidents: rouse incidents", len(s.open)-n))
+			break
+		}
+		known := fmt.Sprintf("rouse ack %d", i.ID)
+		if !i.AckedAt.IsZero() {
+			known = "acknowledged"
+		}
+		out = append(out, fmt.Sprintf("incident %d, %s: %s, %s (%s): %s", i.ID, i.Of(), i.Kind, text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failure")), known, text.Truncate(text.OneLine(i.Error), maxDigestError)))
+	}
+
+	var over []string
+	for _, i := range s.recovered {
+		over = append(over, fmt.Sprintf("%s (%s)", i.Of(), i.Kind))
+	}
+	if len(over) > 0 {
+		out = append(out, "recovered: "+text.List(over, maxDigestIncidents))
+	}
+	return out
+}
+
+// standing is what did not run, and what waits.
+func (s *summary) standing() []string {
+	var out []string
+	for _, d := range []domain.Decision{domain.DecisionMissed, domain.DecisionRefused, domain.DecisionSkipped} {
+		if n := s.notRun[d]; n > 0 {
+			out = append(out, fmt.Sprintf("%s %s: rouse why JOB", text.Plural(n, "instant"), d))
+		}
+	}
+
+	for n, i := range s.waiting {
+		if n == maxDigestItems {
+			out = append(out, fmt.Sprintf("and %d more wait for you: rouse inbox", len(s.waiting)-n))
+			break
+		}
+		out = append(out, fmt.Sprintf("waits for you (item %d): %s", i.ID, text.OneLine(i.Title)))
+	}
+	if s.queued > 0 {
+		out = append(out, fmt.Sprintf("%s queued", text.Plural(s.queued, "run")))
+	}
+	for _, p := range s.pauses {
+		name := p.Name
+		if p.Scope == ledger.PauseAll {
+			name = "everything"
+		}
+		out = append(out, "paused: "+cmp.Or(name, p.Scope))
+	}
+	return out
 }

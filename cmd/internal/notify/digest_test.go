@@ -146,10 +146,7 @@ func TestDigestAfterAbsence(t *testing.T) {
 // runFor has a notifier run for a while.
 func runFor(t *testing.T, o Options, length time.Duration) {
 	t.Helper()
-	n, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := New(o)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() { over <- n.Run(ctx) }()

@@ -22,8 +22,7 @@ const (
 	pageSize         = 64        // notices of a channel read at once
 	maxSleep         = 30 * time.Second
 	lookAgain        = time.Second // between looks at the outbox while channels are at work
-	// maxWait is how long a notice waits for a channel that cannot work here: a machine without a desktop would gather them
-	// for ever.
+	// maxWait is how long a notice waits for a channel that cannot work here, such as a missing desktop.
 	maxWait = 7 * 24 * time.Hour
 )
 
@@ -75,16 +74,12 @@ type Notifier struct {
 	unavailable map[string]bool    // channels that could not be reached when last tried
 	busy        map[string]bool    // channels that are sending
 	nextDigest  time.Time          // zero: not known
-	// faults are the causes that were logged of each channel since it last worked, in the form of causeOf.
+	// faults are the causes that were logged of each channel since it last worked, without their long numbers.
 	faults map[string]map[string]bool
 }
 
-// New checks the options.
-func New(o Options) (*Notifier, error) {
-	if o.Ledger == nil {
-		return nil, errors.New("notify: a ledger is needed")
-	}
-
+// New returns a notifier that does not run yet.
+func New(o Options) *Notifier {
 	if o.Link == nil {
 		o.Link = func(context.Context, ledger.Notice) string { return "" }
 	}
@@ -94,10 +89,9 @@ func New(o Options) (*Notifier, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-
 	n := &Notifier{ledger: o.Ledger, now: o.Now, channels: o.Channels, rules: o.Rules, log: o.Logger, link: o.Link, recovered: make(chan struct{}, 1), ended: make(chan struct{}, 1), unavailable: map[string]bool{}, busy: map[string]bool{}, faults: map[string]map[string]bool{}}
-	n.wakeRetry() // what was unavailable to the last process may be there for this one
-	return n, nil
+	n.wakeRetry() // a channel that was unavailable to the last process may be there for this one
+	return n
 }
 
 // SetChannels replaces the channels and their rules.
@@ -110,20 +104,18 @@ func (n *Notifier) SetChannels(channels map[string]Channel, rules map[string]Rul
 	n.wakeRetry()   // so that Run learns of the new times
 }
 
-func (n *Notifier) rulesOf(channel string) Rules {
+// channel returns a channel and its rules.
+func (n *Notifier) channel(name string) (c Channel, rules Rules, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.rules[channel]
+	c, ok := n.channels[name]
+	if !ok {
+		err = fmt.Errorf("there is no channel %q in the configuration", name)
+	}
+	return c, n.rules[name], err
 }
 
-func (n *Notifier) current() map[string]Channel {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.channels
-}
-
-// recordReachable notes whether a channel could be reached. When it is back, the notices that wait
-// for it are tried again.
+// recordReachable records whether a channel works. If it works again, its notices are tried again.
 func (n *Notifier) recordReachable(channel string, works bool) {
 	n.mu.Lock()
 	back := works && n.unavailable[channel]
@@ -146,14 +138,11 @@ const maxCauses = 10
 // longNumber matches the part of an error that differs from one try to the next: a port of this machine, a request id, a timestamp.
 var longNumber = regexp.MustCompile(`[0-9]{5,}|[0-9a-fA-F-]{16,}`)
 
-// causeOf returns the text that two errors of the same cause have in common.
-func causeOf(err error) string { return longNumber.ReplaceAllString(err.Error(), "#") }
-
-// isNewFault reports whether a cause was not logged yet for what fails: a channel, or "" for the outbox itself.
+// isNewFault reports whether a cause was not logged yet for what fails: a channel, or one of the other faults.
 func (n *Notifier) isNewFault(what string, err error) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	known, cause := n.faults[what], causeOf(err)
+	known, cause := n.faults[what], longNumber.ReplaceAllString(err.Error(), "#")
 	if known[cause] || len(known) >= maxCauses {
 		return false
 	}
@@ -183,9 +172,12 @@ func (n *Notifier) endFaults(what string) bool {
 }
 
 // wakeRetry has Run try the notices again that wait for a channel that could not be reached.
-func (n *Notifier) wakeRetry() {
+func (n *Notifier) wakeRetry() { wake(n.recovered) }
+
+// wake sends to a channel of capacity 1, unless a signal is pending.
+func wake(c chan<- struct{}) {
 	select {
-	case n.recovered <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -195,29 +187,26 @@ func (n *Notifier) Run(ctx context.Context) error {
 	defer n.senders.Wait()
 	for ctx.Err() == nil {
 		changed := n.ledger.Changed() // before reading, so that no new notice is missed
-		digest, err := n.appendDigests(ctx, n.now())
-		if err != nil && ctx.Err() == nil {
-			if n.isNewFault(faultDigest, err) {
-				n.log.Error("a digest could not be made; it is tried again", "error", err)
-			}
-			digest = n.now().Add(time.Minute)
-		} else if err == nil {
-			n.endFaults(faultDigest)
-		}
-
-		next, err := n.deliver(ctx)
-		if err != nil && ctx.Err() == nil {
-			if n.isNewFault(faultOutbox, err) {
-				n.log.Error("the outbox could not be read; it is tried again", "error", err)
-			}
-			next = n.now().Add(time.Minute)
-		} else if err == nil {
-			n.endFaults(faultOutbox)
-		}
-
+		digest := n.try(ctx, faultDigest, "a digest could not be made; it is tried again", n.appendDigests)
+		next := n.try(ctx, faultOutbox, "the outbox could not be read; it is tried again", n.deliver)
 		n.wait(ctx, changed, domain.Earlier(next, digest))
 	}
 	return nil
+}
+
+// try calls a function that returns the time of its next call. An error is logged once, and the next call is in a minute.
+func (n *Notifier) try(ctx context.Context, what, failure string, call func(context.Context) (time.Time, error)) time.Time {
+	next, err := call(ctx)
+	switch {
+	case err == nil:
+		n.endFaults(what)
+	case ctx.Err() == nil:
+		if n.isNewFault(what, err) {
+			n.log.Error(failure, "error", err)
+		}
+		next = n.now().Add(time.Minute)
+	}
+	return next
 }
 
 // wait ends when something may be due: the ledger has changed, a channel is back or has sent what it was given, or it is next, zero for
@@ -282,9 +271,12 @@ func (n *Notifier) retryUnavailable(ctx context.Context) error {
 		return err
 	}
 
+	n.mu.Lock()
+	unavailable := maps.Clone(n.unavailable)
+	n.mu.Unlock()
 	channels := map[string]bool{}
 	for _, w := range waiting {
-		if w.State == ledger.NoticePending && strings.Contains(w.Error, ErrUnavailable.Error()) && !n.isUnavailable(w.Channel) {
+		if w.State == ledger.NoticePending && strings.Contains(w.Error, ErrUnavailable.Error()) && !unavailable[w.Channel] {
 			channels[w.Channel] = true
 		}
 	}
@@ -294,12 +286,6 @@ func (n *Notifier) retryUnavailable(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (n *Notifier) isUnavailable(channel string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.unavailable[channel]
 }
 
 // sendAll has each channel send its notices in order, beside the others and without waiting for any: one that hangs delays only its own.
@@ -357,29 +343,21 @@ func (n *Notifier) end(channel string) {
 	n.mu.Lock()
 	delete(n.busy, channel)
 	n.mu.Unlock()
-
-	select {
-	case n.ended <- struct{}{}:
-	default:
-	}
+	wake(n.ended)
 }
 
 // sendOne tries one notice and records the result. Its error is that of the ledger.
 func (n *Notifier) sendOne(ctx context.Context, notice ledger.Notice) error {
-	rules := n.rulesOf(notice.Channel)
+	channel, rules, sendErr := n.channel(notice.Channel)
 	if until := rules.quietUntil(n.now()); !until.IsZero() {
 		notice.Error, notice.NextAt = QuietHours+rules.Quiet.String(), until
 		return n.ledger.UpdateNotice(ctx, notice)
 	}
 
 	var receipt Receipt
-	var sendErr error
-	if channel, ok := n.current()[notice.Channel]; ok {
+	if sendErr == nil {
 		receipt, sendErr = send(ctx, channel, newMessage(notice, n.link(ctx, notice)))
-	} else {
-		sendErr = fmt.Errorf("there is no channel %q in the configuration any more", notice.Channel)
 	}
-
 	if stopped := ctx.Err(); stopped != nil {
 		return stopped // it may or may not be out; it is tried again at the next start
 	}
@@ -474,12 +452,11 @@ func withTimeout(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// Send sends one text at once, without the outbox. If that works, notices that wait for the same
-// channel are tried again.
+// Send sends a text without the outbox. If that works, waiting notices of the channel are tried again.
 func (n *Notifier) Send(ctx context.Context, channel, title, body string) error {
-	c, ok := n.current()[channel]
-	if !ok {
-		return fmt.Errorf("there is no channel %q", channel)
+	c, _, err := n.channel(channel)
+	if err != nil {
+		return err
 	}
 	if _, err := send(ctx, c, newMessage(ledger.Notice{Channel: channel, Title: title, Body: body}, "")); err != nil {
 		return err
@@ -491,12 +468,11 @@ func (n *Notifier) Send(ctx context.Context, channel, title, body string) error 
 
 // CanDeliver returns nil if a channel can deliver now, and ErrNotAsked if that is unknown until the next notice.
 func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
-	c, ok := n.current()[channel]
-	if !ok {
-		return fmt.Errorf("there is no channel %q", channel)
+	c, _, err := n.channel(channel)
+	if err != nil {
+		return err
 	}
-
-	err := withTimeout(ctx, c.Check)
+	err = withTimeout(ctx, c.Check)
 	if !errors.Is(err, ErrNotAsked) {
 		return err
 	}
@@ -514,7 +490,9 @@ func (n *Notifier) CanDeliver(ctx context.Context, channel string) error {
 
 // Check says for each channel why nothing can be sent now, nil if it can, and ErrNotAsked where nobody knows.
 func (n *Notifier) Check(ctx context.Context) map[string]error {
-	channels := n.current()
+	n.mu.Lock()
+	channels := n.channels // it is never written to
+	n.mu.Unlock()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	out := make(map[string]error, len(channels))
@@ -527,6 +505,5 @@ func (n *Notifier) Check(ctx context.Context) map[string]error {
 		})
 	}
 	all.Wait()
-
 	return out
 }

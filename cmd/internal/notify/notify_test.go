@@ -73,10 +73,7 @@ func inBubbleWith(t *testing.T, o Options, test func(t *testing.T, l *ledger.Led
 		}
 
 		o.Ledger = l
-		n, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := New(o)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error)
@@ -187,10 +184,7 @@ func TestReadWhileSending(t *testing.T) {
 
 	begun, release := make(chan struct{}), make(chan struct{})
 	p := &post{do: func(ledger.Notice) error { close(begun); <-release; return nil }}
-	n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
 	if err := l.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "one", Job: "j"}); err != nil {
 		t.Fatal(err)
 	}
@@ -398,10 +392,7 @@ func TestStartRetriesUnavailable(t *testing.T) {
 	}}
 
 	for range 2 {
-		n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": p}})
 		deliverAll(t, n)
 		<-n.recovered
 		if err := n.retryUnavailable(t.Context()); err != nil {
@@ -498,10 +489,7 @@ func TestDesktop(t *testing.T) {
 	defer l.Close()
 
 	finishWithNotice(t, l, "5 expenses", "Most went to <food> & $(drinks)")
-	n, err := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": Desktop()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := New(Options{Ledger: l, Channels: map[string]Channel{"desktop": Desktop()}})
 	if err := n.Check(t.Context())["desktop"]; err != nil {
 		t.Errorf("doctor says: %v", err)
 	}

@@ -273,8 +273,7 @@ func (f *files) content(ctx context.Context, r io.Reader) (sum string, n int64, 
 	return sum, n, nil
 }
 
-// newBlobs finds large values that came since: the ledger that is shipped next may refer to them. Only folders that have changed
-// are read.
+// newBlobs ships new large values, because the ledger of the round may refer to them.
 func (f *files) newBlobs(ctx context.Context, ship func(backup.File) error) error {
 	folders, err := os.ReadDir(filepath.Join(f.home, "blobs"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -123,7 +123,7 @@ func New(ctx context.Context, o Options) (*Replicator, error) {
 		return nil, err
 	}
 
-	r.last = r.ledger.LastShipped().UnixMilli()
+	r.last = r.ledger.Last().At.UnixMilli()
 	o.Databases.Watch(r)
 	return r, nil
 }
@@ -287,7 +287,7 @@ func (r *Replicator) findChanged() {
 	for _, path := range found {
 		agent := filepath.Base(filepath.Dir(path))
 		f := r.follower(agent)
-		r.last = max(r.last, f.LastShipped().UnixMilli()) // of a round that was cut off, maybe
+		r.last = max(r.last, f.Last().At.UnixMilli()) // of a round that was cut off, maybe
 		if r.o.Databases.Has(agent) && !f.Shipped() {
 			r.written(strings.ToLower(agent))
 		}

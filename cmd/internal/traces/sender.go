@@ -28,8 +28,7 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// sender takes batches to a receiver of OTLP over HTTP, as protobuf in gzip. The exporter of OpenTelemetry would bring gRPC and its
-// gateway into the program.
+// sender sends OTLP over HTTP. The exporter of OpenTelemetry would bring gRPC into the program.
 type sender struct {
 	url     string
 	headers map[string]string
@@ -113,8 +112,7 @@ func pause(least, most time.Duration, tries int, resp *http.Response) time.Durat
 	return min(retryablehttp.DefaultBackoff(least, most, tries, resp), time.Minute)
 }
 
-// rejected is how many spans a receiver says that it did not take: an ExportTraceServiceResponse has a partial_success, and that the number of
-// rejected_spans, each as its field 1.
+// rejected returns partial_success.rejected_spans of an ExportTraceServiceResponse.
 func rejected(answer []byte) uint64 {
 	partial, _ := protowire.ConsumeBytes(field1(answer, protowire.BytesType))
 	n, _ := protowire.ConsumeVarint(field1(partial, protowire.VarintType))

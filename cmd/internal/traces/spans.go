@@ -70,32 +70,19 @@ func attemptOf(e ledger.Event, attempts []ledger.Attempt) (ledger.Attempt, bool)
 	return ledger.Attempt{}, false
 }
 
-// began is when a trace of a run began: a run that a person has had tried again after its end is another one. Zero is the
-// beginning of the run.
+// began returns when a person had a finished run tried again, which is another trace. Zero means never.
 func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.Attempt) (began time.Time, err error) {
 	if len(attempts) < 2 {
 		return began, nil // nothing was tried twice
 	}
 
-	f := ledger.EventFilter{Run: e.Run, Limit: page}
-	for {
-		events, err := t.o.Ledger.Events(ctx, f)
-		if err != nil {
-			return began, err
+	err = t.o.Ledger.EachEvent(ctx, ledger.EventFilter{Run: e.Run}, func(earlier ledger.Event) error {
+		if earlier.ID < e.ID && earlier.Kind == "run.finished" {
+			began = earlier.At
 		}
-		for _, earlier := range events {
-			if earlier.ID >= e.ID {
-				return began, nil
-			}
-			if earlier.Kind == "run.finished" {
-				began = earlier.At
-			}
-			f.After = earlier.ID
-		}
-		if len(events) < page {
-			return began, nil
-		}
-	}
+		return nil
+	})
+	return began, err
 }
 
 // oneTrace makes the spans of a run.
@@ -200,17 +187,12 @@ func (b *oneTrace) attempt(ctx context.Context, a ledger.Attempt) error {
 	for _, c := range calls {
 		if c.Attempt == a.Number {
 			byKey[c.Key] = b.spanID(callName(c))
+			b.call(a, c)
 		}
 	}
-
 	for _, s := range steps {
 		if s.Attempt == a.Number {
 			b.step(a, s, byKey)
-		}
-	}
-	for _, c := range calls {
-		if c.Attempt == a.Number {
-			b.call(a, c)
 		}
 	}
 	return nil

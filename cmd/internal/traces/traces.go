@@ -10,7 +10,6 @@ package traces
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -26,10 +25,8 @@ import (
 )
 
 const (
-	// readEvery is how often the record is read at most, so that a busy ledger is not read for each of its commits.
+	// readEvery is the minimum time between two readings of a busy ledger.
 	readEvery = time.Second
-	// page is how many events are read at once.
-	page = 500
 	// batch is how many spans a request carries.
 	batch = 512
 	// closing bounds what a stop of the daemon waits for.
@@ -71,10 +68,6 @@ type ended struct {
 
 // New begins behind what is on record now: only what ends from here on is sent.
 func New(ctx context.Context, o Options) (*Traces, error) {
-	if o.Ledger == nil || o.URL == "" || o.Model == nil || o.Logger == nil {
-		return nil, errors.New("traces: a ledger, an address, the models and a logger are needed")
-	}
-
 	t := &Traces{o: o, sender: newSender(o.URL, o.Headers), resource: &resource.Resource{Attributes: []*common.KeyValue{
 		textAttribute("service.name", "rouse"), textAttribute("service.version", o.Version), textAttribute("service.instance.id", o.Ledger.ID())}}}
 	var err error
@@ -97,21 +90,11 @@ func (t *Traces) Problem() string {
 
 // Run sends until ctx ends, and then what is left, for as long as a stop may wait.
 func (t *Traces) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		changed := t.o.Ledger.Changed() // before reading, so that nothing is missed
+	t.o.Ledger.Poll(ctx, readEvery, func() {
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
 			t.failed(err)
 		}
-
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		select {
-		case <-time.After(readEvery):
-		case <-ctx.Done():
-		}
-	}
+	})
 
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
 	defer cancel()
@@ -122,28 +105,18 @@ func (t *Traces) Run(ctx context.Context) error {
 	return nil
 }
 
-// read sends what has ended since the last time. It stands still at what ctx has cut off.
+// read sends what has ended since the last time.
 func (t *Traces) read(ctx context.Context) error {
-	for {
-		events, err := t.o.Ledger.Events(ctx, ledger.EventFilter{After: t.after, Limit: page})
-		if err != nil {
+	return t.o.Ledger.EachEvent(ctx, ledger.EventFilter{After: t.after}, func(e ledger.Event) error {
+		if err := t.send(ctx, e); err != nil {
 			return err
 		}
-
-		for _, e := range events {
-			if err := t.send(ctx, e); err != nil {
-				return err
-			}
-			t.after = e.ID
-		}
-		if len(events) < page {
-			return nil
-		}
-	}
+		t.after = e.ID
+		return nil
+	})
 }
 
-// send sends what an event has ended. A receiver that does not take it loses it; a record that cannot be read, and a stop,
-// are errors, and the event is looked at again.
+// send sends the spans of an event. If the receiver refuses them, they are lost.
 func (t *Traces) send(ctx context.Context, e ledger.Event) error {
 	spans, of, err := t.spansOf(ctx, e)
 	if err != nil || len(spans) == 0 {
