@@ -433,7 +433,7 @@ func requestText(r ledger.Run) string {
 	case d.After != nil:
 		return fmt.Sprintf("after run %d of %s, which ended %s", d.After.Run, d.After.Job, d.After.Outcome)
 	case d.Wake != nil:
-		by := "the " + string(d.Wake.ScheduledBy)
+		by := "the " + d.Wake.ScheduledBy
 		if d.Wake.AskedBy != 0 {
 			by = fmt.Sprintf("run %d", d.Wake.AskedBy)
 		}

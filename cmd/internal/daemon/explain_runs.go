@@ -114,7 +114,8 @@ func lateText(l api.Explanation, r ledger.Run) string {
 // loopText says how the loop of a folder ended with a run, "" when it did not.
 func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error) {
 	var d ledger.Detail
-	if json.Unmarshal(r.Detail, &d) != nil || d.Folder == "" {
+	_ = json.Unmarshal(r.Detail, &d) // a detail that cannot be read names no folder
+	if d.Folder == "" {
 		return "", nil
 	}
 	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})

@@ -98,7 +98,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 
 	// From here on status no longer calls the daemon ready, though its socket still answers.
 	d.ready.Store(false)
-	drained := d.supervision.stopping()
+	drained := d.supervision.stopping(ctx)
 	stopTriggers()
 	group.wait("dispatch", "scheduler", "watcher", "reload", "heartbeat", "supervision")
 	drained()

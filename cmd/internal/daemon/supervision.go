@@ -132,7 +132,7 @@ func (s *supervision) line(ctx context.Context) string {
 }
 
 // stopping says that the daemon ends, and asks for the time that it takes to let runs finish until drained is called.
-func (s *supervision) stopping() (drained func()) {
+func (s *supervision) stopping(ctx context.Context) (drained func()) {
 	if !s.on {
 		return func() {}
 	}
@@ -140,7 +140,7 @@ func (s *supervision) stopping() (drained func()) {
 	drain := time.Duration(s.d.Current().Config.Limits.Drain)
 	s.notify(daemon.SdNotifyStopping, statusLine("lets running jobs finish, for up to "+drain.String()))
 	// Not for ever: systemd ends a daemon that hangs here.
-	ctx, cancel := context.WithTimeout(context.Background(), drain+drainSlack)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain+drainSlack)
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		tick := time.NewTicker(moreTime / 2)

@@ -136,7 +136,7 @@ func TestNotifications(t *testing.T) {
 		t.Error(said)
 	}
 
-	drained := sup.stopping()
+	drained := sup.stopping(t.Context())
 	if said := next(); !strings.HasPrefix(said, "STOPPING=1\nSTATUS=lets running jobs finish") {
 		t.Error(said)
 	}
