@@ -10,21 +10,17 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
-	"rouse/agent"
-	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/watcher"
@@ -389,75 +385,4 @@ func (d *Daemon) recordRefusal(ctx context.Context, key string, event ledger.Eve
 	if err != nil {
 		d.log.Error("that a request was refused is not on record", "job", event.Job, "error", err)
 	}
-}
-
-// readable returns the file that a request names for a run of a job, with the owner's links resolved. The job's run can read
-// that file, whatever its agent is granted.
-//
-// A request from the network may name files only where the job reads anyway: in its watched folder, or without one in the
-// folders of its agent. The owner's command may name any file. Nobody may name a file of the home, a configuration, or a file
-// that holds secrets by its name.
-func (d *Daemon) readable(ctx context.Context, j *config.Job, path api.Path) (string, error) {
-	s := d.Current()
-	p := s.plan.Plan
-	refuse := func(why string) (string, error) {
-		return "", &api.Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the file %s is not given to job %s: %s", path, j.Name, why)}
-	}
-	if !filepath.IsAbs(string(path)) {
-		return "", &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is not an absolute path", path), Usage: true}
-	}
-
-	// The folders of all agents for the owner: they may lie in the home.
-	allowed := triggerFolders(j, p.Agents[j.Agent])
-	onNetwork := web.OnNetwork(ctx)
-	if !onNetwork {
-		for _, a := range p.Agents {
-			allowed = append(allowed, agentFolders(a)...)
-		}
-		allowed = append(allowed, tool.Grant{Path: filepath.VolumeName(string(path)) + string(filepath.Separator)})
-	}
-	if len(allowed) == 0 {
-		return refuse("the job reads no folder; " + byCommand(j, path))
-	}
-
-	abs, err := p.Boundary.Resolve(string(path))
-	if err != nil {
-		return refuse(err.Error())
-	}
-	roots, err := tool.NewRootsWithin(p.Boundary, allowed[0].Path, allowed[1:])
-	if err != nil {
-		return refuse(err.Error())
-	}
-	roots.Mask(tool.Masks{Hidden: slices.Concat(p.Masks.Hidden, tool.WithResolvedLinks(s.Config.Files), tool.WithResolvedLinks(s.Config.Included()))})
-	handle, err := roots.Resolve(abs, false)
-	var no *tool.PathError
-	switch {
-	case err == nil:
-		return abs, handle.Close()
-	case errors.As(err, &no) && no.Kind == tool.KindInvalidArgs && onNetwork:
-		return refuse(no.Message + "; " + byCommand(j, path))
-	}
-	return refuse(err.Error())
-}
-
-func byCommand(j *config.Job, path api.Path) string {
-	return fmt.Sprintf("put it there, or start the run on the machine of rouse: rouse run %s --file %s", j.Name, path)
-}
-
-// triggerFolders are the folders in which a job may be given a file from the network.
-func triggerFolders(j *config.Job, a agent.Agent) []tool.Grant {
-	if j.Watch != nil {
-		return []tool.Grant{{Path: string(j.Watch.Path)}}
-	}
-	return agentFolders(a)
-}
-
-// agentFolders are the folders that an agent reads, its workdir first.
-func agentFolders(a agent.Agent) (out []tool.Grant) {
-	for _, path := range slices.Concat([]string{a.Workdir}, a.Read, a.Write) {
-		if path != "" {
-			out = append(out, tool.Grant{Path: path})
-		}
-	}
-	return out
 }
