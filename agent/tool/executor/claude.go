@@ -1,89 +1,55 @@
 package executor
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
 	"time"
 
 	"rouse/agent/model"
 )
 
-// claudeEvent is a line of Claude Code: --output-format json prints the last one alone, or all of them in a list.
-type claudeEvent struct {
-	Subtype   words           `json:"subtype"`
-	Session   words           `json:"session_id"`
-	Model     words           `json:"model"`
-	Message   json.RawMessage `json:"message"`
-	RateLimit json.RawMessage `json:"rate_limit_info"`
-
-	// Of the result.
-	IsError flag            `json:"is_error"`
-	Result  words           `json:"result"`
-	Cost    dollars         `json:"total_cost_usd"`
-	Usage   json.RawMessage `json:"usage"`
-	Turns   count           `json:"num_turns"`
-	Errors  json.RawMessage `json:"errors"`
-	Denials json.RawMessage `json:"permission_denials"`
+// claudeTokens reads a usage of Claude Code, and reports whether there is one.
+func claudeTokens(u fields) (model.Usage, bool) {
+	read, created := u.count("cache_read_input_tokens"), u.count("cache_creation_input_tokens")
+	return model.Usage{Input: u.count("input_tokens") + read + created, Output: u.count("output_tokens"), Cached: read, Written: created}, u != nil
 }
 
-type claudeMessage struct {
-	ID      words           `json:"id"`
-	Model   words           `json:"model"`
-	Content json.RawMessage `json:"content"`
-	Usage   json.RawMessage `json:"usage"`
-}
-
-type claudeBlock struct {
-	Type    words           `json:"type"`
-	Text    words           `json:"text"`
-	ID      words           `json:"id"`
-	Name    words           `json:"name"`
-	Input   json.RawMessage `json:"input"`
-	Of      words           `json:"tool_use_id"`
-	Content json.RawMessage `json:"content"`
-	IsError flag            `json:"is_error"`
-}
-
-type claudeUsage struct {
-	Input   count `json:"input_tokens"`
-	Output  count `json:"output_tokens"`
-	Read    count `json:"cache_read_input_tokens"`
-	Created count `json:"cache_creation_input_tokens"`
-}
-
-func claudeTokens(raw json.RawMessage) (model.Usage, bool) {
-	var u claudeUsage
-	ok := object(raw, &u)
-	return model.Usage{Input: int64(u.Input + u.Read + u.Created), Output: int64(u.Output), Cached: int64(u.Read), Written: int64(u.Created)}, ok
-}
-
-// claude reads an event of Claude Code; false where it is none.
-func (r *Reader) claude(kind string, raw json.RawMessage) bool {
-	var e claudeEvent
+// claude reads an event of Claude Code, or returns false. --output-format json prints the last event
+// alone, or all of them in a list.
+func (r *Reader) claude(kind string, e fields) bool {
 	switch kind {
-	case "system", "assistant", "user", "result", "rate_limit_event", "stream_event":
+	case "system", "rate_limit_event", "stream_event":
+	case "assistant", "user":
+		if e["message"] == nil {
+			return false
+		}
+	case "result":
+		if e.text("subtype") == "" {
+			return false
+		}
 	default:
-		return false
-	}
-	if json.Unmarshal(raw, &e) != nil || kind == "result" && e.Subtype == "" || (kind == "assistant" || kind == "user") && len(e.Message) == 0 {
 		return false
 	}
 
 	r.Dialect = "claude"
-	if e.Session != "" {
-		r.Session = clip(string(e.Session), 100)
+	if session := e.text("session_id"); session != "" {
+		r.Session = clip(session, 100)
 	}
 	switch kind {
 	case "system":
-		if e.Model != "" {
-			r.Model = clip(string(e.Model), 100)
+		if name := e.text("model"); name != "" {
+			r.Model = clip(name, 100)
 		}
 	case "assistant":
-		r.claudeAnswer(e.Message)
+		r.claudeAnswer(e.object("message"))
 	case "user":
-		r.claudeResults(e.Message)
+		for _, b := range e.object("message").objects("content") {
+			if b.text("type") == "tool_result" {
+				r.closeCall(b.text("tool_use_id"), claudeText(b), b.isTrue("is_error"))
+			}
+		}
 	case "rate_limit_event":
-		r.claudeRateLimit(e.RateLimit)
+		r.claudeRateLimit(e.object("rate_limit_info"))
 	case "result":
 		r.claudeResult(e)
 	}
@@ -91,139 +57,99 @@ func (r *Reader) claude(kind string, raw json.RawMessage) bool {
 }
 
 // claudeAnswer reads an answer of the model. Its blocks come in events of their own, with one id.
-func (r *Reader) claudeAnswer(raw json.RawMessage) {
-	var m claudeMessage
-	if !object(raw, &m) {
-		return
-	}
-
-	if m.Model == "<synthetic>" { // words of the program, such as an error, as an answer of its model
+func (r *Reader) claudeAnswer(m fields) {
+	if m == nil || m.text("model") == "<synthetic>" { // a message of the program, such as an error
 		return
 	}
 
 	var said strings.Builder
-	var calls []claudeBlock
-	for _, item := range list(m.Content) {
-		var b claudeBlock
-		if !object(item, &b) {
-			continue
-		}
-		switch b.Type {
+	var calls []fields
+	for _, b := range m.objects("content") {
+		switch b.text("type") {
 		case "text":
-			said.WriteString(string(b.Text))
+			said.WriteString(b.text("text"))
 		case "tool_use":
 			calls = append(calls, b)
 		}
 	}
 
-	again := m.ID != "" && r.seen[string(m.ID)]
+	id := m.text("id")
+	again := id != "" && r.seen[id]
 	if !again || said.Len() > 0 {
 		earlier := r.said
-		r.turn(string(m.Model), said.String())
-		if again { // more of the same turn: a step of the record, and none of the model's
+		r.turn(m.text("model"), said.String())
+		if again { // more of the same turn: a step of the record, but not another turn
 			r.Turns--
 			if said.Len() > 0 && len(earlier) < maxText {
 				r.said = earlier + "\n" + said.String()
 			}
 		}
 	}
-	if u, ok := claudeTokens(m.Usage); ok && !again {
+	if u, ok := claudeTokens(m.object("usage")); ok && !again {
 		r.addUsage(u)
 	}
-	if m.ID != "" && len(r.seen) < 100_000 {
-		r.seen[string(m.ID)] = true
+	if id != "" && len(r.seen) < 100_000 {
+		r.seen[id] = true
 	}
 	for _, c := range calls {
-		r.openCall(string(c.ID), string(c.Name), c.Input)
+		r.openCall(c.text("id"), c.text("name"), c["input"])
 	}
 }
 
-// claudeResults reads what the calls of an answer came to.
-func (r *Reader) claudeResults(raw json.RawMessage) {
-	var m claudeMessage
-	if !object(raw, &m) {
-		return
-	}
-	for _, item := range list(m.Content) {
-		var b claudeBlock
-		if object(item, &b) && b.Type == "tool_result" {
-			r.closeCall(string(b.Of), claudeText(b.Content), bool(b.IsError))
-		}
-	}
-}
-
-// claudeText is the text of a content: a text, or blocks of it.
-func claudeText(raw json.RawMessage) string {
-	var plain words
-	if json.Unmarshal(raw, &plain) == nil && plain != "" {
-		return string(plain)
+// claudeText returns the content of a block: a text, or blocks of it.
+func claudeText(b fields) string {
+	if plain := b.text("content"); plain != "" {
+		return plain
 	}
 	var out strings.Builder
-	for _, item := range list(raw) {
-		var b claudeBlock
-		if object(item, &b) {
-			out.WriteString(string(b.Text))
-		}
+	for _, part := range b.objects("content") {
+		out.WriteString(part.text("text"))
 	}
 	return out.String()
 }
 
-// claudeRateLimit reads how its account stands. Most of these say that all is well.
-func (r *Reader) claudeRateLimit(raw json.RawMessage) {
-	var info struct {
-		Status words `json:"status"`
-		Resets count `json:"resetsAt"` // seconds since 1970
-	}
-	if !object(raw, &info) {
+// claudeRateLimit reads the state of the account.
+func (r *Reader) claudeRateLimit(info fields) {
+	if info == nil {
 		return
 	}
-	switch info.Status {
+	switch info.text("status") {
 	case "rejected", "denied":
 		r.Unavailable = true
-		r.retryAt(time.Unix(int64(info.Resets), 0))
+		r.retryAt(time.Unix(info.count("resetsAt"), 0))
 	default: // it was let through since
 		r.Unavailable, r.RetryAt = false, time.Time{}
 	}
 }
 
 // claudeResult reads the last event.
-func (r *Reader) claudeResult(e claudeEvent) {
-	r.finish(string(e.Result))
-	r.cost(e.Cost)
-	if u, ok := claudeTokens(e.Usage); ok {
+func (r *Reader) claudeResult(e fields) {
+	r.finish(e.text("result"))
+	r.cost(e.dollars("total_cost_usd"))
+	if u, ok := claudeTokens(e.object("usage")); ok {
 		r.total(u)
 	}
-	r.Turns = max(r.Turns, min(int(e.Turns), 1<<20))
-
-	for _, d := range list(e.Denials) {
-		var one struct {
-			Tool words `json:"tool_name"`
-		}
-		if object(d, &one) && len(r.Refused) < 20 {
-			r.Refused = append(r.Refused, clip(string(one.Tool), 60))
+	r.Turns = max(r.Turns, min(int(e.count("num_turns")), 1<<20))
+	for _, d := range e.objects("permission_denials") {
+		if len(r.Refused) < 20 {
+			r.Refused = append(r.Refused, clip(d.text("tool_name"), 60))
 		}
 	}
 
-	why := string(e.Result)
-	for _, one := range list(e.Errors) {
-		var said words
-		if json.Unmarshal(one, &said) == nil && said != "" {
-			why = string(said)
-		}
+	why := e.text("result")
+	for _, one := range list(e["errors"]) {
+		why = cmp.Or(textOf(one), why)
 	}
-	switch {
-	case e.Subtype == "error_max_turns":
+	switch subtype := e.text("subtype"); {
+	case subtype == "error_max_turns":
 		r.Limit = "turns"
 		r.fail(why)
-	case strings.Contains(string(e.Subtype), "budget"):
+	case strings.Contains(subtype, "budget"):
 		r.Limit = "cost"
 		r.fail(why)
-	case bool(e.IsError) || e.Subtype != "success":
-		if why == "" {
-			why = strings.ReplaceAll(string(e.Subtype), "_", " ")
-		}
-		r.fail(why)
-	default: // a limit on its way did not keep it from its end
+	case e.isTrue("is_error") || subtype != "success":
+		r.fail(cmp.Or(why, strings.ReplaceAll(subtype, "_", " ")))
+	default: // a limit on the way did not prevent the success
 		r.Unavailable, r.RetryAt = false, time.Time{}
 	}
 }

@@ -8,109 +8,67 @@ import (
 	"rouse/agent/model"
 )
 
-// codexEvent is a line of codex exec --json.
-type codexEvent struct {
-	Thread  words           `json:"thread_id"`
-	Item    json.RawMessage `json:"item"`
-	Usage   json.RawMessage `json:"usage"`
-	Error   json.RawMessage `json:"error"`
-	Message words           `json:"message"`
-}
-
-// codexItem is what happens within a turn: which fields it has its type says.
-type codexItem struct {
-	ID      words `json:"id"`
-	Type    words `json:"type"`
-	Text    words `json:"text"`
-	Status  words `json:"status"`
-	Message words `json:"message"`
-
-	Command words           `json:"command"`
-	Output  words           `json:"aggregated_output"`
-	Exit    *count          `json:"exit_code"`
-	Changes json.RawMessage `json:"changes"`
-	Server  words           `json:"server"`
-	Tool    words           `json:"tool"`
-	Args    json.RawMessage `json:"arguments"`
-	Query   words           `json:"query"`
-}
-
-// codex reads an event of Codex; false where it is none.
-func (r *Reader) codex(kind string, raw json.RawMessage) bool {
+// codex reads an event of codex exec --json, or returns false.
+func (r *Reader) codex(kind string, e fields) bool {
 	group, what, _ := strings.Cut(kind, ".")
 	own := what != "" && (group == "thread" || group == "turn" || group == "item")
 	if !own && (kind != "error" || r.Dialect != "codex") {
-		return false
-	}
-	var e codexEvent
-	if json.Unmarshal(raw, &e) != nil {
 		return false
 	}
 
 	r.Dialect = "codex"
 	switch kind {
 	case "thread.started":
-		r.Session = clip(string(e.Thread), 100)
+		r.Session = clip(e.text("thread_id"), 100)
 	case "turn.completed":
-		var u struct {
-			Input  count `json:"input_tokens"`
-			Cached count `json:"cached_input_tokens"`
-			Output count `json:"output_tokens"`
-		}
-		if object(e.Usage, &u) {
-			r.addUsage(model.Usage{Input: int64(u.Input), Output: int64(u.Output), Cached: int64(u.Cached)})
+		if u := e.object("usage"); u != nil {
+			r.addUsage(model.Usage{Input: u.count("input_tokens"), Output: u.count("output_tokens"), Cached: u.count("cached_input_tokens")})
 		}
 		r.finish(r.Text)
 		r.Failed = false
 	case "turn.failed":
-		var failure struct {
-			Message words `json:"message"`
-		}
-		object(e.Error, &failure)
 		r.finish(r.Text)
-		r.fail(string(failure.Message))
-	case "error": // it may connect again after it: turn.failed says that it did not
-		r.Why = clip(string(e.Message), 2000)
+		r.fail(e.object("error").text("message"))
+	case "error": // it may connect again; turn.failed says that it did not
+		r.Why = clip(e.text("message"), 2000)
 		r.noteLimit(r.Why)
 	case "item.started", "item.completed":
-		r.codexItem(kind == "item.completed", e.Item)
+		if i := e.object("item"); i != nil {
+			r.codexItem(kind == "item.completed", i)
+		}
 	}
 	return true
 }
 
-// codexItem reads one thing that Codex does.
-func (r *Reader) codexItem(completed bool, raw json.RawMessage) {
-	var i codexItem
-	if !object(raw, &i) {
-		return
-	}
-
-	id, failed, result := string(i.ID), i.Status == "failed" || i.Status == "declined", string(i.Status)
-	name, args := string(i.Type), any(nil)
-	switch i.Type {
+// codexItem reads one action of Codex.
+func (r *Reader) codexItem(completed bool, i fields) {
+	id, name, result := i.text("id"), i.text("type"), i.text("status")
+	failed := result == "failed" || result == "declined"
+	var args any
+	switch name {
 	case "agent_message":
 		if completed {
-			r.turn("", string(i.Text))
-			r.Text = string(i.Text) // the last one is its answer
+			r.turn("", i.text("text"))
+			r.Text = i.text("text") // the last one is its answer
 		}
 		return
 	case "command_execution":
-		args, result = map[string]string{"command": string(i.Command)}, string(i.Output)
-		if i.Exit != nil && *i.Exit != 0 {
-			failed, result = true, fmt.Sprintf("exit %d\n%s", *i.Exit, result)
+		args, result = map[string]string{"command": i.text("command")}, i.text("aggregated_output")
+		if exit := i.count("exit_code"); exit != 0 {
+			failed, result = true, fmt.Sprintf("exit %d\n%s", exit, result)
 		}
 	case "file_change":
-		args = i.Changes
+		args = i["changes"]
 	case "mcp_tool_call":
-		name, args = string(i.Server)+"."+string(i.Tool), i.Args
+		name, args = i.text("server")+"."+i.text("tool"), i["arguments"]
 	case "web_search":
-		args = map[string]string{"query": string(i.Query)}
+		args = map[string]string{"query": i.text("query")}
 	case "error":
 		if completed {
-			r.Why = clip(string(i.Message), 2000)
+			r.Why = clip(i.text("message"), 2000)
 		}
 		return
-	default: // what it thinks, and its list
+	default: // its thoughts, and its list
 		return
 	}
 

@@ -13,16 +13,16 @@ import (
 	"rouse/internal/text"
 )
 
-// What is kept of a program's words.
+// Limits of the text that is kept.
 const (
 	maxAnswer = 64 << 10 // characters
 	maxStderr = 8 << 10
 )
 
-// geminiTurnLimit is the exit code with which Gemini CLI says that its turns were used up.
+// geminiTurnLimit is the exit code of Gemini CLI if its turns were used up.
 const geminiTurnLimit = 53
 
-// ending is all that is known of how a program ended.
+// ending is all that is known about the end of a program.
 type ending struct {
 	reading        Reading
 	final          bool // the final result arrived before the program ended
@@ -37,9 +37,9 @@ type ending struct {
 	refused        string // about one that git was refused in a program that did not fail, or ""
 }
 
-// conclude returns the result of a program by the table in docs/executors.md. A success needs a result that is not empty and
-// reports no failure, and an exit code of 0. After a final result it does not matter if the program hangs, is ended by the host
-// or receives a signal.
+// conclude returns the result of a program by the table in docs/executors.md. A success needs a result that
+// is not empty and reports no failure, and an exit code of 0. After a final result it does not matter how
+// the program ends.
 func (e ending) conclude() Result {
 	r := e.reading
 	if !e.asJSON {
@@ -68,7 +68,7 @@ func (e ending) conclude() Result {
 	return res
 }
 
-// judge is the outcome of a program, and what its owner is told where it is no success.
+// judge returns the outcome of a program, and a message to its owner unless it is a success.
 func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	k := e.ended
 	switch {
@@ -102,7 +102,7 @@ func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	return e.judgeDone(r)
 }
 
-// judgeDone is the outcome of a program that came to its end and has a result.
+// judgeDone judges a program that came to its end and has a result.
 func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 	switch o := chosen(r.Outcome); {
 	case o == domain.OutcomeError:
@@ -119,16 +119,16 @@ func (e ending) judgeDone(r Reading) (domain.Outcome, string) {
 	return domain.OutcomeSuccess, ""
 }
 
-// said is a failure, with the program's reason for it.
+// said describes a failure, with the program's reason for it.
 func (e ending) said(r Reading, what string) string {
-	why := cmp.Or(r.Why, text.Collapse(clean(r.Text)))
+	why := cmp.Or(r.Why, text.Collapse(text.Clean(r.Text)))
 	if why == "" {
 		return fmt.Sprintf("%s: %s%s", e.argv0, what, e.lastWords())
 	}
 	return fmt.Sprintf("%s: %s: %s", e.argv0, what, text.Truncate(why, 1000))
 }
 
-// lastWords are the last lines of its output, where it has any.
+// lastWords returns the last lines of its output.
 func (e ending) lastWords() string {
 	if strings.TrimSpace(e.stderr) != "" {
 		return text.LastOf("", e.stderr)
@@ -143,7 +143,7 @@ func (e ending) networkHint() string {
 	return " (it has no network; where its model is elsewhere, write executor.network: host)"
 }
 
-// quietHint says why a program may have been quiet that did its work.
+// quietHint explains why a working program may have been quiet.
 func (e ending) quietHint(r Reading) string {
 	if r.Turns > 0 {
 		return ""
@@ -151,7 +151,7 @@ func (e ending) quietHint(r Reading) string {
 	return "; a program that prints only at its end needs a longer one, or a form that is printed on the way (" + flagsOf(e.argv0) + ")"
 }
 
-// flagsOf are the flags with which a known program prints events in JSON.
+// flagsOf returns the flags with which a known program prints events in JSON.
 func flagsOf(name string) string {
 	switch name {
 	case "claude":

@@ -30,14 +30,13 @@ var (
 	}
 )
 
-// Specs are the tools of the family: the one that starts a program, and what its own calls are recorded as, which
-// nobody can call.
+// Specs are the tool that starts a program, and the one as which the program's own calls are recorded.
 func Specs() tool.Specs { return tool.Specs{runSpec, saidSpec} }
 
-// Name is the tool that starts the program.
+// Name returns the name of the tool that starts the program.
 func Name() string { return runSpec.Name }
 
-// SaidName is the tool as which the calls are on record that a program says it made.
+// SaidName returns the name of the tool as which the reported calls of a program are recorded.
 func SaidName() string { return saidSpec.Name }
 
 // Args are the arguments of the tool.
@@ -46,7 +45,7 @@ type Args struct {
 	Prompt  string `json:"prompt" jsonschema:"what it is told"`
 }
 
-// SaidArgs are those of a call that a program says it made.
+// SaidArgs are the arguments of a call that a program reports.
 type SaidArgs struct {
 	Tool  string          `json:"tool" jsonschema:"as the program calls it"`
 	Input json.RawMessage `json:"input,omitempty" jsonschema:"as the program says"`
@@ -71,7 +70,7 @@ type Settings struct {
 	Limits []Limit     // sentences that mean a wait, beside the known ones
 }
 
-// Writes are the places beside the roots of a run that the program may change.
+// Writes lists the places beside the roots of a run that the program may change.
 func (s Settings) Writes() []string {
 	out := []string{filepath.Clean(s.Home)}
 	for _, l := range s.Login {
@@ -82,7 +81,7 @@ func (s Settings) Writes() []string {
 	return out
 }
 
-// Login is a file or a folder of its owner's, by which the program is signed in.
+// Login is a file or a folder of the owner by which the program is signed in.
 type Login struct {
 	Path  string // absolute
 	Write bool
@@ -95,7 +94,7 @@ type Bounds struct {
 	Idle                         time.Duration
 }
 
-// Spent is what the program took, as far as it said.
+// Spent is what the program used, as far as it reports.
 type Spent struct {
 	Usage                              model.Usage
 	CostMicroUSD                       int64
@@ -129,7 +128,7 @@ type Options struct {
 	Ended func(Result)
 }
 
-// Result is what a program came to. Apart from how it ended it is what the program says.
+// Result is the result of a program. Apart from how it ended, it is what the program reports.
 type Result struct {
 	Program      string         `json:"program"`
 	Form         string         `json:"form,omitempty"` // whose output it was: claude, codex, gemini, plain, text
@@ -175,8 +174,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{t}, err
 }
 
-// action is what an approval of a program is bound to. The task is not part of it: it is another one each time, and its
-// owner's, and a standing approval could never hold.
+// action is bound to an approval of a program. The task is not part of it, or a standing approval could
+// never hold.
 type action struct {
 	Job     string       `json:"job,omitempty"`
 	Argv    []string     `json:"argv"`
@@ -212,7 +211,7 @@ func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Ne
 		n.AddsTaint |= tool.Private
 	}
 
-	// What it keeps for itself outlives the run: what one run left there, the next one is told by.
+	// Files that it keeps for itself influence its next run.
 	for _, path := range s.Writes() {
 		place := tool.PlaceOf(path)
 		n.Reads, n.Writes = append(n.Reads, place), append(n.Writes, place)

@@ -1,48 +1,21 @@
 package executor
 
 import (
-	"encoding/json"
 	"strings"
 
 	"rouse/agent/model"
 )
 
-// geminiEvent is a line of Gemini CLI with --output-format stream-json.
-type geminiEvent struct {
-	Session words           `json:"session_id"`
-	Model   words           `json:"model"`
-	Role    words           `json:"role"`
-	Content words           `json:"content"`
-	Tool    words           `json:"tool_name"`
-	ID      words           `json:"tool_id"`
-	Params  json.RawMessage `json:"parameters"`
-	Status  words           `json:"status"`
-	Output  words           `json:"output"`
-	Error   json.RawMessage `json:"error"`
-	Message words           `json:"message"`
-	Stats   json.RawMessage `json:"stats"`
-}
-
-// geminiFailure is an error of Gemini CLI.
-type geminiFailure struct {
-	Type    words           `json:"type"`
-	Message words           `json:"message"`
-	Code    json.RawMessage `json:"code"`
-}
-
-// gemini reads an event of Gemini CLI; false where it is none. Its answer comes in pieces.
-func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
-	var e geminiEvent
-	if json.Unmarshal(raw, &e) != nil {
-		return false
-	}
+// gemini reads an event of Gemini CLI with --output-format stream-json, or returns false. Its answer comes
+// in pieces.
+func (r *Reader) gemini(kind string, e fields) bool {
 	switch kind {
 	case "init":
-		if e.Session == "" && e.Model == "" {
+		if e.text("session_id") == "" && e.text("model") == "" {
 			return false
 		}
 	case "message", "tool_use", "tool_result", "error", "result":
-		if r.Dialect != "gemini" && (kind != "result" || e.Status == "") {
+		if r.Dialect != "gemini" && (kind != "result" || e.text("status") == "") {
 			return false
 		}
 	default:
@@ -52,96 +25,74 @@ func (r *Reader) gemini(kind string, raw json.RawMessage) bool {
 	r.Dialect = "gemini"
 	switch kind {
 	case "init":
-		r.Session, r.Model = clip(string(e.Session), 100), clip(string(e.Model), 100)
+		r.Session, r.Model = clip(e.text("session_id"), 100), clip(e.text("model"), 100)
 	case "message":
-		if e.Role == "assistant" {
+		if content := e.text("content"); e.text("role") == "assistant" {
 			if r.pieces.Len() == 0 {
-				r.turn("", string(e.Content))
+				r.turn("", content)
 			} else {
-				r.Written += int64(len(e.Content))
+				r.Written += int64(len(content))
 			}
 			if r.pieces.Len() < maxWhole {
-				r.pieces.WriteString(string(e.Content))
+				r.pieces.WriteString(content)
 			}
 		}
 	case "tool_use":
 		if before := r.pieces.String(); strings.TrimSpace(before) != "" {
 			r.said = before
 		}
-		r.pieces.Reset() // what comes behind the calls is the answer
-		r.openCall(string(e.ID), string(e.Tool), e.Params)
+		r.pieces.Reset() // the answer is the text after the calls
+		r.openCall(e.text("tool_id"), e.text("tool_name"), e["parameters"])
 	case "tool_result":
-		r.closeCall(string(e.ID), string(e.Output), e.Status == "error")
+		r.closeCall(e.text("tool_id"), e.text("output"), e.text("status") == "error")
 	case "error":
-		r.Why = clip(string(e.Message), 2000)
+		r.Why = clip(e.text("message"), 2000)
 		r.noteLimit(r.Why)
 	case "result":
 		r.finish(r.pieces.String())
-		r.geminiStats(e.Stats)
-		if e.Status != "success" {
-			r.geminiError(e.Error)
+		r.geminiStats(e.object("stats"))
+		if e.text("status") != "success" {
+			r.geminiError(e.object("error"))
 		}
 	}
 	return true
 }
 
-// geminiWhole reads the one document of --output-format json; false where it is none.
-func (r *Reader) geminiWhole(raw json.RawMessage) bool {
-	var d struct {
-		Session  words           `json:"session_id"`
-		Response *words          `json:"response"`
-		Stats    json.RawMessage `json:"stats"`
-		Error    json.RawMessage `json:"error"`
-	}
-	var stats map[string]json.RawMessage
-	if !object(raw, &d) || d.Response == nil && !object(d.Stats, &stats) {
+// geminiWhole reads the document of --output-format json, or returns false.
+func (r *Reader) geminiWhole(d fields) bool {
+	if !d.has("response") && d.object("stats") == nil {
 		return false
 	}
 
-	r.Dialect, r.Done, r.Session = "gemini", true, clip(string(d.Session), 100)
-	r.geminiStats(d.Stats)
-	if d.Response != nil {
-		r.Text = string(*d.Response)
+	r.Dialect, r.Done, r.Session = "gemini", true, clip(d.text("session_id"), 100)
+	r.geminiStats(d.object("stats"))
+	if d.has("response") {
+		r.Text = d.text("response")
 		r.turn("", r.Text)
 	}
-	if len(d.Error) > 0 && string(d.Error) != "null" {
-		r.geminiError(d.Error)
+	if d.has("error") {
+		r.geminiError(d.object("error"))
 	}
 	return true
 }
 
-func (r *Reader) geminiError(raw json.RawMessage) {
-	var f geminiFailure
-	object(raw, &f)
-	if f.Type == "FatalTurnLimitedError" || string(f.Code) == "53" {
+func (r *Reader) geminiError(f fields) {
+	if f.text("type") == "FatalTurnLimitedError" || string(f["code"]) == "53" {
 		r.Limit = "turns"
 	}
-	r.fail(string(f.Message))
+	r.fail(f.text("message"))
 }
 
-// geminiStats reads the tokens of all models, or of the one that is told of without a name.
-func (r *Reader) geminiStats(raw json.RawMessage) {
-	var s struct {
-		Models map[string]struct {
-			Tokens struct {
-				Prompt     count `json:"prompt"`
-				Candidates count `json:"candidates"`
-				Cached     count `json:"cached"`
-				Thoughts   count `json:"thoughts"`
-			} `json:"tokens"`
-		} `json:"models"`
-		Input  count `json:"input_tokens"`
-		Output count `json:"output_tokens"`
-		Cached count `json:"cached"`
-	}
-	if !object(raw, &s) {
+// geminiStats reads the tokens of all models, or those without a model.
+func (r *Reader) geminiStats(s fields) {
+	if s == nil {
 		return
 	}
-
-	u := model.Usage{Input: int64(s.Input), Output: int64(s.Output), Cached: int64(s.Cached)}
-	for _, m := range s.Models {
-		if s.Input+s.Output == 0 {
-			u.Input, u.Output, u.Cached = u.Input+int64(m.Tokens.Prompt), u.Output+int64(m.Tokens.Candidates+m.Tokens.Thoughts), u.Cached+int64(m.Tokens.Cached)
+	u := model.Usage{Input: s.count("input_tokens"), Output: s.count("output_tokens"), Cached: s.count("cached")}
+	if u.Input+u.Output == 0 {
+		for _, m := range s.object("models") {
+			t := fieldsOf(m).object("tokens")
+			u.Input, u.Output, u.Cached = u.Input+t.count("prompt"), u.Output+t.count("candidates")+t.count("thoughts"), u.Cached+t.count("cached")
 		}
 	}
 	r.total(u)

@@ -13,8 +13,7 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// prepareHome makes the HOME of a program, with links to what its owner lets it have of theirs: it is found there under
-// the names that it has in the owner's.
+// prepareHome makes the HOME of a program, with links to the logins of its owner, under the same names.
 func prepareHome(b nofollow.Boundary, s Settings) error {
 	home, err := b.MakeRoot(s.Home, 0o700)
 	if err != nil {
@@ -33,7 +32,7 @@ func prepareHome(b nofollow.Boundary, s Settings) error {
 	return nil
 }
 
-// nameAtHome is the name that a file of the owner's has below their HOME, else its last part.
+// nameAtHome returns the name of a file below its owner's HOME, or its last part.
 func nameAtHome(path string) string {
 	if own, err := os.UserHomeDir(); err == nil {
 		if rel, ok := fspath.Rel(own, path); ok && rel != "." {
@@ -43,7 +42,7 @@ func nameAtHome(path string) string {
 	return filepath.Base(path)
 }
 
-// link makes a name in the program's HOME lead to a path. What the program has put there itself is left alone.
+// link makes a name in the program's HOME lead to a path. Files of the program are left alone.
 func link(home *os.Root, name, to string) error {
 	if dir := filepath.Dir(name); dir != "." {
 		in, err := nofollow.MakeBelow(home, dir, 0o700)
@@ -72,7 +71,7 @@ func link(home *os.Root, name, to string) error {
 	return home.Symlink(to, name)
 }
 
-// launch is what is started.
+// launch returns the program to start.
 func (p *program) launch(argv []string, prompt string) shell.Program {
 	s := p.Settings
 	l := shell.Program{

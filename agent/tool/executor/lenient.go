@@ -5,86 +5,85 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"rouse/internal/text"
 )
 
-// The values of a program's JSON. One that has another form than expected is left out: the rest of its event counts.
+// fields is an object in the output of a program. A value that is missing or has an unexpected form is
+// zero. Nil if the value is not an object.
+type fields map[string]json.RawMessage
 
-// words is a text; anything else is none.
-type words string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (w *words) UnmarshalJSON(raw []byte) error {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		*w = words(s)
+func fieldsOf(raw json.RawMessage) (f fields) {
+	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &f) != nil {
+		return nil
 	}
-	return nil
+	return f
 }
 
-// maxCount bounds a count that can be true.
+func (f fields) has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
+
+func (f fields) object(key string) fields { return fieldsOf(f[key]) }
+
+// objects returns the objects of a list.
+func (f fields) objects(key string) (out []fields) {
+	for _, item := range list(f[key]) {
+		if o := fieldsOf(item); o != nil {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (f fields) text(key string) string { return textOf(f[key]) }
+
+func (f fields) isTrue(key string) bool { return string(f[key]) == "true" }
+
+// maxCount bounds a credible number of tokens or turns.
 const maxCount = 1 << 40
 
-// count is a number of tokens or turns, within what can be true.
-type count int64
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *count) UnmarshalJSON(raw []byte) error {
-	if f, ok := number(raw); ok {
-		*c = count(min(max(f, 0), maxCount))
-	}
-	return nil
+func (f fields) count(key string) int64 {
+	n, _ := number(f[key])
+	return int64(min(max(n, 0), maxCount))
 }
 
-// maxDollars is the most that one run is believed to have cost: beyond it the number is damaged.
+// maxDollars bounds the credible cost of one run.
 const maxDollars = 10_000
 
 // dollars is an amount in USD.
 type dollars struct {
 	usd   float64
 	known bool
-	wrong string // a value that cannot be true
+	wrong string // an impossible value
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *dollars) UnmarshalJSON(raw []byte) error {
-	f, ok := number(raw)
+func (f fields) dollars(key string) dollars {
+	usd, ok := number(f[key])
 	switch {
-	case ok && f >= 0 && f <= maxDollars:
-		*d = dollars{usd: f, known: true}
-	case string(raw) != "null":
-		*d = dollars{wrong: clip(string(raw), 40)}
+	case !f.has(key):
+		return dollars{}
+	case ok && usd >= 0 && usd <= maxDollars:
+		return dollars{usd: usd, known: true}
 	}
-	return nil
-}
-
-// flag is a truth; anything else is false.
-type flag bool
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (f *flag) UnmarshalJSON(raw []byte) error {
-	*f = string(raw) == "true"
-	return nil
+	return dollars{wrong: clip(string(f[key]), 40)}
 }
 
 func number(raw []byte) (float64, bool) {
 	f, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
-	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0, false
+	}
+	return f, true
 }
 
-// object reads an object whose parts may have any form; false where it is none.
-func object(raw json.RawMessage, into any) bool {
-	return len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, into) == nil
+func textOf(raw json.RawMessage) (s string) {
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
 }
 
-// list are the items of a list; nil where it is none.
+// list returns the items of a list, or nil.
 func list(raw json.RawMessage) (out []json.RawMessage) {
-	if len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &out) != nil {
+	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &out) != nil {
 		return nil
 	}
 	return out
 }
-
-// clean is a text of a program that people may read: valid, and nothing in it moves a cursor.
-func clean(s string) string { return text.Clean(s) }

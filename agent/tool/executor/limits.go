@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Limit is a sentence of the configuration by which a program reports that its model cannot be asked now.
+// Limit is a configured sentence by which a program reports that its model cannot be asked now.
 type Limit struct {
 	Match *regexp.Regexp
 	Wait  time.Duration // 0: until the time in the sentence
@@ -23,8 +23,8 @@ const (
 
 const day = 24 * time.Hour
 
-// sentences is the table of the sentences by which programs report a limit of a plan or an outage. The first match applies.
-// docs/executors.md describes the table.
+// sentences is the table of the sentences by which programs report a limit of a plan or an outage
+// (docs/executors.md). The first match applies.
 var sentences = []struct {
 	match    *regexp.Regexp
 	most     time.Duration // longest wait for a limit of this kind
@@ -40,8 +40,8 @@ var sentences = []struct {
 	{regexp.MustCompile(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
 }
 
-// limitOf reports whether a failure means that the model cannot be asked now, and until when if the sentence states a time. zone is
-// the time zone of the program.
+// limitOf reports whether a failure means that the model cannot be asked now, and until when if the sentence
+// states a time. zone is the time zone of the program.
 func limitOf(why string, own []Limit, now time.Time, zone *time.Location) (until time.Time, limited bool) {
 	why = strings.Join(strings.Fields(why), " ") // among others the narrow space before PM
 	for _, l := range own {
@@ -116,7 +116,8 @@ func statedTime(why string, now time.Time, zone *time.Location) time.Time {
 	return time.Time{}
 }
 
-// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the stated zone or that of the program.
+// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the stated
+// zone or that of the program.
 func clockTime(m []string, now time.Time, zone *time.Location) time.Time {
 	atoi := func(s string) int {
 		n, _ := strconv.Atoi(s) // few digits, or none
@@ -180,7 +181,7 @@ func zoneOf(env []string) *time.Location {
 	return time.Local
 }
 
-// noteLimit reads in a failure that the model cannot be asked, and until when.
+// noteLimit looks in a failure for a report that the model cannot be asked, and until when.
 func (r *Reader) noteLimit(why string) {
 	until, limited := limitOf(why, r.limits, r.now(), r.zone)
 	if !limited {
@@ -192,8 +193,8 @@ func (r *Reader) noteLimit(why string) {
 	}
 }
 
-// noteLastWords reads the report of a limit from a program that failed before it printed a result: the only line of its output, or
-// the last line of its errors.
+// noteLastWords looks for such a report of a program that failed before it printed a result: in the only line
+// of its output, or the last line of its errors.
 func (r *Reader) noteLastWords(stdout, stderr string) {
 	if r.json && r.Dialect != "" || r.Turns+r.Calls > 0 {
 		return

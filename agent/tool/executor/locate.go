@@ -15,12 +15,11 @@ import (
 // Located is an installed program.
 type Located struct {
 	Path string   // absolute, with its links resolved
-	Read []string // what it has to be able to read to start, beside what every command can
+	Read []string // what it must be able to read to start, beside what every command can read
 	Dir  string   // where it was found by its name, for PATH; "" is a folder of the system
 }
 
-// Locate finds a program by its name on the PATH of the daemon, or by its path. The error says what was looked for, and what
-// to do.
+// Locate finds a program by its name on the PATH of the daemon, or by its path.
 func Locate(name string) (Located, error) {
 	found, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) { // never one of the folder that the daemon happens to be in
@@ -54,7 +53,7 @@ func Locate(name string) (Located, error) {
 	return out, nil
 }
 
-// packageOf is what a program consists of: the folder of the npm package that it lies in, else itself.
+// packageOf returns the npm package in which a program lies, or the program itself.
 func packageOf(path string) string {
 	const modules = "node_modules"
 	parts := strings.Split(filepath.ToSlash(path), "/")
@@ -70,15 +69,15 @@ func packageOf(path string) string {
 	return path
 }
 
-// Folder is a file or a folder of its owner's that a program is given beside the roots of its run.
+// Folder is a file or a folder of the owner that a program is given beside the roots of its run.
 type Folder struct {
 	Key  string // of the setting below executor that names it
 	Path string
 	Own  bool // the program itself may write there
 }
 
-// Folders lists what leads the program: its HOME, its logins, what it reads to work, and itself. No agent but its own program may
-// write there.
+// Folders lists what influences the program: its HOME, its logins, the files that it reads, and itself. No
+// other agent may write there.
 func (s Settings) Folders(l Located) []Folder {
 	out := []Folder{{"home", s.Home, true}}
 	for i, login := range s.Login {

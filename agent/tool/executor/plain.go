@@ -1,7 +1,7 @@
 package executor
 
 import (
-	"encoding/json"
+	"cmp"
 	"strings"
 	"time"
 
@@ -9,64 +9,41 @@ import (
 	"rouse/internal/domain"
 )
 
-// plain reads the form for programs that have none of their own (docs/executors.md): one object, alone or last.
-func (r *Reader) plain(raw json.RawMessage) bool {
-	var d struct {
-		Result   *words          `json:"result"`
-		Error    json.RawMessage `json:"error"`
-		Outcome  words           `json:"outcome"`
-		Question words           `json:"question"`
-		Session  words           `json:"session_id"`
-		Model    words           `json:"model"`
-		Cost     dollars         `json:"cost_usd"`
-		Turns    count           `json:"turns"`
-		Usage    json.RawMessage `json:"usage"`
-		RetryAt  words           `json:"retry_at"`
-	}
-	if !object(raw, &d) || d.Result == nil && d.Question == "" && (len(d.Error) == 0 || string(d.Error) == "null") {
+// plain reads the form for programs without a form of their own (docs/executors.md): one object, alone or
+// last. It returns false for any other output.
+func (r *Reader) plain(d fields) bool {
+	if d == nil || !d.has("result") && d.text("question") == "" && !d.has("error") {
 		return false
 	}
 
 	r.Dialect, r.Done = "plain", true
-	r.Session, r.Model = clip(string(d.Session), 100), clip(string(d.Model), 100)
-	r.Question, r.Outcome = string(d.Question), string(d.Outcome)
-	if d.Result != nil {
-		r.Text = string(*d.Result)
+	r.Session, r.Model = clip(d.text("session_id"), 100), clip(d.text("model"), 100)
+	r.Question, r.Outcome = d.text("question"), d.text("outcome")
+	if d.has("result") {
+		r.Text = d.text("result")
 		r.turn(r.Model, r.Text)
 	}
-	r.cost(d.Cost)
-	r.Turns = max(r.Turns, min(int(d.Turns), 1<<20))
-	if u, ok := claudeTokens(d.Usage); ok {
+	r.cost(d.dollars("cost_usd"))
+	r.Turns = max(r.Turns, min(int(d.count("turns")), 1<<20))
+	if u, ok := claudeTokens(d.object("usage")); ok {
 		r.total(model.Usage{Input: u.Input, Output: u.Output, Cached: u.Cached})
 	}
 
-	if len(d.Error) > 0 && string(d.Error) != "null" && string(d.Error) != "false" && string(d.Error) != `""` {
-		var why words
-		var inner struct {
-			Message words `json:"message"`
-		}
-		if _ = json.Unmarshal(d.Error, &why); why == "" && object(d.Error, &inner) {
-			why = inner.Message
-		}
-		r.fail(string(why))
+	if d.has("error") && string(d["error"]) != "false" && string(d["error"]) != `""` {
+		r.fail(cmp.Or(d.text("error"), d.object("error").text("message")))
 	}
-	if at, err := time.Parse(time.RFC3339, string(d.RetryAt)); err == nil {
+	if at, err := time.Parse(time.RFC3339, d.text("retry_at")); err == nil {
 		r.Unavailable = r.Failed
 		r.retryAt(at)
 	}
 	return true
 }
 
-// The lines with which an answer may end, in any form: what the program is told of in its task.
+// The lines at the end of an answer by which a program speaks to the host, as its task says.
 const (
 	questionLine = "rouse-question:"
 	outcomeLine  = "rouse-outcome:"
 )
-
-// readWords takes the last lines of an answer for what they say to the host.
-func (r *Reader) readWords() {
-	r.Text, r.Outcome, r.Question = splitWords(r.Text, r.Outcome, r.Question)
-}
 
 // splitWords cuts an outcome or a question off an answer.
 func splitWords(answer, outcome, question string) (rest, _, _ string) {
@@ -91,7 +68,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// chosen is an outcome that a program may choose; "" for any other.
+// chosen returns an outcome that a program may choose, or "".
 func chosen(outcome string) domain.Outcome {
 	switch o := domain.Outcome(outcome); o {
 	case domain.OutcomeSuccess, domain.OutcomeNothing, domain.OutcomePartial, domain.OutcomeError:
@@ -100,5 +77,5 @@ func chosen(outcome string) domain.Outcome {
 	return ""
 }
 
-// retryAt notes when the model can be asked again, unless that is nonsense.
+// retryAt sets the time at which the model can be asked again, unless it is damaged.
 func (r *Reader) retryAt(at time.Time) { r.RetryAt = bounded(at, r.now(), longestWait) }

@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"rouse/agent/model"
+	"rouse/internal/text"
 )
 
-// How much is read.
+// Limits of what is read.
 const (
-	maxLine  = 8 << 20 // bytes of a line; a longer one is passed over, and counted as not understood
+	maxLine  = 8 << 20 // bytes of a line; a longer one is skipped
 	maxWhole = 8 << 20 // bytes of an output that is one document
-	maxTurns = 500     // turns that are put on record
-	maxCalls = 2000    // and calls
+	maxTurns = 500     // that are recorded
+	maxCalls = 2000    // that are recorded
 	maxText  = 64 << 10
 )
 
-// Reading is what a program has said of its work so far. Nothing of it need be true.
+// Reading is what a program has reported of its work so far. Nothing of it need be true.
 type Reading struct {
 	Dialect        string // who prints so; "" while nothing was recognised
 	Model, Session string
@@ -45,7 +46,7 @@ type Reading struct {
 	Garbled        int // lines that were not understood
 }
 
-// Listener hears of what a program says while it says it. An error ends the program.
+// Listener is told of a program's work while it goes on. An error ends the program.
 type Listener interface {
 	Turn(ctx context.Context, t Turn) error
 	Call(ctx context.Context, c Call) error
@@ -81,13 +82,13 @@ type Reader struct {
 	final    bool            // a final result arrived, and no turn or call after it
 	said     string          // text of the last assistant message that has one
 	pieces   strings.Builder // of an answer that comes in pieces
-	last     json.RawMessage // the last object without a known type
+	last     fields          // the last object without a known type
 	now      func() time.Time
 	zone     *time.Location // of the program
 	limits   []Limit        // of the configuration
 }
 
-// NewReader reads JSON, or with asJSON false nothing but how much it is: the text of a program is its answer.
+// NewReader reads JSON or, with asJSON false, only counts bytes: the text of a program is its answer.
 func NewReader(ctx context.Context, asJSON bool, l Listener, check func(Reading)) *Reader {
 	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now, zone: time.Local}
 }
@@ -117,7 +118,7 @@ func (r *Reader) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// part adds to the line that is being written.
+// part adds to the current line.
 func (r *Reader) part(p []byte) {
 	if r.skipping {
 		return
@@ -139,28 +140,20 @@ func (r *Reader) endLine() {
 	r.line, r.skipping = r.line[:0], false
 }
 
-// event reads one line. What is no object is a word beside the JSON, as programs print at their start.
+// event reads one line. Lines that are not objects are messages beside the JSON.
 func (r *Reader) event(line []byte) {
 	if line[0] != '{' {
 		return
 	}
-	var head struct {
-		Type words `json:"type"`
-	}
-	if json.Unmarshal(line, &head) != nil {
+	e := fieldsOf(line)
+	if e == nil {
 		r.Garbled++
 		return
 	}
-
-	r.read(string(head.Type), slices.Clone(line))
-}
-
-// read reads one event.
-func (r *Reader) read(kind string, raw json.RawMessage) {
-	if r.claude(kind, raw) || r.codex(kind, raw) || r.gemini(kind, raw) {
+	if kind := e.text("type"); r.claude(kind, e) || r.codex(kind, e) || r.gemini(kind, e) {
 		r.events++
 	} else {
-		r.last = raw
+		r.last = e
 	}
 	r.checkBounds()
 }
@@ -187,11 +180,11 @@ func (r *Reader) Close() Reading {
 	if r.Done && !r.Failed && strings.TrimSpace(r.Text) == "" {
 		r.Text = r.said
 	}
-	r.readWords()
+	r.Text, r.Outcome, r.Question = splitWords(r.Text, r.Outcome, r.Question)
 	return r.Reading
 }
 
-// readWhole takes the output for one document, with whatever stands before it.
+// readWhole reads the output as one document, after any lines before it.
 func (r *Reader) readWhole() {
 	all := bytes.TrimSpace(r.whole)
 	for len(all) > 0 && all[0] != '{' && all[0] != '[' {
@@ -205,7 +198,7 @@ func (r *Reader) readWhole() {
 	if items := list(all); items != nil { // events, as a list
 		r.Garbled = 0 // its lines were none
 		for _, item := range items {
-			r.event(bytes.TrimSpace(append([]byte(" "), item...)))
+			r.event(item)
 		}
 	} else if json.Valid(all) {
 		r.Garbled = 0
@@ -216,7 +209,7 @@ func (r *Reader) readWhole() {
 	}
 }
 
-// turn notes an answer of the model.
+// turn records an answer of the model.
 func (r *Reader) turn(modelName, said string) {
 	r.Turns++
 	r.final = false
@@ -234,7 +227,7 @@ func (r *Reader) turn(modelName, said string) {
 	}
 }
 
-// openCall notes a call that has begun. A call before any turn stands in one without words.
+// openCall records a call that has begun. A call before any turn begins one without text.
 func (r *Reader) openCall(id, name string, args json.RawMessage) {
 	if r.Turns == 0 {
 		r.turn("", "")
@@ -255,7 +248,7 @@ func (r *Reader) openCall(id, name string, args json.RawMessage) {
 	r.open[id] = Call{Tool: clip(name, 60), Args: args}
 }
 
-// closeCall notes what a call came to.
+// closeCall records the result of a call.
 func (r *Reader) closeCall(id, result string, failed bool) {
 	c, known := r.open[id]
 	if !known {
@@ -270,7 +263,7 @@ func (r *Reader) closeCall(id, result string, failed bool) {
 	}
 }
 
-// cost takes the cost that the program reports. A negative or absurd one counts as not reported.
+// cost records the cost that the program reports. An impossible one counts as not reported.
 func (r *Reader) cost(d dollars) {
 	if d.wrong != "" {
 		r.CostWrong = d.wrong
@@ -280,10 +273,10 @@ func (r *Reader) cost(d dollars) {
 	}
 }
 
-// maxTokens bounds the tokens that one report can truly hold.
+// maxTokens bounds the credible tokens of one report.
 const maxTokens = 1_000_000_000
 
-// plausible returns a report of tokens. It returns none if the report cannot be true.
+// plausible returns a report of tokens, or none if it cannot be true.
 func (r *Reader) plausible(u model.Usage) model.Usage {
 	if u = u.Clamped(); u.Input > maxTokens || u.Output > maxTokens {
 		r.UsageWrong = true
@@ -292,13 +285,13 @@ func (r *Reader) plausible(u model.Usage) model.Usage {
 	return u
 }
 
-// addUsage counts tokens that are told once.
+// addUsage adds a report of tokens.
 func (r *Reader) addUsage(u model.Usage) {
 	u = r.plausible(u)
 	r.Usage.Input, r.Usage.Output, r.Usage.Cached, r.Usage.Written = r.Usage.Input+u.Input, r.Usage.Output+u.Output, r.Usage.Cached+u.Cached, r.Usage.Written+u.Written
 }
 
-// total replaces what was counted by what the program says in the end; what was counted stays where it is more.
+// total replaces the sum of tokens by the final report, unless the sum is larger.
 func (r *Reader) total(u model.Usage) {
 	u = r.plausible(u)
 	if u.Input+u.Output >= r.Usage.Input+r.Usage.Output {
@@ -311,7 +304,7 @@ func (r *Reader) finish(answer string) {
 	r.Done, r.final, r.Text = true, true, answer
 }
 
-// fail notes that the program says it failed.
+// fail records that the program reports a failure.
 func (r *Reader) fail(why string) {
 	r.Failed = true
 	if why = clip(strings.TrimSpace(why), 2000); why != "" {
@@ -320,10 +313,10 @@ func (r *Reader) fail(why string) {
 	r.noteLimit(r.Why)
 }
 
-// clip is a text that may be shown, cut at a number of bytes.
+// clip cuts a text at a number of bytes, and removes everything that may not be shown.
 func clip(s string, most int) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
-	return clean(s)
+	return text.Clean(s)
 }

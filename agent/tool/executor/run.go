@@ -17,12 +17,12 @@ import (
 	"rouse/internal/text"
 )
 
-// bound is a bound of the run that the program went beyond.
+// bound is a bound of the run that the program exceeded.
 type bound struct{ reason string }
 
 func (b *bound) Error() string { return b.reason }
 
-// run starts the program, and says what came of it.
+// run starts the program and returns its result.
 func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Envelope, error) {
 	argv, err := p.Expand(a.Prompt)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *program) run(ctx context.Context, in tool.Invocation, a Args) (tool.Env
 	return p.start(ctx, before, p.launch(argv, a.Prompt), len(a.Prompt))
 }
 
-// overBudget is the answer where a budget has no room: nothing was started.
+// overBudget answers a call for which a budget has no room.
 func (p *program) overBudget(refusal error) (tool.Envelope, error) {
 	res := Result{Program: p.name(), Outcome: domain.OutcomeBudget, Error: refusal.Error()}
 	var says interface{ Outcome() domain.Outcome }
@@ -73,7 +73,7 @@ func (p *program) overBudget(refusal error) (tool.Envelope, error) {
 	return p.answer(res, nil, true), nil
 }
 
-// start runs the program to its end. What it has done is on record by then, whatever became of ctx.
+// start runs the program to its end. Its work is recorded even if ctx ends.
 func (p *program) start(ctx context.Context, before *file.Before, l shell.Program, sent int) (tool.Envelope, error) {
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -162,7 +162,7 @@ func (l *linger) stop() {
 	}
 }
 
-// exceeded is the bound that the program went beyond, nil while there is none.
+// exceeded returns the bound that the program has exceeded, or nil.
 func (p *program) exceeded(r Reading) *bound {
 	b := p.Bounds
 	switch tokens := r.Usage.Input + r.Usage.Output; {
@@ -203,8 +203,8 @@ var typicalPrice = model.Price{Input: 3, Output: 15, Cached: 3}
 // bytesPerToken is a rough average over models and languages.
 const bytesPerToken = 4
 
-// spent returns the usage of the program. The cost is an estimate unless the program reported it. sent is the size of its task
-// in bytes.
+// spent returns the usage of the program. The cost is an estimate unless the program reported it. sent is the
+// size of its task in bytes.
 func (p *program) spent(e ending, sent int) Spent {
 	r := e.reading
 	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}
@@ -242,7 +242,7 @@ func (p *program) estimate(r Reading, sent int) (micro int64, why string) {
 	return typicalPrice.Cost(seen), missing + "a typical price and the size of its task and its answer"
 }
 
-// warnings are what has to be known of a program beside its result.
+// warnings lists what has to be known about a program beside its result.
 func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	if n := s.Files - s.Kept; n > 0 {
 		out = append(out, fmt.Sprintf("%d of %s that the program changed cannot be undone: %s", n, text.Plural(s.Files, "file"), s.Why))
@@ -270,7 +270,7 @@ func (p *program) warnings(e ending, s file.Settled) (out []string) {
 	return append(out, shell.LeftoverWarnings(p.Launcher.Roots.Workdir(), e.ended)...)
 }
 
-// answer is the envelope of a result: a failure where the run is one. never says that nothing was started.
+// answer returns the envelope of a result. never says that nothing was started.
 func (p *program) answer(res Result, warnings []string, never bool) tool.Envelope {
 	done := tool.Success(res, warnings...)
 	if res.Outcome.Done() || res.Question != "" {
@@ -289,5 +289,5 @@ func (p *program) answer(res Result, warnings []string, never bool) tool.Envelop
 	return e
 }
 
-// name is the program in a word.
+// name returns the name of the program.
 func (p *program) name() string { return filepath.Base(p.Settings.Argv[0]) }
