@@ -12,56 +12,58 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// Arguments are what the calls of a tool take.
+// Arguments are the arguments of a tool's calls. They are known without making the tool.
 type Arguments struct {
 	schema   *jsonschema.Schema
 	synonyms [][2]string
-	whole    *jsonschema.Resolved // of a Schema, which may say what no type does; nil where a type describes them
+	whole    *jsonschema.Resolved // nil if a Go type describes the arguments
 }
 
 // Unknown stands in the arguments of a planned call for a value that is only known when the call is made.
 type Unknown struct{}
 
-// ArgumentError is what is wrong with one argument of a planned call.
+// ArgumentError is a wrong argument of a call.
 type ArgumentError struct {
 	Field    string // like rows[0].amount
 	Message  string
-	Expected string // "" when the message says it
+	Expected string // "" if the message says it
 }
 
-// Arguments are those of the spec's tool. They are known without making the tool.
+func (e *ArgumentError) refusal() *Refusal {
+	return Refuse(KindInvalidArgs, "%s", e.Message).WithField(e.Field, e.Expected)
+}
+
+// Arguments returns the arguments of the spec's tool.
 func (s Spec) Arguments() (Arguments, error) {
 	schema, err := s.schema()
 	if err != nil || len(s.Schema) == 0 {
 		return Arguments{schema: schema, synonyms: s.Synonyms}, err
 	}
-
 	whole, err := s.resolved()
 	return Arguments{schema: schema, whole: whole}, err
 }
 
-// typedSchema is what the type of a tool's arguments and their values say.
+// typedSchema holds the schemas that follow from the Go type of a tool's arguments. Both are shared.
 type typedSchema struct {
-	checks *jsonschema.Schema // of calls; it is shared, and must not be changed
-	told   json.RawMessage    // as a model is told of it, likewise
+	checks *jsonschema.Schema // of calls
+	told   json.RawMessage    // as a model is told of it
 }
 
-// typedSchemas keeps them for all runs, as encoding/json keeps what it knows of types: they follow from the specs alone, and making
-// those of an agent's tools takes longer than a short run.
+// typedSchemas keeps the schemas for all runs: making those of an agent's tools takes longer than a
+// short run.
 var typedSchemas = struct {
 	sync.Mutex
-	made map[string]typedSchema // by all that they follow from
+	made map[string]typedSchema
 }{made: map[string]typedSchema{}}
 
-// mostTypedSchemas bounds them, for the values of some arguments are of the configuration, which changes.
+// mostTypedSchemas bounds typedSchemas, because the values of some arguments are configured.
 const mostTypedSchemas = 4096
 
-// typed is the schema of a spec whose arguments have a type.
 func (s Spec) typed() (typedSchema, error) {
 	if s.Args == nil {
 		return typedSchema{}, fmt.Errorf("tool %s: its arguments have no schema", s.Name)
 	}
-	// Maps are printed in the order of their keys. Types of one name in two packages or functions have different addresses.
+	// Types of one name in two packages or functions have different addresses.
 	key := fmt.Sprintf("%s %p %q %q", s.Name, s.Args, s.Enum, s.Suggested)
 	typedSchemas.Lock()
 	defer typedSchemas.Unlock()
@@ -92,7 +94,7 @@ func (s Spec) typed() (typedSchema, error) {
 	return out, nil
 }
 
-// schema describes the arguments: the fields of Args without omitempty are required. It must not be changed.
+// schema describes the arguments: the fields of Args without omitempty are required. It is shared.
 func (s Spec) schema() (*jsonschema.Schema, error) {
 	if len(s.Schema) == 0 {
 		typed, err := s.typed()
@@ -106,7 +108,6 @@ func (s Spec) schema() (*jsonschema.Schema, error) {
 	return &out, nil
 }
 
-// newSchema makes the schema of a type and of the values that its arguments may have.
 func (s Spec) newSchema() (*jsonschema.Schema, error) {
 	schema, err := jsonschema.ForType(s.Args, &jsonschema.ForOptions{TypeSchemas: argumentTypes})
 	if err != nil {
@@ -119,8 +120,8 @@ func (s Spec) newSchema() (*jsonschema.Schema, error) {
 // argumentTypes are the types of arguments that describe themselves.
 var argumentTypes = map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[Values](): {Types: []string{typeArray, typeObject}}}
 
-// Values is an argument that is a list of any values, or an object of them. Models are asked for an object, in which each value keeps
-// its type.
+// Values is an argument that is a list of values, or an object of them. Models are asked for an
+// object, in which each value keeps its type.
 type Values struct {
 	List  []any
 	Named map[string]any
@@ -151,23 +152,17 @@ func (s Spec) addEnum(schema *jsonschema.Schema, allowed map[string][]string) er
 // Schema is their JSON Schema.
 func (a Arguments) Schema() (json.RawMessage, error) { return json.Marshal(a.schema) }
 
-// Check reports all that is wrong with the arguments of a planned call, by the rules of the call itself.
-// Values are as JSON has them, with numbers as json.Number, and an Unknown is right everywhere.
+// Check reports all that is wrong with the arguments of a planned call, by the rules of the call
+// itself. Numbers are json.Number, and an Unknown is right everywhere.
 func (a Arguments) Check(given map[string]any) []ArgumentError {
 	c := argumentCheck{synonyms: a.synonyms}
 	c.object("", a.schema, given)
-
-	var out []ArgumentError
-	for _, w := range c.wrong {
-		out = append(out, ArgumentError{Field: w.field, Message: w.message, Expected: w.expected})
-	}
-
-	if len(out) == 0 && a.whole != nil && !holdsUnknown(given) {
+	if len(c.wrong) == 0 && a.whole != nil && !holdsUnknown(given) {
 		if wrong := misfit(a.whole, given); wrong != nil {
-			out = append(out, ArgumentError{Field: wrong.field, Message: wrong.message, Expected: wrong.expected})
+			c.wrong = append(c.wrong, *wrong)
 		}
 	}
-	return out
+	return c.wrong
 }
 
 func holdsUnknown(v any) bool {

@@ -15,8 +15,8 @@ const (
 	OnDeniedContinue = "continue" // the call is refused, and the run goes on
 )
 
-// Authorizer holds the rules of an agent for what its calls would do (UNI-06). It only decides: the taint of
-// the run and the answers of its owner are brought to it.
+// Authorizer holds the rules of an agent for what its calls would do (UNI-06). It only decides:
+// the caller brings the taint of the run and the answers of its owner.
 type Authorizer struct {
 	Agent    string
 	OnDenied string // "" is OnDeniedPark
@@ -53,8 +53,8 @@ type ApprovalRequest struct {
 	Settings           []string // settings of the agent or commands that would allow the call without approval
 }
 
-// Decide judges what a call needs, in the order deny, grant, tier, approval. taint is that of the run
-// before the call; said is asked only about an action that needs an approval.
+// Decide judges a call, in the order deny, grant, tier, approval. taint is that of the run before
+// the call. said is called only for an action that needs an approval.
 func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash string) (OwnerDecision, error)) (Verdict, error) {
 	if n.Refused != nil {
 		return refuse(*n.Refused, tool, false), nil
@@ -67,7 +67,8 @@ func (g Authorizer) Decide(tool string, n Need, taint Taint, said func(hash stri
 	if why != "" {
 		var err error
 		if n.Bind != nil {
-			if n, err = n.Bind(n); err != nil {
+			n, err = RefusedNeed(n.Bind(n))
+			if err != nil {
 				return Verdict{}, err
 			}
 			if n.Refused != nil {

@@ -219,13 +219,12 @@ func TestNeed(t *testing.T) {
 	type path struct {
 		Path string `json:"path"`
 	}
-	refusal := tool.Failure(tool.KindInvalidArgs, "a link")
-	first := tool.RefusingFirst(func(a path) *tool.Envelope {
+	first := tool.Needs(func(_ context.Context, _ tool.Invocation, a path) (tool.Need, error) {
 		if a.Path == "link" {
-			return &refusal
+			return tool.Need{}, tool.Refuse(tool.KindInvalidArgs, "a link")
 		}
-		return nil
-	}, says(tool.Need{MissingGrant: "its own"}))
+		return tool.Need{MissingGrant: "its own"}, nil
+	})
 
 	for name, c := range map[string]struct {
 		scope   tool.Scope

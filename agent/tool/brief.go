@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -9,19 +10,13 @@ import (
 	"rouse/agent/model"
 )
 
-// sentenceEnd is where the first sentence of a description ends. A full stop within a word, as of a file's
-// ending, is none.
+// sentenceEnd matches the end of a sentence, but not a full stop within a word.
 var sentenceEnd = regexp.MustCompile(`[.:]\s`)
 
-// BriefForModel is the tool as a model with a small context is told of it: one sentence, and a schema that
-// describes the arguments that are required. Calls are checked by the whole schema all the same.
+// BriefForModel returns the tool for a model with a small context: one sentence, and a schema that
+// describes only the required arguments. Calls are checked by the whole schema.
 func (t Tool) BriefForModel() model.Tool {
-	text := t.spec.Brief
-	if text == "" {
-		text = t.spec.FirstSentence()
-	}
-
-	return model.Tool{Name: t.Name(), Description: text, Schema: briefSchema(t.told)}
+	return model.Tool{Name: t.Name(), Description: cmp.Or(t.spec.Brief, t.spec.FirstSentence()), Schema: briefSchema(t.told)}
 }
 
 // FirstSentence is the beginning of the description, which says what the tool is for.
@@ -33,8 +28,7 @@ func (s Spec) FirstSentence() string {
 	return strings.TrimSpace(text)
 }
 
-// briefSchema leaves out the descriptions of what need not be given. A schema that is not an object, which
-// Define does not make, stays as it is.
+// briefSchema leaves out the descriptions of optional arguments.
 func briefSchema(raw json.RawMessage) json.RawMessage {
 	var s map[string]any
 	if json.Unmarshal(raw, &s) != nil {

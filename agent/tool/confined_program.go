@@ -11,12 +11,13 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// ProgramPaths lists, with links resolved, the folders and files of the run for a program that is confined
-// to them: what it may read, and what it may change as well. Of the grants that are Unnamed, of which
-// there may be a thousand, it lists those that argv names: each one costs time when the program starts.
+// ProgramPaths lists the folders and files that a program of the run may read, and may change, with
+// links resolved. Of grants with OmitFromMessages it lists those that argv names: there may be a
+// thousand, and each costs time when the program starts.
 func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 	for _, g := range r.roots {
-		if g.OmitFromMessages && !slices.ContainsFunc(argv, g.mentionedIn) {
+		named := func(arg string) bool { return strings.Contains(arg, g.Path) || strings.Contains(arg, g.named) }
+		if g.OmitFromMessages && !slices.ContainsFunc(argv, named) {
 			continue
 		}
 
@@ -37,7 +38,7 @@ func (r *Roots) ProgramPaths(argv []string) (read, write []string) {
 	return append(read, r.readOnlyMasks()...), write
 }
 
-// lstat describes what a root's path names now, and is an error where somebody put a link on the way.
+// lstat describes a root's path. It returns an error if somebody put a link on the way.
 func (r *Roots) lstat(path string) (fs.FileInfo, error) {
 	if r.boundary.Holds(path) != "" {
 		return r.boundary.Stat(path)
@@ -45,16 +46,11 @@ func (r *Roots) lstat(path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// Boundary is where others than the owner could make links on the way to the roots.
+// Boundary returns the folders in which others than the owner could make links to the roots.
 func (r *Roots) Boundary() nofollow.Boundary { return r.boundary }
 
-// mentionedIn reports whether an argument holds the root's path.
-func (g root) mentionedIn(text string) bool {
-	return strings.Contains(text, g.Path) || strings.Contains(text, g.named)
-}
-
-// ProgramMasks lists the masked places that a confined program would see, or could create: all within the
-// roots, except for those that it may read (see Places), and files with secrets if they are hidden.
+// ProgramMasks lists the masked places within the roots that a program would see or could create,
+// and files with secrets if they are hidden. Masked places that it may read are left out.
 func (r *Roots) ProgramMasks() (out []string) {
 	for _, m := range r.masks {
 		if r.maskInside(m, false) && !m.readable() {
@@ -67,32 +63,32 @@ func (r *Roots) ProgramMasks() (out []string) {
 	return out
 }
 
-// HiddenIn lists the hidden places, such as the home of rouse, that a program would see in the folders that it is given. An error
-// names a folder to read that lies in such a place; own is the folder there of what rouse makes for programs, "" if there is none.
+// HiddenIn lists the hidden places, such as the home of rouse, that a program would see in the
+// folders it is given. A folder to read within such a place is an error, unless it lies in own.
 func (r *Roots) HiddenIn(read, write []string, own string) (out []string, err error) {
 	read = WithResolvedLinks(read)
+	lifted := write
+	if own != "" {
+		lifted = append([]string{own}, write...)
+	}
+	within := func(paths []string, abs string) bool {
+		return slices.ContainsFunc(paths, func(p string) bool { _, in := below(p, abs); return in })
+	}
 	for _, m := range r.masks {
 		if !m.hidden {
 			continue
 		}
 		for _, given := range read {
 			rest, in := below(m.path, given)
-			if in && rest != "" && !holdsAny(given, own, write) {
+			if in && rest != "" && !within(WithResolvedLinks(lifted), given) {
 				return nil, fmt.Errorf("%s lies in %s, which belongs to rouse itself and which no program gets to see; name another folder", given, m.path)
 			}
 		}
-		if slices.ContainsFunc(slices.Concat(read, WithResolvedLinks(write)), func(given string) bool { _, in := below(given, m.path); return in }) {
+		if within(slices.Concat(read, WithResolvedLinks(write)), m.path) {
 			out = append(out, m.path)
 		}
 	}
 	return out, nil
-}
-
-func holdsAny(abs, own string, folders []string) bool {
-	if own != "" {
-		folders = append([]string{own}, folders...)
-	}
-	return slices.ContainsFunc(WithResolvedLinks(folders), func(f string) bool { _, in := below(f, abs); return in })
 }
 
 // readOnlyMasks are the masked places in writable roots that a program may read.
@@ -105,7 +101,7 @@ func (r *Roots) readOnlyMasks() (out []string) {
 	return out
 }
 
-// maskInside reports whether a masked place lies in a root, with write in a writable one.
+// maskInside reports whether a masked place lies in a root; if write is set, in a writable one.
 func (r *Roots) maskInside(m mask, write bool) bool {
 	return slices.ContainsFunc(r.roots, func(g root) bool {
 		_, in := below(g.Path, m.path)
@@ -113,8 +109,8 @@ func (r *Roots) maskInside(m mask, write bool) bool {
 	})
 }
 
-// readable reports whether a program may be given a masked place to read: it exists, by its one name.
-// A link could lead elsewhere by then, and what does not exist yet must not be created.
+// readable reports whether a program may be given a masked place to read. A link could lead
+// elsewhere by then, and a missing file must not be created.
 func (m mask) readable() bool {
 	actual, err := filepath.EvalSymlinks(m.path)
 	return err == nil && actual == m.path && !m.hidden

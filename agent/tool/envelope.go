@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"rouse/agent/model"
+	"rouse/agentdb/ledger"
 )
 
 // Kind says what went wrong in a call (OSA-10).
@@ -30,8 +32,8 @@ func (k Kind) retryable() bool {
 	return k != KindRejected && k != KindUserDenied && k != KindToolNotFound
 }
 
-// Envelope is the uniform answer of a call: a result, or a kind with a message. A failure has a result too
-// where the call was made and what it did is worth reading: the output of a program that failed.
+// Envelope is the answer of a call: a result, or a kind with a message. A failure also has a result
+// if the call was made and its output is worth reading.
 type Envelope struct {
 	OK              bool
 	Tool            string
@@ -43,19 +45,46 @@ type Envelope struct {
 	Retryable       bool
 	Images          []model.Image // shown to the model next to the envelope
 	Now             string        // the time of the result, RFC 3339; "" if the model knows a recent one
-	// Uncertain marks a failure of a call that may have taken effect all the same: nobody knows. It is on record as the
-	// state of the call, and not in the envelope.
-	Uncertain bool
-	// NotStarted marks a failure of a call that was cancelled before it began. It is on record as the state of the call,
-	// and not in the envelope.
-	NotStarted bool
+	// Uncertain marks a failed call that may have taken effect. NotStarted marks one that was
+	// cancelled before it began. Both are recorded as the state of the call, not in the envelope.
+	Uncertain, NotStarted bool
 }
 
-// Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as JSON
-// is a defect of the tool, and the call fails.
+// Refusal is the error of a call that fails with an envelope, which its model reads. Any other
+// error of a tool means that the host is broken.
+type Refusal struct{ Envelope }
+
+func (e *Refusal) Error() string { return e.Message }
+
+// Refuse returns a failure as an error.
+func Refuse(kind Kind, format string, args ...any) *Refusal {
+	return &Refusal{Failure(kind, format, args...)}
+}
+
+// RefusePath refuses the path of a call (OSA-30).
+func RefusePath(kind Kind, format string, args ...any) *Refusal {
+	return Refuse(kind, format, args...).WithField("path", "")
+}
+
+// WithField names the argument that was wrong and what it should have been.
+func (e *Refusal) WithField(field, expected string) *Refusal {
+	e.Field, e.Expected = field, expected
+	return e
+}
+
+// Answered turns the error of a refused call into its envelope.
+func Answered(e Envelope, err error) (Envelope, error) {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Envelope, nil
+	}
+	return e, err
+}
+
+// Success wraps a result; a plain string becomes {"text": …}. A result that cannot be written as
+// JSON is a defect of the tool, and the call fails.
 func Success(result any, warnings ...string) Envelope {
 	if text, ok := result.(string); ok {
-		result = textResult{text}
+		result = map[string]string{"text": text}
 	}
 
 	raw, err := encode(result)
@@ -63,11 +92,6 @@ func Success(result any, warnings ...string) Envelope {
 		return Failure(KindExecutionError, "the result cannot be written as JSON: %v", err)
 	}
 	return Envelope{OK: true, Result: raw, Warnings: warnings}
-}
-
-// textResult is the result of a tool that gives a text.
-type textResult struct {
-	Text string `json:"text"`
 }
 
 // Failure says what went wrong.
@@ -142,7 +166,7 @@ func ResultMessage(c model.Call, recorded json.RawMessage) (model.Message, error
 	return m, err
 }
 
-// recorded is an envelope as it is recorded: the keys are sorted.
+// recorded is an envelope as it is recorded, with sorted keys.
 type recorded struct {
 	Expected  string          `json:"expected,omitempty"`
 	Field     string          `json:"field,omitempty"`
@@ -177,12 +201,36 @@ func (e *Envelope) UnmarshalJSON(text []byte) error {
 	}
 
 	*e = Envelope{OK: m.OK, Tool: m.Tool, Result: m.Result, Warnings: m.Warnings, Field: m.Field, Expected: m.Expected, Images: m.Images, Now: m.Now}
-	if m.Kind != nil {
-		e.Kind = *m.Kind
+	if m.Kind != nil && m.Message != nil && m.Retryable != nil {
+		e.Kind, e.Message, e.Retryable = *m.Kind, *m.Message, *m.Retryable
 	}
-	if m.Message != nil {
-		e.Message = *m.Message
-	}
-	e.Retryable = m.Retryable != nil && *m.Retryable
 	return nil
+}
+
+// LedgerRefusal turns an error of the ledger that the caller can handle into a refusal.
+func LedgerRefusal(err error) error {
+	var wrong *ledger.WorkspaceError
+	var kind Kind
+	switch {
+	case errors.As(err, &wrong):
+		return Refuse(KindInvalidArgs, "%s", wrong.Message).WithField(wrong.Field, "")
+	case errors.Is(err, ledger.ErrInvalidAnswer):
+		return Refuse(KindInvalidArgs, "%v", err).WithField("answer", "")
+	case errors.As(err, new(*ledger.ConflictError)):
+		kind = KindConflict
+	case errors.As(err, new(*ledger.BlockedError)):
+		kind = KindRejected
+	case errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
+		kind = KindExecutionError
+	case errors.Is(err, ledger.ErrNotFound):
+		kind = KindNotFound
+	default:
+		return err
+	}
+	return Refuse(kind, "%v", err)
+}
+
+// Author returns the author of what the call writes into the ledger.
+func (in Invocation) Author() ledger.Author {
+	return ledger.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
 }

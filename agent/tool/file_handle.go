@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,57 +8,41 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/hardlink"
 	"rouse/internal/owner"
 )
 
-// FileHandle refers to a path below an opened root. The file itself may not exist yet. Close it.
+// FileHandle refers to a path below an opened root. The file may not exist yet. The caller must
+// close the handle.
 type FileHandle struct {
 	*os.Root
 	Rel string // the path within the root
 
-	shown        string // the path as the caller wrote it
-	allowedRoots string // where the run may go, for messages
-	write        bool
-	singleFile   bool // nothing but this one file was granted
-	inWorkdir    bool
-	onOutput     func(context.Context, Output) error
-	onWrite      func(context.Context, ledger.Place) error
-	isMasked     func(abs string, write bool) bool // nil: nothing is
+	roots     *Roots
+	grant     *root
+	shown     string // the path as the caller wrote it
+	write     bool
+	inWorkdir bool
 }
 
-// PathError reports a path that may not be used, or that does not lead to a file (OSA-30).
-type PathError struct {
-	Kind    Kind
-	Message string
-}
-
-func (e *PathError) Error() string { return e.Message }
-
-// Envelope is the answer to a call with such a path.
-func (e *PathError) Envelope() Envelope {
-	return Failure(e.Kind, "%s", e.Message).WithField("path", "")
-}
-
+// refuse returns a refusal whose message begins with the path.
 func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
-	return &PathError{kind, p.shown + " " + fmt.Sprintf(format, args...)}
+	return RefusePath(kind, "%s %s", p.shown, fmt.Sprintf(format, args...))
 }
 
 // InWorkdir reports whether the path lies in the workdir.
 func (p *FileHandle) InWorkdir() bool { return p.inWorkdir }
 
-// OpenChecked opens the file or folder to read what it holds, also ahead of replacing it. Symbolic
-// links are followed for reading alone and only within the granted folder; a file with a second hard
-// link is refused, unless it is only read and lies in the workdir.
+// OpenChecked opens the file or folder for reading. Symbolic links are followed only for reading and
+// within the granted folder. A file with a second hard link is refused, unless it is only read and
+// lies in the workdir.
 func (p *FileHandle) OpenChecked() (*os.File, error) {
 	info, err := p.Lstat(p.Rel)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		// A file is replaced by a rename, which would replace the link instead of what it leads
-		// to. A grant of a single file is for that file: whoever can swap it for a link must not
-		// choose what the grant covers.
-		if p.write || p.singleFile {
+		// A rename would replace the link. Whoever can swap a granted file for a link must not choose
+		// what the grant covers.
+		if p.write || p.grant.File {
 			return nil, p.refuse(KindRejected, "is a link; name the file itself")
 		}
 		info, err = p.Stat(p.Rel)
@@ -89,7 +72,7 @@ func (p *FileHandle) OpenChecked() (*os.File, error) {
 	return f, nil
 }
 
-// checkOpened checks the file that was really opened, which may not be the one that was inspected.
+// checkOpened checks the file that was opened, which may not be the one that was inspected.
 func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -99,8 +82,8 @@ func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
 	}
 
-	// os.Root stops symbolic links that lead out, but a hard link is the file itself, and nothing
-	// tells where its other names are. Only the workdir, the agent's own, is exempt, for reading.
+	// os.Root does not stop a hard link, which is the file itself, and nothing tells where its other
+	// names are. Only reading in the workdir is exempt.
 	if !info.Mode().IsRegular() || (p.inWorkdir && !p.write) {
 		return nil
 	}
@@ -110,17 +93,16 @@ func (p *FileHandle) checkOpened(f *os.File, expected fs.FileInfo) error {
 		return p.Explain(err)
 	}
 	if n > 1 {
-		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.allowedRoots)
+		return p.refuse(KindRejected, "is a hard link: its other name may lie outside of %s; copy the file instead", p.roots.allowedRoots(p.write))
 	}
 
 	return nil
 }
 
-// checkResolved refuses a secret or masked file that was opened by the name of a link to it, or
-// through a link to its folder. Roots.At has judged the name that was given; this judges the real one.
+// checkResolved refuses a secret or masked file that was opened through a link. Resolve has judged
+// the given name; this judges the real one.
 func (p *FileHandle) checkResolved(f *os.File) error {
-	// A file that was granted by its own name may be a secret: its owner chose it.
-	if p.singleFile {
+	if p.grant.File { // its owner chose it, even if it is a secret
 		return nil
 	}
 
@@ -135,7 +117,7 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 	}
 
 	// EvalSymlinks looks at names outside of the os.Root, so a swapped link can fool it. Its answer
-	// counts only when it names the very file that is open.
+	// counts only if it names the very file that is open.
 	named, err := os.Stat(actual)
 	if err != nil || !os.SameFile(named, opened) {
 		return p.refuse(KindExecutionError, "was replaced while it was opened; try again")
@@ -148,29 +130,26 @@ func (p *FileHandle) checkResolved(f *os.File) error {
 	if rel, ok := below(root, actual); !ok || IsSecretPath(rel) {
 		return secretError(p.shown)
 	}
-	if p.isMasked != nil && p.isMasked(actual, p.write) {
+	if p.roots.isMasked(p.grant, actual, p.write) {
 		return maskError(p.shown)
 	}
 
 	return nil
 }
 
-// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets, is masked or is git's.
-// The folder has to exist.
+// CheckWrite refuses to write a file whose folder, with links resolved, holds secrets, is masked or
+// belongs to git. The folder must exist.
 func (p *FileHandle) CheckWrite() error {
 	_, err := p.checkFolder()
 	return err
 }
-
-// checkFolder is CheckWrite, with the folder that was judged.
 func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 	root, err := filepath.EvalSymlinks(p.Name())
 	if err != nil {
 		return nil, p.Explain(err)
 	}
 
-	// Only the folder is resolved: the file may not exist yet, and one that does is replaced by a
-	// rename, which does not follow a link.
+	// The file may not exist yet, and the rename that replaces it does not follow a link.
 	folder, err := filepath.EvalSymlinks(filepath.Join(root, filepath.Dir(p.Rel)))
 	if err != nil {
 		return nil, p.Explain(err)
@@ -178,13 +157,13 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 
 	within, ok := below(root, folder)
 	within = filepath.Join(within, filepath.Base(p.Rel))
-	if !p.singleFile && (!ok || IsSecretPath(within)) {
+	if !p.grant.File && (!ok || IsSecretPath(within)) {
 		return nil, secretError(p.shown)
 	}
-	if p.isMasked != nil && p.isMasked(filepath.Join(root, within), true) {
+	if p.roots.isMasked(p.grant, filepath.Join(root, within), true) {
 		return nil, maskError(p.shown)
 	}
-	if !p.singleFile {
+	if !p.grant.File {
 		if why := gitObstacle(root, within); why != "" {
 			return nil, gitError(p.shown, why)
 		}
@@ -197,9 +176,8 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Create makes the folders of a file, checks them as CheckWrite does, and starts the file. From then on the
-// handle is one of its folder alone, held open, so that no link which takes the place of that leads the
-// rename elsewhere.
+// Create makes the folders of a file, checks them like CheckWrite, and starts the file. From then on
+// the handle holds the folder open, so that no link in its place leads the rename elsewhere.
 func (p *FileHandle) Create() (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {
@@ -236,33 +214,31 @@ func (p *FileHandle) Hold() error {
 }
 
 func secretError(shown string) error {
-	return &PathError{KindRejected, shown + " holds secrets by its name, and is neither read nor written; its owner can grant it by that name, under grants: read"}
+	return RefusePath(KindRejected, "%s holds secrets by its name, and is neither read nor written; its owner can grant it by that name, under grants: read", shown)
 }
 
 // IsHidden reports whether a path within the root may not be read because it is masked.
 func (p *FileHandle) IsHidden(rel string) bool {
-	return p.isMasked != nil && p.isMasked(filepath.Join(p.Name(), rel), false)
+	return p.roots.isMasked(p.grant, filepath.Join(p.Name(), rel), false)
 }
 
-// Explain turns an error of the system into a *PathError with words for the caller.
+// Explain turns an error of the system into a refusal.
 func (p *FileHandle) Explain(err error) error {
-	var bad *PathError
 	switch {
-	case errors.As(err, &bad):
+	case errors.As(err, new(*Refusal)):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return &PathError{KindNotFound, "there is no " + p.shown}
+		return RefusePath(KindNotFound, "there is no %s", p.shown)
 	case errors.Is(err, fs.ErrPermission):
 		return p.refuse(KindRejected, "may not be opened: permission denied")
 	case strings.Contains(err.Error(), "escapes"): // os.Root has no error value for it
-		return p.refuse(KindInvalidArgs, "leads out of %s", p.allowedRoots)
+		return p.refuse(KindInvalidArgs, "leads out of %s", p.roots.allowedRoots(p.write))
 	}
-
 	return p.refuse(KindExecutionError, "cannot be used: %v", err)
 }
 
-// HasOneLink reports whether an open file has a single hard link: a second one may lie outside of
-// what was granted. When the links cannot be counted the answer is no.
+// HasOneLink reports whether an open file has a single hard link. It is false if the links cannot
+// be counted.
 func HasOneLink(f *os.File) bool {
 	n, err := hardlink.Count(f)
 	return err == nil && n <= 1

@@ -10,11 +10,10 @@ import (
 )
 
 // git runs what the configuration of a repository names, for whoever asks it anything in a folder of
-// that repository. So nothing of a repository is an agent's to write: neither what is called .git, nor
-// a folder that git takes for a repository because of what lies in it.
+// that repository. So no agent may write a .git, or a folder that git takes for a repository.
 
-// gitObstacle says why a path below a folder belongs to git, so that no agent writes there; "" when it does
-// not. The links of today are followed, but for one at the path itself: a rename replaces that.
+// gitObstacle returns why a path below a folder belongs to git, or "". Links are followed except at
+// the path itself, which a rename would replace.
 func gitObstacle(folder, rel string) string {
 	top := resolveExisting(folder)
 	within, inside := below(top, filepath.Join(resolveExisting(filepath.Join(top, filepath.Dir(rel))), filepath.Base(rel)))
@@ -34,9 +33,9 @@ func gitObstacle(folder, rel string) string {
 			_, err := os.Lstat(filepath.Join(at, name))
 			return err == nil
 		}
-		// Calls may be made at the same time, each of which adds one part of a layout: what has a HEAD
-		// gets none of the others.
-		switch added := !has(part) && completesLayout(part); {
+		// Calls made at the same time may each add one part of a layout: a folder with a HEAD gets none
+		// of the others.
+		switch added := !has(part) && slices.Contains([]string{"objects", "refs", "commondir"}, strings.ToLower(part)); {
 		case gitlayout.IsLayout(has):
 			return "lies in a folder that git takes for a repository (it has HEAD, objects and refs)"
 		case added && has("HEAD"):
@@ -52,11 +51,6 @@ func gitObstacle(folder, rel string) string {
 	return ""
 }
 
-// completesLayout reports whether a name makes a repository of a folder with a HEAD.
-func completesLayout(name string) bool {
-	return slices.ContainsFunc([]string{"objects", "refs", "commondir"}, func(part string) bool { return strings.EqualFold(part, name) })
-}
-
 func gitError(shown, why string) error {
-	return &PathError{KindRejected, shown + " " + why + ", whose configuration git would run for its owner; no agent changes what is git's, but for git_commit"}
+	return RefusePath(KindRejected, "%s %s, whose configuration git would run for its owner; no agent changes what is git's, but for git_commit", shown, why)
 }

@@ -35,7 +35,7 @@ func TestGitStructure(t *testing.T) {
 		if err == nil {
 			defer p.Close()
 		}
-		var refused *tool.PathError
+		var refused *tool.Refusal
 		if err != nil && (!errors.As(err, &refused) || !strings.Contains(err.Error(), "git")) {
 			t.Errorf("%s: %v", path, err)
 		}

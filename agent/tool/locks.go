@@ -13,31 +13,29 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFiles is how many files the locks of all paths share: few enough to stay for ever, for a lock file
-// that is removed while somebody waits for it locks nothing, and enough that two paths seldom meet.
+// lockFiles is the number of lock files that all paths share. They are never removed: a removed lock
+// file that somebody waits for locks nothing.
 const lockFiles = 256
 
-// Locks make the changes of one path take turns, from the reading of what it holds to the rename: in this
+// Locks make the changes of one path take turns, from reading the file to the rename: in this
 // process and, with a folder, among all processes that use the same one.
 type Locks struct {
 	folder string
-	turns  [lockFiles]chan struct{} // each holds one element, which whoever has the turn has taken out
+	turns  [lockFiles]chan struct{} // of capacity 1; whoever holds the turn has filled it
 }
 
-// NewLocks keeps its lock files in a folder that is made when it is needed, and that no agent may reach;
-// "" locks within this value alone. A nil *Locks locks nothing.
+// NewLocks keeps its lock files in a folder that no agent may reach; "" locks within this value
+// alone. A nil *Locks locks nothing.
 func NewLocks(folder string) *Locks {
 	l := &Locks{folder: folder}
 	for i := range l.turns {
 		l.turns[i] = make(chan struct{}, 1)
-		l.turns[i] <- struct{}{}
 	}
 	return l
 }
 
-// Acquire waits for the turn of a path, in the form that Roots.Canonical gives it. Whoever holds one must not
-// ask for another: two paths may share a lock. A *PathError says that ctx ended meanwhile; every other error
-// is the host's.
+// Acquire waits for the turn of a path, as Roots.Canonical returns it. A caller must not hold two
+// turns: two paths may share a lock. The error is a *Refusal if ctx ended.
 func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -45,20 +43,19 @@ func (l *Locks) Acquire(ctx context.Context, path string) (release func(), err e
 
 	n := slot(path)
 	select {
-	case <-l.turns[n]:
+	case l.turns[n] <- struct{}{}:
 	case <-ctx.Done():
 		return nil, notWaitedFor(ctx, path)
 	}
 
 	unlock, err := l.lockFile(ctx, path, fmt.Sprintf("file-%02x", n))
 	if err != nil {
-		l.turns[n] <- struct{}{}
+		<-l.turns[n]
 		return nil, err
 	}
-
 	return func() {
 		unlock()
-		l.turns[n] <- struct{}{}
+		<-l.turns[n]
 	}, nil
 }
 
@@ -89,14 +86,13 @@ func (l *Locks) AcquireAll(ctx context.Context, paths ...string) (release func()
 	return release, nil
 }
 
-// slot returns the index of the lock for a path.
 func slot(path string) uint32 {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(strings.ToLower(path))) // some file systems ignore case; on others, two paths share a lock
 	return sum.Sum32() % lockFiles
 }
 
-// lockFile waits until no other process has a lock file. The system releases it with its process.
+// lockFile waits until no other process holds a lock file. The system releases it with its process.
 func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(), err error) {
 	if l.folder == "" {
 		return func() {}, nil
@@ -108,7 +104,7 @@ func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(),
 	file := flock.New(filepath.Join(l.folder, name), flock.SetPermissions(0o600))
 	unlock = func() { _ = file.Unlock() } // which closes it: nothing is left that could hold the lock
 
-	// The system's queue is fair, and cannot be left: who gives up releases the lock once it comes.
+	// A waiter cannot leave the system's queue, which is fair: it releases the lock once it has it.
 	locked := make(chan error, 1)
 	go func() { locked <- file.Lock() }()
 	select {
@@ -128,5 +124,5 @@ func (l *Locks) lockFile(ctx context.Context, path, name string) (unlock func(),
 }
 
 func notWaitedFor(ctx context.Context, path string) error {
-	return &PathError{KindExecutionError, fmt.Sprintf("another change of %s was being made, and this one was ended while it waited: %v", filepath.Base(path), context.Cause(ctx))}
+	return RefusePath(KindExecutionError, "another change of %s was being made, and this one was ended while it waited: %v", filepath.Base(path), context.Cause(ctx))
 }

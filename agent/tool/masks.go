@@ -5,21 +5,20 @@ import (
 	"slices"
 )
 
-// Masks are places that no agent may change, wherever they lie, also while nothing is there yet: a
-// later run trusts what is in them. A folder that was granted further inside is not masked.
+// Masks are places that no agent may change, even if nothing is there yet: a later run trusts what
+// is in them. A folder that was granted further inside is not masked.
 type Masks struct {
 	ReadOnly []string // absolute; no tool changes them: configurations, skills
 	Hidden   []string // nor reads them: the daemon's home
 }
 
-// mask is a masked place.
 type mask struct {
 	path   string
 	hidden bool
 }
 
-// Mask keeps the tools of a run out of masked places within its roots. It follows no links: Resolved
-// does that, once for many runs.
+// Mask keeps the tools of a run out of masked places within its roots. Links must be resolved
+// (see Resolved).
 func (r *Roots) Mask(m Masks) {
 	for _, path := range m.ReadOnly {
 		r.masks = append(r.masks, mask{filepath.Clean(path), false})
@@ -29,13 +28,12 @@ func (r *Roots) Mask(m Masks) {
 	}
 }
 
-// Resolved adds the paths that the links of today lead to. The names stay as well: a link may be
-// changed later.
+// Resolved adds the paths that links lead to now. The names stay, because links can change.
 func (m Masks) Resolved() Masks {
 	return Masks{WithResolvedLinks(m.ReadOnly), WithResolvedLinks(m.Hidden)}
 }
 
-// WithResolvedLinks returns paths together with what they are once the links of today are followed.
+// WithResolvedLinks returns paths and what they are once links are followed.
 func WithResolvedLinks(paths []string) []string {
 	out := slices.Clone(paths)
 	for _, p := range paths {
@@ -46,7 +44,7 @@ func WithResolvedLinks(paths []string) []string {
 	return out
 }
 
-// resolveExisting follows the links in the part of a path that exists; the rest may come later.
+// resolveExisting follows the links in the part of a path that exists.
 func resolveExisting(path string) string {
 	path = filepath.Clean(path)
 	if actual, err := filepath.EvalSymlinks(path); err == nil {
@@ -71,5 +69,5 @@ func (r *Roots) isMasked(g *root, abs string, write bool) bool {
 }
 
 func maskError(shown string) error {
-	return &PathError{KindRejected, shown + " belongs to rouse itself or to its owner alone: its home, its configuration or its skills; no agent changes those"}
+	return RefusePath(KindRejected, "%s belongs to rouse itself or to its owner alone: its home, its configuration or its skills; no agent changes those", shown)
 }

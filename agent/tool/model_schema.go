@@ -34,11 +34,10 @@ const (
 	typeNull    = "null"
 )
 
-// asJSON is added to the description of a value of any type, which a model can only send as text.
+// asJSON describes a value of any type, which a model can only send as text.
 const asJSON = "unless it is text: as JSON"
 
-// plainSchema is a schema in the subset that every model server reads: one type, the values of a string, the items of an array, and
-// the properties of an object.
+// plainSchema is a schema in the subset that every model server reads.
 type plainSchema struct {
 	Type        string       `json:"type"`
 	Description string       `json:"description,omitempty"`
@@ -48,7 +47,7 @@ type plainSchema struct {
 	Required    []string     `json:"required,omitempty"`
 }
 
-// properties are those of an object, in the order in which a model is to write them. Nil means that any are allowed.
+// properties are those of an object, in the order in which a model is to write them. Nil means any.
 type properties []property
 
 type property struct {
@@ -83,9 +82,9 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// modelSchema returns the plain subset of the schema of a tool's arguments, which is sent to models. Model servers translate schemas
-// into grammars or types of their own, and refuse the whole request for one keyword that they do not know. Calls are held to the
-// full schema. Constraints that the subset cannot express are told in the descriptions.
+// modelSchema returns the plain subset of a schema, which is sent to models. Model servers translate
+// schemas into grammars or types of their own, and refuse a request for one unknown keyword. Calls
+// are held to the full schema. The descriptions tell constraints that the subset cannot express.
 func modelSchema(full *jsonschema.Schema) (json.RawMessage, error) {
 	out := plainOf(full, 0)
 	if out.Type != typeObject {
@@ -98,7 +97,7 @@ func modelSchema(full *jsonschema.Schema) (json.RawMessage, error) {
 	return json.Marshal(out)
 }
 
-// plainOf returns the plain subset of a schema that is nested so deep.
+// plainOf returns the plain subset of a schema at a depth.
 func plainOf(s *jsonschema.Schema, depth int) *plainSchema {
 	s = withAllOf(s)
 	var all []*plainSchema
@@ -210,7 +209,7 @@ func plainOfType(s *jsonschema.Schema, kind string, depth int) *plainSchema {
 	return out
 }
 
-// setProperties sets the properties of an object. The schema's own order comes first, then those that are required.
+// setProperties sets the properties of an object: first in the schema's own order, then the required.
 func (o *plainSchema) setProperties(s *jsonschema.Schema, depth int) {
 	names := slices.Clone(s.PropertyOrder)
 	for _, name := range append(slices.Clone(s.Required), slices.Sorted(maps.Keys(s.Properties))...) {
@@ -248,7 +247,7 @@ func plainItems(s *jsonschema.Schema, depth int) *plainSchema {
 	return out
 }
 
-// precedence orders types by how much of the other values they can stand for: a list of one text is often taken where a text is.
+// precedence orders types by how many of the other values they can stand for.
 var precedence = []string{typeObject, typeArray, typeString, typeNumber, typeInteger, typeBoolean}
 
 // union returns one schema for values that fit any of several.
@@ -291,7 +290,7 @@ func union(all []*plainSchema) *plainSchema {
 	return out
 }
 
-// mergeProperties gives an object the properties of all, of which those are required that each requires.
+// mergeProperties gives an object the properties of all. Those that all require are required.
 func (o *plainSchema) mergeProperties(all []*plainSchema) {
 	var names []string
 	byName := map[string][]*plainSchema{}
@@ -344,7 +343,7 @@ func withAllOf(s *jsonschema.Schema) *jsonschema.Schema {
 	return &out
 }
 
-// withBase returns a schema with what another says besides. Both hold.
+// withBase returns a schema with the constraints of another one added.
 func withBase(s, base *jsonschema.Schema) *jsonschema.Schema {
 	out := *s
 	if out.Type == "" && len(out.Types) == 0 {
@@ -385,7 +384,8 @@ func withBase(s, base *jsonschema.Schema) *jsonschema.Schema {
 	return &out
 }
 
-// kindsOf returns the types that a schema allows beside null, "" for any: those that it names, or one that its keywords imply.
+// kindsOf returns the types that a schema allows beside null, "" for any: those that it names, or
+// one that its keywords imply.
 func kindsOf(s *jsonschema.Schema) []string {
 	types := typesOf(s)
 	switch values := valuesOf(s); {
@@ -414,7 +414,7 @@ func typesOf(s *jsonschema.Schema) []string {
 	return slices.Clone(s.Types)
 }
 
-// valuesOf returns the values that a schema allows beside null, none if it does not list them.
+// valuesOf returns the values that a schema allows beside null, or none if it does not list them.
 func valuesOf(s *jsonschema.Schema) (out []any) {
 	all := s.Enum
 	if s.Const != nil {
@@ -428,7 +428,7 @@ func valuesOf(s *jsonschema.Schema) (out []any) {
 	return out
 }
 
-// stringsOf returns values that are all strings, else nil.
+// stringsOf returns values that are all strings, or else nil.
 func stringsOf(values []any) (out []string) {
 	for _, v := range values {
 		s, ok := v.(string)
@@ -453,7 +453,7 @@ func told(values ...any) string {
 	return text.List(out, 20)
 }
 
-// isNever reports whether no value fits a schema: that of a property that must not be there.
+// isNever reports whether no value fits a schema: that of a forbidden property.
 func isNever(s *jsonschema.Schema) bool {
 	return s.Not != nil && s.Type == "" && len(s.Types)+len(s.Properties)+len(s.AnyOf)+len(s.OneOf)+len(s.AllOf) == 0 && s.Description == ""
 }
@@ -466,7 +466,7 @@ func allowsNull(s *jsonschema.Schema) bool {
 	return slices.ContainsFunc(s.AnyOf, allowsNull) || slices.ContainsFunc(s.OneOf, allowsNull)
 }
 
-// acceptedTypes returns the types of the values that a schema takes, none if any fits.
+// acceptedTypes returns the types of the values that a schema takes, or none if any fits.
 func acceptedTypes(s *jsonschema.Schema) (out []string) {
 	if out = typesOf(s); len(out) > 0 {
 		return out

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,17 +41,15 @@ func (s Spec) ArgumentList() ([]Argument, error) {
 	return out, nil
 }
 
-// propertyNames are those of an object; what its type does not order comes by name.
+// propertyNames lists the properties of an object: first in the order of its type, the others by name.
 func propertyNames(s *jsonschema.Schema) []string {
 	names := slices.Clone(s.PropertyOrder)
-	var others []string
-	for name := range s.Properties {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if !slices.Contains(names, name) {
-			others = append(others, name)
+			names = append(names, name)
 		}
 	}
-	slices.Sort(others)
-	return append(names, others...)
+	return names
 }
 
 // typeText says in words what a schema allows.
@@ -117,10 +116,11 @@ func exampleOf(name string, s *jsonschema.Schema) any {
 	return []any{exampleOf(name, s.Items)}
 }
 
-// Callable reports whether rouse call and playbooks can call the tool: they have no model that it needs, and nobody who answers it.
+// Callable reports whether rouse call and playbooks can call the tool: they have no model, and
+// nobody answers them.
 func (s Spec) Callable() bool { return s.Listed() && !s.Waits && s.Requires != RequiresModel }
 
-// givenTo says for each condition who has the tool, in the words of the configuration.
+// givenTo describes for each condition the agents that have the tool.
 var givenTo = map[Requirement]string{
 	RequiresNothing:        "every agent",
 	RequiresModel:          "every agent, in runs that a model does",
@@ -147,8 +147,8 @@ func (s Spec) GivenTo() string {
 	return givenTo[s.Requires]
 }
 
-// Grants are the keys of the configuration that say how far calls of the tool reach: what they do not cover is put before the agent's
-// owner, or refused. None: it stays with what is the agent's.
+// Grants lists the configuration keys that say how far calls of the tool reach. Calls beyond them
+// are put before the agent's owner, or refused.
 func (s Spec) Grants() []string {
 	out := []string{}
 	switch s.Requires {

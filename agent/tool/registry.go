@@ -8,24 +8,19 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"rouse/agent/model"
 	"rouse/internal/domain"
 )
 
-// Registry is the set of tools of one run. They are in a list rather than a map, which takes a quarter of the memory: each run
-// that is on holds several of them.
+// Registry is the set of tools of one run. A list takes a quarter of the memory of a map: each run
+// holds several registries.
 type Registry struct {
 	tools    []Tool   // sorted by their names
 	names    []string // of each of them
 	unlisted *Unlisted
 	brief    bool // models are told of the tools in brief
-
-	mu     sync.Mutex
-	told   []model.Tool // nil before a model is asked
-	loaded int          // how many of the unlisted tools are in told
 }
 
 // NewRegistry refuses two tools with the same name, and a Tool that Define did not make.
@@ -45,7 +40,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// With returns the registry with one more tool, whatever a filter has left out.
+// With returns the registry with one more tool.
 func (r *Registry) With(t Tool) (*Registry, error) {
 	out, err := NewRegistry(append(slices.Clip(r.tools), t)...)
 	if err != nil {
@@ -55,15 +50,19 @@ func (r *Registry) With(t Tool) (*Registry, error) {
 	return out, nil
 }
 
-// WithUnlisted returns the registry with some tools left out of the list that models get. They can be called
-// by name all the same, and join the end of the list once they are loaded (OSA-20).
+// WithUnlisted returns the registry with some tools left out of the list that models get. They can
+// be called by name, and join the end of the list once they are loaded (OSA-20).
 func (r *Registry) WithUnlisted(u *Unlisted) *Registry {
-	return &Registry{tools: r.tools, names: r.names, unlisted: u, brief: r.brief}
+	out := *r
+	out.unlisted = u
+	return &out
 }
 
 // Briefly returns the registry with its tools told in brief, for a model with a small context.
 func (r *Registry) Briefly() *Registry {
-	return &Registry{tools: r.tools, names: r.names, unlisted: r.unlisted, brief: true}
+	out := *r
+	out.brief = true
+	return &out
 }
 
 // IsBrief reports whether models are told of the tools in brief.
@@ -72,7 +71,7 @@ func (r *Registry) IsBrief() bool { return r.brief }
 // Names lists the tools, sorted. It must not be changed.
 func (r *Registry) Names() []string { return r.names }
 
-// Lookup finds a tool. Of one that is not there nothing is known.
+// Lookup finds a tool. If it does not exist, the Tool has the zero Spec.
 func (r *Registry) Lookup(name string) (Tool, bool) {
 	i, ok := slices.BinarySearch(r.names, name)
 	if !ok {
@@ -108,86 +107,57 @@ func matchesAny(globs []string, name string, broken bool) bool {
 	})
 }
 
-// ModelTools lists the tools for a model, in a fixed order, with loaded tools at the end. The list is made again only after a
-// tool was loaded, because every turn needs it. The caller must not change it.
+// ModelTools lists the tools for a model, in a fixed order, with loaded tools at the end.
 func (r *Registry) ModelTools() []model.Tool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	loaded := r.unlisted.Loaded()
-	if r.told == nil || len(loaded) != r.loaded {
-		r.told, r.loaded = r.listForModel(loaded), len(loaded)
-	}
-	return r.told
-}
-
-func (r *Registry) listForModel(loaded []string) []model.Tool {
 	out := make([]model.Tool, 0, len(r.names))
-	for _, t := range r.tools {
-		if !r.unlisted.has(t.Name()) {
-			out = append(out, r.forModel(t))
+	add := func(t Tool) {
+		if r.brief {
+			out = append(out, t.BriefForModel())
+		} else {
+			out = append(out, model.Tool{Name: t.Name(), Description: strings.TrimSpace(t.Description()), Schema: t.told})
 		}
 	}
-	for _, name := range loaded {
+	for _, t := range r.tools {
+		if !r.unlisted.has(t.Name()) {
+			add(t)
+		}
+	}
+	for _, name := range r.unlisted.Loaded() {
 		if t, ok := r.Lookup(name); ok {
-			out = append(out, r.forModel(t))
+			add(t)
 		}
 	}
 	return out
 }
 
-func (r *Registry) forModel(t Tool) model.Tool {
-	if r.brief {
-		return t.BriefForModel()
-	}
-	return model.Tool{Name: t.Name(), Description: strings.TrimSpace(t.Description()), Schema: t.ModelSchema()}
-}
-
-// Call checks the arguments and runs a tool. It returns failures that the caller can handle, and faults of the file system
-// (domain.IsFileFault), as an envelope. An error means that the host is broken.
+// Call checks the arguments and runs a tool. Failures that the caller can handle, and faults of the
+// file system (domain.IsFileFault), are envelopes. An error means that the host is broken.
 func (r *Registry) Call(ctx context.Context, in Invocation, name string, args json.RawMessage) (Envelope, error) {
 	t, ok := r.Lookup(name)
 	if !ok {
 		return r.unknown(name), nil
 	}
 
+	var e Envelope
 	fitted, err := t.validate(args)
-	var bad *invalid
-	if errors.As(err, &bad) {
-		e := bad.envelope()
-		e.Tool = name
-		return r.withArguments(t, e), nil
+	if err == nil {
+		e, err = t.runWithTimeout(ctx, in, fitted)
 	}
-
-	if err != nil {
-		return Envelope{}, err
-	}
-
-	e, err := t.runWithTimeout(ctx, in, fitted)
 	if domain.IsFileFault(err) {
-		e, err = t.faultEnvelope(fitted, err), nil
+		e, err = FaultEnvelope(err), nil
+		if effect := t.EffectOf(fitted); effect == domain.EffectWrite || effect == domain.EffectExternal {
+			e.Message += "; it is unknown whether the call took effect: check before you repeat it"
+			e.Uncertain = true
+		}
 	}
+
+	e, err = Answered(e, err)
 	e.Tool = name
-	return r.withArguments(t, e), err
-}
-
-// withArguments adds the schema of the arguments to a refusal of the arguments of an unlisted tool, and lists the tool from
-// the next request on: the model has not seen its schema.
-func (r *Registry) withArguments(t Tool, e Envelope) Envelope {
-	if e.Kind == KindInvalidArgs && r.unlisted.load(t.Name()) {
-		e.Message += fmt.Sprintf("; the arguments of %s are %s", t.Name(), t.ModelSchema())
+	// The model has not seen the schema of an unlisted tool. From the next request on the tool is listed.
+	if e.Kind == KindInvalidArgs && r.unlisted.load(name) {
+		e.Message += fmt.Sprintf("; the arguments of %s are %s", name, t.told)
 	}
-	return e
-}
-
-// faultEnvelope returns the result of a call that failed with an unexpected fault of the file system. A call with an effect may
-// already have made its change.
-func (t Tool) faultEnvelope(args json.RawMessage, err error) Envelope {
-	e := FaultEnvelope(err)
-	if effect := t.EffectOf(args); effect == domain.EffectWrite || effect == domain.EffectExternal {
-		e.Message += "; it is unknown whether the call took effect: check before you repeat it"
-		e.Uncertain = true
-	}
-	return e
+	return e, err
 }
 
 // FaultEnvelope returns the result of a call that a fault of the file system prevented.
@@ -231,8 +201,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	select {
 	case o = <-done:
 	case <-ctx.Done():
-		// A tool that watches its context ends now, and knows best what to say. One that does not
-		// is left behind.
+		// A tool that watches its context ends now, and knows best what to say. Any other is left behind.
 		select {
 		case o = <-done:
 		case <-time.After(time.Second):
@@ -257,7 +226,7 @@ func (t Tool) runWithTimeout(ctx context.Context, in Invocation, args json.RawMe
 	return o.envelope, o.err
 }
 
-// runRecovered runs the function, and turns a panic into a failed call: the run and the daemon go on.
+// runRecovered runs the function, and turns a panic into a failed call.
 func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMessage) (o outcome) {
 	defer func() {
 		if p := recover(); p != nil {

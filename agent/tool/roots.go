@@ -19,10 +19,9 @@ type Grant struct {
 	Path  string // absolute
 	Write bool
 	File  bool
-	// What is read there: Private is for its owner alone, Untrusted comes from strangers.
+	// Private data is for its owner alone; untrusted data comes from strangers.
 	Private, Untrusted bool
-	// Unnamed keeps the grant out of messages about where a run may go: there may be many
-	// such, and whoever needs one has its path.
+	// OmitFromMessages keeps the grant out of messages about where a run may go: there may be many.
 	OmitFromMessages bool
 }
 
@@ -41,22 +40,20 @@ type Roots struct {
 	hideSecrets bool // from programs as well, see HideSecrets
 }
 
-// root is a grant with the links in its path resolved, and the name that the configuration and the
-// prompt use for it.
+// root is a grant with the links in its path resolved, and its configured name.
 type root struct {
 	Grant
 	named string
 }
 
-// NewRoots is NewRootsWithin where nobody but the owner makes links on the way to the roots.
+// NewRoots is NewRootsWithin if only the owner makes links on the way to the roots.
 func NewRoots(workdir string, grants []Grant) (*Roots, error) {
 	return NewRootsWithin(nofollow.Boundary{}, workdir, grants)
 }
 
-// NewRootsWithin grants a workdir, read-write unless one of the grants is for writing, and the grants.
-// Paths are kept resolved as well as by name, so that one folder is one root by all its names. No link
-// below the boundary is followed on the way to them, neither now nor when they are used: another agent
-// may have put it in their place.
+// NewRootsWithin grants a workdir, read-write unless one of the grants is for writing, and the
+// grants. Paths are kept resolved and by name, so that one folder is one root by all its names. No
+// link below the boundary is ever followed: another agent may have made it.
 func NewRootsWithin(b nofollow.Boundary, workdir string, grants []Grant) (*Roots, error) {
 	dir, err := b.Resolve(workdir)
 	if err == nil {
@@ -68,8 +65,8 @@ func NewRootsWithin(b nofollow.Boundary, workdir string, grants []Grant) (*Roots
 
 	r := &Roots{workdir: dir, boundary: b}
 	for _, g := range grants {
-		// An owner who names a file grants that file alone, also one that is otherwise refused as
-		// a secret. Lstat: what is only a link to a file now could lead elsewhere later.
+		// The owner grants a named file alone, even if it is a secret. Lstat: a link to a file could
+		// lead elsewhere later.
 		if info, err := os.Lstat(g.Path); err == nil && info.Mode().IsRegular() {
 			g.File = true
 		}
@@ -91,8 +88,8 @@ func NewRootsWithin(b nofollow.Boundary, workdir string, grants []Grant) (*Roots
 	return r, nil
 }
 
-// newRoot resolves the path of a grant. The last part of a single file is never followed: whoever
-// can swap the file for a link must not choose what is granted.
+// newRoot resolves the path of a grant, but not the last part of a single file: whoever can swap it
+// for a link must not choose what is granted.
 func (r *Roots) newRoot(g Grant) root {
 	named := filepath.Clean(g.Path)
 	folder, last := named, ""
@@ -108,10 +105,10 @@ func (r *Roots) newRoot(g Grant) root {
 	return root{g, named}
 }
 
-// Workdir is where relative paths begin.
+// Workdir returns the folder in which relative paths begin.
 func (r *Roots) Workdir() string { return r.workdir }
 
-// innermost finds the innermost root that allows the access, and the absolute path by way of it.
+// innermost returns the innermost root that allows the access, and the absolute path through it.
 func (r *Roots) innermost(path string, write bool) (*root, string) {
 	abs := path
 	if !filepath.IsAbs(abs) {
@@ -142,7 +139,7 @@ func (g *root) resolve(abs string) (string, bool) {
 	return "", false
 }
 
-// below cuts a folder off a clean path. It compares whole elements: /a/bc is not below /a/b.
+// below cuts a folder off a clean path: /a/bc is not below /a/b.
 func below(folder, abs string) (rest string, ok bool) {
 	if abs == folder {
 		return "", true
@@ -151,19 +148,18 @@ func below(folder, abs string) (rest string, ok bool) {
 	return strings.CutPrefix(abs, strings.TrimSuffix(folder, separator)+separator)
 }
 
-// Resolve opens the root of a path, which is relative to the workdir or absolute. The error is a
-// *PathError, which names the roots that are allowed instead.
+// Resolve opens the root of a path, which is relative to the workdir or absolute.
 func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
-		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%q is not a path", path)}
+		return nil, RefusePath(KindInvalidArgs, "%q is not a path", path)
 	}
 
 	g, abs := r.innermost(path, write)
 	if g == nil {
-		return nil, &PathError{KindInvalidArgs, fmt.Sprintf("%s is outside of %s", path, r.allowedRoots(write))}
+		return nil, RefusePath(KindInvalidArgs, "%s is outside of %s", path, r.allowedRoots(write))
 	}
 
-	// Only the part below the root is judged: the name of a grant itself is its owner's choice.
+	// Only the part below the root is judged: the name of a grant is its owner's choice.
 	within, _ := below(g.Path, abs)
 	if IsSecretPath(within) {
 		return nil, secretError(path)
@@ -177,37 +173,31 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 		}
 	}
 
-	// os.Root opens folders only. For a single file resolve lets no other name of its folder through.
+	// os.Root opens folders only. For a single file, resolve lets no other name of its folder through.
 	folder := g.Path
 	if g.File {
 		folder = filepath.Dir(g.Path)
 	}
 
 	in, err := r.openRoot(folder)
-	if _, ok := errors.AsType[*nofollow.LinkError](err); ok {
-		return nil, &PathError{KindRejected, fmt.Sprintf("%s cannot be reached: %v", path, err)}
-	}
 	if err != nil {
-		return nil, &PathError{KindNotFound, fmt.Sprintf("%s cannot be reached: %v", path, err)}
+		kind := KindNotFound
+		if errors.As(err, new(*nofollow.LinkError)) {
+			kind = KindRejected
+		}
+		return nil, RefusePath(kind, "%s cannot be reached: %v", path, err)
 	}
 
 	rel, err := filepath.Rel(folder, abs)
 	if err != nil {
-		return nil, errors.Join(&PathError{KindInvalidArgs, fmt.Sprintf("%s is not inside %s", path, folder)}, in.Close())
+		return nil, errors.Join(RefusePath(KindInvalidArgs, "%s is not inside %s", path, folder), in.Close())
 	}
-
 	_, own := below(r.workdir, abs)
-	p := &FileHandle{Root: in, Rel: rel, shown: path, allowedRoots: r.allowedRoots(write), write: write, singleFile: g.File, inWorkdir: own, onOutput: r.onOutput, onWrite: r.onWrite}
-	if len(r.masks) > 0 {
-		p.isMasked = func(abs string, write bool) bool { return r.isMasked(g, abs, write) }
-	}
-
-	return p, nil
+	return &FileHandle{Root: in, Rel: rel, roots: r, grant: g, shown: path, write: write, inWorkdir: own}, nil
 }
 
-// openRoot opens the folder of a root. A folder that lies in a writable root is opened by way of
-// that one, so that a link which the run has put in its place leads nowhere else; one that another agent
-// could have put there is not followed at all.
+// openRoot opens the folder of a root. One that lies in a writable root is opened through that root,
+// so that a link of the run in its place leads nowhere else. Links of other agents are not followed.
 func (r *Roots) openRoot(folder string) (*os.Root, error) {
 	if r.boundary.Holds(folder) != "" {
 		return r.boundary.OpenRoot(folder)
@@ -235,16 +225,14 @@ func (r *Roots) openRoot(folder string) (*os.Root, error) {
 
 // insideWritable reports whether a root lies in another one that the run may write.
 func (r *Roots) insideWritable(g root) bool {
-	for _, w := range r.roots {
-		if rest, in := below(w.Path, g.Path); in && rest != "" && w.Write && !w.File {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.roots, func(w root) bool {
+		rest, in := below(w.Path, g.Path)
+		return in && rest != "" && w.Write && !w.File
+	})
 }
 
-// escapesByLink reports whether a root's name lies in a writable root but its resolved path does not:
-// this run, or an earlier one, may have made the link that leads there.
+// escapesByLink reports whether a root's name lies in a writable root but its resolved path does
+// not: a run may have made the link that leads there.
 func (r *Roots) escapesByLink(g root) bool {
 	for _, w := range r.roots {
 		if !w.Write || w.File {
@@ -270,8 +258,7 @@ func (r *Roots) Open(path string) (*os.File, error) {
 	return p.OpenChecked()
 }
 
-// Canonical maps the many names of a file to one. It decides which calls take turns, and
-// opens nothing.
+// Canonical maps the names of a file to one, by which calls take turns. It opens nothing.
 func (r *Roots) Canonical(path string) string {
 	_, abs := r.innermost(path, true)
 	if abs == "" {
@@ -285,8 +272,7 @@ func (r *Roots) Canonical(path string) string {
 	return abs
 }
 
-// StatKey is a text that changes when the file at a path does. It is "" where there is nothing, or
-// nothing that may be seen.
+// StatKey returns a text that changes if the file at a path does; "" if nothing may be seen there.
 func (r *Roots) StatKey(path string) string {
 	_, abs := r.innermost(path, false)
 	if abs == "" {

@@ -43,7 +43,7 @@ func TestRootsWithinAnotherAgent(t *testing.T) {
 	}
 
 	for _, path := range []string{"d", y.at("outer/work/d"), y.at("outer/shared/d"), y.at("outer/shared")} {
-		var bad *tool.PathError
+		var bad *tool.Refusal
 		if text, err := read(before, path); !errors.As(err, &bad) || bad.Kind != tool.KindRejected || !strings.Contains(bad.Message, "is a link") {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}

@@ -3,7 +3,6 @@ package tool
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,21 +11,19 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// Distrust names folders in which strangers leave files, wherever they lie. What is read there,
-// names included, is untrusted; it grants nothing. A link to such a folder is no name of it: see
-// WithResolvedLinks.
+// Distrust names folders in which strangers leave files. What is read there, names included, is
+// untrusted. Links to the folders must be resolved (see WithResolvedLinks).
 func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 
-// KeepPrivate names folders in which everything is for its owner alone, the workdir among them or not. What
-// started the run is not: it came from outside. For links see Distrust.
+// KeepPrivate names folders whose content is for its owner alone, but for the file that started the
+// run. For links see Distrust.
 func (r *Roots) KeepPrivate(folders ...string) { r.private = folders }
 
-// OnWrite sets what is called with each file that a tool writes, by its path and identity, before it gets
-// its name.
+// OnWrite sets the function that is called with each file that a tool writes, before it gets its name.
 func (r *Roots) OnWrite(record func(context.Context, ledger.Place) error) { r.onWrite = record }
 
-// ProgramNeed is the need of a program that is confined to the roots: it can read all that lies there,
-// and may write anything where the run may.
+// ProgramNeed returns the need of a program that is confined to the roots: it can read all of them,
+// and write where the run may write.
 func (r *Roots) ProgramNeed() (n Need) {
 	above := map[string][]ledger.FileID{} // of folders: a batch has a thousand files in few of them
 	for _, g := range r.roots {
@@ -49,7 +46,7 @@ func (r *Roots) ProgramNeed() (n Need) {
 	return n
 }
 
-// Writable are the folders and files where the run may write.
+// Writable lists the folders and files where the run may write.
 func (r *Roots) Writable() (out []ledger.Place) {
 	for _, g := range r.roots {
 		if g.Write {
@@ -59,7 +56,7 @@ func (r *Roots) Writable() (out []ledger.Place) {
 	return out
 }
 
-// taintOf are the labels that what lies at a path has by what its owner says of it.
+// taintOf returns the labels of a path according to its owner.
 func (r *Roots) taintOf(g Grant, abs string) (t Taint) {
 	if g.Private || !g.Untrusted && overlapsAny(r.private, abs) {
 		t |= Private
@@ -78,7 +75,7 @@ func (r *Roots) notPrivate(g Grant) string {
 	return "private: {workdir: false}"
 }
 
-// ReadNeed is the need of a call that reads a file, or lists or searches a folder.
+// ReadNeed returns the need of a call that reads a file, or lists or searches a folder.
 func (r *Roots) ReadNeed(path string) (n Need) {
 	if path == "" {
 		path = "."
@@ -97,16 +94,11 @@ func (r *Roots) ReadNeed(path string) (n Need) {
 	return n
 }
 
-// bindPath refuses a call with a path that no approval could make usable: one that is masked, holds secrets by its
-// name, or cannot be reached. What lies there is not looked at: whether a call succeeds would tell.
+// bindPath refuses a path that no approval could make usable: one that is masked, holds secrets by
+// its name, or cannot be reached. What lies there is not looked at: success would tell.
 func (r *Roots) bindPath(path string, write bool) func(Need) (Need, error) {
 	return func(n Need) (Need, error) {
 		p, err := r.Resolve(path, write)
-		if bad, ok := errors.AsType[*PathError](err); ok {
-			e := bad.Envelope()
-			n.Refused = &e
-			return n, nil
-		}
 		if err != nil {
 			return n, err
 		}
@@ -114,9 +106,9 @@ func (r *Roots) bindPath(path string, write bool) func(Need) (Need, error) {
 	}
 }
 
-// writeNeed is the need of a call that changes a file. A change reads, too: its answer shows a part of
-// what the file held.
-func (r *Roots) writeNeed(path string) Need {
+// WriteNeed returns the need of a call that changes a file. It reads, too: its answer shows a part of
+// the file's old content.
+func (r *Roots) WriteNeed(path string) Need {
 	n := r.ReadNeed(path)
 	_, abs := r.innermost(path, true)
 	if abs == "" {
@@ -129,7 +121,7 @@ func (r *Roots) writeNeed(path string) Need {
 		n.AddsTaint, n.Reads = n.AddsTaint&^Private, nil // there is nothing to be shown
 	}
 
-	// A file is replaced as a whole: the new one is another, which Announce tells of.
+	// A file is replaced by a new one, which Announce records.
 	if err != nil || !info.IsDir() {
 		place.ID = ledger.FileID{}
 	}
@@ -137,8 +129,8 @@ func (r *Roots) writeNeed(path string) Need {
 	return n
 }
 
-// TransferNeed returns the need of a call that moves or copies a file or folder. The new path gets the labels of the old
-// one.
+// TransferNeed returns the need of a call that moves or copies a file or folder. The new path gets
+// the labels of the old one.
 func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	n := r.ReadNeed(from)
 	_, abs := r.innermost(to, true)
@@ -151,7 +143,7 @@ func (r *Roots) TransferNeed(from, to string, moves bool) Need {
 	n.Writes = []ledger.Place{place}
 	source, target := r.bindPath(from, moves), r.bindPath(to, true)
 	n.Bind = func(n Need) (Need, error) {
-		if n, err := source(n); err != nil || n.Refused != nil {
+		if _, err := source(n); err != nil {
 			return n, err
 		}
 		return target(n)
@@ -186,23 +178,17 @@ func idsFrom(folder string) (out []ledger.FileID) {
 	}
 }
 
-// overlapsAny reports whether a path is in one of some folders, or above one: a search from there reads
-// what lies in those, too.
+// overlapsAny reports whether a path is in one of some folders, or above one.
 func overlapsAny(folders []string, abs string) bool {
-	for _, d := range folders {
-		if _, in := below(d, abs); in {
-			return true
-		}
-		if _, holds := below(abs, d); holds {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(folders, func(d string) bool {
+		_, in := below(d, abs)
+		_, holds := below(abs, d)
+		return in || holds
+	})
 }
 
-// PathNeeds makes the Needs of a tool that reads the file of its argument path, or with writes
-// changes it.
-func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.RawMessage) (Need, error) {
+// PathNeeds returns the Needs of a tool that reads the file of its argument path, or changes it.
+func (r *Roots) PathNeeds(writes bool) NeedsFunc {
 	return func(_ context.Context, _ Invocation, args json.RawMessage) (Need, error) {
 		var a struct {
 			Path string `json:"path"`
@@ -213,24 +199,8 @@ func (r *Roots) PathNeeds(writes bool) func(context.Context, Invocation, json.Ra
 
 		path := filepath.Clean(a.Path)
 		if writes {
-			return r.writeNeed(path), nil
+			return r.WriteNeed(path), nil
 		}
 		return r.ReadNeed(path), nil
 	}
-}
-
-// recordIdentity tells OnWrite of a complete file that is about to get the name of the handle.
-func (p *FileHandle) recordIdentity(ctx context.Context, temp string) error {
-	if p.onWrite == nil {
-		return nil
-	}
-
-	folder, err := filepath.EvalSymlinks(filepath.Join(p.Name(), filepath.Dir(p.Rel)))
-	if err != nil {
-		return fmt.Errorf("the folder of %s cannot be found: %w", p.shown, err)
-	}
-
-	// The temporary file lies beside the file that it becomes.
-	id := fileID(filepath.Join(folder, filepath.Base(temp)))
-	return p.onWrite(ctx, ledger.Place{Kind: ledger.PlaceFile, Name: filepath.Join(folder, filepath.Base(p.Rel)), ID: id})
 }

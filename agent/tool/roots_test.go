@@ -100,9 +100,9 @@ func TestRoots(t *testing.T) {
 	for _, path := range []string{up + "/secret", sandbox.Quote("../secret"), sandbox.Quote("up/secret"), "sub/../../secret", y.at("secret"), "out", "abs", "up/secret", "up", y.at("extra2/d"), y.at("extra/up/secret"),
 		y.at("drop/f.csv"), y.at("drop/e.csv/../f.csv"), y.at("drop"), "", "a\x00b", "/etc/passwd", "missing", "a/b"} {
 		text, err := read(y.roots, path)
-		var bad *tool.PathError
+		var bad *tool.Refusal
 		if err == nil || !errors.As(err, &bad) {
-			t.Errorf("%q gave %q, %v, which is no *PathError", path, text, err)
+			t.Errorf("%q gave %q, %v, which is no *Refusal", path, text, err)
 			continue
 		}
 

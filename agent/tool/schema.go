@@ -11,8 +11,8 @@ import (
 	"rouse/internal/form"
 )
 
-// DefineBySchema makes a tool whose arguments the Schema of its spec describes, as those of skills and of other programs. The
-// function gets them as they fit it; what does not is answered without it.
+// DefineBySchema makes a tool whose arguments are described by the Schema of its spec. The function
+// gets only arguments that fit it.
 func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) (Tool, error) {
 	if err := s.Check(); err != nil {
 		return Tool{}, err
@@ -29,7 +29,6 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 	if err != nil {
 		return Tool{}, err
 	}
-
 	told, err := modelSchema(schema)
 	if err != nil {
 		return Tool{}, fmt.Errorf("tool %s: its schema cannot be written: %w", s.Name, err)
@@ -44,14 +43,15 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 			return Failure(KindInvalidArgs, "the arguments were not understood: %v", err), nil
 		}
 		if wrong := misfit(whole, given); wrong != nil {
-			return wrong.envelope(), nil
+			return wrong.refusal().Envelope, nil
 		}
-		return run(ctx, in, args)
+		return Answered(run(ctx, in, args))
 	}
 	return Tool{&s, schema, told, call}, nil
 }
 
-// resolved is the Schema of a spec, ready to hold values to. It comes from strangers, so that it may refer to nothing.
+// resolved returns the Schema of a spec, ready to validate. It comes from strangers, so it may refer
+// to nothing.
 func (s Spec) resolved() (*jsonschema.Resolved, error) {
 	if err := form.SelfContained(s.Schema); err != nil {
 		return nil, fmt.Errorf("tool %s: %w", s.Name, err)
@@ -68,29 +68,26 @@ func (s Spec) resolved() (*jsonschema.Resolved, error) {
 	return out, nil
 }
 
-// misfit is what a schema says against arguments as a whole, nil where they fit it.
-func misfit(whole *jsonschema.Resolved, given any) *invalid {
+// misfit returns what is wrong with arguments as a whole according to a schema, or nil.
+func misfit(whole *jsonschema.Resolved, given any) *ArgumentError {
 	raw, err := json.Marshal(given)
-	if err != nil {
-		return &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
-	}
 	var plain any // with its numbers as the library has them
-	if err := json.Unmarshal(raw, &plain); err != nil {
-		return &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
-	}
-
-	err = whole.Validate(plain)
 	if err == nil {
+		err = json.Unmarshal(raw, &plain)
+	}
+	if err != nil {
+		return &ArgumentError{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
+	}
+	if err = whole.Validate(plain); err == nil {
 		return nil
 	}
 
-	// The library begins with the path through the schema.
 	field, message := SchemaPlace(err.Error())
-	return &invalid{field, "the arguments do not fit the schema: " + message, "what the schema of the arguments says"}
+	return &ArgumentError{field, "the arguments do not fit the schema: " + message, "what the schema of the arguments says"}
 }
 
-// SchemaPlace parts a message of the library of JSON Schemas, which begins with the path through the schema, into the name of the
-// value, "" where that is not told, and what is wrong with it.
+// SchemaPlace splits a message of the library of JSON Schemas, which begins with the path through
+// the schema, into the name of the value, or "", and what is wrong with it.
 func SchemaPlace(message string) (field, wrong string) {
 	at := ""
 	for strings.HasPrefix(message, "validating ") {

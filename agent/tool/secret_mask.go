@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// maxSecretSearch is how many entries are searched for files with secrets before a program starts. Folders beyond it are hidden
-// as a whole.
+// maxSecretSearch bounds the entries that are searched for secrets before a program starts. Folders
+// beyond it are hidden as a whole.
 const maxSecretSearch = 250_000
 
-// HideSecrets hides files with secrets, by their names, from programs as well, in all folders that the run may only read. A file
-// that is granted by its own name is not hidden.
+// HideSecrets hides files with secrets, by their names, from programs in all folders that the run
+// may only read. A file that is granted by its own name is not hidden.
 func (r *Roots) HideSecrets() { r.hideSecrets = true }
 
-// secretMasks returns the files and folders with secrets that lie now where a program may only read (see IsSecretPath).
+// secretMasks lists the files and folders with secrets where a program may only read.
 func (r *Roots) secretMasks() (out []string) {
 	seen := 0
 	for _, g := range r.roots {
@@ -30,7 +30,7 @@ func (r *Roots) secretMasks() (out []string) {
 				return fs.SkipDir
 			case rel == "":
 				return nil
-			case r.isRootItself(path):
+			case slices.ContainsFunc(r.roots, func(one root) bool { return one.Path == path }): // granted by its own name
 				if d.IsDir() {
 					return fs.SkipDir // it is searched by itself, or may be written
 				}
@@ -44,7 +44,7 @@ func (r *Roots) secretMasks() (out []string) {
 				}
 				return nil
 			}
-			// Of a folder the name matters if it makes secrets of all files in it.
+			// The name of a folder matters if it makes secrets of all files in it.
 			if seen > maxSecretSearch || IsSecretPath(filepath.Join(rel, "file")) {
 				out = append(out, path)
 				return fs.SkipDir
@@ -55,7 +55,7 @@ func (r *Roots) secretMasks() (out []string) {
 	return out
 }
 
-// reaches reports whether a program finds the file of an entry. A link that leads out of the roots leads nowhere.
+// reaches reports whether a program finds the file of an entry. Links out of the roots lead nowhere.
 func (r *Roots) reaches(path string, d fs.DirEntry) bool {
 	if d.Type() != fs.ModeSymlink {
 		return true
@@ -65,9 +65,4 @@ func (r *Roots) reaches(path string, d fs.DirEntry) bool {
 		_, in := below(g.Path, actual)
 		return in
 	})
-}
-
-// isRootItself reports whether a path is granted by its own name.
-func (r *Roots) isRootItself(path string) bool {
-	return slices.ContainsFunc(r.roots, func(g root) bool { return g.Path == path })
 }

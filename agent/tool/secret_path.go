@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// The names of files that hold keys and passwords more often than anything else (OSA-40), in lower
-// case: on many systems .ENV is the same file as .env.
+// The names of files that usually hold keys and passwords (OSA-40), in lower case.
 var (
 	secretNames = []string{"credentials", "credentials.json", "credentials.csv", "credentials.ini", "credentials.toml", "credentials.xml", "credentials.y*ml", ".git-credentials", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc", ".pypirc",
 		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.age-key"}
@@ -17,9 +16,8 @@ var (
 	harmlessEnding = []string{".example", ".sample", ".template", ".dist"}
 )
 
-// IsSecretPath reports whether a path within a root names a file that is refused: .env and its variants,
-// keys, credentials, and what git would run. A secret that is needed is granted by its own name,
-// under grants.read.
+// IsSecretPath reports whether a path within a root names a file that is refused: .env and its
+// variants, keys, credentials, and what git would run. An owner grants a secret by its own name.
 func IsSecretPath(rel string) bool {
 	parts := strings.Split(strings.ToLower(filepath.ToSlash(rel)), "/")
 	for i, part := range parts {

@@ -72,7 +72,7 @@ func TestSecretRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var bad *tool.PathError
+	var bad *tool.Refusal
 	for _, path := range []string{".env", "sub/../.env", filepath.Join(dir, ".env"), ".ssh/config", ".ssh", "notes.txt", "keys/config", "sub/.env"} {
 		f, err := roots.Open(path)
 		if err == nil {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). The value replaces
-// the placeholder at the last moment, after the call was recorded.
+// SecretGrant is a secret that an agent's calls may use by its placeholder (OSL-22). The value
+// replaces the placeholder after the call was recorded.
 type SecretGrant struct {
 	Name   string
 	OnlyTo string // the one host that it may be sent to; "" when it is for commands
 	Value  string // "" when its owner has removed it since
-	// Token marks the token of a sign-in, which is for the hosts that its skill's manifest and its agent's grants name, and not for
-	// one. Its value is looked up when it is sent.
+	// Token marks the token of a sign-in, which may be sent to several hosts: those that the manifest of
+	// its skill and the grants of its agent name. Its value is looked up when it is sent.
 	Token  bool
 	Public bool // what it opens is not private: a run that uses it does not get that label
 }
@@ -22,7 +22,7 @@ var placeholder = regexp.MustCompile(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-
 
 const tokenPrefix = "oauth:"
 
-// TokenName is the name in placeholders of the token of a provider; "" for a provider whose id no placeholder can hold.
+// TokenName returns the placeholder name of a provider's token; "" if no placeholder can hold its id.
 func TokenName(provider string) string {
 	name := tokenPrefix + provider
 	if !slices.Equal(Placeholders(Placeholder(name)), []string{name}) {
@@ -31,7 +31,6 @@ func TokenName(provider string) string {
 	return name
 }
 
-// Placeholder is what a call writes for a secret.
 func Placeholder(name string) string { return "__OSL_SECRET[" + name + "]__" }
 
 // Placeholders lists the names of the secrets that a text asks for, each once.
@@ -45,8 +44,7 @@ func Placeholders(text string) []string {
 	return names
 }
 
-// FillPlaceholders replaces each placeholder in a text. The values are not searched for placeholders
-// again.
+// FillPlaceholders replaces each placeholder in a text. Values are not searched for placeholders.
 func FillPlaceholders(text string, valueOf func(name string) string) string {
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		return valueOf(placeholder.FindStringSubmatch(m)[1])

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/text"
 )
 
-// Paging is how a result that is too long is cut, and how a call asks for what was left out.
+// Paging describes how a result that is too long is cut, and how a call asks for the rest.
 type Paging struct {
 	Field string // of the result: a text of numbered lines ("     7|…"), or a list
 	Start string // the argument that says where to begin: the number of a line, or how many items of the list to skip
@@ -22,9 +22,9 @@ const (
 	leastShown = 80  // bytes: less of a result is worth nothing
 )
 
-// Shorten cuts the result of a call, as a model reads it, to about so many bytes, at the end of a line or of
-// a list's item, and says how to get at the rest. args are those of the call. false: there is nothing in it
-// that can be cut so that some is left.
+// Shorten cuts the result of a call to about so many bytes, at the end of a line or of a list's
+// item, and says how to get the rest. args are those of the call. It returns false if the result has
+// nothing that can be cut.
 func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, bool) {
 	var e Envelope
 	var result map[string]json.RawMessage
@@ -72,7 +72,7 @@ func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, b
 	return string(out), err == nil
 }
 
-// longest is the field of a result that takes the most room and can be cut; preferred, when it is there.
+// longest returns the largest field of a result that can be cut; preferred, if it is there.
 func longest(result map[string]json.RawMessage, preferred string) string {
 	if _, ok := result[preferred]; ok {
 		return preferred
@@ -87,8 +87,8 @@ func longest(result map[string]json.RawMessage, preferred string) string {
 	return name
 }
 
-// cutText keeps the first lines of a JSON string; of a first line that is too long by itself, its beginning.
-// next is the number that the first line left out begins with, 0 when it has none. nil: it is no string, or
+// cutText keeps the first lines of a JSON string, or the beginning of a first line that is too long.
+// next is the number in front of the first line left out, or 0. cut is nil if raw is not a string or
 // fits.
 func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int, of string) {
 	var whole string
@@ -109,8 +109,7 @@ func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int
 	}
 
 	if kept > 0 {
-		next = lineNumber(whole[end:])
-		return encoded(whole[:end]), kept, next, "lines"
+		return encoded(whole[:end]), kept, lineNumber(whole[end:]), "lines"
 	}
 
 	head := text.HeadBytes(whole, room)
@@ -129,10 +128,8 @@ func encoded(text string) json.RawMessage {
 	return raw
 }
 
-// encodedLen is how many bytes a text takes within a JSON string.
-func encodedLen(text string) int {
-	return len(encoded(text)) - len(`""`)
-}
+// encodedLen returns the length of a text within a JSON string.
+func encodedLen(text string) int { return len(encoded(text)) - len(`""`) }
 
 // lineNumber is the number in front of the first line of a text, 0 when there is none.
 func lineNumber(lines string) int {
@@ -144,7 +141,7 @@ func lineNumber(lines string) int {
 	return n
 }
 
-// cutList keeps the first items of a JSON list. nil: it is none, or not even the first fits.
+// cutList keeps the first items of a JSON list. It returns nil if not even the first fits.
 func cutList(raw json.RawMessage, room int) (cut json.RawMessage, kept int, of string) {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
@@ -167,7 +164,7 @@ func cutList(raw json.RawMessage, room int) (cut json.RawMessage, kept int, of s
 	return cut, kept, "items"
 }
 
-// given is the number that a call gave for an argument, 0 when it gave none.
+// given returns the number that a call gave for an argument, or 0.
 func given(args json.RawMessage, name string) int {
 	var all map[string]json.RawMessage
 	var n int

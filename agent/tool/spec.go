@@ -14,7 +14,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// Class says how the loop treats the calls of a tool, apart from their effect.
+// Class is how the loop treats the calls of a tool, apart from their effect.
 type Class string
 
 // The classes.
@@ -33,24 +33,22 @@ const (
 // Scope is how far the calls of a tool reach.
 type Scope string
 
-// The scopes. A tool that does not say reaches as far as possible.
+// The scopes.
 const (
-	// ScopeOutside is everything that is not the agent's: programs, other hosts, other people.
-	// A tool of this scope is a system tool (OSL-19).
+	// ScopeOutside is everything that is not the agent's. Such a tool is a system tool (OSL-19).
 	ScopeOutside Scope = ""
 	// ScopeAgent is what belongs to the agent: its folders, database, skills, notices and wakes.
 	ScopeAgent Scope = "agent"
-	// ScopeRun is the run alone: its end, its questions, its list. A replay runs these tools, and
-	// answers the calls of all others from the recording.
+	// ScopeRun is the run alone. A replay runs these tools, and answers others from the recording.
 	ScopeRun Scope = "run"
 )
 
-// Writes is where the calls of a tool write, which decides what an undo of their run does with them.
+// Writes is where the calls of a tool write, which decides what an undo of their run does.
 type Writes string
 
-// The places. A tool that does not say writes where no undo reaches.
+// The places.
 const (
-	WritesElsewhere Writes = ""         // out of undo's reach: a call that did more than read is listed as staying
+	WritesElsewhere Writes = ""         // out of undo's reach: a call with an effect is listed as staying
 	WritesNothing   Writes = "nothing"  // nothing that an undo would have to revert or to list
 	WritesRows      Writes = "rows"     // rows of the agent's database, which its changelog reverts
 	WritesFiles     Writes = "files"    // files whose old content is recorded; a call without any record changed none
@@ -61,12 +59,12 @@ const (
 	WritesWake      Writes = "wake"     // the agent's next run, which stays
 )
 
-// Requirement is the condition for a run to have a tool at all, before its agent's lists of tools allow or
-// deny it.
+// Requirement is the condition for a run to have a tool at all. The agent's lists of tools can then
+// allow or deny it, except for RequiresPhases, RequiresModule and RequiresExecutor.
 type Requirement string
 
-// The conditions. An agent also gets the tools of RequiresCommands and RequiresRepository by naming them in
-// its list of tools (see Named).
+// The conditions. An agent also gets the tools of RequiresCommands and RequiresRepository by naming
+// them in its list of tools (see IsNamed).
 const (
 	RequiresNothing        Requirement = ""
 	RequiresModel          Requirement = "model"           // a model answers in the run: a playbook has none
@@ -78,10 +76,10 @@ const (
 	RequiresSkills         Requirement = "skills"          // the agent sees some skills
 	RequiresUnlisted       Requirement = "untold"          // some skills or tools are not listed for the model: these tools find them
 	RequiresWorkspaces     Requirement = "workspaces"      // a skill of the agent keeps workspaces
-	RequiresPhases         Requirement = "phases"          // the run goes in phases: the tool is neither allowed nor denied on its own
-	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it: neither allowed nor denied on its own
+	RequiresPhases         Requirement = "phases"          // the run goes in phases
+	RequiresModule         Requirement = "module"          // a module runs whose manifest declares it
 	RequiresOffer          Requirement = "offer"           // a skill of the agent offers it
-	RequiresExecutor       Requirement = "executor"        // an installed agent program does the run: neither allowed nor denied on its own
+	RequiresExecutor       Requirement = "executor"        // an installed agent program does the run
 	RequiresServer         Requirement = "server"          // an MCP server of the agent has it, and its owner has approved it
 )
 
@@ -96,12 +94,12 @@ const (
 	ReportsCommitted Report = "committed" // false: there was nothing to commit
 )
 
-// Spec is all that is known about a tool. There is no other list of tools anywhere: code that has to
-// treat some of them differently asks for one of these properties. Every tool must have a name, a
-// description, an effect and a class; whatever else is left out is taken for the worst.
+// Spec is all that is known about a tool. There is no other list of tools: code that treats some of
+// them differently asks for one of these properties. Name, description, effect and class are
+// required. Other properties that are left out mean the worst.
 //
-// The Specs function of a tool family leaves out what only a run knows: Canonical, StatKey, Needs, and a
-// part of Description and Enum.
+// The Specs function of a tool family leaves out what only a run knows: Canonical, StatKey, Needs,
+// and parts of Description and Enum.
 type Spec struct {
 	Name, Description string
 	Effect            domain.Effect
@@ -109,68 +107,59 @@ type Spec struct {
 	Scope             Scope
 	Writes            Writes
 	Requires          Requirement
-	// AliasOf is the tool that this one is an alias of, for models that know it by another.
-	// An agent has an alias only if its list of tools names it.
+	// AliasOf is the tool that this one is an alias of. An agent has an alias only if its list of tools
+	// names it.
 	AliasOf string
-	// SummaryArg is the argument that alone tells a person what a call does, as a command line does; "": all
-	// arguments are shown.
+	// SummaryArg is the argument that tells a person what a call does; "" shows all arguments.
 	SummaryArg string
-	// Reports is the field of a result that says whether what was asked for came about, of a call that was
-	// made either way: the exit code of a program. The argument must_succeed makes a failure of what it reports.
-	// "": what fails is a failed call.
+	// Reports is the field of a result that says whether the call achieved its purpose, such as an exit
+	// code. The argument must_succeed makes a failed call of it.
 	Reports Report
 	Ends    bool // a success ends the run (OSA-06)
-	// Once: a call writes into a database that notes the key of the call with what it writes, and its result says nothing else
-	// than that. Made again it changes nothing, so the record of a run may come behind it.
+	// Once marks a tool whose calls write into a database together with the key of the call, so that a
+	// repeated call changes nothing. The record of a run may lag behind such calls.
 	Once bool
-	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the answer (OSA-18). Any other
-	// success of such a tool ends nothing.
-	Waits bool
-	Nests bool // a call is a run within the run: one at a time, and none within another (OSA-24)
-	// OnDemand marks a tool that ordinary tasks do without. A model loads it, unless its agent names it.
-	OnDemand bool
-	// Core marks one of the few tools that a model is told of whose context is too small for all others.
-	Core bool
-	// Brief is what such a model reads of the tool; "": the first sentence of the description.
-	Brief  string
-	Paging Paging // how a result is cut that is too long for a context
-	// Timeout bounds a call: 0 means 120s. Below 0 the host waits for the tool, which bounds itself and
-	// ends soon after its context.
+	// Waits: a success whose result is a question ends the attempt, not the run, which waits for the
+	// answer (OSA-18). Any other success of such a tool ends nothing.
+	Waits    bool
+	Nests    bool   // a call is a run within the run: one at a time, and none within another (OSA-24)
+	OnDemand bool   // ordinary tasks do without it: a model loads it, unless its agent names it
+	Core     bool   // models with a small context are told of it
+	Brief    string // for such a model; "": the first sentence of the description
+	Paging   Paging // how a result is cut that is too long for a context
+	// Timeout bounds a call: 0 means 120s. Below 0 the tool bounds itself, and ends soon after its context.
 	Timeout time.Duration
-	// Args is the type of its arguments, a struct. Define fills it in where a family leaves it out, and
-	// refuses another than that of the tool's function.
+	// Args is the type of its arguments, a struct. Define fills it in if it is nil.
 	Args reflect.Type
-	// Schema is the JSON Schema of its arguments where no type describes them, as those of skills: Args is nil then.
+	// Schema is the JSON Schema of its arguments if no type describes them. Args is nil then.
 	Schema json.RawMessage
-	// Open stands for all tools whose names begin with its own: those that are known only once a run begins. It is
-	// no tool itself.
+	// Open marks a spec that stands for all tools whose names begin with its own. It is not a tool.
 	Open bool
 	Enum map[string][]string // allowed values of string arguments
-	// Example is the arguments of a typical call, as JSON; "": ExampleArgs makes them of the schema.
+	// Example is the arguments of a typical call, as JSON; "": ExampleArgs derives them from the schema.
 	Example string
-	// Suggested are values of string arguments that a model is told of as if there were no others. The tool answers to others
-	// itself.
+	// Suggested are values of string arguments that a model is told of as if there were no others.
 	Suggested map[string][]string
-	// Synonyms are pairs of names for one argument, in other families of tools. A call may give it by either, at any depth; a
-	// model is told of that in the schema alone.
+	// Synonyms are pairs of names for one argument. A call may use either, at any depth; a model is told
+	// only of the one in the schema.
 	Synonyms [][2]string
-	// ReadsOnly reports whether a call only reads, whatever the tool does in others; nil: none does.
+	// ReadsOnly reports whether a call only reads; nil means that no call does.
 	ReadsOnly func(args json.RawMessage) bool
-	// Path names the argument whose file is read or written: calls that write the same path take
-	// turns. Canonical maps the many names of a file to one; nil leaves them as they are.
+	// Path names the argument whose file is read or written: calls that write the same path take turns.
+	// Canonical maps the names of a file to one; nil leaves them as they are.
 	Path      string
 	Canonical func(path string) string
-	// StatKey is a text that changes when the file at a path does, so that a file which somebody else
-	// changed is read again; nil: only the run's own calls change it.
+	// StatKey returns a text that changes if the file at a path does; nil: only the run's own calls
+	// change it.
 	StatKey func(path string) string
 	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
-	// the schema. nil means for a tool that is Confined: nothing beyond what every run may do. For any
-	// other it means that nobody knows: each call needs an approval.
+	// the schema. It may be nil for a tool that is Confined. Any other tool without it needs an approval
+	// for each call.
 	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
 }
 
-// NoNeeds is the Needs of a tool that is not Confined and whose calls need no approval all the same,
-// because what they do is judged elsewhere.
+// NoNeeds is the Needs of a tool that is not Confined and needs no approval, because its effects are
+// judged elsewhere.
 func NoNeeds(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
 
 // Confined reports whether scope and effect alone keep the tool within what belongs to the agent.
@@ -180,54 +169,24 @@ func (s Spec) Confined() bool {
 
 // Check reports what is missing in a spec, or wrong.
 func (s Spec) Check() error {
-	if s.Name == "" {
+	switch {
+	case s.Name == "":
 		return errors.New("a tool without a name was defined")
-	}
-	if s.Description == "" {
+	case s.Description == "":
 		return fmt.Errorf("tool %s: its description is missing, which is all that a model knows of it", s.Name)
-	}
-
-	for _, err := range []error{
-		oneOf("effect", s.Effect, domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal),
-		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassLoad, ClassEdit, ClassExec, ClassData, ClassPlan),
-		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
-		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo, WritesArtifact, WritesNotice, WritesWake),
-		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
-		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands, RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces, RequiresPhases, RequiresModule, RequiresOffer, RequiresExecutor, RequiresServer),
-	} {
-		if err != nil {
-			return fmt.Errorf("tool %s: %w", s.Name, err)
-		}
-	}
-
-	if s.Args == nil && len(s.Schema) == 0 && !s.Open {
+	case s.Effect == "" || s.Class == "":
+		return fmt.Errorf("tool %s: its effect or its class is missing", s.Name)
+	case s.Args == nil && len(s.Schema) == 0 && !s.Open:
 		return fmt.Errorf("tool %s: the type of its arguments is missing, by which a configuration is checked", s.Name)
-	}
-	if s.Once && s.Effect != domain.EffectDatabase {
+	case s.Once && s.Effect != domain.EffectDatabase:
 		return fmt.Errorf("tool %s: its calls are made once, and their effect is %s", s.Name, s.Effect)
-	}
-	if s.Waits && !s.Ends {
+	case s.Waits && !s.Ends:
 		return fmt.Errorf("tool %s: it waits for a person and does not end its attempt", s.Name)
 	}
-
 	return nil
 }
 
-// oneOf refuses a value that is not known, and an empty one unless that is known, too.
-func oneOf[T ~string](what string, given T, known ...T) error {
-	if slices.Contains(known, given) {
-		return nil
-	}
-
-	// A copy, because what is formatted is allocated: each tool of each run is checked.
-	all := slices.Clone(known)
-	if given == "" {
-		return fmt.Errorf("its %s is missing: one of %q", what, all)
-	}
-	return fmt.Errorf("its %s %q is none of %q", what, given, all)
-}
-
-// Summary is the value of the argument that Says names, "" where there is none.
+// Summary returns the value of the argument SummaryArg, or "".
 func (s Spec) Summary(args json.RawMessage) string {
 	var all map[string]json.RawMessage
 	var text string
@@ -237,11 +196,11 @@ func (s Spec) Summary(args json.RawMessage) string {
 	return text
 }
 
-// Specs are the specs of several tools.
+// Specs is a list of specs.
 type Specs []Spec
 
-// Find is the spec of a tool by its name; of one that no other knows, that of the open one which stands for it. For an
-// unknown name it is the zero Spec, which means the worst in every property.
+// Find returns the spec of a tool by its name, or that of the open one that stands for it. For an
+// unknown name it returns the zero Spec, which means the worst in every property.
 func (s Specs) Find(name string) Spec {
 	stands := -1
 	for i := range s { // not by value: each is hundreds of bytes, and every run asks
@@ -271,8 +230,8 @@ func (s Specs) Names() []string {
 	return out
 }
 
-// Listed reports whether lists of tools, playbooks and people can name a tool: all but those that come with
-// runs in phases, with modules and with executors, and what stands for tools that are not known yet.
+// Listed reports whether lists of tools, playbooks and people can name a tool: all but those that
+// come with phases, modules and executors, and open specs.
 func (s Spec) Listed() bool {
 	return s.Requires != RequiresPhases && s.Requires != RequiresModule && s.Requires != RequiresExecutor && !s.Open
 }
@@ -291,8 +250,8 @@ func (s Specs) Where(holds func(Spec) bool) Specs {
 	return out
 }
 
-// IsNamed reports whether an agent's list of tools asks for a tool that not every agent has. A bare *
-// does not: it means all tools of every agent.
+// IsNamed reports whether an agent's list of tools asks for a tool that not every agent has. A bare
+// * does not.
 func IsNamed(allow []string, name string) bool {
 	return slices.ContainsFunc(allow, func(glob string) bool {
 		ok, err := path.Match(glob, name)

@@ -2,7 +2,7 @@ package tool
 
 import "strings"
 
-// Taint is a set of labels for what a run has come in touch with. The host sets them, and they only grow.
+// Taint is a set of labels for the data that a run has met. The host sets them, and they only grow.
 type Taint uint8
 
 // The labels (docs/security.md). No run holds all three without its owner's approval.
@@ -12,7 +12,7 @@ const (
 	Outward                     // C: an effect beyond the host's undo, or beyond the host
 )
 
-// AllTaints is what no run may hold unasked.
+// AllTaints is the set of all labels.
 const AllTaints = Untrusted | Private | Outward
 
 // Labels lists the letters, in order.

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/jsonread"
 )
 
-// defaultTimeout bounds a call in wall time when its spec does not (OSA-11).
+// defaultTimeout bounds a call if its spec does not (OSA-11).
 const defaultTimeout = 120 * time.Second
 
 // Invocation says on whose behalf a tool is called.
@@ -24,18 +24,18 @@ type Invocation struct {
 	Attempt    int
 	Job, Agent string
 	Key        string // of the call, stable across attempts
-	// Approved is the hash of the action (ActionHash) that the owner has approved for this call; "" when it needed no
-	// approval. What a tool does with files is that action only while they are the same.
+	// Approved is the hash of the action (ActionHash) that the owner has approved for this call, or "".
+	// The tool must check that its files have not changed since.
 	Approved string
-	// MustSucceed says whether a program that fails, or a server that answers with an error, is a failure of
-	// the call where the call does not say. A model reads exit codes; a list of calls does not.
+	// MustSucceed is the default of the argument must_succeed: whether a failing program, or an error
+	// of a server, fails the call. A model reads exit codes; a list of calls does not.
 	MustSucceed bool
 }
 
-// modelAnswer is the beginning of the key of a call that a model made: its attempt and its step.
+// modelAnswer matches the beginning of the key of a call that a model made: its attempt and step.
 var modelAnswer = regexp.MustCompile(`^m\d+\.\d+`)
 
-// AnswerKey returns what the keys of all calls of one answer have in common. Calls within a call belong to its answer.
+// AnswerKey returns what the keys of all calls of one answer have in common, nested calls included.
 func AnswerKey(key string) string {
 	if answer := modelAnswer.FindString(key); answer != "" {
 		return answer
@@ -44,7 +44,7 @@ func AnswerKey(key string) string {
 	return outer
 }
 
-// Requires is the value of the argument must_succeed of a call, nil when it was not given.
+// Requires returns the value of the argument must_succeed of a call, or its default.
 func (in Invocation) Requires(success *bool) bool {
 	if success != nil {
 		return *success
@@ -61,7 +61,7 @@ type Tool struct {
 }
 
 // Define makes a tool from a function. The schema is made from A: fields without omitempty are
-// required, `jsonschema:"…"` describes them. A spec that lacks what every tool must have is refused.
+// required, `jsonschema:"…"` describes them.
 func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
 	args := reflect.TypeFor[A]()
 	if s.Args == nil {
@@ -88,14 +88,30 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 		if err := jsonread.UnmarshalNumbers(args, &a); err != nil { // large ids in free-form arguments stay exact
 			return Failure(KindInvalidArgs, "the arguments were not understood: %v", err), nil
 		}
-		return run(ctx, in, a)
+		return Answered(run(ctx, in, a))
 	}
-
 	return Tool{&s, schema.checks, schema.told, call}, nil
 }
 
-// WithHandler returns a tool that looks the same to its callers but is answered by another function:
-// nothing of what t does is done, and no file is inspected.
+// DefineChecked is Define for a tool whose arguments are checked before its owner is asked about the
+// call, and again when it is made.
+func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
+	needs, checked := s.Needs, Needs(func(_ context.Context, _ Invocation, a A) (Need, error) { return Need{}, check(a) })
+	s.Needs = func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
+		if n, err := checked(ctx, in, args); err != nil {
+			return n, err
+		}
+		return needs(ctx, in, args)
+	}
+	return Define(s, func(ctx context.Context, in Invocation, a A) (Envelope, error) {
+		if err := check(a); err != nil {
+			return Envelope{}, err
+		}
+		return run(ctx, in, a)
+	})
+}
+
+// WithHandler returns a tool that looks the same to its callers but is answered by another function.
 func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
 	spec := *t.spec
 	// Nothing instead of nil: a tool without Needs would be asked about at each call.
@@ -127,22 +143,22 @@ func (t Tool) MapResult(f func(Envelope) Envelope) Tool {
 	return t
 }
 
-// Spec is all that is known about the tool.
+// Spec returns all that is known about the tool.
 func (t Tool) Spec() Spec { return *t.spec }
 
-// Name is what a model calls it by.
+// Name returns the name by which a model calls it.
 func (t Tool) Name() string { return t.spec.Name }
 
-// Description is what a model reads about the tool.
+// Description returns what a model reads about the tool.
 func (t Tool) Description() string { return t.spec.Description }
 
-// ModelSchema returns the JSON Schema of its arguments as a model is sent it, in the subset that every model server reads.
+// ModelSchema returns the JSON Schema of its arguments in the subset that every model server reads.
 func (t Tool) ModelSchema() json.RawMessage { return t.told }
 
-// Effect is the worst that any call can do.
+// Effect returns the worst effect of any call.
 func (t Tool) Effect() domain.Effect { return t.spec.Effect }
 
-// EffectOf is the worst that this call can do.
+// EffectOf returns the worst effect of this call.
 func (t Tool) EffectOf(args json.RawMessage) domain.Effect {
 	if t.spec.ReadsOnly != nil && t.spec.ReadsOnly(args) {
 		return domain.EffectRead
@@ -162,10 +178,10 @@ func (t Tool) Waits() bool { return t.spec.Waits }
 // Nests reports whether a call is a run within the run.
 func (t Tool) Nests() bool { return t.spec.Nests }
 
-// Class is how the loop treats the tool's calls.
+// Class returns how the loop treats the tool's calls.
 func (t Tool) Class() Class { return t.spec.Class }
 
-// WritePath is the canonical path that a call would write, "" when it writes none.
+// WritePath returns the canonical path that a call would write, or "".
 func (t Tool) WritePath(args json.RawMessage) string {
 	if t.spec.Effect == domain.EffectRead {
 		return ""
@@ -173,7 +189,7 @@ func (t Tool) WritePath(args json.RawMessage) string {
 	return t.TargetPath(args)
 }
 
-// TargetPath is the canonical path that a call reads or writes, "" when there is none.
+// TargetPath returns the canonical path that a call reads or writes, or "".
 func (t Tool) TargetPath(args json.RawMessage) string {
 	path := t.pathArgument(args)
 	if path != "" && t.spec.Canonical != nil {
@@ -182,14 +198,10 @@ func (t Tool) TargetPath(args json.RawMessage) string {
 	return path
 }
 
-// StatKey is a text that changes when the file of a call does; "" where nobody can tell.
+// StatKey returns a text that changes if the file of a call does, or "".
 func (t Tool) StatKey(args json.RawMessage) string {
-	if t.spec.StatKey == nil {
-		return ""
-	}
-
 	path := t.pathArgument(args)
-	if path == "" {
+	if path == "" || t.spec.StatKey == nil {
 		return ""
 	}
 	return t.spec.StatKey(path)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Unlisted is the set of tools of a run that models are not told of at first. Registries made from one another share it. A nil
-// Unlisted is empty.
+// Unlisted is the set of tools of a run that models are not told of at first. Registries made from
+// one another share it. A nil Unlisted is empty.
 type Unlisted struct {
 	names []string // sorted
 

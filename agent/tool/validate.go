@@ -16,17 +16,8 @@ import (
 	"rouse/internal/text"
 )
 
-// invalid is an argument that does not fit.
-type invalid struct{ field, message, expected string }
-
-func (e *invalid) Error() string { return e.message }
-
-func (e *invalid) envelope() Envelope {
-	return Failure(KindInvalidArgs, "%s", e.message).WithField(e.field, e.expected)
-}
-
-// validate checks arguments against the schema of a tool and corrects what models commonly get wrong without
-// meaning anything else by it (OSA-11): numbers in quotes, null or "" for an absent argument.
+// validate checks arguments against the schema of a tool and corrects harmless mistakes of models
+// (OSA-11): numbers in quotes, null or "" for an absent argument.
 func (t Tool) validate(raw json.RawMessage) (json.RawMessage, error) {
 	m, err := t.coerce(raw)
 	if err != nil {
@@ -38,32 +29,25 @@ func (t Tool) validate(raw json.RawMessage) (json.RawMessage, error) {
 // coerce is validate with the arguments decoded.
 func (t Tool) coerce(raw json.RawMessage) (map[string]any, error) {
 	v, err := decode(raw)
-	if err != nil {
-		return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
-	}
-
 	// Some models write the whole object as a JSON string.
-	if text, ok := v.(string); ok {
-		inner, err := decode(json.RawMessage(text))
-		if err != nil {
-			return nil, &invalid{"", "the arguments are not JSON: " + err.Error(), "a JSON object"}
-		}
-		v = inner
+	if text, ok := v.(string); ok && err == nil {
+		v, err = decode(json.RawMessage(text))
 	}
-
+	if err != nil {
+		return nil, Refuse(KindInvalidArgs, "the arguments are not JSON: %v", err).WithField("", "a JSON object")
+	}
 	if v == nil {
 		v = map[string]any{}
 	}
-
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, &invalid{"", "the arguments must be an object", "a JSON object"}
+		return nil, Refuse(KindInvalidArgs, "the arguments must be an object").WithField("", "a JSON object")
 	}
 
 	c := argumentCheck{synonyms: t.spec.Synonyms, asJSON: len(t.spec.Schema) > 0}
 	out := c.object("", t.schema, m)
 	if len(c.wrong) > 0 {
-		return nil, c.wrong[0] // one at a time is what a model can follow
+		return nil, c.wrong[0].refusal() // one at a time is what a model can follow
 	}
 	return out, nil
 }
@@ -82,11 +66,11 @@ func decode(raw json.RawMessage) (any, error) {
 type argumentCheck struct {
 	synonyms [][2]string
 	asJSON   bool // a model sends a value of any kind as JSON in a text
-	wrong    []*invalid
+	wrong    []ArgumentError
 }
 
-// named gives arguments the names that a schema knows, where they come with one that is another tool's for the same (UNI-01,
-// UNI-04). One that is given under both names stays, and is refused.
+// named renames arguments that have the name of a synonym (UNI-01, UNI-04). One that is given under
+// both names stays, and is refused.
 func (c *argumentCheck) named(schema *jsonschema.Schema, m map[string]any) map[string]any {
 	out := m
 	for _, pair := range c.synonyms {
@@ -104,17 +88,15 @@ func (c *argumentCheck) named(schema *jsonschema.Schema, m map[string]any) map[s
 }
 
 func (c *argumentCheck) bad(field, message, expected string) {
-	c.wrong = append(c.wrong, &invalid{field, message, expected})
+	c.wrong = append(c.wrong, ArgumentError{field, message, expected})
 }
 
-// object checks an object against its schema, and converts what is in it.
+// object checks an object against its schema, and converts its values.
 func (c *argumentCheck) object(path string, schema *jsonschema.Schema, m map[string]any) map[string]any {
 	m = c.named(schema, m)
 	out := make(map[string]any, len(m))
-	var meant []string // arguments that were misspelled, which are not missing besides
-	keys := slices.AppendSeq(make([]string, 0, 16), maps.Keys(m))
-	slices.Sort(keys) // so that of several faults the same one is reported each time
-	for _, key := range keys {
+	var meant []string                                // arguments that were misspelled, which are not missing besides
+	for _, key := range slices.Sorted(maps.Keys(m)) { // so that the same fault is always reported first
 		field := join(path, key)
 		p, known := schema.Properties[key]
 		if !known {
@@ -161,7 +143,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// isClosed reports whether a schema allows only the properties that it names.
+// isClosed reports whether a schema allows no other properties than its own.
 func isClosed(s *jsonschema.Schema) bool {
 	return s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil
 }
@@ -298,12 +280,12 @@ func integer(n json.Number) (any, bool) {
 	return json.Number(r.Num().String()), true
 }
 
-// isTyped reports whether a schema asks for anything. A map of free values is accepted as it is.
+// isTyped reports whether a schema has a type. A map of free values has none.
 func isTyped(s *jsonschema.Schema) bool {
 	return s != nil && (s.Type != "" || len(s.Types) > 0)
 }
 
-// hasHugeExponent reports an exponent that would make a number of very many digits.
+// hasHugeExponent reports whether an exponent would make a number of very many digits.
 func hasHugeExponent(n string) bool {
 	i := strings.IndexAny(n, "eE")
 	if i < 0 {
@@ -339,7 +321,6 @@ func describe(s *jsonschema.Schema) string {
 	return strings.Join(words, " or ")
 }
 
-// describeType says what a value of a type is.
 func describeType(t string) string {
 	switch t {
 	case typeInteger:
@@ -347,7 +328,6 @@ func describeType(t string) string {
 	case typeArray, typeObject:
 		return "an " + t
 	}
-
 	return "a " + t
 }
 
@@ -360,12 +340,10 @@ func display(v any) string {
 	return text.Truncate(string(raw), 60)
 }
 
-// hint ends a message about a wrong name with the one that was probably meant; "" when none is similar.
+// hint ends a message about a wrong name with the one that was probably meant, if one is similar.
 func hint(wrong string, known []string) string {
-	ask := text.DidYouMean(wrong, known)
-	if ask == "" {
-		return ""
+	if ask := text.DidYouMean(wrong, known); ask != "" {
+		return "; " + ask
 	}
-
-	return "; " + ask
+	return ""
 }

@@ -247,7 +247,7 @@ func TestAskedInVain(t *testing.T) {
 		one, _ := b.r.Lookup(name)
 		n, err := one.Need(t.Context(), tool.Invocation{Run: 1, Agent: "ann", Key: "1"}, json.RawMessage(args))
 		if err == nil {
-			n, err = n.Bind(n)
+			n, err = tool.RefusedNeed(n.Bind(n))
 		}
 		if err != nil {
 			t.Fatal(err)

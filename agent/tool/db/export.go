@@ -98,12 +98,12 @@ func replaceable(p *tool.FileHandle, a exportArgs) (fs.FileInfo, error) {
 
 	switch {
 	case info.IsDir():
-		return nil, &tool.PathError{Kind: tool.KindInvalidArgs, Message: a.Path + " is a folder; name a file in it"}
+		return nil, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder; name a file in it", a.Path)
 	case !a.Overwrite:
-		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " exists already; choose another name, or say overwrite true"}
+		return nil, tool.RefusePath(tool.KindRejected, "%s exists already; choose another name, or say overwrite true", a.Path)
 	// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
 	case info.Mode().Perm()&0o200 == 0:
-		return nil, &tool.PathError{Kind: tool.KindRejected, Message: a.Path + " is marked read-only"}
+		return nil, tool.RefusePath(tool.KindRejected, "%s is marked read-only", a.Path)
 	}
 
 	// Opened only for the checks: it refuses links, pipes and hard links.
@@ -154,7 +154,7 @@ func (o Options) commit(ctx context.Context, p *tool.FileHandle, a exportArgs, f
 	case old == nil && errors.Is(err, fs.ErrNotExist): // still no file, as expected
 		err = nil
 	case err == nil && (old == nil || !os.SameFile(now, old) || !now.ModTime().Equal(old.ModTime())):
-		err = &tool.PathError{Kind: tool.KindExecutionError, Message: a.Path + " was written meanwhile, and was left as it is now"}
+		err = tool.RefusePath(tool.KindExecutionError, "%s was written meanwhile, and was left as it is now", a.Path)
 	}
 	if err != nil {
 		return errors.Join(err, file.Abort())

@@ -22,7 +22,7 @@ func (f *lazyFile) Read(p []byte) (int, error) {
 	// Systems differ in the error for reading a folder, so it is replaced by a clear one.
 	n, err := f.file.Read(p)
 	if err != nil && n == 0 && isFolder(f.file) {
-		return 0, &tool.PathError{Kind: tool.KindInvalidArgs, Message: f.path + " is a folder; name a file in it"}
+		return 0, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder; name a file in it", f.path)
 	}
 	return n, err
 }

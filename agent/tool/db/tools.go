@@ -217,14 +217,11 @@ func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, er
 // answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
 	var bad *agentdb.Error
-	var path *tool.PathError
 	switch {
 	case errors.As(err, &bad):
 		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Text()).WithField(bad.Field, "")
 		e.Retryable = bad.Retryable
 		return e, nil
-	case errors.As(err, &path):
-		return path.Envelope(), nil
 	case err != nil:
 		return tool.Envelope{}, err
 	}

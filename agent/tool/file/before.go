@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,16 +25,14 @@ import (
 	"rouse/internal/text"
 )
 
-// What is kept of folders before a program that may change anything in them. Of what is beyond it the record
-// says that it cannot be undone.
+// Limits of what is kept before a program. The record says that changes beyond them cannot be undone.
 const (
-	maxBeforeEntries = 20_000   // files, links and folders that are known at all
-	maxBeforeBytes   = 64 << 20 // contents; of one file maxRaw at most
-	// maxAfterBytes are read afterwards of files that are new or seem changed: a program may leave more than anybody wants to wait for.
-	maxAfterBytes = 512 << 20
+	maxBeforeEntries = 20_000    // files, links and folders
+	maxBeforeBytes   = 64 << 20  // contents; of one file maxRaw at most
+	maxAfterBytes    = 512 << 20 // read afterwards of files that are new or seem changed
 )
 
-// notKept stands in place of the hash of a content that was not kept.
+// notKept stands for the hash of a content that was not kept.
 const notKept = "not kept"
 
 const (
@@ -42,15 +40,15 @@ const (
 	beforeContents = "contents"
 )
 
-// Before is what the folders of a run held before a program that changes files as it likes: the names of all
-// files, and the contents of those that are not too large. It lies in a folder of the host's, so that
-// what changed can be found out after a crash, too.
+// Before holds what the folders of a run contained before a program: the names of all files, and the
+// contents of those that are not too large. It lies in a folder of the host, so that the changes can
+// be found after a crash, too.
 type Before struct {
 	dir string
 	beforeRecord
 }
 
-// beforeRecord is what the folder says of itself.
+// beforeRecord is the index of a Before, as it is stored.
 type beforeRecord struct {
 	Run     int64                   `json:"run"`
 	Attempt int                     `json:"attempt"`
@@ -81,8 +79,8 @@ const (
 	kindLink   = "link"
 )
 
-// TakeBefore keeps what lies where a run may write. No link is followed. dir must not exist; Settle and Discard
-// remove it.
+// TakeBefore keeps what lies where a run may write, without following links. dir must not exist;
+// Settle and Discard remove it.
 func TakeBefore(ctx context.Context, roots *tool.Roots, in tool.Invocation, dir string) (*Before, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("what the folders of run %d hold before its program cannot be kept: %w", in.Run, err)
@@ -110,7 +108,7 @@ func TakeBefore(ctx context.Context, roots *tool.Roots, in tool.Invocation, dir 
 	return b, nil
 }
 
-// list names what lies in the roots, up to as much as is known.
+// list lists the entries of the roots, up to the limit.
 func (b *Before) list(ctx context.Context, boundary nofollow.Boundary) (entries map[string]*beforeEntry, more bool, err error) {
 	entries = map[string]*beforeEntry{}
 	for _, path := range b.Roots {
@@ -128,7 +126,7 @@ func (b *Before) list(ctx context.Context, boundary nofollow.Boundary) (entries 
 	return entries, more, nil
 }
 
-// listRoot adds what lies in one root; all is false where there is more than most.
+// listRoot adds the entries of one root; all is false if there are more than most.
 func listRoot(ctx context.Context, root *os.Root, skip []string, most int, into map[string]*beforeEntry) (all bool, err error) {
 	all = true
 	err = fs.WalkDir(root.FS(), ".", func(rel string, d fs.DirEntry, err error) error {
@@ -158,7 +156,7 @@ func listRoot(ctx context.Context, root *os.Root, skip []string, most int, into 
 	return all, err
 }
 
-// entryOf describes one name, nil where nothing is left of it.
+// entryOf describes an entry, or returns nil if it is gone, a pipe or a device.
 func entryOf(root *os.Root, rel string, d fs.DirEntry) *beforeEntry {
 	info, err := d.Info()
 	if err != nil {
@@ -185,7 +183,7 @@ func entryOf(root *os.Root, rel string, d fs.DirEntry) *beforeEntry {
 	return one
 }
 
-// keep copies the contents of files, the small ones first, so that as many as possible are kept.
+// keep copies the contents of files, smallest first, so that as many as possible are kept.
 func (b *Before) keep(ctx context.Context, boundary nofollow.Boundary) error {
 	contents, err := os.OpenFile(filepath.Join(b.dir, beforeContents), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -229,7 +227,7 @@ func (b *Before) keep(ctx context.Context, boundary nofollow.Boundary) error {
 	return contents.Sync()
 }
 
-// readWithin reads a file below a root, without following any link, and no more of it than is kept.
+// readWithin reads a file below a root without following links, up to maxRaw bytes.
 func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil {
@@ -266,24 +264,22 @@ func readWithin(boundary nofollow.Boundary, root, path string) ([]byte, error) {
 		return nil, errors.Join(errors.New("it was replaced while it was opened"), err)
 	}
 
-	var content bytes.Buffer
-	content.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
-	if _, err = content.ReadFrom(io.LimitReader(f, maxRaw+1)); err == nil && content.Len() > maxRaw {
+	content, err := io.ReadAll(io.LimitReader(f, maxRaw+1))
+	if err == nil && len(content) > maxRaw {
 		err = fmt.Errorf("it has more than the %d MiB that are kept of a file", maxRaw>>20)
 	}
-	return content.Bytes(), err
+	return content, err
 }
 
-// Settled is what a program changed.
+// Settled describes the changes of a program.
 type Settled struct {
-	Files   int    // that were made, changed or removed; folders are not counted
-	Kept    int    // those of them that can be undone
-	Why     string // why some cannot, in a sentence; "" when all can
-	changed []ledger.FileOp
+	Files int    // that were made, changed or removed; folders are not counted
+	Kept  int    // those of them that can be undone
+	Why   string // why some cannot, in a sentence; "" if all can
 }
 
-// Settle records what has changed since, with what was there before, and removes what was kept. roots hear of the files
-// that were written, as of all that a run writes; nil after a crash. An error is the host's.
+// Settle records the changes since, with the content before, and removes what was kept. roots hear of
+// the files that were written; nil after a crash. An error is the host's.
 func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary, roots *tool.Roots) (out Settled, err error) {
 	now, more, err := b.list(ctx, boundary)
 	if err != nil {
@@ -294,7 +290,7 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 	if err != nil {
 		return out, err
 	}
-	if (b.More || more) && len(b.Roots) > 0 { // said where an undo looks for it
+	if (b.More || more) && len(b.Roots) > 0 { // recorded where an undo looks for it
 		root := b.Roots[0]
 		ops = append(ops, ledger.FileOp{Type: ledger.FileProgram, Root: root, Path: root, BeforeHash: notKept, AfterHash: notKept,
 			NoUndoReason: fmt.Sprintf("there are more than %d files, and what the program did to those beyond is not known", maxBeforeEntries)})
@@ -304,21 +300,25 @@ func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary
 	if err != nil {
 		return out, err
 	}
-	for _, op := range ops {
+	for i := range ops {
 		var before []byte
-		if before, saved, err = b.fill(&op, saved); err != nil {
+		if before, saved, err = b.fill(&ops[i], saved); err != nil {
 			return out, err
 		}
-		if op, err = log.AddFileOp(ctx, ledger.Attempt{Run: b.Run, Number: b.Attempt}, op, before); err != nil {
+		if ops[i], err = log.AddFileOp(ctx, ledger.Attempt{Run: b.Run, Number: b.Attempt}, ops[i], before); err != nil {
 			return out, err
 		}
-		out.add(op)
+		out.add(ops[i])
 	}
 
-	return out, errors.Join(announce(ctx, roots, out.changed), b.Discard())
+	if roots != nil { // so that the job's own watch does not take the files for somebody else's
+		reported := slices.DeleteFunc(slices.Clone(ops), func(op ledger.FileOp) bool { return op.NoUndoReason != "" })
+		err = (&RecordedPlan{roots: roots, ops: reported}).Announce(ctx)
+	}
+	return out, errors.Join(err, b.Discard())
 }
 
-// fill completes the record of a change with whose it is, and with the content before.
+// fill completes the record of a change, and returns the content before it.
 func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 	op.Agent, op.Batch = b.Agent, b.Key
 	e := b.Entries[op.Path]
@@ -326,7 +326,7 @@ func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 		return nil, saved, nil
 	}
 	if saved += e.Size; saved > maxUndoBytes {
-		op.NoUndoReason = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
+		op.NoUndoReason = overUndoBytes
 		return nil, saved, nil
 	}
 
@@ -343,19 +343,12 @@ func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 	return content, saved, nil
 }
 
-// changes are in an order in which their undo, which goes backwards, finds folders empty that it removes.
+// changes are in the order of paths. Undo goes backwards, so that it finds the folders that it removes
+// empty.
 func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []ledger.FileOp, err error) {
-	var paths []string
-	for path := range now {
-		paths = append(paths, path)
-	}
-	for path := range b.Entries {
-		if now[path] == nil {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths) // a folder comes before what lies in it
-
+	all := maps.Clone(b.Entries)
+	maps.Copy(all, now)
+	paths := slices.Sorted(maps.Keys(all))
 	left := int64(maxAfterBytes)
 	for _, path := range paths {
 		if ctx.Err() != nil {
@@ -368,23 +361,22 @@ func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now ma
 	return ops, nil
 }
 
-// change is what became of one path, nil where nothing did. left is how much may still be read.
+// change returns the change of one path, or nil. left is the number of bytes that may still be read.
 func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *ledger.FileOp {
-	op := &ledger.FileOp{Type: ledger.FileProgram, Path: path}
+	op := &ledger.FileOp{Type: ledger.FileProgram, Path: path, Root: cmp.Or(is, was).root}
 	switch {
 	case was != nil && is != nil && was.Kind == is.Kind && was.same(is):
 		return nil
 	case was == nil && is.Kind == kindFolder:
-		op.Root, op.Type, op.AfterHash = is.root, ledger.FileDirCreate, folderHash
+		op.Type, op.AfterHash = ledger.FileDirCreate, folderHash
 		return op
 	case was != nil && was.Kind == kindFolder && is == nil: // it is made again for the files that were in it
 		return nil
 	case was != nil && was.Kind != "" || is != nil && is.Kind != "":
-		op.Root, op.BeforeHash, op.AfterHash, op.NoUndoReason = rootOf(was, is), notKept, notKept, "it is a link, or was one, or a folder took its place; only files are kept"
+		op.BeforeHash, op.AfterHash, op.NoUndoReason = notKept, notKept, "it is a link, or was one, or a folder took its place; only files are kept"
 		return op
 	}
 
-	op.Root = rootOf(was, is)
 	if was != nil {
 		op.Mode, op.Size, op.BeforeHash, op.NoUndoReason = was.Mode, was.Size, was.Hash, was.Why
 		if was.Hash == "" {
@@ -410,14 +402,14 @@ func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left 
 	default:
 		op.AfterHash = hashOf(string(content))
 	}
-	if tool.IsSecretPath(relative(is.root, path)) { // which no undo opens
+	if rel, err := filepath.Rel(is.root, path); err == nil && tool.IsSecretPath(rel) { // which no undo opens
 		op.NoUndoReason = cmp.Or(op.NoUndoReason, "its name is one of those that hold secrets, which no undo changes")
 	}
 	return op
 }
 
-// same reports whether nothing tells two states of a path apart without reading it. The time of a file says nothing
-// where its content is known: a program can set it.
+// same reports whether two states of a path are the same without reading it. If the content is known,
+// the time of a file does not count: a program can set it.
 func (e *beforeEntry) same(o *beforeEntry) bool {
 	switch e.Kind {
 	case kindFolder:
@@ -428,24 +420,8 @@ func (e *beforeEntry) same(o *beforeEntry) bool {
 	return e.Hash == "" && e.Size == o.Size && e.ModTime == o.ModTime
 }
 
-func rootOf(was, is *beforeEntry) string {
-	if is != nil {
-		return is.root
-	}
-	return was.root
-}
-
-func relative(root, path string) string {
-	rel, err := filepath.Rel(root, path)
-	if err != nil {
-		return path
-	}
-	return rel
-}
-
 // add counts one change.
 func (s *Settled) add(op ledger.FileOp) {
-	s.changed = append(s.changed, op)
 	if op.Type == ledger.FileDirCreate {
 		return
 	}
@@ -453,26 +429,16 @@ func (s *Settled) add(op ledger.FileOp) {
 	s.Files++
 	if op.NoUndoReason == "" {
 		s.Kept++
-		return
-	}
-	if s.Why == "" {
+	} else if s.Why == "" {
 		s.Why = fmt.Sprintf("%s: %s", text.Visible(op.Path), op.NoUndoReason)
 	}
-}
-
-// announce tells roots of the files that are there now, so that the job's own watch does not take them for somebody else's.
-func announce(ctx context.Context, roots *tool.Roots, ops []ledger.FileOp) error {
-	if roots == nil {
-		return nil
-	}
-	return (&RecordedPlan{roots: roots, ops: slices.DeleteFunc(slices.Clone(ops), func(op ledger.FileOp) bool { return op.NoUndoReason != "" })}).Announce(ctx)
 }
 
 // Discard removes what was kept: the program did not start.
 func (b *Before) Discard() error { return os.RemoveAll(b.dir) }
 
-// RecoverBefore records what the programs of a process that died had changed until then, by what it kept in the
-// folders of dir. Their attempts must not have been ended yet.
+// RecoverBefore records the changes that programs of a process that died had made, from what was kept
+// in the folders of dir. Their attempts must not have been ended yet.
 func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir string) error {
 	left, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -501,7 +467,7 @@ func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir
 	return all
 }
 
-// findRoots says again of each entry which root it lies in. A root that is behind a link by now is another folder.
+// findRoots sets the root of each entry again. A root that is behind a link now is left out.
 func (b *Before) findRoots(boundary nofollow.Boundary) {
 	b.Roots = slices.DeleteFunc(b.Roots, func(root string) bool {
 		at, err := boundary.Resolve(root)
@@ -519,7 +485,7 @@ func (b *Before) findRoots(boundary nofollow.Boundary) {
 	}
 }
 
-// BeforeName is a name for the folder of a call's Before.
+// BeforeName returns a name for the folder of a call's Before.
 func BeforeName(run int64, attempt int, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return fmt.Sprintf("%d-%d-%s", run, attempt, hex.EncodeToString(sum[:4]))

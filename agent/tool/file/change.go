@@ -19,11 +19,10 @@ import (
 	"rouse/internal/owner"
 )
 
-// maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone, and
-// their answers say so.
+// maxUndoBytes bounds what is stored of a run's changed files. Changes beyond it cannot be undone.
 const maxUndoBytes = 256 << 20
 
-// binaryExtensions are of formats that are not text: a text under such a name would be a broken file.
+// binaryExtensions are those of formats that are not text.
 var binaryExtensions = map[string]bool{".xlsx": true, ".xls": true, ".xlsm": true, ".ods": true, ".pdf": true, ".pptx": true, ".ppt": true, ".odp": true,
 	".docx": true, ".doc": true, ".odt": true, ".zip": true, ".gz": true, ".png": true, ".jpg": true, ".jpeg": true, ".gif": true, ".db": true, ".sqlite": true}
 
@@ -32,8 +31,8 @@ type pendingChange struct {
 	place       *tool.FileHandle
 	shown       string // its path as the caller wrote it
 	old         fileState
-	notUndoable string // why it cannot be undone; "" when it can
-	release     func() // ends its turn, in which nobody else changes the file
+	notUndoable string // why it cannot be undone, or ""
+	release     func() // ends its turn
 }
 
 func (c pendingChange) close() {
@@ -41,49 +40,50 @@ func (c pendingChange) close() {
 	c.release()
 }
 
-// prepare waits for the turn to change a file, opens it, and reads what it holds. Close the change.
-func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (pendingChange, error) {
+// prepare waits for the turn to change a file, opens it, and reads its content. The caller must close
+// the change.
+func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c pendingChange, err error) {
 	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
-		return pendingChange{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("a %s file is not text; write .txt, .md or .csv instead", ext)}
+		return c, tool.RefusePath(tool.KindRejected, "a %s file is not text; write .txt, .md or .csv instead", ext)
 	}
 
 	place, err := f.roots.Resolve(path, true)
 	if err != nil {
-		return pendingChange{}, err
+		return c, err
 	}
-
 	release, err := f.locks.Acquire(ctx, f.roots.Canonical(path))
 	if err != nil {
-		return pendingChange{}, errors.Join(err, place.Close())
+		return c, errors.Join(err, place.Close())
 	}
 
-	c := pendingChange{place: place, shown: path, release: release}
+	c = pendingChange{place: place, shown: path, release: release}
 	if c.old, err = readCurrent(place, path); err != nil {
 		c.close()
 		return c, err
 	}
 
-	// Said before the change, so that a dry run shows it, too.
+	// Before the change, so that a dry run shows it, too.
 	kept, err := f.log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
 		c.close()
 		return c, &hostError{err}
 	}
-
 	if c.old.info != nil && kept+int64(len(c.old.text)) > maxUndoBytes {
-		c.notUndoable = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
+		c.notUndoable = overUndoBytes
 	}
-
 	return c, nil
 }
+
+// overUndoBytes is the reason why the changes of a run cannot be undone any more.
+var overUndoBytes = fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)
 
 // hostError is a fault of the host, not of the call: it ends the run.
 type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// notAnnounced returns the error of a change that could not be recorded in advance. If the folder of the file is at fault, only
-// the call fails.
+// notAnnounced returns the error of a change that could not be recorded in advance. If the folder of
+// the file is at fault, only the call fails.
 func notAnnounced(p *tool.FileHandle, err error) error {
 	if domain.IsFileFault(err) {
 		return p.Explain(err)
@@ -91,36 +91,35 @@ func notAnnounced(p *tool.FileHandle, err error) error {
 	return &hostError{err}
 }
 
-// failureOf turns the error of a change that was not made into an envelope, or a host's error.
+// failureOf turns the error of a call into its answer, or into an error of the host.
 func failureOf(path string, err error) (tool.Envelope, error) {
-	var host *hostError
-	if errors.As(err, &host) {
+	if host, ok := errors.AsType[*hostError](err); ok {
 		return tool.Envelope{}, host.error
 	}
-	return pathFailure(path, err), nil
+	if !errors.As(err, new(*tool.Refusal)) {
+		err = tool.RefusePath(tool.KindExecutionError, "%s cannot be used: %v", path, err)
+	}
+	return tool.Answered(tool.Envelope{}, err)
 }
 
-// apply replaces or creates the file. It returns the id of the change: the key of its call, which is the
-// same when the run is resumed.
+// apply replaces or creates the file. It returns the id of the change: the key of its call, which is
+// the same if the run is resumed.
 func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
 	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
-	if c.old.info != nil {
-		op.Mode, op.Size, op.BeforeHash = uint32(c.old.info.Mode().Perm()), int64(len(c.old.text)), hashOf(c.old.text)
-	}
-
 	var mode fs.FileMode
 	if c.old.info != nil {
 		mode = c.old.info.Mode().Perm()
+		op.Mode, op.Size, op.BeforeHash = uint32(mode), int64(len(c.old.text)), hashOf(c.old.text)
 	}
 
 	if c.holds(text) {
 		return f.confirm(ctx, in, c, op)
 	}
 
-	// The order is what makes a crash harmless: first the temporary file, which nobody sees; then the
-	// announcement to the watches; then the record with the old content; last the rename. After a
-	// crash the record may be of a change that never came about, which undo recognizes.
+	// The order makes a crash harmless: the temporary file, the announcement to the watches, the record
+	// with the old content, the rename. After a crash the record may be of a change that was not made,
+	// which undo recognizes.
 	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
@@ -145,10 +144,10 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 	return op.Batch, nil
 }
 
-// holds says whether a file holds a text already.
+// holds reports whether the file has this content already.
 func (c pendingChange) holds(text string) bool { return c.old.info != nil && c.old.text == text }
 
-// confirm records that a run wrote what the file holds already. The file stays as it is, with its time, so
+// confirm records that a run wrote the content that the file has already. The file is not touched, so
 // that no watch takes it for changed.
 func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op ledger.FileOp) (string, error) {
 	if err := c.place.CheckWrite(); err != nil {
@@ -168,8 +167,8 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// firstMissingFolder is the topmost of the folders that have to be made for a file, "" for none. Undo
-// removes what is empty from there on.
+// firstMissingFolder returns the topmost folder that has to be made for a file, or "". Undo removes
+// empty folders from there on.
 func firstMissingFolder(p *tool.FileHandle) string {
 	first := ""
 	for folder := filepath.Dir(p.Rel); folder != "."; folder = filepath.Dir(folder) {
@@ -193,7 +192,7 @@ func (c pendingChange) risk(text string) string {
 	return "medium"
 }
 
-// warnings says what cannot be undone.
+// warnings says that the change cannot be undone.
 func (c pendingChange) warnings() []string {
 	if c.notUndoable == "" {
 		return nil
@@ -201,15 +200,14 @@ func (c pendingChange) warnings() []string {
 	return []string{"the change of " + c.shown + " cannot be undone: " + c.notUndoable}
 }
 
-// fileState is what a file was at a moment; info is nil when there was none.
+// fileState is the state of a file at a moment; info is nil if there was none.
 type fileState struct {
 	info fs.FileInfo
 	text string
 	sum  string // hash of the content, if the text is not kept
 }
 
-// unchanged reports whether nobody changed the file meanwhile. It compares what stat
-// tells, and does not read the file again.
+// unchanged reports whether the file has not been changed since, according to stat.
 func (b fileState) unchanged(p *tool.FileHandle) bool {
 	now, err := p.Lstat(p.Rel)
 	if b.info == nil {
@@ -218,11 +216,10 @@ func (b fileState) unchanged(p *tool.FileHandle) bool {
 	return err == nil && os.SameFile(now, b.info) && now.Size() == b.info.Size() && now.ModTime().Equal(b.info.ModTime())
 }
 
-// readState opens what is there now and reads it. If nothing is there, it returns the zero state.
+// readState opens and reads a file. If there is none, it returns the zero state.
 func readState(p *tool.FileHandle, read func(*os.File, fs.FileInfo) (fileState, error)) (fileState, error) {
 	file, err := p.OpenChecked()
-	var bad *tool.PathError
-	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
+	if isNotFound(err) {
 		return fileState{}, nil
 	}
 	if err != nil {
@@ -237,22 +234,27 @@ func readState(p *tool.FileHandle, read func(*os.File, fs.FileInfo) (fileState, 
 	return read(file, info)
 }
 
-// readCurrent reads the text file that is there now, and refuses what may not be replaced.
+// isNotFound reports whether a path was refused because it does not exist.
+func isNotFound(err error) bool {
+	refusal, ok := errors.AsType[*tool.Refusal](err)
+	return ok && refusal.Kind == tool.KindNotFound
+}
+
+// readCurrent reads the current text file, and refuses one that may not be replaced.
 func readCurrent(p *tool.FileHandle, shown string) (fileState, error) {
 	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
 		switch {
 		case info.IsDir():
-			return fileState{}, &tool.PathError{Kind: tool.KindInvalidArgs, Message: shown + " is a folder"}
-		// The rename would succeed, for it needs only the folder: the mark is its owner's wish.
-		case info.Mode().Perm()&0o200 == 0:
-			return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: shown + " is marked read-only"}
+			return fileState{}, tool.RefusePath(tool.KindInvalidArgs, "%s is a folder", shown)
+		case info.Mode().Perm()&0o200 == 0: // a rename would succeed, but the mark is its owner's wish
+			return fileState{}, tool.RefusePath(tool.KindRejected, "%s is marked read-only", shown)
 		}
 		text, err := decodeText(file, shown)
 		return fileState{info: info, text: text}, err
 	})
 }
 
-// readAny reads what is there now, text or not: a file with its bytes, or a folder.
+// readAny reads a file, text or not, or a folder.
 func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 	return readState(p, func(file *os.File, info fs.FileInfo) (fileState, error) {
 		if info.IsDir() {
@@ -260,7 +262,7 @@ func readAny(p *tool.FileHandle, shown string) (fileState, error) {
 		}
 		all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
 		if err == nil && len(all) > maxRaw {
-			err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)}
+			err = tool.RefusePath(tool.KindRejected, "%s has more than the %d MiB that are kept of a file", shown, maxRaw>>20)
 		}
 		return fileState{info: info, text: string(all)}, err
 	})
@@ -293,8 +295,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// writeTemp writes the whole content to a temporary file, so that no reader sees half of it. Without a
-// mode it gets that of a new file.
+// writeTemp writes the whole content to a temporary file, so that no reader sees half of it. A mode
+// of 0 means that of a new file.
 func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.File, error) {
 	file, err := p.Create()
 	if err != nil {
@@ -318,8 +320,7 @@ func writeTemp(p *tool.FileHandle, text string, mode fs.FileMode) (*atomicfile.F
 
 // commit renames the temporary file to its name, unless the file was changed meanwhile.
 func commit(p *tool.FileHandle, shown string, file *atomicfile.File, old fileState) error {
-	// What a program or a person wrote meanwhile, who know no locks, is not lost. The caller may read the
-	// file again and retry.
+	// A program or a person may have written meanwhile, without locks.
 	if !old.unchanged(p) {
 		return errors.Join(changedMeanwhile(shown), file.Abort())
 	}

@@ -3,15 +3,15 @@ package file
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
+	"slices"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
-// folderHash is recorded for a folder in place of the hash of a file's content.
+// folderHash is recorded for a folder instead of the hash of a content.
 const folderHash = "folder"
 
 // PlannedChange is a change of a file or folder that a command will make (OSA-36).
@@ -28,9 +28,9 @@ type RecordedPlan struct {
 	ops   []ledger.FileOp
 }
 
-// RecordPlan records what a command will change, with the content that is lost by it, so that file_undo can
-// revert it: all of it, or nothing. A *tool.PathError says why it cannot be recorded; every other error
-// is the host's.
+// RecordPlan records the changes that a command will make, with the content that they destroy, so that
+// file_undo can revert it: all of it, or nothing. A *tool.Refusal says why it cannot be recorded; every
+// other error is the host's.
 func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
 	spent, err := log.SavedFileBytes(ctx, in.Run)
 	if err != nil {
@@ -46,7 +46,7 @@ func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocat
 			return nil, err
 		}
 		if spent += op.Size; spent > maxUndoBytes {
-			return nil, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("this run has changed files of more than %d MiB, and no more is kept of them", maxUndoBytes>>20)}
+			return nil, tool.RefusePath(tool.KindRejected, "%s", overUndoBytes)
 		}
 
 		op.Agent, op.Batch = in.Agent, in.Key
@@ -63,7 +63,7 @@ func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocat
 	return k, nil
 }
 
-// CheckPlan says why the changes of a command could not be recorded, as RecordPlan would; nil when they could.
+// CheckPlan returns why the changes of a command could not be recorded, or nil.
 func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
 	for _, step := range plan {
 		if _, _, err := recordOf(roots, step); err != nil {
@@ -73,7 +73,7 @@ func CheckPlan(roots *tool.Roots, plan []PlannedChange) error {
 	return nil
 }
 
-// recordOf makes the record of a planned change, and reads what the change will destroy.
+// recordOf makes the record of a planned change, and reads the content that it destroys.
 func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old fileState, err error) {
 	p, err := roots.Resolve(step.Path, true)
 	if err != nil {
@@ -82,7 +82,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 	defer p.Close()
 
 	if !p.InWorkdir() {
-		return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is outside of the working folder"}
+		return op, old, tool.RefusePath(tool.KindRejected, "%s is outside of the working folder", step.Path)
 	}
 	if old, err = readAny(p, step.Path); err != nil {
 		return op, old, err
@@ -91,7 +91,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 	op = ledger.FileOp{Type: step.Type, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel)}
 	if old.info != nil {
 		if old.info.IsDir() {
-			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.Path + " is a folder"}
+			return op, old, tool.RefusePath(tool.KindRejected, "%s is a folder", step.Path)
 		}
 		op.Mode, op.Size, op.BeforeHash = uint32(old.info.Mode().Perm()), int64(len(old.text)), hashOf(old.text)
 	}
@@ -100,8 +100,7 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 	case step.Type == ledger.FileDirCreate:
 		op.AfterHash = folderHash
 	case step.From != "":
-		// The content is hashed now, before the command: afterwards nobody could tell what it wrote
-		// from what somebody else did.
+		// Hashed before the command: afterwards nobody could tell its changes from those of others.
 		from, err := roots.Resolve(step.From, false)
 		if err != nil {
 			return op, old, err
@@ -113,12 +112,12 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 			return op, old, err
 		}
 		if content.info == nil || content.info.IsDir() {
-			return op, old, &tool.PathError{Kind: tool.KindRejected, Message: step.From + " is not a file"}
+			return op, old, tool.RefusePath(tool.KindRejected, "%s is not a file", step.From)
 		}
 
 		op.AfterHash = hashOf(content.text)
 	case old.info == nil:
-		return op, old, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + step.Path}
+		return op, old, tool.RefusePath(tool.KindNotFound, "there is no %s", step.Path)
 	}
 
 	return op, old, nil
@@ -127,23 +126,15 @@ func recordOf(roots *tool.Roots, step PlannedChange) (op ledger.FileOp, old file
 // Any reports whether there is anything that could be undone.
 func (k *RecordedPlan) Any() bool { return len(k.ops) > 0 }
 
-// CameAbout reports whether everything is now as it was planned.
+// CameAbout reports whether the changes were made as planned.
 func (k *RecordedPlan) CameAbout() bool {
-	for _, op := range k.ops {
-		p, now, err := openChanged(k.roots, op)
-		if err != nil {
-			return false
-		}
-
-		p.Close()
-		if !now.hasHash(op.AfterHash) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(k.ops, func(op ledger.FileOp) bool {
+		now, err := stateOf(k.roots, op)
+		return err != nil || !now.hasHash(op.AfterHash)
+	})
 }
 
-// Announce reports the files that the changes made, as all that a run writes is reported.
+// Announce reports the files that the changes made.
 func (k *RecordedPlan) Announce(ctx context.Context) error {
 	for _, op := range k.ops {
 		if op.AfterHash == "" || op.AfterHash == folderHash {

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -19,6 +18,9 @@ var (
 	deleteText string
 	//go:embed dir_create.md
 	folderText string
+
+	deleteSpec = changing("file_delete", deleteText, tool.Spec{OnDemand: true, Timeout: transferTimeout, Example: `{"path":"old/report.md"}`})
+	folderSpec = changing("dir_create", folderText, tool.Spec{OnDemand: true, Example: `{"path":"sorted/2026"}`})
 )
 
 type deleteArgs struct {
@@ -27,26 +29,8 @@ type deleteArgs struct {
 	DryRun    bool   `json:"dry_run,omitempty" jsonschema:"only check, without deleting"`
 }
 
-var deleteSpec = onDemand(changing("file_delete", deleteText, tool.WritesFiles))
-
-func (f *files) deleteTool(s tool.Spec) (tool.Tool, error) {
-	s.Timeout = transferTimeout
-	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a deleteArgs) (tool.Need, error) {
-		return f.roots.RemoveNeed(filepath.Clean(a.Path)), nil
-	})
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a deleteArgs) (tool.Envelope, error) {
-		release, err := f.takeTurns(ctx, a.Path)
-		if err != nil {
-			return failureOf(a.Path, err)
-		}
-		defer release()
-
-		res, err := f.delete(ctx, in, a)
-		if err != nil {
-			return failureOf(a.Path, err)
-		}
-		return tool.Success(res), nil
-	})
+func (f *files) deletePath(ctx context.Context, in tool.Invocation, a deleteArgs) (tool.Envelope, error) {
+	return f.inTurn(ctx, func() (any, error) { return f.delete(ctx, in, a) }, a.Path)
 }
 
 func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (transferResult, error) {
@@ -62,11 +46,8 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 		}
 		var left []ledger.FileOp
 		for _, op := range before.ops {
-			p, now, err := openChanged(f.roots, op)
+			now, err := stateOf(f.roots, op)
 			if err != nil {
-				return res, err
-			}
-			if err := p.Close(); err != nil {
 				return res, err
 			}
 			if now.info != nil {
@@ -82,16 +63,9 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 	if err != nil {
 		return res, err
 	}
-	if res.Bytes = size; items[0].info.IsDir() {
-		res.Kind = "folder"
-	}
-	for _, one := range items {
-		if !one.info.IsDir() {
-			res.Files++
-		}
-	}
+	res.count(items, size)
 	if len(items) > 1 && !a.Recursive {
-		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is a folder with %s; set recursive to delete it", a.Path, text.Plural(len(items)-1, "entry"))}
+		return res, tool.RefusePath(tool.KindRejected, "%s is a folder with %s; set recursive to delete it", a.Path, text.Plural(len(items)-1, "entry"))
 	}
 	if err := f.keepable(ctx, in, a.Path, items, size); err != nil || a.DryRun {
 		return res, err
@@ -105,20 +79,21 @@ func (f *files) delete(ctx context.Context, in tool.Invocation, a deleteArgs) (t
 			return res, nil
 		}
 		if ops = ops[gone:]; gone > 0 {
-			err = &tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("%d of %d were deleted, then: %v; file_undo restores them", gone, len(items), err)}
+			err = tool.RefusePath(tool.KindExecutionError, "%d of %d were deleted, then: %v; file_undo restores them", gone, len(items), err)
 		}
 	}
 	return res, errors.Join(err, f.discard(ctx, ops))
 }
 
-// keepable returns an error if a file is too large to keep for undo.
+// keepable returns an error if the items cannot be kept for undo.
 func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, items []item, size int64) error {
 	for _, one := range items {
-		if !one.info.IsDir() && one.info.Mode().Perm()&0o200 == 0 {
-			return &tool.PathError{Kind: tool.KindRejected, Message: filepath.Join(path, one.rel) + " is marked read-only"}
-		}
-		if !one.info.IsDir() && one.info.Size() > maxKept {
-			return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is larger than %s, the limit for undo, and is not deleted; move it away instead", filepath.Join(path, one.rel), text.Size(maxKept))}
+		switch shown := filepath.Join(path, one.rel); {
+		case one.info.IsDir():
+		case one.info.Mode().Perm()&0o200 == 0:
+			return tool.RefusePath(tool.KindRejected, "%s is marked read-only", shown)
+		case one.info.Size() > maxKept:
+			return tool.RefusePath(tool.KindRejected, "%s is larger than %s, the limit for undo, and is not deleted; move it away instead", shown, text.Size(maxKept))
 		}
 	}
 
@@ -127,7 +102,7 @@ func (f *files) keepable(ctx context.Context, in tool.Invocation, path string, i
 		return &hostError{err}
 	}
 	if kept+size > maxUndoBytes {
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is not deleted: no more than %s of a run's changes are kept for undo; move it away instead", path, text.Size(maxUndoBytes))}
+		return tool.RefusePath(tool.KindRejected, "%s is not deleted: no more than %s of a run's changes are kept for undo; move it away instead", path, text.Size(maxUndoBytes))
 	}
 	return nil
 }
@@ -199,25 +174,11 @@ type folderResult struct {
 	DryRun      bool   `json:"dry_run,omitempty"`
 }
 
-var folderSpec = onDemand(changing("dir_create", folderText, tool.WritesFiles))
-
-func (f *files) folderTool(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a folderArgs) (tool.Envelope, error) {
-		release, err := f.takeTurns(ctx, a.Path)
-		if err != nil {
-			return failureOf(a.Path, err)
-		}
-		defer release()
-
-		res, err := f.makeFolder(ctx, in, a)
-		if err != nil {
-			return failureOf(a.Path, err)
-		}
-		return tool.Success(res), nil
-	})
+func (f *files) makeFolder(ctx context.Context, in tool.Invocation, a folderArgs) (tool.Envelope, error) {
+	return f.inTurn(ctx, func() (any, error) { return f.createFolder(ctx, in, a) }, a.Path)
 }
 
-func (f *files) makeFolder(ctx context.Context, in tool.Invocation, a folderArgs) (folderResult, error) {
+func (f *files) createFolder(ctx context.Context, in tool.Invocation, a folderArgs) (folderResult, error) {
 	res := folderResult{Path: f.shown(a.Path), CanUndo: true, DryRun: a.DryRun}
 	p, err := f.roots.Resolve(a.Path, true)
 	if err != nil {
@@ -233,7 +194,7 @@ func (f *files) makeFolder(ctx context.Context, in tool.Invocation, a folderArgs
 		}
 		return res, err
 	case err == nil:
-		return res, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s exists: a file of %s; choose another name", a.Path, text.Size(info.Size()))}
+		return res, tool.RefusePath(tool.KindRejected, "%s exists: a file of %s; choose another name", a.Path, text.Size(info.Size()))
 	case !errors.Is(err, fs.ErrNotExist):
 		return res, p.Explain(err)
 	}

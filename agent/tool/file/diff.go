@@ -17,8 +17,8 @@ const (
 	maxDiffChars = 12_000
 )
 
-// changedRange is the part of old, in whole lines, outside of which old and text are the same. Comparing
-// only that keeps the diff of a small change in a large file fast.
+// changedRange returns the part of old, in whole lines, outside of which old and text are the same.
+// Comparing only that keeps the diff of a small change in a large file fast.
 func changedRange(old, text string) (from, to int) {
 	n := min(len(old), len(text))
 	same := 0

@@ -12,8 +12,15 @@ import (
 	"rouse/internal/text"
 )
 
-//go:embed edit.md
-var editText string
+var (
+	//go:embed edit.md
+	editText string
+
+	editSpec = changing("file_edit", editText, tool.Spec{
+		Brief: "Replace old_string, which must be in the file exactly once, by new_string.", Synonyms: [][2]string{{"old_string", "old_text"}, {"new_string", "new_text"}},
+		Example: `{"path":"report.md","old_string":"draft","new_string":"final"}`,
+	})
+)
 
 // maxEdits bounds a batch (OSA-33).
 const maxEdits = 100
@@ -46,12 +53,6 @@ type editResult struct {
 	oldLines, newLines int // in all places
 }
 
-var editSpec = withSynonyms(inBrief(changing("file_edit", editText, tool.WritesFiles), "Replace old_string, which must be in the file exactly once, by new_string."), [2]string{"old_string", "old_text"}, [2]string{"new_string", "new_text"})
-
-func (f *files) editTool(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, f.edit)
-}
-
 const editAliasText = "Replace a text in a file. `old_text` must occur exactly once; take it from read_file without the line numbers, with enough lines around it to be unique."
 
 type editAliasArgs struct {
@@ -63,36 +64,33 @@ type editAliasArgs struct {
 	DryRun     bool   `json:"dry_run,omitempty" jsonschema:"show the difference and change nothing"`
 }
 
+type editAliasResult struct {
+	Text        string `json:"text"`
+	Path        string `json:"path"`
+	OldLines    int    `json:"old_lines"`
+	NewLines    int    `json:"new_lines"`
+	Diff        string `json:"diff,omitempty"` // of a dry run
+	OperationID string `json:"operation_id,omitempty"`
+}
+
 // editAlias is edit_file (YOA-02): the same editor (UNI-04), answered in lines.
-func (f *files) editAlias(s tool.Spec) (tool.Tool, error) {
-	type result struct {
-		Text        string `json:"text"`
-		Path        string `json:"path"`
-		OldLines    int    `json:"old_lines"`
-		NewLines    int    `json:"new_lines"`
-		Diff        string `json:"diff,omitempty"` // of a dry run
-		OperationID string `json:"operation_id,omitempty"`
+func (f *files) editAlias(ctx context.Context, in tool.Invocation, a editAliasArgs) (tool.Envelope, error) {
+	if len(a.Edits) == 0 && a.Old != "" && a.Old == a.New {
+		n := lineCount(a.Old)
+		return tool.Success(editAliasResult{Path: a.Path, OldLines: n, NewLines: n, Text: "no changes: old_text and new_text are the same"}), nil
 	}
 
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a editAliasArgs) (tool.Envelope, error) {
-		if len(a.Edits) == 0 && a.Old != "" && a.Old == a.New {
-			n := lineCount(a.Old)
-			return tool.Success(result{Path: a.Path, OldLines: n, NewLines: n, Text: "no changes: old_text and new_text are the same"}), nil
-		}
-
-		done, e, err := f.edits(ctx, in, editArgs(a), "old_text", "new_text")
-		if done == nil {
-			return e, err
-		}
-
-		r := result{Path: a.Path, OldLines: done.oldLines, NewLines: done.newLines, OperationID: done.OperationID}
-		did := "replaced"
-		if a.DryRun {
-			did, r.Diff = "would replace", done.Diff
-		}
-		r.Text = fmt.Sprintf("%s %s by %s in %s", did, text.Plural(r.OldLines, "line"), text.Plural(r.NewLines, "line"), a.Path)
-		return tool.Success(r, e.Warnings...), nil
-	})
+	done, warnings, err := f.edits(ctx, in, editArgs(a), "old_text", "new_text")
+	if err != nil {
+		return failureOf(a.Path, err)
+	}
+	r := editAliasResult{Path: a.Path, OldLines: done.oldLines, NewLines: done.newLines, OperationID: done.OperationID}
+	did := "replaced"
+	if a.DryRun {
+		did, r.Diff = "would replace", done.Diff
+	}
+	r.Text = fmt.Sprintf("%s %s by %s in %s", did, text.Plural(r.OldLines, "line"), text.Plural(r.NewLines, "line"), a.Path)
+	return tool.Success(r, warnings...), nil
 }
 
 func lineCount(text string) int {
@@ -103,23 +101,23 @@ func lineCount(text string) int {
 }
 
 func (f *files) edit(ctx context.Context, in tool.Invocation, a editArgs) (tool.Envelope, error) {
-	done, e, err := f.edits(ctx, in, a, "old_string", "new_string")
-	if done == nil {
-		return e, err
+	done, warnings, err := f.edits(ctx, in, a, "old_string", "new_string")
+	if err != nil {
+		return failureOf(a.Path, err)
 	}
-	return tool.Success(*done, e.Warnings...), nil
+	return tool.Success(done, warnings...), nil
 }
 
-// edits makes the edits of a call, whose arguments have these names in its tool. For what it gives see applyEdits.
-func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older, newer string) (*editResult, tool.Envelope, error) {
+// edits makes the edits of a call. older and newer are the names of the arguments in its tool.
+func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older, newer string) (res editResult, warnings []string, err error) {
 	edits, fields := a.Edits, make([]string, len(a.Edits))
 	for i := range edits {
 		fields[i] = fmt.Sprintf("edits[%d].old_string", i)
 		edits[i].ReplaceAll = edits[i].ReplaceAll || a.ReplaceAll // models put it on either level
 	}
 
-	refuse := func(field, expected, format string, args ...any) (*editResult, tool.Envelope, error) {
-		return nil, tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected), nil
+	refuse := func(field, expected, format string, args ...any) (editResult, []string, error) {
+		return res, nil, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 	}
 	switch {
 	case len(edits) > 0 && (a.Old != "" || a.New != ""):
@@ -138,65 +136,54 @@ func (f *files) edits(ctx context.Context, in tool.Invocation, a editArgs, older
 			return refuse(fields[i], "", "%s and its %s are the same: there is nothing to change", fields[i], newer)
 		}
 	}
-
 	return f.applyEdits(ctx, in, a.Path, edits, fields, a.DryRun)
 }
 
-// applyEdits makes edits in order, all or none (UNI-04). Without a result the envelope or the error says
-// why nothing was changed; with one the envelope only carries warnings. fields names the argument that
-// each edit came from.
-func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (*editResult, tool.Envelope, error) {
+// applyEdits makes edits in order, all or none (UNI-04). fields names the argument of each edit.
+func (f *files) applyEdits(ctx context.Context, in tool.Invocation, path string, edits []edit, fields []string, dry bool) (res editResult, warnings []string, err error) {
 	c, err := f.prepare(ctx, in, path)
 	if err != nil {
-		e, err := failureOf(path, err)
-		return nil, e, err
+		return res, nil, err
 	}
 	defer c.close()
 
 	if c.old.info == nil {
-		return nil, f.notFoundWithCandidates(ctx, path, &tool.PathError{Kind: tool.KindNotFound, Message: "there is no " + path}), nil
+		return res, nil, f.notFoundWithCandidates(ctx, path, "there is no "+path)
 	}
 
-	now, total, oldLines, newLines := c.old.text, 0, 0, 0
+	res = editResult{Path: path, Edits: len(edits), CanUndo: c.notUndoable == "", DryRun: dry}
+	now := c.old.text
 	for i, e := range edits {
 		next, n, wrong := e.in(now, f.redact)
 		if wrong != "" {
 			if i > 0 {
 				wrong += fmt.Sprintf("; the %s before it would have been made, and nothing was changed", text.Plural(i, "edit"))
 			}
-			return nil, tool.Failure(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once"), nil
+			return res, nil, tool.Refuse(tool.KindInvalidArgs, "%s: %s", path, wrong).WithField(fields[i], "a text that is in the file once")
 		}
 
-		oldLines, newLines = oldLines+n*lineCount(e.Old), newLines+n*lineCount(e.New)
-		// Checked after each edit: replace_all can multiply the text, and a batch of them would fill
-		// the memory.
-		if now, total = next, total+n; len(now) > maxRaw {
-			return nil, tool.Failure(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw).WithField("path", ""), nil
+		now, res.Replacements = next, res.Replacements+n
+		res.oldLines, res.newLines = res.oldLines+n*lineCount(e.Old), res.newLines+n*lineCount(e.New)
+		// After each edit: replace_all can multiply the text, and a batch of them would fill the memory.
+		if len(now) > maxRaw {
+			return res, nil, tool.RefusePath(tool.KindRejected, "%s would have more than the %d bytes that the file tools take", path, maxRaw)
 		}
 	}
 	if strings.ContainsRune(now, 0) && !strings.ContainsRune(c.old.text, 0) {
-		return nil, tool.Failure(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], ""), nil
+		return res, nil, tool.Refuse(tool.KindInvalidArgs, "the new text holds a NUL character, which no text has").WithField(fields[0], "")
 	}
 
-	res := &editResult{Path: path, Edits: len(edits), Replacements: total, Diff: diff(path, f.redact(c.old.text), f.redact(now)), Risk: c.risk(now), CanUndo: c.notUndoable == "", DryRun: dry, oldLines: oldLines, newLines: newLines}
-	warnings := tool.Envelope{Warnings: c.warnings()}
-	if dry {
-		return res, warnings, nil
+	res.Diff, res.Risk = diff(path, f.redact(c.old.text), f.redact(now)), c.risk(now)
+	if !dry {
+		res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now)
 	}
-
-	if res.OperationID, err = f.apply(ctx, in, c, ledger.FileEdit, now); err != nil {
-		e, err := failureOf(path, err)
-		return nil, e, err
-	}
-
-	return res, warnings, nil
+	return res, c.warnings(), err
 }
 
-// in makes an edit in a text; wrong says why it cannot be made.
+// in makes an edit in a text; wrong is the reason why it cannot be made.
 func (e edit) in(text string, redact func(string) string) (out string, n int, wrong string) {
 	n = strings.Count(text, e.Old)
-	// file_read does not show whether lines end in \r\n or \r, so a model cannot know. Its text is tried with
-	// the line ends of the file.
+	// file_read does not show line ends, so the edit is tried with those of the file.
 	end := lineEnd(text)
 	if strings.Contains(text, "\r\n") {
 		end = "\r\n"
@@ -216,7 +203,7 @@ func (e edit) in(text string, redact func(string) string) (out string, n int, wr
 	return strings.ReplaceAll(text, e.Old, e.New), n, ""
 }
 
-// occurrences names the first lines in which a text begins.
+// occurrences names the lines in which a text begins.
 func occurrences(text, part string) string {
 	const most = 10
 	var lines []string

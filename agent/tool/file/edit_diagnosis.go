@@ -19,28 +19,30 @@ const (
 // gutterPattern matches what file_read and read_file put in front of a line.
 var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
-// diagnose says why a text that is to be replaced is not in a file, and what is there instead
-// (OSA-33, YOA-02). The most likely mistakes come first: line numbers that were copied, other blanks,
-// other empty lines; then the line that is most similar to the first one.
-func diagnose(text, old string, redact func(string) string) string {
+// diagnose says why a text that is to be replaced is not in a file, and what is there instead (OSA-33,
+// YOA-02). The most likely mistakes come first: line numbers, blanks, empty lines, a similar line.
+func diagnose(content, old string, redact func(string) string) string {
 	const begin = "the text is not in the file"
 
 	// Line numbers may not be the only mistake, so the rest goes on without them.
-	wanted, lines, shown := splitLines(old), splitLines(text), splitLines(redact(text)) // which has as many lines
+	wanted, lines, shown := splitLines(old), splitLines(content), splitLines(redact(content)) // which has as many lines
 	if bare, ok := withoutGutter(wanted); ok {
 		if at, n := locate(lines, bare, asIs, nil); n > 0 {
 			return fmt.Sprintf("%s: it has line numbers in it, which are shown and the file does not have; without them it begins in line %d", begin, at+1)
 		}
 		wanted = bare
 	}
-	if at, n := locate(lines, wanted, collapseBlanks, nil); n > 0 {
+	if at, n := locate(lines, wanted, text.Collapse, nil); n > 0 {
 		return fmt.Sprintf("%s: it differs in blanks or tabs from %s", begin, numberedExcerpt(shown, at, n))
 	}
-	if at, n := locate(lines, wanted, collapseBlanks, isBlank); n > 0 {
+	if at, n := locate(lines, wanted, text.Collapse, isBlank); n > 0 {
 		return fmt.Sprintf("%s: it differs in empty lines from %s", begin, numberedExcerpt(shown, at, n))
 	}
 
-	first := strings.TrimSpace(firstNonBlank(wanted))
+	first := ""
+	if i := slices.IndexFunc(wanted, func(l string) bool { return !isBlank(l) }); i >= 0 {
+		first = strings.TrimSpace(wanted[i])
+	}
 	if first == "" {
 		return begin + ": it has nothing but blanks; read the file again"
 	}
@@ -67,15 +69,7 @@ func splitLines(text string) []string {
 	return lines
 }
 
-func firstNonBlank(lines []string) string {
-	i := slices.IndexFunc(lines, func(l string) bool { return !isBlank(l) })
-	if i < 0 {
-		return ""
-	}
-	return lines[i]
-}
-
-// withoutGutter takes line numbers off; false unless each line that is not empty has one.
+// withoutGutter removes line numbers; false unless each line that is not empty has one.
 func withoutGutter(lines []string) ([]string, bool) {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -91,12 +85,10 @@ func withoutGutter(lines []string) ([]string, bool) {
 
 func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
 
-// asIs and collapseBlanks are the forms in which lines are compared.
-func asIs(line string) string           { return line }
-func collapseBlanks(line string) string { return text.Collapse(line) }
+func asIs(line string) string { return line }
 
-// locate finds the wanted lines among others, and how many lines they span; skip reports lines that do
-// not count. The first and the last wanted one may be parts of a line.
+// locate finds the wanted lines among others, and the number of lines that they span. Lines for which
+// skip is true do not count. The first and the last wanted line may be parts of a line.
 func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
 	var want []string
 	for _, w := range wanted {
@@ -133,8 +125,8 @@ func matchAt(have, want []string) bool {
 	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
 }
 
-// closest is the line that is most similar to a wanted one, or begins most similarly; -1 when no line has
-// at least half in common with it.
+// closest returns the line that is most similar to a wanted one, or begins so; -1 if no line has half
+// in common with it.
 func closest(lines []string, wanted string) int {
 	wanted = clip(wanted)
 	size := len([]rune(wanted))
@@ -156,9 +148,7 @@ func closest(lines []string, wanted string) int {
 }
 
 // clip cuts a line for comparing.
-func clip(line string) string {
-	return text.HeadBytes(line, maxLine)
-}
+func clip(line string) string { return text.HeadBytes(line, maxLine) }
 
 // numberedExcerpt shows lines of the file as file_read does.
 func numberedExcerpt(lines []string, at, n int) string {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -46,7 +47,7 @@ func FuzzFind(f *testing.F) {
 			return
 		}
 
-		find, err := newSubstringMatcher(pattern)
+		find, err := newRegexpMatcher(regexp.QuoteMeta(pattern), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,11 +10,10 @@ import (
 	"rouse/internal/pattern"
 )
 
-// The rules are read here, and patterns matched by doublestar. The gitignore package of go-git (5.19) is not used: it knows no [!a], the
-// form of a class that .gitignore has. Of 18,000 random paths it took 320 in another way than git does, and these rules none, which
-// TestIgnoresAsGit holds.
+// The gitignore package of go-git (5.19) is not used: it does not know [!a]. Of 18,000 random paths it
+// treated 320 differently from git; these rules treat none so, which TestIgnoresAsGit checks.
 
-// maxIgnores bounds a .gitignore, in bytes; what is behind it is not read.
+// maxIgnores bounds the bytes of a .gitignore that are read.
 const maxIgnores = 64 << 10
 
 // ignoreRules are the rules of a .gitignore and of those above it. nil has none.
@@ -31,7 +30,7 @@ type rule struct {
 	foldersOnly bool // pattern/
 }
 
-// readIgnores adds the rules of a folder's .gitignore. One that cannot be read has none.
+// readIgnores adds the rules of a folder's .gitignore, if it can be read.
 func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	f, err := openToRead(dir, ".gitignore")
 	if err != nil {
@@ -57,7 +56,7 @@ func readIgnores(dir *os.Root, base string, above *ignoreRules) *ignoreRules {
 	return in
 }
 
-// trimRule takes off the end of a line and the blanks before it, but for one that is escaped.
+// trimRule removes the end of a line and unescaped blanks before it.
 func trimRule(line string) string {
 	line = strings.TrimRight(line, "\r\n")
 	for strings.HasSuffix(line, " ") {
@@ -91,8 +90,8 @@ func parseRule(line string) (r rule, ok bool) {
 	return r, r.glob != "**/" && doublestar.ValidatePattern(r.glob)
 }
 
-// ignored reports whether an entry is left out. As in git the innermost .gitignore with a matching rule
-// decides, and of its rules the last one that matches.
+// ignored reports whether an entry is left out. As in git, the innermost .gitignore with a matching
+// rule decides, and of its rules the last one.
 func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	for ; in != nil; in = in.above {
 		name := in.prefix + rel
@@ -113,8 +112,8 @@ func (in *ignoreRules) ignored(rel string, folder bool) bool {
 	return false
 }
 
-// generated reports whether programs fill a folder: what is in it is nobody's work. beside reports whether
-// a file lies next to the folder. target alone proves nothing, next to a Cargo.toml it is Cargo's.
+// generated reports whether programs fill a folder. beside reports whether a file lies next to it:
+// target is Cargo's only next to a Cargo.toml.
 func generated(name string, beside func(string) bool) bool {
 	return alwaysIgnored(name) || name == "target" && beside("Cargo.toml")
 }

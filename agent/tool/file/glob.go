@@ -10,8 +10,8 @@ import (
 
 func validGlob(glob string) bool { return doublestar.ValidatePattern(glob) }
 
-// globMatcher reports which paths a glob matches: by their names alone, or as a whole when the glob has a
-// slash in it. Case does not matter; "" matches all.
+// globMatcher reports which paths a glob matches: their names, or the whole paths if the glob has a
+// slash. Case does not matter; "" matches all.
 func globMatcher(glob string) func(rel string) bool {
 	if glob == "" {
 		return func(string) bool { return true }

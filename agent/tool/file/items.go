@@ -30,8 +30,8 @@ type item struct {
 	hash string // of the content; folderHash for a folder
 }
 
-// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file is opened by its own
-// path, so that a forbidden file stays forbidden within a folder.
+// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file is
+// opened by its own path, so that a forbidden file stays forbidden within a folder.
 func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []item, size int64, err error) {
 	add := func(rel string) error {
 		shown := filepath.Join(path, rel)
@@ -50,9 +50,9 @@ func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []ite
 		case err != nil:
 			return p.Explain(err)
 		case p.IsHidden(p.Rel) || write && f.roots.HasBelow(filepath.Join(p.Name(), p.Rel)):
-			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is or contains a folder with its own grant or a folder of rouse; it cannot be moved or deleted"}
+			return tool.RefusePath(tool.KindRejected, "%s is or contains a folder with its own grant or a folder of rouse; it cannot be moved or deleted", shown)
 		case info.Mode()&fs.ModeSymlink != 0:
-			return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is a link; name the file itself"}
+			return tool.RefusePath(tool.KindRejected, "%s is a link; name the file itself", shown)
 		case info.Mode().IsRegular() && size+info.Size() > maxItemBytes:
 			return tooMany(path, "has more than "+text.Size(maxItemBytes))
 		}
@@ -96,11 +96,11 @@ func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []ite
 }
 
 func tooMany(path, why string) error {
-	return &tool.PathError{Kind: tool.KindRejected, Message: path + " " + why + "; do it in parts"}
+	return tool.RefusePath(tool.KindRejected, "%s %s; do it in parts", path, why)
 }
 
-// rename renames the file of one handle to the name of another, unless the file differs from info. Both handles hold their
-// folders open.
+// rename renames the file of one handle to the name of another, unless the file differs from info.
+// Both handles hold their folders open.
 func rename(from, to *tool.FileHandle, info fs.FileInfo, replace bool) error {
 	source, target := atomicfile.Name{Root: from.Root, Name: from.Rel}, atomicfile.Name{Root: to.Root, Name: to.Rel}
 	move := atomicfile.MoveNew
@@ -126,8 +126,8 @@ func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && (a.IsDir() || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
 }
 
-// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the temporary name before it
-// renames the copy into place.
+// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the temporary
+// name before it renames the copy into place.
 func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace bool, ready func(temp string) error) error {
 	in, err := from.OpenChecked()
 	if err != nil {
@@ -151,7 +151,7 @@ func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace 
 	return out.CommitNew()
 }
 
-// fill copies the content and the mode of an item. It returns an error if the content no longer has the item's hash.
+// fill copies the content and the mode of an item, if the content still has the item's hash.
 func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) error {
 	sum, err := copyHashed(ctx, out, in)
 	if err == nil && sum != one.hash {
@@ -160,7 +160,7 @@ func fill(ctx context.Context, out *atomicfile.File, in *os.File, one item) erro
 	return errors.Join(err, out.Chmod(one.info.Mode().Perm()), out.Close())
 }
 
-// copyFolder copies a folder to a hidden name beside the handle's path, and returns that name.
+// copyFolder copies a folder to a hidden name beside the handle's path, which it returns.
 func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle, items []item) (temp string, err error) {
 	temp = atomicfile.TempName(to.Rel)
 	defer func() {
@@ -178,27 +178,10 @@ func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle
 			continue
 		}
 
-		from, err := f.roots.Resolve(filepath.Join(path, one.rel), false)
-		if err != nil {
-			return temp, err
-		}
-		in, err := from.OpenChecked()
-		if err != nil {
-			return temp, errors.Join(err, from.Close())
-		}
-		out, err := atomicfile.CreateIn(to.Root, at, 0o600)
-		if err == nil {
-			if err = fill(ctx, out, in, one); err == nil {
-				err = out.Commit()
-			} else {
-				err = errors.Join(err, out.Abort())
-			}
-		}
-		if err = errors.Join(err, in.Close(), from.Close()); err != nil {
+		if err := f.copyItem(ctx, filepath.Join(path, one.rel), to, at, one); err != nil {
 			return temp, err
 		}
 	}
-
 	for i := len(items) - 1; i >= 0; i-- { // last, because the folder may become read-only
 		if one := items[i]; one.info.IsDir() {
 			if err := to.Chmod(filepath.Join(temp, one.rel), one.info.Mode().Perm()); err != nil {
@@ -209,7 +192,29 @@ func (f *files) copyFolder(ctx context.Context, path string, to *tool.FileHandle
 	return temp, nil
 }
 
-// removeItems deletes unchanged files and folders, the innermost first. It returns the number of deleted items.
+// copyItem copies one file of a folder.
+func (f *files) copyItem(ctx context.Context, path string, to *tool.FileHandle, at string, one item) error {
+	from, err := f.roots.Resolve(path, false)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	in, err := from.OpenChecked()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := atomicfile.CreateIn(to.Root, at, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := fill(ctx, out, in, one); err != nil {
+		return errors.Join(err, out.Abort())
+	}
+	return out.Commit()
+}
+
+// removeItems deletes unchanged files and folders, the innermost first. It returns their number.
 func (f *files) removeItems(path string, items []item) (int, error) {
 	for i := len(items) - 1; i >= 0; i-- {
 		if err := f.removeItem(filepath.Join(path, items[i].rel), items[i]); err != nil {
@@ -244,31 +249,29 @@ func (f *files) removeItem(shown string, one item) error {
 
 // recorded describes the changes that an earlier attempt of a call has recorded.
 type recorded struct {
-	ops       []ledger.FileOp // not undone, the newest first
-	all, none bool            // whether all or none were made
+	ops []ledger.FileOp // not undone, the newest first
+	all bool            // all were made
 }
 
-// earlier returns the changes that an earlier attempt of the call has recorded. After a crash, any part of them may be made.
+// earlier returns the changes that an earlier attempt of the call has recorded. After a crash, any
+// part of them may be made.
 func (f *files) earlier(ctx context.Context, in tool.Invocation) (r recorded, err error) {
 	ops, err := f.log.FileOps(ctx, ledger.FileOpFilter{Run: in.Run, Batch: in.Key, Limit: -1})
 	if err != nil {
 		return r, &hostError{err}
 	}
 
-	r.all, r.none = true, true
+	r.all = true
 	for _, op := range ops {
 		if !op.UndoneAt.IsZero() {
 			continue
 		}
 		r.ops = append(r.ops, op)
-		p, now, err := openChanged(f.roots, op)
+		now, err := stateOf(f.roots, op)
 		if err != nil {
 			return r, err
 		}
-		if err := p.Close(); err != nil {
-			return r, err
-		}
-		r.all, r.none = r.all && now.hasHash(op.AfterHash), r.none && now.hasHash(op.BeforeHash)
+		r.all = r.all && now.hasHash(op.AfterHash)
 	}
 	return r, nil
 }
@@ -283,7 +286,7 @@ func (f *files) discard(ctx context.Context, ops []ledger.FileOp) error {
 	return nil
 }
 
-// missingFolders returns the changes that create the missing folders of a path, the outermost first.
+// missingFolders returns the changes that create the missing folders of a path, outermost first.
 func missingFolders(p *tool.FileHandle, rel string) (ops []ledger.FileOp) {
 	for folder := rel; folder != "."; folder = filepath.Dir(folder) {
 		if _, err := p.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {

@@ -9,22 +9,18 @@ import (
 // lineMatcher finds the lines of a text that a regular expression matches.
 type lineMatcher struct {
 	line    *regexp.Regexp
-	literal []byte // in lower case, of which every match has a form; a text without it is not searched line by line
+	literal []byte // in lower case, in every match; a text without it is not searched line by line
 }
 
-// newSubstringMatcher finds a text, in any case.
-func newSubstringMatcher(pattern string) (*lineMatcher, error) {
-	return newRegexpMatcher(regexp.QuoteMeta(pattern), false)
-}
-
-// newRegexpMatcher finds a regular expression, one line at a time. Its error is about the pattern.
+// newRegexpMatcher returns a matcher for a regular expression.
 func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil || caseSensitive {
 		return &lineMatcher{line: re}, err
 	}
 
-	// An expression without regard to case is slow. Letters beyond ASCII, and s, have forms that bytes.ToLower does not unite.
+	// A case-insensitive expression is slow. bytes.ToLower does not unite all forms of s and of letters
+	// beyond ASCII.
 	literal, _ := re.LiteralPrefix()
 	m := &lineMatcher{}
 	for part := range strings.FieldsFuncSeq(strings.ToLower(literal), func(r rune) bool { return r > 127 || r == 's' }) {
@@ -36,7 +32,7 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 	return m, err
 }
 
-// each calls give with every line that matches, and its number from 1.
+// each calls give with every matching line and its number from 1.
 func (m *lineMatcher) each(text []byte, give func(number int, line []byte)) {
 	if len(m.literal) > 0 && !bytes.Contains(bytes.ToLower(text), m.literal) {
 		return

@@ -3,7 +3,6 @@ package file
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -39,7 +38,7 @@ type listing struct {
 	Truncated  bool    `json:"truncated"`
 }
 
-// alwaysIgnored reports what listings leave out: hidden files, and folders that programs fill.
+// alwaysIgnored reports whether listings leave a name out: hidden files, and folders of programs.
 func alwaysIgnored(name string) bool {
 	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "__pycache__"
 }
@@ -50,11 +49,11 @@ type pendingFolder struct {
 	depth      int
 }
 
-// list shows a folder level by level, so that a deep branch does not crowd out what lies next to it.
-func (f *files) list(a readArgs) tool.Envelope {
+// list shows a folder level by level, so that a deep branch does not crowd out its neighbours.
+func (f *files) list(a readArgs) (tool.Envelope, error) {
 	place, err := f.roots.Resolve(a.Path, false)
 	if err != nil {
-		return pathFailure(a.Path, err)
+		return tool.Envelope{}, err
 	}
 	defer place.Close()
 
@@ -62,10 +61,9 @@ func (f *files) list(a readArgs) tool.Envelope {
 	if depth <= 0 {
 		depth = defaultDepth
 	}
-
-	since, bad := f.parseSince(a.Since)
-	if bad != nil {
-		return *bad
+	since, err := f.parseSince(a.Since)
+	if err != nil {
+		return tool.Envelope{}, err
 	}
 	res := listing{Kind: "listing", Path: a.Path, Entries: []entry{}}
 	waiting := []pendingFolder{{filepath.ToSlash(place.Rel), filepath.ToSlash(a.Path), 1}}
@@ -73,7 +71,7 @@ func (f *files) list(a readArgs) tool.Envelope {
 		at := waiting[0]
 		found, err := children(place.FS(), at.rel)
 		if err != nil && at.depth == 1 {
-			return pathFailure(a.Path, place.Explain(err))
+			return tool.Envelope{}, place.Explain(err)
 		}
 
 		most := maxEntries
@@ -81,20 +79,21 @@ func (f *files) list(a readArgs) tool.Envelope {
 			most = maxPerFolder
 		}
 
-		// With since, only files are listed.
-		shownOf := found
+		// With since, only files are listed, but all folders are searched.
 		if !since.IsZero() {
-			shownOf = slices.DeleteFunc(slices.Clone(found), func(e fs.DirEntry) bool { return !modifiedSince(e, since) })
-		}
-		for _, e := range found {
-			if e.IsDir() && at.depth < depth && !since.IsZero() {
-				waiting = append(waiting, pendingFolder{path.Join(at.rel, e.Name()), path.Join(at.shown, e.Name()), at.depth + 1})
+			for _, e := range found {
+				if e.IsDir() && at.depth < depth {
+					waiting = append(waiting, pendingFolder{path.Join(at.rel, e.Name()), path.Join(at.shown, e.Name()), at.depth + 1})
+				}
 			}
+			found = slices.DeleteFunc(found, func(e fs.DirEntry) bool {
+				info, err := e.Info()
+				return err != nil || e.IsDir() || info.ModTime().Before(since)
+			})
 		}
-		found = shownOf
 
 		most = min(most, maxEntries-len(res.Entries))
-		// A folder further down that may not be read is shown without its content.
+		// A folder further down that may not be read is shown without its contents.
 		if err != nil || len(found) > most {
 			res.Truncated = true
 			found = found[:min(len(found), most)]
@@ -119,10 +118,10 @@ func (f *files) list(a readArgs) tool.Envelope {
 	}
 
 	res.EntryCount = len(res.Entries)
-	return tool.Success(res)
+	return tool.Success(res), nil
 }
 
-// children are the entries of a folder, folders first.
+// children returns the entries of a folder, folders first.
 func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	found, err := fs.ReadDir(root, rel)
 	found = slices.DeleteFunc(found, func(e fs.DirEntry) bool { return alwaysIgnored(e.Name()) })
@@ -139,12 +138,12 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// notFoundWithCandidates adds to a failure the files of the same name in the working folder. It is a
-// courtesy: whatever goes wrong here leaves the failure as it was.
-func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *tool.PathError) tool.Envelope {
+// notFoundWithCandidates names files with the wanted name in the working folder. If there are none, or
+// they cannot be found, it returns message alone.
+func (f *files) notFoundWithCandidates(ctx context.Context, wanted, message string) *tool.Refusal {
 	root, err := f.roots.Resolve(".", false)
 	if err != nil {
-		return bad.Envelope()
+		return tool.RefusePath(tool.KindNotFound, "%s", message)
 	}
 	defer root.Close()
 
@@ -169,11 +168,10 @@ func (f *files) notFoundWithCandidates(ctx context.Context, wanted string, bad *
 		return nil
 	})
 	if err != nil || len(found) == 0 {
-		return bad.Envelope()
+		return tool.RefusePath(tool.KindNotFound, "%s", message)
 	}
-
 	names := strings.Join(found, ", ")
-	return tool.Failure(tool.KindNotFound, "%s; files of that name: %s", bad.Message, names).WithField("path", fmt.Sprintf("one of %s", names))
+	return tool.Refuse(tool.KindNotFound, "%s; files of that name: %s", message, names).WithField("path", "one of "+names)
 }
 
 // Limits of list_files (YOA-03).
@@ -191,31 +189,26 @@ type listAliasArgs struct {
 }
 
 // listAlias is list_files: files alone, sorted, as text and as the entries of a listing (UNI-02).
-func (f *files) listAlias(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a listAliasArgs) (tool.Envelope, error) {
-		if a.MaxDepth < 0 {
-			return tool.Failure(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more"), nil
-		}
-		if !validGlob(a.Pattern) {
-			return tool.Failure(tool.KindInvalidArgs, "pattern %q is not a glob", a.Pattern).WithField("pattern", "a glob like *.csv"), nil
-		}
-		return f.listFiles(ctx, cmp.Or(a.Path, "."), a.Pattern, cmp.Or(a.MaxDepth, defaultDepth)), nil
-	})
-}
-
-func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.Envelope {
+func (f *files) listAlias(ctx context.Context, _ tool.Invocation, a listAliasArgs) (tool.Envelope, error) {
+	if a.MaxDepth < 0 {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "max_depth must be 1 or more").WithField("max_depth", "1 or more")
+	}
+	if !validGlob(a.Pattern) {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "pattern %q is not a glob", a.Pattern).WithField("pattern", "a glob like *.csv")
+	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 
+	at := cmp.Or(a.Path, ".")
 	var names []string
-	wanted := globMatcher(glob)
-	w, err := f.walkPath(ctx, at, depth, func(it walkedFile) {
+	wanted := globMatcher(a.Pattern)
+	w, err := f.walkPath(ctx, at, cmp.Or(a.MaxDepth, defaultDepth), func(it walkedFile) {
 		if wanted(it.rel) {
 			names = append(names, it.rel)
 		}
 	})
 	if err != nil {
-		return pathFailure(at, err)
+		return failureOf(at, err)
 	}
 
 	slices.Sort(names)
@@ -238,5 +231,5 @@ func (f *files) listFiles(ctx context.Context, at, glob string, depth int) tool.
 		listing
 		Text  string `json:"text"`
 		Total int    `json:"total"`
-	}{res, text.String(), total}, warnings...)
+	}{res, text.String(), total}, warnings...), nil
 }

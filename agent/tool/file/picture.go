@@ -11,7 +11,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// pictureResult is the envelope's result next to a picture.
+// pictureResult is the result of a call that shows a picture.
 type pictureResult struct {
 	Kind      string `json:"kind"` // image
 	Path      string `json:"path"`
@@ -19,41 +19,43 @@ type pictureResult struct {
 	Bytes     int    `json:"bytes"`
 }
 
-// picture shows a file that is a picture (YOA-01); is reports whether it is one. If the model takes no
-// pictures its provider says so.
-func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool) {
+// picture shows a file that is a picture (YOA-01), or reports false. If the model takes no pictures its
+// provider says so.
+func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool, err error) {
 	beginning := make([]byte, 512)
 	n, err := file.ReadAt(beginning, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return e, false // the reader of texts will say what is wrong
+		return e, false, nil // the reader of texts will say what is wrong
 	}
 
 	kind := model.ImageType(beginning[:n])
 	switch {
 	case kind == "":
-		return e, false
+		return e, false, nil
 	case size > model.MaxImage:
-		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes; a model is shown at most %d", shown, size, model.MaxImage).WithField("path", ""), true
+		return e, true, tool.RefusePath(tool.KindRejected, "%s is a picture of %d bytes; a model is shown at most %d", shown, size, model.MaxImage)
 	}
 
 	data, err := io.ReadAll(io.LimitReader(file, model.MaxImage+1))
-	if err != nil {
-		return pathFailure(shown, err), true
+	switch {
+	case err != nil:
+		return e, true, err
+	case len(data) > model.MaxImage: // it has grown since Stat
+		return e, true, tool.RefusePath(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage)
+	case cutOff(kind, data):
+		return e, true, tool.RefusePath(tool.KindRejected, "%s is a picture that is cut off; bring the whole file", shown)
 	}
-	if len(data) > model.MaxImage { // it has grown since Stat
-		return tool.Failure(tool.KindRejected, "%s is a picture of more than %d bytes, which is all that a model is shown", shown, model.MaxImage).WithField("path", ""), true
-	}
-	if cutOff(kind, data) {
-		return tool.Failure(tool.KindRejected, "%s is a picture that is cut off; bring the whole file", shown).WithField("path", ""), true
-	}
-
-	e = tool.Success(pictureResult{"image", shown, kind, len(data)})
-	e.Images = []model.Image{{Type: kind, Data: data}}
-	return e, true
+	return pictureOf(shown, kind, data), true, nil
 }
 
-// cutOff reports whether the end of a picture is missing, as its format tells. Providers refuse a whole
-// request because of one such picture, and the run would fail.
+func pictureOf(shown, kind string, data []byte) tool.Envelope {
+	e := tool.Success(pictureResult{"image", shown, kind, len(data)})
+	e.Images = []model.Image{{Type: kind, Data: data}}
+	return e
+}
+
+// cutOff reports whether the end of a picture is missing. Providers refuse a whole request because of
+// one such picture.
 func cutOff(kind string, data []byte) bool {
 	switch kind {
 	case "image/png":

@@ -20,8 +20,7 @@ import (
 // maxDocument bounds a PDF and a BMP picture, in bytes: little of what is in them is text.
 const maxDocument = 20 << 20
 
-// preview shows a file that is not text but has something to read or to see; is reports whether it is
-// one. What is wrong with such a file stands in the envelope.
+// preview shows a file that is not text but can be shown; is reports whether it is one.
 func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int64) (e tool.Envelope, is bool, err error) {
 	var show func(context.Context, io.Reader, readArgs) (tool.Envelope, error)
 	most := int64(maxDocument)
@@ -33,7 +32,7 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 		show = f.pdf
 	case isWorkbook(a.Path):
 		show, most = f.sheet, maxRaw
-	// Two letters are too few to tell a picture from a text that begins with BM.
+		// Two letters are too few to tell a picture from a text.
 	case strings.HasPrefix(begins, "BM") && (extension == ".bmp" || extension == ".dib"):
 		show = f.bitmap
 	default:
@@ -47,21 +46,21 @@ func (f *files) preview(ctx context.Context, file *os.File, a readArgs, size int
 
 	switch {
 	case f.viewer == nil:
-		return tool.Failure(tool.KindUnavailable, "%s is not shown here: there is nothing that reads such files", a.Path), true, nil
+		return e, true, tool.Refuse(tool.KindUnavailable, "%s is not shown here: there is nothing that reads such files", a.Path)
 	case size > most:
-		return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that the file tools take%s", a.Path, most, more).WithField("path", ""), true, nil
+		return e, true, tool.RefusePath(tool.KindRejected, "%s has more than the %d bytes that the file tools take%s", a.Path, most, more)
 	}
 
 	e, err = show(ctx, io.LimitReader(file, most), a)
-	var bad *preview.Fault
-	switch {
-	case errors.As(err, &bad):
-		return tool.Failure(tool.KindRejected, "%s %s", a.Path, bad.Message).WithField("path", ""), true, nil
-	// A cancelled call is the registry's to answer.
-	case err != nil && ctx.Err() == nil:
-		return tool.Failure(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err), true, nil
+	switch bad, faulty := errors.AsType[*preview.Fault](err); {
+	case faulty:
+		err = tool.RefusePath(tool.KindRejected, "%s %s", a.Path, bad.Message)
+	case err == nil || errors.As(err, new(*tool.Refusal)):
+	case ctx.Err() != nil:
+		err = &hostError{err} // the registry answers a cancelled call
+	default:
+		err = tool.Refuse(tool.KindUnavailable, "%s cannot be shown: %v", a.Path, err)
 	}
-
 	return e, true, err
 }
 
@@ -79,7 +78,6 @@ type pdfResult struct {
 	Truncated bool   `json:"truncated"`
 }
 
-// pdf shows the words of some pages.
 func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
 	if a.StartPage < 0 {
 		return tool.Failure(tool.KindInvalidArgs, "pages are counted from 1").WithField("start_page", "1 or more"), nil
@@ -123,7 +121,7 @@ func (f *files) pdf(ctx context.Context, content io.Reader, a readArgs) (tool.En
 	return tool.Success(res, warnings...), nil
 }
 
-// bitmap shows a BMP picture, which no model takes, as PNG (YOA-01).
+// bitmap shows a BMP picture as PNG, because no model takes BMP (YOA-01).
 func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool.Envelope, error) {
 	data, err := f.viewer.PNG(ctx, content)
 	if err != nil {
@@ -132,10 +130,7 @@ func (f *files) bitmap(ctx context.Context, content io.Reader, a readArgs) (tool
 	if len(data) > model.MaxImage {
 		return tool.Failure(tool.KindRejected, "%s is a picture of %d bytes as PNG; a model is shown at most %d", a.Path, len(data), model.MaxImage).WithField("path", ""), nil
 	}
-
-	e := tool.Success(pictureResult{"image", a.Path, "image/png", len(data)})
-	e.Images = []model.Image{{Type: "image/png", Data: data}}
-	return e, nil
+	return pictureOf(a.Path, "image/png", data), nil
 }
 
 // Limits of the preview of a spreadsheet (OSA-31).

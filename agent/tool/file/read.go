@@ -1,12 +1,10 @@
 package file
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,8 +18,14 @@ import (
 	"rouse/internal/text"
 )
 
-//go:embed read.md
-var readText string
+var (
+	//go:embed read.md
+	readText string
+
+	readSpec = reading("file_read", readText, tool.ClassRead, tool.Spec{
+		Core: true, Paging: paged("start_line"), Synonyms: [][2]string{{"start_line", "offset"}}, Example: `{"path":"report.md"}`,
+	})
+)
 
 // Limits of file_read (OSA-31).
 const (
@@ -62,72 +66,60 @@ type readResult struct {
 	Encoding        string `json:"encoding,omitempty"` // empty for UTF-8
 }
 
-var readSpec = withSynonyms(core(paged(reading("file_read", readText, tool.ClassRead), "start_line")), [2]string{"start_line", "offset"})
-
-// paged says how a long answer is cut for a small context: lines have numbers, and start asks for the next.
-func paged(s tool.Spec, start string) tool.Spec {
-	s.Paging = tool.Paging{Field: "text", Start: start, Next: "next_start_line"}
-	return s
-}
-
-func (f *files) readTool(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, f.read)
+// paged describes how a long answer is cut for a small context: by its numbered lines.
+func paged(start string) tool.Paging {
+	return tool.Paging{Field: "text", Start: start, Next: "next_start_line"}
 }
 
 func (f *files) read(ctx context.Context, _ tool.Invocation, a readArgs) (tool.Envelope, error) {
-	file, err := f.roots.Open(a.Path)
-	var bad *tool.PathError
-	switch {
-	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
-		return f.notFoundWithCandidates(ctx, a.Path, bad), nil
-	case err != nil:
-		return pathFailure(a.Path, err), nil
+	e, err := f.readPath(ctx, a)
+	if err != nil {
+		return failureOf(a.Path, err)
 	}
+	return e, nil
+}
 
+func (f *files) readPath(ctx context.Context, a readArgs) (tool.Envelope, error) {
+	file, err := f.roots.Open(a.Path)
+	switch {
+	case isNotFound(err):
+		return tool.Envelope{}, f.notFoundWithCandidates(ctx, a.Path, err.Error())
+	case err != nil:
+		return tool.Envelope{}, err
+	}
 	defer file.Close()
 
 	info, err := file.Stat()
 	if err != nil {
-		return pathFailure(a.Path, err), nil
+		return tool.Envelope{}, err
 	}
 	if a.SheetName != "" && (info.IsDir() || !isWorkbook(a.Path)) {
-		return tool.Failure(tool.KindInvalidArgs, "%s is not a spreadsheet (.xlsx), so it has no sheets; leave sheet_name out", a.Path).WithField("sheet_name", "no value"), nil
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "%s is not a spreadsheet (.xlsx), so it has no sheets; leave sheet_name out", a.Path).WithField("sheet_name", "no value")
 	}
 	if info.IsDir() {
-		return f.list(a), nil
+		return f.list(a)
 	}
 	// Pictures are recognized by their content, whatever their name is.
-	if e, is := picture(file, a.Path, info.Size()); is {
-		return e, nil
+	if e, is, err := picture(file, a.Path, info.Size()); is {
+		return e, err
 	}
-
-	if e, is, err := f.preview(ctx, file, a, info.Size()); is || err != nil {
+	if e, is, err := f.preview(ctx, file, a, info.Size()); is {
 		return e, err
 	}
 
 	content, err := readAll(file, a.Path)
 	if err != nil {
-		return pathFailure(a.Path, err), nil
+		return tool.Envelope{}, err
 	}
 	text, encoding, is := decode(content)
 	if !is {
-		return pathFailure(a.Path, notText(a.Path)), nil
+		return tool.Envelope{}, notText(a.Path)
 	}
-
-	return f.selectLines(a, f.hidden(text), encoding), nil
+	return f.selectLines(a, f.hidden(text), encoding)
 }
 
-// pathFailure is the answer to a call whose path cannot be used.
-func pathFailure(path string, err error) tool.Envelope {
-	var bad *tool.PathError
-	if errors.As(err, &bad) {
-		return bad.Envelope()
-	}
-	return tool.Failure(tool.KindExecutionError, "%s cannot be used: %v", path, err).WithField("path", "")
-}
-
-// decodeText reads a text file that is to be changed, and refuses all but UTF-8: a change in another encoding could
-// destroy letters.
+// decodeText reads a text file that is to be changed. It refuses all encodings but UTF-8, in which a
+// change could destroy letters.
 func decodeText(file *os.File, shown string) (string, error) {
 	content, err := readAll(file, shown)
 	if err != nil {
@@ -136,7 +128,7 @@ func decodeText(file *os.File, shown string) (string, error) {
 
 	if isBinary(content) || !utf8.ValidString(content) {
 		if _, encoding, is := decode(content); is {
-			return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is not a text file in UTF-8 but in %s, and the file tools change only UTF-8; write the changed text to a new file", shown, encoding)}
+			return "", tool.RefusePath(tool.KindRejected, "%s is not a text file in UTF-8 but in %s, and the file tools change only UTF-8; write the changed text to a new file", shown, encoding)
 		}
 		return "", notText(shown)
 	}
@@ -145,7 +137,7 @@ func decodeText(file *os.File, shown string) (string, error) {
 }
 
 func notText(shown string) error {
-	return &tool.PathError{Kind: tool.KindRejected, Message: shown + " is not a text file in UTF-8, UTF-16 or Windows-1252"}
+	return tool.RefusePath(tool.KindRejected, "%s is not a text file in UTF-8, UTF-16 or Windows-1252", shown)
 }
 
 // isBinary reports whether content begins like a file that is not text.
@@ -153,48 +145,36 @@ func isBinary[T string | []byte](content T) bool {
 	return slices.Contains([]byte(content[:min(len(content), sniffBytes)]), 0)
 }
 
-// decode returns the text of a file without a byte order mark, and the name of its encoding, which is empty for UTF-8.
-// The encodings are those of db_import. It reports false for a file that is not text: also for one that could be
-// Windows-1252 but has control characters.
+// decode returns the text of a file without a byte order mark, and the name of its encoding, which is
+// empty for UTF-8. The encodings are those of db_import. Windows-1252 with control characters is not
+// text.
 func decode(content string) (text, encoding string, is bool) {
 	if utf8.ValidString(content) {
 		return strings.TrimPrefix(content, "\ufeff"), "", !isBinary(content)
 	}
 
 	text, encoding, err := tabular.Decode(content, true)
+	// Text files have tabs, line ends, form feeds, terminal escapes and the end mark of DOS.
+	isControl := func(r rune) bool {
+		return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1a\x1b", r) || r == 0x7f
+	}
 	if err != nil || encoding == tabular.Windows1252 && strings.ContainsFunc(text, isControl) {
 		return "", "", false
 	}
 	return text, encoding, true
 }
 
-// isControl reports whether r is a character that text files do not have. They may have tabs, line ends, form feeds,
-// escape sequences of terminals and the end mark of DOS.
-func isControl(r rune) bool {
-	return r < ' ' && !strings.ContainsRune("\t\n\v\f\r\x1a\x1b", r) || r == 0x7f
-}
-
 // readAll returns the content of a file, unless it is too large.
 func readAll(file *os.File, shown string) (string, error) {
-	var all bytes.Buffer
-	if info, err := file.Stat(); err == nil {
-		all.Grow(int(min(info.Size(), maxRaw)) + bytes.MinRead)
-	}
-
 	// One byte more than allowed tells a file that is too large, also one that has grown since Stat.
-	_, err := all.ReadFrom(io.LimitReader(file, maxRaw+1))
-	switch {
-	case err != nil:
-		return "", err
-	case all.Len() > maxRaw:
-		return "", &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s has more than the %d bytes that the file tools take", shown, maxRaw)}
+	all, err := io.ReadAll(io.LimitReader(file, maxRaw+1))
+	if err == nil && len(all) > maxRaw {
+		err = tool.RefusePath(tool.KindRejected, "%s has more than the %d bytes that the file tools take", shown, maxRaw)
 	}
-
-	return all.String(), nil
+	return string(all), err
 }
 
-// lineEnd returns \r for a text of old Macs, in which each line ends with a carriage return alone. It returns \n for any
-// other text, also if its lines end in \r\n.
+// lineEnd returns \r for a text of old Macs, and \n for any other text, even if its lines end in \r\n.
 func lineEnd(text string) string {
 	if strings.Contains(text, "\r") && !strings.Contains(text, "\n") {
 		return "\r"
@@ -202,17 +182,16 @@ func lineEnd(text string) string {
 	return "\n"
 }
 
-// selectLines answers with the wanted lines, as many of them as fit.
-func (f *files) selectLines(a readArgs, content, encoding string) tool.Envelope {
+// selectLines returns the wanted lines, as many of them as fit.
+func (f *files) selectLines(a readArgs, content, encoding string) (tool.Envelope, error) {
 	end := lineEnd(content)
 	all := strings.Split(strings.TrimSuffix(content, end), end)
 	if content == "" {
 		all = nil // Split finds one line in it
 	}
-
-	from, to, bad := lineRange(a, len(all))
-	if bad != nil {
-		return *bad
+	from, to, err := lineRange(a, len(all))
+	if err != nil {
+		return tool.Envelope{}, err
 	}
 
 	most := maxChars
@@ -252,7 +231,7 @@ func (f *files) selectLines(a readArgs, content, encoding string) tool.Envelope 
 		res.Truncated, res.NextStartLine = true, next
 	}
 
-	return tool.Success(res, warnings...)
+	return tool.Success(res, warnings...), nil
 }
 
 // numberLine puts a line's number in front of it: six wide, |, no space.
@@ -260,12 +239,11 @@ func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// lineRange is the range of lines that a call asks for, from 1, both ends included. An empty file has
-// a line 1 to start from.
-func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
-	refuse := func(field, expected, format string, args ...any) (int, int, *tool.Envelope) {
-		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
-		return 0, 0, &e
+// lineRange returns the range of lines that a call asks for, from 1, both ends included. An empty file
+// has a line 1 to start from.
+func lineRange(a readArgs, total int) (from, to int, err error) {
+	refuse := func(field, expected, format string, args ...any) (int, int, error) {
+		return 0, 0, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 	}
 	from, to = 1, total
 
@@ -302,7 +280,7 @@ func lineRange(a readArgs, total int) (from, to int, bad *tool.Envelope) {
 	return from, to, nil
 }
 
-// defaultPage is how many lines read_file gives without a limit (YOA-01).
+// defaultPage is the number of lines that read_file shows without a limit (YOA-01).
 const defaultPage = 500
 
 const readAliasText = "Read a text file, look at a picture (PNG, JPEG, WebP, GIF, BMP), read the words of a PDF, see the beginning of a spreadsheet (.xlsx), or list a folder. `offset` is the first line, from 1; `limit` is how many, 500 unless given. Each line comes with its number and ` | `, which are not part of the file."
@@ -324,7 +302,7 @@ type readAliasArgs struct {
 	StartPage int `json:"start_page,omitempty" jsonschema:"of a PDF; default 1"`
 }
 
-// readArgs are the same for file_read. Without an end it is a page.
+// readArgs returns the arguments for file_read. Without an end they ask for a page.
 func (a readAliasArgs) readArgs() readArgs {
 	r := readArgs{Path: a.Path, StartLine: cmp.Or(a.Offset, a.StartLine), EndLine: a.EndLine, Limit: a.Limit, TailLines: a.TailLines, MaxChars: a.MaxChars,
 		MaxDepth: a.MaxDepth, SheetName: a.SheetName, MaxRows: a.MaxRows, MaxColumns: a.MaxColumns, StartPage: a.StartPage, paged: true}
@@ -335,29 +313,25 @@ func (a readAliasArgs) readArgs() readArgs {
 }
 
 // readAlias is read_file (YOA-01): the same reader with another gutter (UNI-01).
-func (f *files) readAlias(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a readAliasArgs) (tool.Envelope, error) {
-		if a.Offset > 0 && a.StartLine > 0 && a.Offset != a.StartLine {
-			return tool.Failure(tool.KindInvalidArgs, "offset and start_line are the same; give one of them").WithField("offset", ""), nil
-		}
+func (f *files) readAlias(ctx context.Context, in tool.Invocation, a readAliasArgs) (tool.Envelope, error) {
+	if a.Offset > 0 && a.StartLine > 0 && a.Offset != a.StartLine {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "offset and start_line are the same; give one of them").WithField("offset", "")
+	}
 
-		r := a.readArgs()
-		e, err := f.read(ctx, in, r)
-		if err != nil || !e.OK {
-			return e, err
-		}
-
-		var res readResult
-		if err := json.Unmarshal(e.Result, &res); err != nil || res.Kind != "file" {
-			return e, nil //nolint:nilerr // a listing or a picture has no lines
-		}
-
-		return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
-	})
+	r := a.readArgs()
+	e, err := f.read(ctx, in, r)
+	if err != nil || !e.OK {
+		return e, err
+	}
+	var res readResult
+	if err := json.Unmarshal(e.Result, &res); err != nil || res.Kind != "file" {
+		return e, nil //nolint:nilerr // a listing or a picture has no lines
+	}
+	return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
 }
 
-// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header. from is
-// the first line, if the text does not tell.
+// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header. from
+// is the first line if the text is empty.
 func renderPage(res readResult, from int) readResult {
 	var lines []string
 	if res.Text != "" {

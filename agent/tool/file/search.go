@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +23,14 @@ import (
 	"rouse/internal/text"
 )
 
-//go:embed search.md
-var searchText string
+var (
+	//go:embed search.md
+	searchText string
+
+	searchSpec = reading("file_search", searchText, tool.ClassSearch, tool.Spec{
+		Core: true, Enum: map[string][]string{"target": {"content", "files"}}, Example: `{"pattern":"**/*.csv","target":"files"}`,
+	})
+)
 
 // Limits of a search (OSA-34, YOA-04). Where those of file_search and search differ, the larger one holds.
 const (
@@ -69,55 +76,39 @@ type searchArgs struct {
 	Since       string `json:"since,omitempty" jsonschema:"a time or 24h"`
 }
 
-var searchSpec = withEnum(core(reading("file_search", searchText, tool.ClassSearch)), map[string][]string{"target": {"content", "files"}})
-
-func (f *files) searchTool(s tool.Spec) (tool.Tool, error) {
-	return tool.Define(s, f.fileSearch)
-}
-
 func (f *files) fileSearch(ctx context.Context, _ tool.Invocation, a searchArgs) (tool.Envelope, error) {
 	s := &search{redact: f.redact, path: a.Path, glob: a.FilePattern, limit: a.MaxResults, names: a.Target == "files"}
-	if e := patternFailure(a.Pattern, "file_pattern", a.FilePattern); e != nil {
-		return *e, nil
+	err := checkPattern(a.Pattern, "file_pattern", a.FilePattern)
+	if err == nil {
+		s.since, err = f.parseSince(a.Since)
 	}
-	var bad *tool.Envelope
-	if s.since, bad = f.parseSince(a.Since); bad != nil {
-		return *bad, nil
+	if err != nil {
+		return tool.Envelope{}, err
 	}
 
 	if s.names {
 		s.name = nameMatcher(a.Pattern)
-	} else {
-		find, err := newSubstringMatcher(a.Pattern)
-		if err != nil {
-			return tool.Failure(tool.KindInvalidArgs, "the pattern cannot be searched for: %v", err).WithField("pattern", ""), nil
-		}
-		s.find = find
+	} else if s.find, err = newRegexpMatcher(regexp.QuoteMeta(a.Pattern), false); err != nil {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the pattern cannot be searched for: %v", err).WithField("pattern", "")
 	}
-
 	res, warnings, err := f.search(ctx, s)
 	if err != nil {
-		return pathFailure(a.Path, err), nil
+		return failureOf(a.Path, err)
 	}
-
 	return tool.Success(res, warnings...), nil
 }
 
-// patternFailure is the answer to a pattern or a glob that cannot be used, nil when they can.
-func patternFailure(pattern, field, glob string) *tool.Envelope {
-	var e tool.Envelope
+// checkPattern refuses a pattern or a glob that cannot be used.
+func checkPattern(pattern, field, glob string) error {
 	switch {
 	case strings.ContainsAny(pattern, "\n\x00"):
-		e = tool.Failure(tool.KindInvalidArgs, "the pattern holds a line break or a NUL character; a search looks at one line at a time").WithField("pattern", "a part of one line")
+		return tool.Refuse(tool.KindInvalidArgs, "the pattern holds a line break or a NUL character; a search looks at one line at a time").WithField("pattern", "a part of one line")
 	case !validGlob(glob):
-		e = tool.Failure(tool.KindInvalidArgs, "%s %q is not a glob", field, glob).WithField(field, "a glob like *.go or src/**/*.ts")
+		return tool.Refuse(tool.KindInvalidArgs, "%s %q is not a glob", field, glob).WithField(field, "a glob like *.go or src/**/*.ts")
 	case strings.TrimSpace(pattern) == "":
-		e = tool.Failure(tool.KindInvalidArgs, "the pattern is empty").WithField("pattern", "")
-	default:
-		return nil
+		return tool.Refuse(tool.KindInvalidArgs, "the pattern is empty").WithField("pattern", "")
 	}
-
-	return &e
+	return nil
 }
 
 // nameMatcher reports which paths a pattern matches: as a glob, or as a part of the path.
@@ -184,8 +175,7 @@ func (f *files) search(ctx context.Context, s *search) (*searchResult, []string,
 func (s *search) visit(at walkedFile, shown string) {
 	rel := at.rel
 	within := path.Join(at.walk.within, rel)
-	// "." is a file that the call names itself: it is searched whatever the glob, and was checked for
-	// secrets and masks when it was opened.
+	// "." is a file that the call names: its glob does not count, and OpenChecked has judged it.
 	if rel != "." && (!s.wanted(rel) || at.walk.isHidden(within)) {
 		return
 	}
@@ -235,14 +225,11 @@ func (s *search) visit(at walkedFile, shown string) {
 			some = append(some, match{Path: where, Line: number, Text: s.truncateLine(line)})
 		}
 	})
-
-	if total > 0 {
-		s.add(some, total)
-	}
+	s.add(some, total)
 }
 
-// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or in an unknown encoding,
-// is searched as it is.
+// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or in
+// an unknown encoding, is searched as it is.
 func searchable(content []byte) ([]byte, bool) {
 	if isUTF16 := bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")); !isUTF16 {
 		if isBinary(content) {
@@ -298,7 +285,7 @@ func (s *search) skip(where string, count func(*skipped)) {
 
 func (s *search) add(some []match, total int) {
 	s.res.Total += total
-	// Trimmed now and then, so that a search with a million matches needs little memory.
+	// Trimmed now and then, so that many matches need little memory.
 	if s.res.Matches = append(s.res.Matches, some...); len(s.res.Matches) > 8*s.limit {
 		s.trim()
 	}
@@ -318,7 +305,7 @@ func (s *search) truncateLine(line []byte) string {
 		return strings.ToValidUTF8(string(line), "\uFFFD")
 	}
 
-	// Cut before it is copied, for a line may be the whole file; and not before it is redacted.
+	// Cut before it is copied, because a line may be the whole file, but redacted before the final cut.
 	enough := utf8.UTFMax * (maxMatchLine + 1)
 	if len(line) <= enough+spare {
 		return text.Truncate(s.redact(string(line)), maxMatchLine)
@@ -326,7 +313,7 @@ func (s *search) truncateLine(line []byte) string {
 	return text.Truncate(text.RedactedHead(string(line[:enough+spare]), spare, s.redact)+"…", maxMatchLine)
 }
 
-// spare is how many bytes behind a cut are looked at for a secret across it.
+// spare is the number of bytes behind a cut in which a secret across it is looked for.
 const spare = 4 << 10
 
 const searchAliasText = "Find lines in files by a regular expression (RE2), one line at a time. `include` is a glob of the files; capitals do not matter unless `case_sensitive`. Hidden files, node_modules, and what .gitignore names are left out."
@@ -339,44 +326,37 @@ type searchAliasArgs struct {
 }
 
 // searchAlias is search (YOA-04): by regular expression, answered in lines.
-func (f *files) searchAlias(spec tool.Spec) (tool.Tool, error) {
-	return tool.Define(spec, func(ctx context.Context, _ tool.Invocation, a searchAliasArgs) (tool.Envelope, error) {
-		if e := patternFailure(a.Pattern, "include", a.Include); e != nil {
-			return *e, nil
-		}
+func (f *files) searchAlias(ctx context.Context, _ tool.Invocation, a searchAliasArgs) (tool.Envelope, error) {
+	if err := checkPattern(a.Pattern, "include", a.Include); err != nil {
+		return tool.Envelope{}, err
+	}
+	find, err := newRegexpMatcher(a.Pattern, a.CaseSensitive)
+	if err != nil {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)")
+	}
+	res, warnings, err := f.search(ctx, &search{redact: f.redact, path: a.Path, glob: a.Include, find: find})
+	if err != nil {
+		return failureOf(a.Path, err)
+	}
 
-		find, err := newRegexpMatcher(a.Pattern, a.CaseSensitive)
-		if err != nil {
-			return tool.Failure(tool.KindInvalidArgs, "the pattern is no regular expression: %v", err).WithField("pattern", "a regular expression of Go (RE2)"), nil
-		}
+	var text strings.Builder
+	for _, m := range res.Matches {
+		fmt.Fprintf(&text, "%s:%d:%s\n", quotePath(m.Path), m.Line, m.Text)
+	}
+	if res.Total == 0 {
+		text.WriteString("no matches\n")
+	} else if res.Cut {
+		fmt.Fprintf(&text, "[%d of %d matches]\n", len(res.Matches), res.Total)
+	}
 
-		res, warnings, err := f.search(ctx, &search{redact: f.redact, path: a.Path, glob: a.Include, find: find})
-		if err != nil {
-			return pathFailure(a.Path, err), nil
-		}
-
-		var text strings.Builder
-		for _, m := range res.Matches {
-			fmt.Fprintf(&text, "%s:%d:%s\n", quotePath(m.Path), m.Line, m.Text)
-		}
-
-		if res.Total == 0 {
-			text.WriteString("no matches\n")
-		} else if res.Cut {
-			fmt.Fprintf(&text, "[%d of %d matches]\n", len(res.Matches), res.Total)
-		}
-
-		out := map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut}
-		if res.Skipped != nil {
-			out["skipped"] = res.Skipped
-		}
-
-		return tool.Success(out, warnings...), nil
-	})
+	out := map[string]any{"text": text.String(), "matches": res.Total, "files_searched": res.Searched, "truncated": res.Cut}
+	if res.Skipped != nil {
+		out["skipped"] = res.Skipped
+	}
+	return tool.Success(out, warnings...), nil
 }
 
-// quotePath writes a path for a list of lines: one with a line break in it could pass for two, and is
-// quoted.
+// quotePath quotes a path with a line break, which could pass for two.
 func quotePath(path string) string {
 	if strings.ContainsAny(path, "\n\r") {
 		return strconv.Quote(path)

@@ -1,10 +1,8 @@
 package file
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -44,20 +42,14 @@ type shareResult struct {
 	Description string `json:"description,omitempty"`
 }
 
-// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once: what a
-// resumed attempt repeats is not shared again. It is not a reading tool, so that a reduction cannot call
-// it.
+// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once. It is not
+// a reading tool, so that a reduction cannot call it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
-	OnDemand: true,
+	OnDemand: true, Example: `{"path":"out/report.md","description":"The report of the week"}`,
 }
 
-func (f *files) shareTool(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.RefusingFirst(f.checkShare, s.Needs)
-	return tool.Define(s, f.share)
-}
-
-// name is what an artifact is called.
+// name returns the name of the artifact.
 func (a shareArgs) name() string {
 	if a.Filename == "" {
 		return filepath.Base(a.Path)
@@ -65,23 +57,14 @@ func (a shareArgs) name() string {
 	return a.Filename
 }
 
-// checkShare returns the answer to a call that cannot be served, or nil.
-func (f *files) checkShare(a shareArgs) *tool.Envelope {
-	if f.contentOnly && a.Path != "" {
-		e := tool.Failure(tool.KindInvalidArgs, "this agent has no files: give content with a filename").WithField("path", "")
-		return &e
+// checkShare refuses a call that says too little, or too much, whatever the file holds.
+func (f *files) checkShare(a shareArgs) error {
+	wrong := func(field, expected, format string, args ...any) error {
+		return tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 	}
-	return a.check()
-}
-
-// check answers a call that says too little, or too much, whatever the file holds; nil when it does not.
-func (a shareArgs) check() *tool.Envelope {
-	wrong := func(field, expected, format string, args ...any) *tool.Envelope {
-		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
-		return &e
-	}
-
 	switch {
+	case f.ContentOnly && a.Path != "":
+		return wrong("path", "", "this agent has no files: give content with a filename")
 	case a.Path == "" && a.Content == "":
 		return wrong("path", "a file, or content with a filename", "there is nothing to share: give path or content")
 	case a.Path != "" && a.Content != "":
@@ -98,25 +81,30 @@ func (a shareArgs) check() *tool.Envelope {
 }
 
 func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (tool.Envelope, error) {
-	if refused := f.checkShare(a); refused != nil {
-		return *refused, nil
-	}
-
-	// Redacted before and after: expanding what looks like \n could change the middle of a secret, so
-	// that it would not be recognized any more.
-	a.Content = f.redact(a.Content)
-	name, content, warnings, refusal := f.contentToShare(ctx, a)
-	if refusal != nil {
-		return *refusal, nil
-	}
-
-	if whole, err := f.sharedBytes(ctx, in.Run); err != nil {
+	if err := f.checkShare(a); err != nil {
 		return tool.Envelope{}, err
-	} else if whole+int64(len(content)) > maxSharedOfRun {
+	}
+
+	// Redacted before and after: expanding what looks like \n could change the middle of a secret.
+	a.Content = f.redact(a.Content)
+	name, content, warnings, err := f.contentToShare(ctx, a)
+	if err != nil {
+		return failureOf(a.Path, err)
+	}
+
+	all, err := f.log.Artifacts(ctx, in.Run)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	whole := int64(0)
+	for _, one := range all {
+		whole += one.Size
+	}
+	if whole+int64(len(content)) > maxSharedOfRun {
 		return tool.Failure(tool.KindRejected, "this run has shared %d bytes, and at most %d are kept of one", whole, maxSharedOfRun), nil
 	}
 
-	// What is not text has no form in which a secret would be recognized, and could be damaged.
+	// Secrets are not recognized in data that is not text, and redaction could damage it.
 	if text := string(content); utf8.Valid(content) {
 		content = []byte(f.redact(text))
 	}
@@ -130,79 +118,61 @@ func (f *files) share(ctx context.Context, in tool.Invocation, a shareArgs) (too
 	return tool.Success(shareResult{fmt.Sprint(kept.ID), kept.Name, kept.Version, kept.Size, kept.Hash, kept.Description}, warnings...), nil
 }
 
-// isRelativeTop reports whether a path is that of a folder by no name of its own, as . is.
+// isRelativeTop reports whether a path is that of a folder without a name, such as "." or "..".
 func isRelativeTop(path string) bool {
 	return path != "" && (filepath.Base(path) == "." || filepath.Base(path) == "..")
 }
 
-// isFileName reports whether a name is that of a file without a folder, and usable on every system.
+// isFileName reports whether a name has no folder and is usable on every system.
 func isFileName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && utf8.ValidString(name) &&
 		!strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// sharedBytes is how much a run has shared so far.
-func (f *files) sharedBytes(ctx context.Context, run int64) (n int64, err error) {
-	all, err := f.log.Artifacts(ctx, run)
-	for _, a := range all {
-		n += a.Size
-	}
-	return n, err
-}
-
-// contentToShare reads what a call shares, and says what it is called; refusal says why it cannot be.
-func (f *files) contentToShare(ctx context.Context, a shareArgs) (name string, content []byte, warnings []string, refusal *tool.Envelope) {
+// contentToShare reads the content that a call shares, and names it.
+func (f *files) contentToShare(ctx context.Context, a shareArgs) (name string, content []byte, warnings []string, err error) {
 	name = a.name()
-	refuse := func(e tool.Envelope) (string, []byte, []string, *tool.Envelope) { return "", nil, nil, &e }
 	if a.Path == "" {
 		text := a.Content
-		// A model that escapes twice means line breaks. One that also writes real ones knows the
-		// difference.
+		// A model that escapes twice means line breaks, unless it also writes real ones.
 		if !strings.Contains(text, "\n") && strings.Contains(text, `\n`) {
 			text = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(text)
 			warnings = append(warnings, `the content had no line breaks: each \n and \t in it became one, or a tab`)
 		}
 		if len(text) > maxShared {
-			return refuse(tooLarge("the content"))
+			return "", nil, nil, tooLarge("the content")
 		}
-
 		return name, []byte(text), warnings, nil
 	}
 
 	file, err := f.roots.Open(a.Path)
-	var bad *tool.PathError
-	if errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
-		e := f.notFoundWithCandidates(ctx, a.Path, bad)
+	if isNotFound(err) {
+		e := f.notFoundWithCandidates(ctx, a.Path, err.Error())
 		e.Kind = tool.KindExecutionError // as its contract has it
-		return refuse(e)
+		return "", nil, nil, e
 	}
-
 	if err != nil {
-		return refuse(pathFailure(a.Path, err))
+		return "", nil, nil, err
 	}
 	defer file.Close()
 
 	info, err := file.Stat()
 	if err == nil && info.IsDir() {
-		content, warnings, refusal = f.folderToShare(ctx, a.Path)
-		return f.folderName(a), content, warnings, refusal
+		content, warnings, err = f.folderToShare(ctx, a.Path)
+		return f.folderName(a), content, warnings, err
 	}
-
-	var out bytes.Buffer
 	if err == nil {
-		_, err = io.Copy(&out, io.LimitReader(file, maxShared+1))
+		content, err = io.ReadAll(io.LimitReader(file, maxShared+1))
 	}
-
 	switch {
 	case err != nil:
-		return refuse(tool.Failure(tool.KindExecutionError, "%s cannot be copied: %v", a.Path, err).WithField("path", ""))
-	case out.Len() > maxShared:
-		return refuse(tooLarge(a.Path))
+		return "", nil, nil, tool.RefusePath(tool.KindExecutionError, "%s cannot be copied: %v", a.Path, err)
+	case len(content) > maxShared:
+		return "", nil, nil, tooLarge(a.Path)
 	}
-
-	return name, out.Bytes(), nil, nil
+	return name, content, nil, nil
 }
 
-func tooLarge(what string) tool.Envelope {
-	return tool.Failure(tool.KindRejected, "%s has more than the %d bytes that can be shared as one; share a part of it, or tell where it is", what, maxShared)
+func tooLarge(what string) error {
+	return tool.Refuse(tool.KindRejected, "%s has more than the %d bytes that can be shared as one; share a part of it, or tell where it is", what, maxShared)
 }

@@ -19,10 +19,10 @@ import (
 // errTooMuch ends a walk over a folder that is too large to be shared.
 var errTooMuch = errors.New("too much")
 
-// archiveEnding is that of the name of a folder that was shared.
+// archiveEnding is the extension of the archive of a shared folder.
 const archiveEnding = ".zip"
 
-// folderName is what the archive of a folder is called.
+// folderName returns the name of the archive of a folder.
 func (f *files) folderName(a shareArgs) string {
 	name := a.Filename
 	if name == "" {
@@ -37,13 +37,12 @@ func (f *files) folderName(a shareArgs) string {
 	return name
 }
 
-// folderToShare is a folder as one archive (OSA-19): its files in the order of their paths, texts redacted as single ones are.
-// Links are not followed. What no tool may read, and what git keeps, is left out and named.
-func (f *files) folderToShare(ctx context.Context, at string) (content []byte, warnings []string, refusal *tool.Envelope) {
-	refuse := func(e tool.Envelope) ([]byte, []string, *tool.Envelope) { return nil, nil, &e }
+// folderToShare packs a folder into an archive (OSA-19): its files in the order of their paths, texts
+// redacted. Links, files that no tool may read, and .git are left out and named in a warning.
+func (f *files) folderToShare(ctx context.Context, at string) (content []byte, warnings []string, err error) {
 	place, err := f.roots.Resolve(at, false)
 	if err != nil {
-		return refuse(pathFailure(at, err))
+		return nil, nil, err
 	}
 	defer place.Close()
 
@@ -68,10 +67,9 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 			return nil
 		}
 
-		// Each by its own path, so that what may not be read by itself is not read within a folder either.
+		// Each by its own path, so that a file that may not be read is not read within a folder either.
 		one, err := f.readWhole(path.Join(filepath.ToSlash(at), name), maxShared-total)
-		var bad *tool.PathError
-		if errors.As(err, &bad) {
+		if errors.As(err, new(*tool.Refusal)) {
 			left = append(left, name)
 			return nil
 		}
@@ -89,15 +87,15 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 
 	switch {
 	case errors.Is(err, errTooMuch):
-		return refuse(tool.Failure(tool.KindRejected, "%s has more than the %d files or the %d bytes that can be shared as one folder; share a part of it, or tell where it is", at, folderzip.MaxFiles, maxShared))
+		return nil, nil, tool.Refuse(tool.KindRejected, "%s has more than the %d files or the %d bytes that can be shared as one folder; share a part of it, or tell where it is", at, folderzip.MaxFiles, maxShared)
 	case err != nil:
-		return refuse(tool.Failure(tool.KindExecutionError, "%s cannot be copied: %v", at, place.Explain(err)).WithField("path", ""))
+		return nil, nil, tool.RefusePath(tool.KindExecutionError, "%s cannot be copied: %v", at, place.Explain(err))
 	case count == 0:
-		return refuse(tool.Failure(tool.KindInvalidArgs, "the folder %s holds no file that can be shared", at).WithField("path", "a file, or a folder with files"))
+		return nil, nil, tool.Refuse(tool.KindInvalidArgs, "the folder %s holds no file that can be shared", at).WithField("path", "a file, or a folder with files")
 	}
 
 	if content, err = zip.Bytes(); err != nil {
-		return refuse(tool.Failure(tool.KindExecutionError, "%s cannot be packed: %v", at, err).WithField("path", ""))
+		return nil, nil, tool.RefusePath(tool.KindExecutionError, "%s cannot be packed: %v", at, err)
 	}
 	if len(left) > 0 {
 		warnings = append(warnings, fmt.Sprintf("left out of the folder, for no tool may read them or they are links: %s", text.Clean(f.redact(text.List(left, 10)))))
@@ -105,7 +103,7 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 	return content, warnings, nil
 }
 
-// readWhole reads a file of at most so many bytes. The error is a *tool.PathError where the roots refuse it.
+// readWhole reads a file of at most so many bytes. The error is a *tool.Refusal if the roots refuse it.
 func (f *files) readWhole(at string, most int64) ([]byte, error) {
 	file, err := f.roots.Open(at)
 	if err != nil {

@@ -17,12 +17,12 @@ type fileFacts struct {
 
 func (f *files) facts(info fs.FileInfo) fileFacts {
 	size := info.Size()
-	return fileFacts{&size, info.ModTime().In(f.zone).Format(time.RFC3339)}
+	return fileFacts{&size, info.ModTime().In(f.Zone).Format(time.RFC3339)}
 }
 
-// parseSince parses the argument since. It returns the zero time if the argument is empty. A duration counts back from
-// now.
-func (f *files) parseSince(written string) (time.Time, *tool.Envelope) {
+// parseSince parses the argument since. It returns the zero time if the argument is empty. A duration
+// counts back from now.
+func (f *files) parseSince(written string) (time.Time, error) {
 	written = strings.TrimSpace(written)
 	if written == "" {
 		return time.Time{}, nil
@@ -31,18 +31,11 @@ func (f *files) parseSince(written string) (time.Time, *tool.Envelope) {
 		return time.Now().Add(-max(d, -d)), nil
 	}
 	at, err := time.Parse(time.RFC3339, written)
-	if err != nil && f.since != nil {
-		at, err = f.since(written)
+	if err != nil && f.Since != nil {
+		at, err = f.Since(written)
 	}
 	if err != nil {
-		e := tool.Failure(tool.KindInvalidArgs, "since: %v", err).WithField("since", "a time like 2026-11-30T08:00:00+01:00, or a duration like 24h or 7d")
-		return time.Time{}, &e
+		return at, tool.Refuse(tool.KindInvalidArgs, "since: %v", err).WithField("since", "a time like 2026-11-30T08:00:00+01:00, or a duration like 24h or 7d")
 	}
 	return at, nil
-}
-
-// modifiedSince reports whether an entry is a file that was modified at a time or after it.
-func modifiedSince(e fs.DirEntry, since time.Time) bool {
-	info, err := e.Info()
-	return err == nil && !e.IsDir() && !info.ModTime().Before(since)
 }

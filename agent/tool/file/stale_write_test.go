@@ -56,8 +56,8 @@ func TestStaleWrite(t *testing.T) {
 			}
 
 			err = commit(place, "a.txt", file, old)
-			var bad *tool.PathError
-			if !errors.As(err, &bad) || !bad.Envelope().Retryable {
+			var bad *tool.Refusal
+			if !errors.As(err, &bad) || !bad.Retryable {
 				t.Errorf("a stale write gave %v", err)
 			}
 			if now, _ := os.ReadFile(path); string(now) != string(theirs) {

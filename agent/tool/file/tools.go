@@ -3,6 +3,7 @@ package file
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"reflect"
 	"time"
 
@@ -28,36 +29,33 @@ type Log interface {
 // Options configure the tools of one run.
 type Options struct {
 	Roots *tool.Roots
-	// Wanted says whether a tool is made; nil: all are.
+	// Wanted reports whether a tool is made; nil means all.
 	Wanted func(name string) bool
 	Log    Log
 	Locks  *tool.Locks // of all runs, and of all that undoes what they wrote
 	// ContentOnly keeps share_artifact from reading paths, for an agent without files.
 	ContentOnly bool
 	Allow       []string // the agent's globs of tools; an alias needs one that asks for it
-	// Redact removes secrets from what is shared, and from what is cut; nil: there are none.
+	// Redact removes secrets from shared content and from cut text. Optional.
 	Redact func(text string) string
-	// RedactReads also removes them from all that is read, before it is cut: for a model. A playbook passes what
-	// it reads on as it is.
+	// RedactReads also removes them from all that is read, for a model. A playbook gets it unchanged.
 	RedactReads bool
-	// Viewer shows what is not text; nil: PDF, spreadsheets and BMP are refused.
+	// Viewer shows files that are not text. If nil, PDF, spreadsheets and BMP are refused.
 	Viewer *preview.Viewer
 	// Since parses the argument since. If nil, only RFC 3339 times and durations are accepted.
 	Since func(written string) (time.Time, error)
 	Zone  *time.Location // of the times in listings; nil means UTC
 }
 
+// files are the tools of one run.
 type files struct {
-	since  func(written string) (time.Time, error)
-	zone   *time.Location
+	Options
 	roots  *tool.Roots
 	log    Log
 	locks  *tool.Locks
-	redact func(text string) string
-	hidden func(text string) string // what is read, as it is shown
 	viewer *preview.Viewer
-
-	contentOnly bool
+	redact func(text string) string
+	hidden func(text string) string // applied to all that is read
 }
 
 // member is a tool of the family, and the function that makes it for one run.
@@ -67,78 +65,60 @@ type member struct {
 }
 
 var members = []member{
-	taking[readArgs](readSpec, (*files).readTool),
-	taking[writeArgs](writeSpec, (*files).writeTool),
-	taking[editArgs](editSpec, (*files).editTool),
-	taking[transferArgs](moveSpec, (*files).moveTool),
-	taking[transferArgs](copySpec, (*files).copyTool),
-	taking[deleteArgs](deleteSpec, (*files).deleteTool),
-	taking[folderArgs](folderSpec, (*files).folderTool),
-	taking[searchArgs](searchSpec, (*files).searchTool),
-	taking[historyArgs](historySpec, (*files).historyTool),
-	taking[undoArgs](undoSpec, (*files).undoTool),
-	taking[shareArgs](shareSpec, (*files).shareTool),
-	taking[readAliasArgs](paged(alias(readSpec, "read_file", readAliasText, tool.ClassRead), "offset"), (*files).readAlias),
-	taking[writeArgs](withEnum(alias(writeSpec, "write_file", writeAliasText, tool.ClassEdit), writeSpec.Enum), (*files).writeTool),
-	taking[editAliasArgs](alias(editSpec, "edit_file", editAliasText, tool.ClassEdit), (*files).editAlias),
-	taking[listAliasArgs](alias(searchSpec, "list_files", listAliasText, tool.ClassList), (*files).listAlias),
-	taking[searchAliasArgs](alias(searchSpec, "search", searchAliasText, tool.ClassSearch), (*files).searchAlias),
+	taking(readSpec, (*files).read),
+	taking(writeSpec, (*files).write, (*files).writeNeed),
+	taking(editSpec, (*files).edit),
+	taking(moveSpec, (*files).move, func(f *files, a transferArgs) (tool.Need, error) { return f.transferNeed(a, true) }),
+	taking(copySpec, (*files).copy, func(f *files, a transferArgs) (tool.Need, error) { return f.transferNeed(a, false) }),
+	taking(deleteSpec, (*files).deletePath, func(f *files, a deleteArgs) (tool.Need, error) {
+		return f.roots.RemoveNeed(filepath.Clean(a.Path)), nil
+	}),
+	taking(folderSpec, (*files).makeFolder),
+	taking(searchSpec, (*files).fileSearch),
+	taking(historySpec, (*files).history),
+	taking(undoSpec, (*files).undo),
+	taking(shareSpec, (*files).share, func(f *files, a shareArgs) (tool.Need, error) {
+		return f.roots.ReadNeed(filepath.Clean(a.Path)), f.checkShare(a)
+	}),
+	taking(alias(readSpec, tool.Spec{Name: "read_file", Description: readAliasText, Class: tool.ClassRead, Paging: paged("offset"), Example: `{"path":"report.md","limit":50}`}), (*files).readAlias),
+	taking(alias(writeSpec, tool.Spec{Name: "write_file", Description: writeAliasText, Class: tool.ClassEdit, Enum: writeSpec.Enum, Example: writeSpec.Example}), (*files).write, (*files).writeNeed),
+	taking(alias(editSpec, tool.Spec{Name: "edit_file", Description: editAliasText, Class: tool.ClassEdit, Example: `{"path":"report.md","old_text":"draft","new_text":"final"}`}), (*files).editAlias),
+	taking(alias(searchSpec, tool.Spec{Name: "list_files", Description: listAliasText, Class: tool.ClassList, Example: `{"pattern":"*.csv"}`}), (*files).listAlias),
+	taking(alias(searchSpec, tool.Spec{Name: "search", Description: searchAliasText, Class: tool.ClassSearch, Example: `{"pattern":"total: [0-9]+","include":"*.md"}`}), (*files).searchAlias),
 }
 
-// taking is the member whose arguments are an A.
-func taking[A any](s tool.Spec, define func(*files, tool.Spec) (tool.Tool, error)) member {
-	s.Args, s.Example = reflect.TypeFor[A](), examples[s.Name]
-	return member{s, define}
+// taking returns the member whose arguments are an A. need replaces the need of a tool that only reads
+// or changes the file at its path.
+func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocation, A) (tool.Envelope, error), need ...func(*files, A) (tool.Need, error)) member {
+	s.Args = reflect.TypeFor[A]()
+	return member{s, func(f *files, s tool.Spec) (tool.Tool, error) {
+		s.Needs = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
+		if len(need) > 0 {
+			s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a A) (tool.Need, error) { return need[0](f, a) })
+		}
+		return tool.Define(s, func(ctx context.Context, in tool.Invocation, a A) (tool.Envelope, error) { return run(f, ctx, in, a) })
+	}}
 }
 
-// reading is the spec of a tool that changes nothing.
-func reading(name, description string, class tool.Class) tool.Spec {
-	return tool.Spec{
-		Name: name, Description: description, Effect: domain.EffectRead, Class: class, Scope: tool.ScopeAgent, Writes: tool.WritesNothing, Path: "path",
-	}
-}
-
-// changing is the spec of a tool that changes the file at its path.
-func changing(name, description string, writes tool.Writes) tool.Spec {
-	return tool.Spec{
-		Name: name, Description: description, Effect: domain.EffectWrite, Class: tool.ClassEdit, Scope: tool.ScopeAgent, Writes: writes, Path: "path",
-	}
-}
-
-// inBrief gives a tool the sentence that a model with a small context reads of it.
-func inBrief(s tool.Spec, text string) tool.Spec {
-	s.Brief = text
+// reading adds to a spec the properties of a tool that changes nothing.
+func reading(name, description string, class tool.Class, s tool.Spec) tool.Spec {
+	s.Name, s.Description, s.Class, s.Effect, s.Writes = name, description, class, domain.EffectRead, tool.WritesNothing
+	s.Scope, s.Path = tool.ScopeAgent, "path"
 	return s
 }
 
-// alias is the spec of a tool under another name, with arguments of its own.
-func alias(of tool.Spec, name, description string, class tool.Class) tool.Spec {
-	of.Name, of.AliasOf, of.Description, of.Brief, of.Class, of.Enum = name, of.Name, description, "", class, nil
+// changing adds to a spec the properties of a tool that changes the file at its path.
+func changing(name, description string, s tool.Spec) tool.Spec {
+	s.Name, s.Description, s.Class, s.Effect, s.Writes = name, description, tool.ClassEdit, domain.EffectWrite, cmp.Or(s.Writes, tool.WritesFiles)
+	s.Scope, s.Path = tool.ScopeAgent, cmp.Or(s.Path, "path")
+	return s
+}
+
+// alias returns the spec of a tool with the name, the texts and the arguments of another one.
+func alias(of, as tool.Spec) tool.Spec {
+	of.AliasOf, of.Name, of.Description, of.Class, of.Brief = of.Name, as.Name, as.Description, as.Class, ""
+	of.Enum, of.Paging, of.Example = as.Enum, as.Paging, as.Example
 	return of
-}
-
-// withEnum bounds what string arguments of a tool may be.
-func withEnum(s tool.Spec, values map[string][]string) tool.Spec {
-	s.Enum = values
-	return s
-}
-
-// withSynonyms has a tool take arguments by the names that they have in another family, too.
-func withSynonyms(s tool.Spec, pairs ...[2]string) tool.Spec {
-	s.Synonyms = pairs
-	return s
-}
-
-// onDemand keeps a tool out of the list that models get.
-func onDemand(s tool.Spec) tool.Spec {
-	s.OnDemand = true
-	return s
-}
-
-// core marks a tool that every model is told of.
-func core(s tool.Spec) tool.Spec {
-	s.Core = true
-	return s
 }
 
 // Specs lists the tools of the family.
@@ -150,18 +130,19 @@ func Specs() tool.Specs {
 	return out
 }
 
-// WriteName is the tool that writes a file as a whole.
+// WriteName returns the name of the tool that writes a file as a whole.
 func WriteName() string { return writeSpec.Name }
 
 // Tools makes the file tools of one run.
 func Tools(o Options) ([]tool.Tool, error) {
-	f := &files{roots: o.Roots, log: o.Log, locks: o.Locks, redact: o.Redact, viewer: o.Viewer, since: o.Since, zone: cmp.Or(o.Zone, time.UTC), contentOnly: o.ContentOnly}
+	unchanged := func(text string) string { return text }
+	o.Zone = cmp.Or(o.Zone, time.UTC)
+	f := &files{Options: o, roots: o.Roots, log: o.Log, locks: o.Locks, viewer: o.Viewer, redact: o.Redact}
 	if f.redact == nil {
-		f.redact = func(text string) string { return text }
+		f.redact = unchanged
 	}
-
 	if f.hidden = f.redact; !o.RedactReads {
-		f.hidden = func(text string) string { return text }
+		f.hidden = unchanged
 	}
 
 	var out []tool.Tool
@@ -169,28 +150,18 @@ func Tools(o Options) ([]tool.Tool, error) {
 		if m.spec.AliasOf != "" && !tool.IsNamed(o.Allow, m.spec.Name) || o.Wanted != nil && !o.Wanted(m.spec.Name) {
 			continue
 		}
-
-		t, err := m.define(f, f.bound(m.spec))
+		s := m.spec
+		if s.Path != "" {
+			s.Canonical = o.Roots.Canonical
+		}
+		if s.Path != "" && s.Effect == domain.EffectRead { // answers are reused while a file stays the same
+			s.StatKey = o.Roots.StatKey
+		}
+		t, err := m.define(f, s)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, t)
 	}
-
 	return out, nil
-}
-
-// bound adds to a spec what only the run knows.
-func (f *files) bound(s tool.Spec) tool.Spec {
-	s.Needs = f.roots.PathNeeds(s.Effect == domain.EffectWrite)
-	if s.Path == "" {
-		return s
-	}
-
-	// Only the answers of reads are reused while a file stays the same.
-	s.Canonical = f.roots.Canonical
-	if s.Effect == domain.EffectRead {
-		s.StatKey = f.roots.StatKey
-	}
-	return s
 }

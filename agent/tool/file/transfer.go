@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,6 +24,9 @@ var (
 	moveText string
 	//go:embed copy.md
 	copyText string
+
+	moveSpec = changing("file_move", moveText, tool.Spec{Path: "to", Timeout: transferTimeout, Example: `{"from":"inbox/scan.pdf","to":"sorted/2026/"}`})
+	copySpec = changing("file_copy", copyText, tool.Spec{Path: "to", Timeout: transferTimeout, OnDemand: true, Example: `{"from":"report.md","to":"archive/report.md"}`})
 )
 
 // transferTimeout bounds a call, which may read and write 4 GiB.
@@ -49,49 +51,53 @@ type transferResult struct {
 	DryRun      bool   `json:"dry_run,omitempty"`
 }
 
-var (
-	moveSpec = transferring("file_move", moveText)
-	copySpec = onDemand(transferring("file_copy", copyText))
-)
-
-func transferring(name, description string) tool.Spec {
-	s := changing(name, description, tool.WritesFiles)
-	s.Path, s.Timeout = "to", transferTimeout
-	return s
-}
-
-func (f *files) moveTool(s tool.Spec) (tool.Tool, error) { return f.transferTool(s, true) }
-func (f *files) copyTool(s tool.Spec) (tool.Tool, error) { return f.transferTool(s, false) }
-
-func (f *files) transferTool(s tool.Spec, moves bool) (tool.Tool, error) {
-	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a transferArgs) (tool.Need, error) {
-		if a.From == "" || a.To == "" {
-			return tool.Need{}, nil // the call will be refused
-		}
-		return f.roots.TransferNeed(filepath.Clean(a.From), f.target(a), moves), nil
-	})
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a transferArgs) (tool.Envelope, error) {
-		to := f.target(a)
-		release, err := f.takeTurns(ctx, a.From, to)
-		if err != nil {
-			return failureOf(a.From, err)
-		}
-		defer release()
-
-		res, err := f.transfer(ctx, in, a, to, moves)
-		if err != nil {
-			return failureOf(a.From, err)
-		}
-		return tool.Success(res), nil
-	})
-}
-
-func (f *files) takeTurns(ctx context.Context, paths ...string) (func(), error) {
-	names := make([]string, len(paths))
-	for i, path := range paths {
-		names[i] = f.roots.Canonical(path)
+// count sets the kind, the number of files and the size of a transfer.
+func (r *transferResult) count(items []item, size int64) {
+	r.Kind, r.Bytes = "file", size
+	if items[0].info.IsDir() {
+		r.Kind = "folder"
 	}
-	return f.locks.AcquireAll(ctx, names...)
+	for _, one := range items {
+		if !one.info.IsDir() {
+			r.Files++
+		}
+	}
+}
+
+func (f *files) transferNeed(a transferArgs, moves bool) (tool.Need, error) {
+	if a.From == "" || a.To == "" {
+		return tool.Need{}, nil // the call will be refused
+	}
+	return f.roots.TransferNeed(filepath.Clean(a.From), f.target(a), moves), nil
+}
+
+func (f *files) move(ctx context.Context, in tool.Invocation, a transferArgs) (tool.Envelope, error) {
+	to := f.target(a)
+	return f.inTurn(ctx, func() (any, error) { return f.transfer(ctx, in, a, to, true) }, a.From, to)
+}
+
+func (f *files) copy(ctx context.Context, in tool.Invocation, a transferArgs) (tool.Envelope, error) {
+	to := f.target(a)
+	return f.inTurn(ctx, func() (any, error) { return f.transfer(ctx, in, a, to, false) }, a.From, to)
+}
+
+// inTurn makes a change once the call has the turns of its paths.
+func (f *files) inTurn(ctx context.Context, do func() (any, error), paths ...string) (tool.Envelope, error) {
+	var names []string
+	for _, path := range paths {
+		names = append(names, f.roots.Canonical(path))
+	}
+	release, err := f.locks.AcquireAll(ctx, names...)
+	if err != nil {
+		return failureOf(paths[0], err)
+	}
+	defer release()
+
+	res, err := do()
+	if err != nil {
+		return failureOf(paths[0], err)
+	}
+	return tool.Success(res), nil
 }
 
 // target returns the new path. In an existing folder, the file keeps its name.
@@ -146,15 +152,8 @@ func (f *files) transfer(ctx context.Context, in tool.Invocation, a transferArgs
 		return transferResult{}, err
 	}
 
-	res := transferResult{From: f.shown(a.From), Path: f.shown(to), Kind: "file", Bytes: size, Replaced: old.info != nil, CanUndo: true, DryRun: a.DryRun}
-	for _, one := range items {
-		if !one.info.IsDir() {
-			res.Files++
-		}
-	}
-	if items[0].info.IsDir() {
-		res.Kind = "folder"
-	}
+	res := transferResult{From: f.shown(a.From), Path: f.shown(to), Replaced: old.info != nil, CanUndo: true, DryRun: a.DryRun}
+	res.count(items, size)
 	if a.DryRun {
 		return res, nil
 	}
@@ -177,7 +176,7 @@ func (f *files) shown(path string) string {
 // inTheWay reads the file that will be overwritten. It returns an error if it must not be overwritten.
 func (f *files) inTheWay(ctx context.Context, in tool.Invocation, p *tool.FileHandle, a transferArgs, to string, source item) (fileState, error) {
 	refuse := func(format string, args ...any) (fileState, error) {
-		return fileState{}, &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf(format, args...)}
+		return fileState{}, tool.RefusePath(tool.KindRejected, format, args...)
 	}
 	from, err := f.roots.Resolve(a.From, false)
 	if err != nil {
@@ -240,7 +239,7 @@ func (f *files) content(p *tool.FileHandle, shown string) (fileState, error) {
 	var all strings.Builder
 	sum, err := copyHashed(context.Background(), &all, file)
 	if err == nil && all.Len() > maxKept {
-		err = &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s is larger than %s, the limit for undo", shown, text.Size(maxKept))}
+		err = tool.RefusePath(tool.KindRejected, "%s is larger than %s, the limit for undo", shown, text.Size(maxKept))
 	}
 	return fileState{info: info, text: all.String(), sum: sum}, err
 }
@@ -353,15 +352,15 @@ func (f *files) carry(ctx context.Context, in tool.Invocation, a transferArgs, p
 	case err == nil || errors.As(err, new(*hostError)):
 		return err
 	case errors.Is(err, fs.ErrExist):
-		return &tool.PathError{Kind: tool.KindRejected, Message: f.shown(filepath.Join(p.Name(), p.Rel)) + " was created meanwhile; check it, then choose another name"}
+		return tool.RefusePath(tool.KindRejected, "%s was created meanwhile; check it, then choose another name", f.shown(filepath.Join(p.Name(), p.Rel)))
 	}
 	return p.Explain(err)
 }
 
 // partlyMovedError reports that a move created the new file but did not remove all of the old one.
-type partlyMovedError struct{ *tool.PathError }
+type partlyMovedError struct{ error }
 
-func (e *partlyMovedError) Unwrap() error { return e.PathError }
+func (e *partlyMovedError) Unwrap() error { return e.error }
 
 // make makes the change with a rename if possible, or else with a checked copy.
 func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle, items []item, replace, moves bool, ready func(now string) error) error {
@@ -406,25 +405,21 @@ func (f *files) make(ctx context.Context, a transferArgs, s, p *tool.FileHandle,
 	}
 
 	if _, err := f.removeItems(a.From, items); err != nil {
-		return &partlyMovedError{&tool.PathError{Kind: tool.KindExecutionError, Message: fmt.Sprintf("the copy at %s is complete, but %s could not be removed completely: %v", f.shown(a.To), a.From, err)}}
+		return &partlyMovedError{tool.RefusePath(tool.KindExecutionError, "the copy at %s is complete, but %s could not be removed completely: %v", f.shown(a.To), a.From, err)}
 	}
 	return nil
 }
 
-// finishTransfer completes a call of an earlier attempt. If all new files exist, it removes the remaining old ones. done is
-// false if the earlier attempt made no change.
+// finishTransfer completes a call of an earlier attempt. If all new files exist, it removes the
+// remaining old ones. done is false if the earlier attempt made no change.
 func (f *files) finishTransfer(a transferArgs, in tool.Invocation, before recorded) (res transferResult, done bool, err error) {
 	arrived, untouched := true, true
 	var left []ledger.FileOp // the old files, then the old folders, the outermost first
 	for _, op := range slices.Backward(before.ops) {
-		p, now, err := openChanged(f.roots, op)
+		now, err := stateOf(f.roots, op)
 		if err != nil {
 			return res, false, err
 		}
-		if err := p.Close(); err != nil {
-			return res, false, err
-		}
-
 		untouched = untouched && now.hasHash(op.BeforeHash)
 		arrived = arrived && (op.AfterHash == "" || now.hasHash(op.AfterHash))
 		switch {

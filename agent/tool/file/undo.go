@@ -17,14 +17,16 @@ import (
 	"rouse/internal/owner"
 )
 
-// Undo reverts one recorded change of a file. It refuses, with a *tool.PathError, when the file was
-// changed since, unless force is set; what cannot be restored at all is always refused. It has access to
-// the folder that was granted to the run, and to nothing else; a link below the boundary that has taken
-// the place of this folder is not followed.
+// Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was changed
+// since, unless force is set. A change that cannot be restored at all is always refused. It has access
+// only to the folder that was granted to the run, through no link below the boundary.
 func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, op ledger.FileOp, force bool) error {
+	gone := func(path string, err error) error {
+		return tool.RefusePath(tool.KindNotFound, "the folder of %s is gone: %v", path, err)
+	}
 	roots, err := tool.NewRootsWithin(b, op.Root, nil)
 	if err != nil {
-		return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", op.Path, err)}
+		return gone(op.Path, err)
 	}
 	source := roots
 	if op.Type == ledger.FileMoveAway {
@@ -33,13 +35,13 @@ func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, 
 			return err
 		}
 		if source, err = tool.NewRootsWithin(b, sibling.Root, nil); err != nil {
-			return &tool.PathError{Kind: tool.KindNotFound, Message: fmt.Sprintf("the folder of %s is gone: %v", sibling.Path, err)}
+			return gone(sibling.Path, err)
 		}
 	}
 	return undo(ctx, log, locks, roots, source, op, force)
 }
 
-// siblingOf returns the change with the new name of a moved file. It was recorded right before op, the change with the old name.
+// siblingOf returns the change with the new name of a moved file. It was recorded right before op.
 func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: op.Run, Batch: op.Batch, Limit: -1})
 	if err != nil {
@@ -53,8 +55,8 @@ func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, e
 	return ledger.FileOp{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
 }
 
-// moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes a copy instead, because
-// the replaced file is restored later.
+// moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes a
+// copy, because the replaced file is restored later.
 func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHandle, op ledger.FileOp) error {
 	sibling, err := siblingOf(ctx, log, op)
 	if err != nil {
@@ -72,7 +74,7 @@ func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHand
 	case err != nil:
 		return from.Explain(err)
 	case !now.hasHash(op.BeforeHash):
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("%s cannot be moved back: %s was changed or removed since", op.Path, sibling.Path)}
+		return tool.RefusePath(tool.KindRejected, "%s cannot be moved back: %s was changed or removed since", op.Path, sibling.Path)
 	}
 
 	if folder := filepath.Dir(p.Rel); folder != "." {
@@ -96,15 +98,7 @@ func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHand
 	return copyInto(ctx, from, p, one, true, func(string) error { return nil })
 }
 
-// makeFolderAgain restores a deleted folder.
-func makeFolderAgain(p *tool.FileHandle, op ledger.FileOp) error {
-	if err := owner.MakeFoldersIn(p.Root, p.Rel); err != nil {
-		return err
-	}
-	return p.Chmod(p.Rel, fs.FileMode(op.Mode))
-}
-
-// whyNotUndoable says why a change cannot be undone now, "" when it can.
+// whyNotUndoable returns why a change cannot be undone now, or "".
 func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 	p, old, err := openChanged(roots, op)
 	if err != nil {
@@ -114,20 +108,28 @@ func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// undoObstacle says why a change cannot be undone, given what is at its path now. gone reports the paths
-// at which the other changes that are undone with it will leave nothing.
+// undoObstacle returns why a change cannot be undone, given what is at its path now. gone reports the
+// paths at which the other changes that are undone with it will leave nothing.
 func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
 	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
 	}
-
-	switch more, err := hasOtherContent(p, gone); {
+	switch more, err := folderHasOther(p, p.Rel, gone); {
 	case err != nil:
 		return err.Error()
 	case more:
 		return "the folder holds something by now"
 	}
 	return ""
+}
+
+// stateOf reads what is at the path of a change now.
+func stateOf(roots *tool.Roots, op ledger.FileOp) (fileState, error) {
+	p, now, err := openChanged(roots, op)
+	if err != nil {
+		return now, err
+	}
+	return now, p.Close()
 }
 
 // openChanged opens the path of a change, and reads what is there now.
@@ -139,7 +141,7 @@ func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileSta
 		return nil, fileState{}, err
 	}
 
-	// The file tools change only text. A program may have moved or deleted any file.
+	// The file tools change only text, but a program may have moved or deleted any file.
 	var old fileState
 	if byCommand(op) {
 		old, err = hashAny(context.Background(), p)
@@ -149,7 +151,6 @@ func openChanged(roots *tool.Roots, op ledger.FileOp) (*tool.FileHandle, fileSta
 	if err != nil {
 		return nil, old, errors.Join(err, p.Close())
 	}
-
 	return p, old, nil
 }
 
@@ -167,7 +168,7 @@ func (b fileState) hasHash(hash string) bool {
 	return hash == hashOf(b.text)
 }
 
-// contentObstacle says why a change cannot be undone, given what its file holds now.
+// contentObstacle returns why a change cannot be undone, given the current state of its file.
 func contentObstacle(op ledger.FileOp, now fileState) string {
 	switch {
 	case !op.UndoneAt.IsZero():
@@ -184,8 +185,8 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 	return "the file was changed since"
 }
 
-// undo restores the file of a change and marks the change as undone. A change that never came about is
-// only marked. A file that was moved is moved back from where source reaches.
+// undo restores the file of a change and marks the change as undone. A change that was not made is only
+// marked. source reaches the new name of a moved file.
 func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.Roots, op ledger.FileOp, force bool) error {
 	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {
@@ -199,8 +200,7 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 	}
 	defer p.Close()
 
-	// The file may be as before because a crash came first, or an undo died before it could mark the
-	// change. Either way nothing is left to do.
+	// The file may be as before because of a crash before the change, or before an undo was marked.
 	asBefore := op.NoUndoReason == "" && op.UndoneAt.IsZero() && old.hasHash(op.BeforeHash)
 	why := undoObstacle(p, op, old, func(string) bool { return false })
 	switch {
@@ -208,11 +208,13 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 		err = removeFolders(p, op)
 	case asBefore:
 	case why != "" && (!force || op.NoUndoReason != "" || !op.UndoneAt.IsZero()):
-		return &tool.PathError{Kind: tool.KindRejected, Message: fmt.Sprintf("the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)}
+		return tool.RefusePath(tool.KindRejected, "the change %d/%s of %s cannot be undone: %s", op.Run, op.Batch, (&files{roots: roots}).relToWorkdir(op.Path), why)
 	case op.Type == ledger.FileMoveAway:
 		err = moveBack(ctx, log, source, p, op)
 	case op.Type == ledger.FileDirDelete:
-		err = makeFolderAgain(p, op)
+		if err = owner.MakeFoldersIn(p.Root, p.Rel); err == nil {
+			err = p.Chmod(p.Rel, fs.FileMode(op.Mode))
+		}
 	case op.BeforeHash == "":
 		err = removeCreated(p, old, op)
 	default:
@@ -228,8 +230,7 @@ func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.R
 	return nil
 }
 
-// removeCreated removes a file that was created, and the folders that were made for it, as far as they
-// are empty.
+// removeCreated removes a file that was created, and the empty folders that were made for it.
 func removeCreated(p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	if !old.unchanged(p) {
 		return changedMeanwhile(op.Path)
@@ -261,11 +262,11 @@ func removeFolders(p *tool.FileHandle, op ledger.FileOp) error {
 		}
 	}
 
-	// The folder that lost the last entry is synced; those that are gone need not be.
+	// The folder that lost the last entry is synced.
 	return atomicfile.SyncFolderIn(p.Root, folder)
 }
 
-// restore writes what the file held before, with its permissions.
+// restore writes the content before the change, with its permissions.
 func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op ledger.FileOp) error {
 	text, err := log.FileBefore(ctx, op.ID)
 	if err != nil {
@@ -284,15 +285,15 @@ func restore(ctx context.Context, log Log, p *tool.FileHandle, old fileState, op
 }
 
 // changedError says that a file was not replaced because somebody else had changed it.
-type changedError struct{ *tool.PathError }
+type changedError struct{ error }
 
-func (e *changedError) Unwrap() error { return e.PathError }
+func (e *changedError) Unwrap() error { return e.error }
 
 func changedMeanwhile(shown string) error {
-	return &changedError{&tool.PathError{Kind: tool.KindExecutionError, Message: shown + " was changed meanwhile, and was left as it is now; read it again"}}
+	return &changedError{tool.RefusePath(tool.KindExecutionError, "%s was changed meanwhile, and was left as it is now; read it again", shown)}
 }
 
-// byCommand reports whether a change may affect a binary file: it was made by a program, or it is a change of a whole file.
+// byCommand reports whether a change may affect a binary file.
 func byCommand(op ledger.FileOp) bool {
 	switch op.Type {
 	case ledger.FileMove, ledger.FileCopy, ledger.FileDelete, ledger.FileDirCreate, ledger.FileProgram, ledger.FileMoveAway, ledger.FileDirDelete:
@@ -301,11 +302,7 @@ func byCommand(op ledger.FileOp) bool {
 	return false
 }
 
-// hasOtherContent reports whether a folder holds anything except what will be gone.
-func hasOtherContent(p *tool.FileHandle, gone func(path string) bool) (bool, error) {
-	return folderHasOther(p, p.Rel, gone)
-}
-
+// folderHasOther reports whether a folder holds anything except what will be gone.
 func folderHasOther(p *tool.FileHandle, rel string, gone func(path string) bool) (bool, error) {
 	dir, err := p.Open(rel)
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// Undone is a change of a file by a run, and why it cannot be undone, "" when it can or was.
+// Undone is a change of a file by a run, and why it cannot be undone, or "".
 type Undone struct {
 	ledger.FileOp
 	Why string
 }
 
-// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all of them
-// or none: a file that was changed since prevents it. With dry it only says what would become of each.
-// What was undone before is left out.
+// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or none:
+// a file that was changed since prevents it. With dry it only reports the obstacles. Changes that were
+// undone before are left out.
 func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
 
-	// The changes are only planned first. later has the hash that each path will have once the newer
-	// changes are undone: the disk still shows the newest state.
+	// Planned first: the disk shows the newest state. later has the hash that each path will have once
+	// the newer changes are undone.
 	free, later := true, map[string]string{}
 	for _, op := range ops {
 		if !op.UndoneAt.IsZero() {
@@ -74,7 +74,7 @@ func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundar
 	return out, done, nil
 }
 
-// obstacleNow says why the newest change of a file cannot be undone. A change that did not come about
+// obstacleNow returns why the newest change of a file cannot be undone. A change that was not made
 // prevents nothing.
 func obstacleNow(b nofollow.Boundary, op ledger.FileOp, gone func(path string) bool) string {
 	roots, err := tool.NewRootsWithin(b, op.Root, nil)

@@ -169,7 +169,7 @@ func TestUndoRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var bad *tool.PathError
+	var bad *tool.Refusal
 	if err := file.Undo(ctx, b.ledger, nil, nofollow.Boundary{}, ops[0], false); !errors.As(err, &bad) || !strings.Contains(err.Error(), "changed since") || b.text("a.txt") != "mine\n" {
 		t.Errorf("%v", err)
 	}

@@ -26,15 +26,15 @@ type walkedFile struct {
 	walk *walk
 }
 
-// walk calls visit with each file below a folder.
-// Links, pipes and devices are left out, as are hidden files, what .gitignore names and what programs
-// generate. Every folder is opened as an os.Root of its own: a swapped link leads nowhere else.
+// walk calls visit with each file below a folder. Links, pipes and devices are left out, as are hidden
+// and generated files and those that .gitignore names. Every folder is opened as an os.Root of its own:
+// a swapped link leads nowhere else.
 type walk struct {
 	start *os.Root
 	depth int // of folders; 0 has no limit
 	visit func(walkedFile)
-	// within is where the walk begins in its root; outside says that this is not in the workdir, so
-	// that a hard link may be a file that was not granted.
+	// within is where the walk begins in its root; outside says that this is not in the workdir, so that
+	// a hard link may be a file that was not granted.
 	within   string
 	outside  bool
 	isHidden func(rel string) bool // masked paths in the root
@@ -58,13 +58,13 @@ func (w *walk) folder(ctx context.Context, at string, depth int, rules *ignoreRu
 	}
 }
 
-// over reports whether the walk has to end before everything was visited.
+// over reports whether the walk has to end early.
 func (w *walk) over(ctx context.Context) bool {
 	w.incomplete = w.incomplete || ctx.Err() != nil || w.walked > maxWalked
 	return w.incomplete
 }
 
-// files visits the files of a folder, and returns the names of its folders with the rules that hold in them.
+// files visits the files of a folder, and returns its folders with the rules that apply in them.
 func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]string, *ignoreRules) {
 	dir, err := w.start.OpenRoot(at)
 	if err != nil {
@@ -106,7 +106,6 @@ func (w *walk) files(ctx context.Context, at string, rules *ignoreRules) ([]stri
 	return folders, rules
 }
 
-// joinRel is the path of an entry of a folder.
 func joinRel(folder, name string) string {
 	if folder == "." {
 		return name
@@ -114,8 +113,7 @@ func joinRel(folder, name string) string {
 	return folder + "/" + name
 }
 
-// openToRead opens a file that somebody named or listed as regular. Should it have been swapped for a pipe since,
-// opening does not block.
+// openToRead opens a file that was listed as regular. If it is a pipe now, opening does not block.
 func openToRead(dir *os.Root, name string) (*os.File, error) {
 	return dir.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
@@ -168,7 +166,7 @@ func (f *files) walkPath(ctx context.Context, at string, depth int, visit func(w
 	return w, nil
 }
 
-// parentRules are the rules of the .gitignore files from the root down to where a walk begins.
+// parentRules returns the rules of the .gitignore files from the root down to where a walk begins.
 func (f *files) parentRules(p *tool.FileHandle) *ignoreRules {
 	var rules *ignoreRules
 	up := filepath.ToSlash(p.Rel)

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
@@ -11,16 +12,22 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-//go:embed write.md
-var writeText string
+var (
+	//go:embed write.md
+	writeText string
 
-// maxContent bounds what file_write takes at once (OSA-32).
-const maxContent = 30_000 // characters
+	writeSpec = changing("file_write", writeText, tool.Spec{
+		Core: true, Enum: map[string][]string{"mode": {"overwrite", modeAppend}}, Example: `{"path":"out/report.md","content":"# Report\n"}`,
+	})
+)
+
+// maxContent bounds the characters that file_write takes at once (OSA-32).
+const maxContent = 30_000
 
 const (
 	modeAppend = "append"
-	// maxAppendTries bounds how often an append begins again: a file that a program writes without a pause
-	// would keep it for ever.
+	// maxAppendTries bounds how often an append begins again, for a file that a program writes without
+	// a pause.
 	maxAppendTries = 50
 )
 
@@ -43,38 +50,32 @@ type writeResult struct {
 	DryRun      bool   `json:"dry_run,omitempty"`
 }
 
-var writeSpec = withEnum(core(changing("file_write", writeText, tool.WritesFiles)), map[string][]string{"mode": {"overwrite", modeAppend}})
-
-func (f *files) writeTool(s tool.Spec) (tool.Tool, error) {
-	s.Needs = tool.RefusingFirst(func(a writeArgs) *tool.Envelope { return tooLong(a.Content) }, s.Needs)
-	return tool.Define(s, f.write)
-}
-
 const writeAliasText = "Write a text file as a whole, with the folders it needs. An existing file is replaced."
 
-// tooLong answers a call with more content than is taken at once, nil when it is not.
-func tooLong(content string) *tool.Envelope {
-	n := utf8.RuneCountInString(content)
-	if n <= maxContent {
-		return nil
+// writeNeed refuses too much content before the owner is asked about the call.
+func (f *files) writeNeed(a writeArgs) (tool.Need, error) {
+	return f.roots.WriteNeed(filepath.Clean(a.Path)), checkLength(a.Content)
+}
+
+func checkLength(content string) error {
+	if n := utf8.RuneCountInString(content); n > maxContent {
+		return tool.Refuse(tool.KindInvalidArgs, "the content has %d characters; write at most %d at once and append the rest", n, maxContent).WithField("content", "")
 	}
-	e := tool.Failure(tool.KindInvalidArgs, "the content has %d characters; write at most %d at once and append the rest", n, maxContent).WithField("content", "")
-	return &e
+	return nil
 }
 
 func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
-	if refused := tooLong(a.Content); refused != nil {
-		return *refused, nil
+	if err := checkLength(a.Content); err != nil {
+		return tool.Envelope{}, err
 	}
 	if strings.ContainsRune(a.Content, 0) {
-		return tool.Failure(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", ""), nil
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", "")
 	}
 
-	// What is appended is right whatever stands before it, so that somebody who changes the file outside of
-	// the locks only makes it read again.
+	// Appended text is right whatever stands before it, so a change by somebody else only causes a retry.
 	for tries := 1; ; tries++ {
 		e, err := f.writeOnce(ctx, in, a)
-		if _, changed := errors.AsType[*changedError](err); changed && a.Mode == modeAppend && tries < maxAppendTries {
+		if errors.As(err, new(*changedError)) && a.Mode == modeAppend && tries < maxAppendTries {
 			continue
 		}
 		if err != nil {
@@ -84,7 +85,7 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	}
 }
 
-// writeOnce reads the file and replaces it. A *changedError says that somebody else changed it in between.
+// writeOnce reads the file and replaces it. The error is a *changedError if it was changed in between.
 func (f *files) writeOnce(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
 	c, err := f.prepare(ctx, in, a.Path)
 	if err != nil {
@@ -97,7 +98,7 @@ func (f *files) writeOnce(ctx context.Context, in tool.Invocation, a writeArgs) 
 		text = c.old.text + a.Content
 	}
 	if len(text) > maxRaw {
-		return tool.Failure(tool.KindRejected, "%s would have %d bytes, more than the %d that the file tools take", a.Path, len(text), maxRaw).WithField("content", ""), nil
+		return tool.Envelope{}, tool.Refuse(tool.KindRejected, "%s would have %d bytes, more than the %d that the file tools take", a.Path, len(text), maxRaw).WithField("content", "")
 	}
 
 	res := writeResult{Path: a.Path, Created: c.old.info == nil, Unchanged: c.holds(text), Bytes: len(text), Diff: diff(a.Path, f.redact(c.old.text), f.redact(text)), Risk: c.risk(text), CanUndo: c.notUndoable == "", DryRun: a.DryRun}

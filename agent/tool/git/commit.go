@@ -22,11 +22,11 @@ const (
 type commitArgs struct {
 	Message string   `json:"message" jsonschema:"at most 10,000 characters"`
 	Files   []string `json:"files,omitempty" jsonschema:"these alone; everything that has changed when absent"`
-	// What git itself refuses is a failed call in any case, and that nothing has changed mostly is none.
+	// A refusal of git fails the call in any case.
 	MustSucceed bool `json:"must_succeed,omitempty" jsonschema:"true: that there is nothing to commit is a failure of the call"`
 }
 
-// draft is a commit before it is made.
+// draft is a commit that was not made yet.
 type draft struct {
 	parent, tree string // the parent of a first commit is ""
 	branch       string
@@ -34,49 +34,31 @@ type draft struct {
 	paths        []string // to add, relative to the top; none: all
 }
 
-func (f *family) commitTool() (tool.Tool, error) {
-	s := commitSpec
-	s.Needs = tool.Needs(f.needs)
-	return tool.Define(s, f.commit)
-}
-
 // needs tells the authorizer what would be committed. It changes nothing in the repository.
 func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Need, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 
-	need, err := f.readNeed(ctx, in, nil)
+	need, err := f.readNeed(ctx)
 	if err != nil {
 		return need, err
 	}
-
-	refuse := func(err error) (tool.Need, error) {
-		e, err := envelopeOf(err)
-		need.Refused = &e
-		return need, err
-	}
-
-	r, err := openRepo(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.Launcher, in.Agent)
 	if err != nil {
-		return refuse(err)
+		return need, err
 	}
 	defer r.close()
 
-	// New objects go to the scratch folder, and those of the repository are read as alternates.
+	// New objects go to the scratch folder; those of the repository are alternates.
 	r.env = append(r.env, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(r.dir, ".git", "objects"))
 	d, err := f.draft(ctx, r, a)
-	if err != nil {
-		return refuse(err)
+	if err != nil || d.tree == "" { // there is nothing to commit, so nothing to approve
+		return need, err
 	}
-	if d.tree == "" {
-		return need, nil // there is nothing to commit, so nothing to approve
-	}
-
 	diff, _, err := f.patch(ctx, r, append(slices.Clone(diffOptions), cmp.Or(d.parent, r.emptyTree(ctx)), d.tree, "--"))
 	if err != nil {
-		return refuse(err)
+		return need, err
 	}
-
 	action, err := json.Marshal(map[string]string{"dir": r.dir, "branch": d.branch, "parent": d.parent, "tree": d.tree, "message": a.Message})
 	if err != nil {
 		return need, err
@@ -87,12 +69,10 @@ func (f *family) needs(ctx context.Context, in tool.Invocation, a commitArgs) (t
 	f.mu.Unlock()
 	need.NeedsApproval, need.Action, need.Writes = true, string(action), need.Reads
 	need.Shown = "commit on " + text.Visible(d.branch) + " in " + text.Visible(r.dir) + "\n\n" + text.Visible(a.Message) + "\n\n" + diff
-
 	return need, nil
 }
 
-// emptyTree is the hash of the empty tree, to compare a first commit with. It depends on the object format
-// of the repository.
+// emptyTree returns the hash of the empty tree, to compare a first commit with.
 func (r *repo) emptyTree(ctx context.Context) string {
 	tree, err := r.line(ctx, "hash-object", "-t", "tree", "-w", os.DevNull)
 	if err != nil {
@@ -101,15 +81,18 @@ func (r *repo) emptyTree(ctx context.Context) string {
 	return tree
 }
 
-// draft computes what would be committed, in a separate index. The tree is "" when nothing has changed.
+// draft computes what would be committed, in a separate index. The tree is "" if nothing has changed.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
-	if err := checkMessage(a); err != nil {
-		return d, err
+	switch n := utf8.RuneCountInString(a.Message); {
+	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
+		return d, tool.Refuse(tool.KindInvalidArgs, "a commit needs a message in words").WithField("message", "")
+	case n > maxMessage:
+		return d, tool.Refuse(tool.KindInvalidArgs, "the message has %d characters; it may have %d", n, maxMessage).WithField("message", "")
 	}
 
 	for _, name := range []string{"MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply"} {
 		if _, err := os.Lstat(filepath.Join(r.dir, ".git", name)); err == nil {
-			return d, fail(tool.KindRejected, "a merge, a rebase or the like is going on in the repository (%s); its owner is to end it first", name)
+			return d, tool.Refuse(tool.KindRejected, "a merge, a rebase or the like is going on in the repository (%s); its owner is to end it first", name)
 		}
 	}
 
@@ -131,7 +114,7 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	}
 
 	d.branch = cmp.Or(d.branch, "no branch")
-	// Everything: what is staged, and the rest on top. With files named, only those on top of the parent.
+	// Everything: what is staged, and the rest. Named files are added to the parent.
 	if len(a.Files) == 0 {
 		if err := r.copyIndex(); err != nil {
 			return d, err
@@ -157,18 +140,8 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	return d, f.checkDraft(ctx, r, &d)
 }
 
-func checkMessage(a commitArgs) error {
-	switch n := utf8.RuneCountInString(a.Message); {
-	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
-		return &failure{tool.Failure(tool.KindInvalidArgs, "a commit needs a message in words").WithField("message", "")}
-	case n > maxMessage:
-		return &failure{tool.Failure(tool.KindInvalidArgs, "the message has %d characters; it may have %d", n, maxMessage).WithField("message", "")}
-	}
-	return nil
-}
-
 // add stages files as they are now, deleted ones included. It does not use git add, which asks every
-// submodule what has changed in it, under the submodule's own configuration.
+// submodule under the submodule's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
 	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
 	if err != nil {
@@ -192,12 +165,12 @@ func (r *repo) checkKnown(ctx context.Context, path string) error {
 
 	names, err := r.list(ctx, "ls-files", "-z", "--", path)
 	if err == nil && len(names) == 0 {
-		err = &failure{tool.Failure(tool.KindNotFound, "there is no file %s", text.Visible(path)).WithField("files", "")}
+		err = tool.Refuse(tool.KindNotFound, "there is no file %s", text.Visible(path)).WithField("files", "")
 	}
 	return err
 }
 
-// checkDraft refuses a commit with content that must not be committed, or not without its filter.
+// checkDraft refuses a commit with secrets, or with files that are kept through a filter.
 func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) {
 	before := cmp.Or(d.parent, r.emptyTree(ctx))
 	if d.names, err = r.list(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", before, d.tree); err != nil {
@@ -210,10 +183,10 @@ func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) 
 	}
 
 	if i := slices.IndexFunc(d.names, tool.IsSecretPath); i >= 0 {
-		return fail(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", text.Clean(d.names[i]))
+		return tool.Refuse(tool.KindRejected, "%s holds secrets by its name, and is not committed; name the files that are meant", text.Clean(d.names[i]))
 	}
 	if len(d.names) > maxFiles {
-		return fail(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
+		return tool.Refuse(tool.KindRejected, "%d files have changed, more than the %d of a commit here; name fewer", len(d.names), maxFiles)
 	}
 
 	output, err := r.gitWithInput(ctx, strings.NewReader(strings.Join(d.names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "filter")
@@ -224,7 +197,7 @@ func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) 
 	attributes := split(output) // triples of path, attribute and value
 	for i := 0; i+2 < len(attributes); i += 3 {
 		if filter := attributes[i+2]; filter != "unspecified" && filter != "unset" && filter != "" {
-			return fail(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", text.Clean(attributes[i]), text.Clean(filter))
+			return tool.Refuse(tool.KindRejected, "%s is kept through the filter %s (Git LFS or the like), which is not run for an agent; its owner is to commit it", text.Clean(attributes[i]), text.Clean(filter))
 		}
 	}
 
@@ -232,21 +205,20 @@ func (f *family) checkDraft(ctx context.Context, r *repo, d *draft) (err error) 
 }
 
 func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (tool.Envelope, error) {
-	r, err := openRepo(ctx, f.host, in.Agent)
+	r, err := openRepo(ctx, f.Launcher, in.Agent)
 	if err != nil {
-		return envelopeOf(err)
+		return tool.Envelope{}, err
 	}
 	defer r.close()
 
 	r.write = []string{filepath.Join(r.dir, ".git")}
 	d, err := f.draft(ctx, r, a)
-	if err != nil {
-		return envelopeOf(err)
-	}
-	if d.tree == "" && a.MustSucceed {
+	switch {
+	case err != nil:
+		return tool.Envelope{}, err
+	case d.tree == "" && a.MustSucceed:
 		return tool.Failure(tool.KindExecutionError, "there is nothing to commit"), nil
-	}
-	if d.tree == "" {
+	case d.tree == "":
 		return tool.Success(map[string]any{"committed": false, "message": "nothing to commit"}), nil
 	}
 
@@ -260,7 +232,7 @@ func (f *family) commit(ctx context.Context, in tool.Invocation, a commitArgs) (
 
 	commit, err := r.createCommit(ctx, d, a.Message)
 	if err != nil {
-		return envelopeOf(err)
+		return tool.Envelope{}, err
 	}
 
 	return tool.Success(map[string]any{"committed": true, "commit": commit, "branch": d.branch, "files": len(d.names)}), nil

@@ -16,28 +16,22 @@ type diffArgs struct {
 	Commit string `json:"commit,omitempty" jsonschema:"compare with this commit instead of the last state that was staged or committed"`
 }
 
-func (f *family) diffTool() (tool.Tool, error) {
-	s := diffSpec
-	s.Needs = tool.Needs(f.readNeed)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a diffArgs) (tool.Envelope, error) {
-		r, err := openRepo(ctx, f.host, in.Agent)
-		if err != nil {
-			return envelopeOf(err)
-		}
-		defer r.close()
+func (f *family) gitDiff(ctx context.Context, in tool.Invocation, a diffArgs) (tool.Envelope, error) {
+	r, err := openRepo(ctx, f.Launcher, in.Agent)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	defer r.close()
 
-		text, hidden, err := f.diff(ctx, r, a)
-		if err != nil {
-			return envelopeOf(err)
-		}
-
-		var warnings []string
-		if len(hidden) > 0 {
-			warnings = append(warnings, "files that hold secrets by their names are left out: "+strings.Join(hidden, ", "))
-		}
-
-		return tool.Success(map[string]any{"diff": text, "changed": text != ""}, warnings...), nil
-	})
+	text, hidden, err := f.diff(ctx, r, a)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	var warnings []string
+	if len(hidden) > 0 {
+		warnings = append(warnings, "files that hold secrets by their names are left out: "+strings.Join(hidden, ", "))
+	}
+	return tool.Success(map[string]any{"diff": text, "changed": text != ""}, warnings...), nil
 }
 
 // diffOptions keep git diff from running other programs, and from looking into submodules.
@@ -56,7 +50,7 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 			return "", nil, err
 		}
 		if commit == "" {
-			return "", nil, &failure{tool.Failure(tool.KindNotFound, "there is no commit %s", text.Visible(a.Commit)).WithField("commit", "")}
+			return "", nil, tool.Refuse(tool.KindNotFound, "there is no commit %s", text.Visible(a.Commit)).WithField("commit", "")
 		}
 		args = append(args, commit)
 	}
@@ -73,7 +67,7 @@ func (f *family) diff(ctx context.Context, r *repo, a diffArgs) (shown string, h
 	return f.patch(ctx, r, args)
 }
 
-// patch is a diff to read, cut to maxDiff, without the files whose names suggest secrets.
+// patch returns a diff to read, cut to maxDiff, without the files whose names suggest secrets.
 func (f *family) patch(ctx context.Context, r *repo, args []string) (shown string, hidden []string, err error) {
 	// Without renames, or a secret could appear under its new name.
 	names, err := r.list(ctx, append([]string{"diff", "--name-only", "-z", "--no-renames"}, args...)...)
@@ -101,5 +95,5 @@ func (f *family) patch(ctx context.Context, r *repo, args []string) (shown strin
 		return "", nil, err
 	}
 
-	return out.Text(f.redact), hidden, nil
+	return out.Text(f.Redact), hidden, nil
 }

@@ -3,10 +3,12 @@ package git
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -54,56 +56,56 @@ func Specs() tool.Specs { return tool.Specs{statusSpec, diffSpec, commitSpec} }
 // Options are what the tools of one run work with.
 type Options struct {
 	Launcher *shell.Launcher
-	Folder   string   // decides whether the agent has the tools: its working folder
-	Allow    []string // the agent's globs of tools
-	Redact   func(text string) string
+	Folder   string                   // the working folder; decides whether the agent has the tools
+	Allow    []string                 // the agent's globs of tools
+	Redact   func(text string) string // optional
 }
 
 // family are the tools of one run.
 type family struct {
-	host   *shell.Launcher
-	redact func(text string) string
+	Options
 
 	mu            sync.Mutex
 	proposedTrees map[string]string // the tree that an approval was asked for, by call key
 }
 
-// Tools are git_status, git_diff and git_commit. An agent has them when its working folder is a repository,
-// or when its list of tools names them.
+// Tools returns git_status, git_diff and git_commit. An agent has them if its working folder is a
+// repository, or if its list of tools names them.
 func Tools(o Options) ([]tool.Tool, error) {
 	if o.Launcher == nil || o.Launcher.Roots == nil {
 		return nil, errors.New("git: a host for commands is needed")
 	}
-
-	f := &family{host: o.Launcher, redact: o.Redact, proposedTrees: map[string]string{}}
-	if f.redact == nil {
-		f.redact = func(text string) string { return text }
+	if o.Redact == nil {
+		o.Redact = func(text string) string { return text }
 	}
+
+	f := &family{Options: o, proposedTrees: map[string]string{}}
+	read, write := statusSpec, commitSpec
+	read.Needs = func(ctx context.Context, _ tool.Invocation, _ json.RawMessage) (tool.Need, error) {
+		return f.readNeed(ctx)
+	}
+	write.Needs = tool.Needs(f.needs)
+	compare := diffSpec
+	compare.Needs = read.Needs
+	status, err := tool.Define(read, f.status)
+	diff, also := tool.Define(compare, f.gitDiff)
+	commit, too := tool.Define(write, f.commit)
 
 	repository := Repository(o.Folder)
-	var out []tool.Tool
-	for _, define := range []func() (tool.Tool, error){f.statusTool, f.diffTool, f.commitTool} {
-		t, err := define()
-		if err != nil {
-			return nil, err
-		}
-		if repository || tool.IsNamed(o.Allow, t.Name()) {
-			out = append(out, t)
-		}
-	}
-
-	return out, nil
+	return slices.DeleteFunc([]tool.Tool{status, diff, commit}, func(t tool.Tool) bool {
+		return !repository && !tool.IsNamed(o.Allow, t.Name())
+	}), errors.Join(err, also, too)
 }
 
-// Repository reports whether a folder looks like a repository, so that its agent gets the tools.
+// Repository reports whether a folder looks like a repository.
 func Repository(folder string) bool {
 	_, err := os.Lstat(filepath.Join(folder, ".git"))
 	return err == nil
 }
 
-// readNeed is what a call that only reads tells the authorizer.
-func (f *family) readNeed(ctx context.Context, _ tool.Invocation, _ any) (tool.Need, error) {
-	n := f.host.Roots.ReadNeed("")
-	n.Tier = string(f.host.Tier(ctx))
+// readNeed returns the need of a call that only reads.
+func (f *family) readNeed(ctx context.Context) (tool.Need, error) {
+	n := f.Launcher.Roots.ReadNeed("")
+	n.Tier = string(f.Launcher.Tier(ctx))
 	return n, nil
 }

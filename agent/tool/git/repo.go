@@ -18,7 +18,7 @@ import (
 // maxRead bounds the output of one git call, in characters.
 const maxRead = 4 << 20
 
-// ownConfig has the settings of every call, in addition to the view that programs have of a repository.
+// ownConfig has the settings of every call beside the view of the repository's configuration.
 const ownConfig = `[core]
 	bare = false
 	pager = cat
@@ -43,25 +43,7 @@ type repo struct {
 	began   bool     // a program of the call was started
 }
 
-// failure is an error for the model: git, or the folder, is the reason.
-type failure struct{ envelope tool.Envelope }
-
-func (f *failure) Error() string { return f.envelope.Message }
-
-func fail(kind tool.Kind, format string, args ...any) error {
-	return &failure{tool.Failure(kind, format, args...)}
-}
-
-// envelopeOf is the envelope of a failure. Any other error means that the host is broken, and is returned.
-func envelopeOf(err error) (tool.Envelope, error) {
-	var f *failure
-	if errors.As(err, &f) {
-		return f.envelope, nil
-	}
-	return tool.Envelope{}, err
-}
-
-// findTop is the top folder of the repository that a folder is in, "" when there is none.
+// findTop returns the top folder of the repository that a folder is in, or "".
 func findTop(folder string) string {
 	for {
 		if _, err := os.Lstat(filepath.Join(folder, ".git")); err == nil {
@@ -82,14 +64,14 @@ func openRepo(ctx context.Context, host *shell.Launcher, agent string) (r *repo,
 	switch at := findTop(dir); at {
 	case dir:
 	case "":
-		return nil, fail(tool.KindRejected, "the working folder is not a git repository")
+		return nil, tool.Refuse(tool.KindRejected, "the working folder is not a git repository")
 	default:
-		return nil, fail(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
+		return nil, tool.Refuse(tool.KindRejected, "the working folder is a part of the repository %s, and git is for a repository that lies within the working folder", at)
 	}
 
 	// What .git leads to would be outside the roots of the run.
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err != nil || !info.IsDir() {
-		return nil, fail(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
+		return nil, tool.Refuse(tool.KindRejected, "the .git of the working folder leads out of it (a submodule, a linked worktree, or a link)")
 	}
 
 	r = &repo{host: host, dir: dir}
@@ -111,7 +93,7 @@ func (r *repo) close() { os.RemoveAll(r.scratch) } //nolint:errcheck // of a fol
 func (r *repo) prepare(agent string) error {
 	view, err := r.host.ViewOf(filepath.Join(r.dir, ".git"))
 	if err != nil {
-		return fail(tool.KindRejected, "%v", err)
+		return tool.Refuse(tool.KindRejected, "%v", err)
 	}
 
 	more := ownConfig
@@ -125,7 +107,7 @@ func (r *repo) prepare(agent string) error {
 	return err
 }
 
-// output runs git and returns what it wrote. When git fails, the error is a *failure.
+// output runs git and returns its output. If git fails, the error is a *tool.Refusal.
 func (r *repo) output(ctx context.Context, args ...string) (string, error) {
 	return r.gitWithInput(ctx, nil, args...)
 }
@@ -139,7 +121,7 @@ func (r *repo) gitWithInput(ctx context.Context, in io.Reader, args ...string) (
 
 	text, whole := out.Raw()
 	if !whole {
-		return "", fail(tool.KindRejected, "git %s says more than can be read of it", args[0])
+		return "", tool.Refuse(tool.KindRejected, "git %s says more than can be read of it", args[0])
 	}
 	return string(text), nil
 }
@@ -156,21 +138,21 @@ func (r *repo) run(ctx context.Context, in io.Reader, stdout *shell.Output, args
 			return host
 		}
 		e.NotStarted = e.NotStarted && !r.began
-		return &failure{e}
+		return &tool.Refusal{Envelope: e}
 	}
 
 	r.began = true
 	switch {
 	case ended.KilledBy != "":
-		return fail(tool.KindTimeout, "git %s was ended: %s", args[0], ended.KilledBy)
+		return tool.Refuse(tool.KindTimeout, "git %s was ended: %s", args[0], ended.KilledBy)
 	case ended.Exit != 0:
-		return &exitError{ended.Exit, fail(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(stderr.Text(strings.Clone)))}
+		return &exitError{ended.Exit, tool.Refuse(tool.KindExecutionError, "git %s failed: %s", args[0], strings.TrimSpace(stderr.Text(strings.Clone)))}
 	}
 
 	return nil
 }
 
-// exitError is the exit status of git with what it says on standard error.
+// exitError is the exit status of git with its standard error.
 type exitError struct {
 	code int
 	error
@@ -178,7 +160,7 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// line is output of one line; "" when the exit status is 1, by which git commands say no.
+// line is output of one line; "" for the exit status 1, with which git commands say no.
 func (r *repo) line(ctx context.Context, args ...string) (string, error) {
 	text, err := r.output(ctx, args...)
 	var no *exitError
@@ -201,13 +183,9 @@ func split(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\x00"), "\x00")
 }
 
-// relative is a path as git writes it: relative to the top, with slashes.
+// relative returns a path as git writes it: relative to the top, with slashes.
 func (r *repo) relative(path string) (string, error) {
 	p, err := r.host.Roots.Resolve(path, false)
-	var bad *tool.PathError
-	if errors.As(err, &bad) {
-		return "", &failure{bad.Envelope()}
-	}
 	if err != nil {
 		return "", err
 	}
@@ -215,22 +193,21 @@ func (r *repo) relative(path string) (string, error) {
 
 	rel, ok := fspath.Rel(r.dir, filepath.Join(p.Name(), p.Rel))
 	if !ok {
-		return "", fail(tool.KindInvalidArgs, "%s is not in the repository", path)
+		return "", tool.Refuse(tool.KindInvalidArgs, "%s is not in the repository", path)
 	}
 
 	return filepath.ToSlash(rel), nil
 }
 
-// copyIndex copies the index into the scratch folder, so that staging for a draft does not change it.
-// Opened through the roots, it is not followed out of the repository when it is a link.
+// copyIndex copies the index into the scratch folder, so that staging for a draft does not change it. It
+// is opened through the roots, so that a link does not lead out of the repository.
 func (r *repo) copyIndex() (err error) {
 	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
-	var bad *tool.PathError
-	switch {
-	case errors.As(err, &bad) && bad.Kind == tool.KindNotFound:
+	if bad, ok := errors.AsType[*tool.Refusal](err); ok && bad.Kind == tool.KindNotFound {
 		return nil // nothing was staged yet
-	case err != nil:
-		return fail(tool.KindRejected, "the index of the repository cannot be read: %v", err)
+	}
+	if err != nil {
+		return tool.Refuse(tool.KindRejected, "the index of the repository cannot be read: %v", err)
 	}
 
 	defer from.Close()

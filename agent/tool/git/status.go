@@ -26,16 +26,9 @@ type statusResult struct {
 
 type statusArgs struct{}
 
-func (f *family) statusTool() (tool.Tool, error) {
-	s := statusSpec
-	s.Needs = tool.Needs(f.readNeed)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, _ statusArgs) (tool.Envelope, error) {
-		res, err := status(ctx, f.host, in.Agent)
-		if err != nil {
-			return envelopeOf(err)
-		}
-		return tool.Success(res), nil
-	})
+func (f *family) status(ctx context.Context, in tool.Invocation, _ statusArgs) (tool.Envelope, error) {
+	res, err := status(ctx, f.Launcher, in.Agent)
+	return tool.Success(res), err
 }
 
 // status asks git for the state of the working folder.
@@ -56,7 +49,7 @@ func status(ctx context.Context, host *shell.Launcher, agent string) (statusResu
 var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
 
 // parseStatus parses git status --porcelain=v1 -z: two letters and a path; the old name of a renamed file
-// is the entry after it.
+// is the next entry.
 func parseStatus(entries []string) statusResult {
 	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
 	add := func(list *[]file, f file) {

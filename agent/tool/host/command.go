@@ -1,11 +1,11 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"time"
 
@@ -15,7 +15,10 @@ import (
 	"rouse/internal/text"
 )
 
-var locateSpec = reading("host_bridge_locate_tools", "Says which programs there are for a module.", reflect.TypeFor[locateArgs]())
+var (
+	locateSpec = reading("host_bridge_locate_tools", "Says which programs there are for a module.", tool.Spec{})
+	systemSpec = reading("host_bridge_system_info", "Tells a module the system of this machine.", tool.Spec{})
+)
 
 type locateArgs struct {
 	ToolIDs []string `json:"toolIds"`
@@ -27,27 +30,22 @@ type program struct {
 	Status string `json:"status"` // installed, not_installed
 }
 
-func (h *Host) locate() (tool.Tool, error) {
-	return tool.Define(locateSpec, func(_ context.Context, _ tool.Invocation, a locateArgs) (tool.Envelope, error) {
-		out := struct {
-			Tools []program `json:"tools"`
-		}{[]program{}}
-		for _, id := range a.ToolIDs {
-			status := "not_installed"
-			if shell.HasProgram(programOf(id)) {
-				status = "installed"
-			}
-			out.Tools = append(out.Tools, program{id, id, status})
+func (h *Host) locate(_ context.Context, _ tool.Invocation, a locateArgs) (tool.Envelope, error) {
+	out := []program{}
+	for _, id := range a.ToolIDs {
+		status := "not_installed"
+		if shell.HasProgram(programOf(id)) {
+			status = "installed"
 		}
-		return tool.Success(out), nil
-	})
+		out = append(out, program{id, id, status})
+	}
+	return tool.Success(map[string]any{"tools": out}), nil
 }
 
-// systemCommand is the one name under which modules run programs with host.tools (OSL-08).
+// systemCommand is the name under which modules run programs with host.tools (OSL-08).
 const systemCommand = "system_execute_command"
 
-// commandRequest is a program that a module asks for (OSL-17). What else it says of it, its reason and its templates, grants
-// nothing.
+// commandRequest is a program that a module asks for (OSL-17).
 type commandRequest struct {
 	Command          string            `json:"command"`
 	Args             []string          `json:"args"`
@@ -57,16 +55,8 @@ type commandRequest struct {
 	RequestID        string            `json:"requestId"` // of the module; the answer has it
 }
 
-// shellArgs are the arguments of shell_run for a command of a module: one program, and never a script.
-func (h *Host) shellArgs(raw json.RawMessage) (json.RawMessage, error) {
-	var q commandRequest
-	if err := json.Unmarshal(raw, &q); err != nil {
-		return nil, argumentError("a command is {command, args, workingDirectory, timeoutMs}: " + err.Error())
-	}
-	return h.shellArgsOf(q)
-}
-
-func (h *Host) shellArgsOf(q commandRequest) (json.RawMessage, error) {
+// shellArgs returns the arguments of shell_run for a command of a module: one program, never a script.
+func (h *Host) shellArgs(q commandRequest) (json.RawMessage, error) {
 	switch {
 	case q.Command == "":
 		return nil, argumentError("the command is missing: the program, with its arguments in args")
@@ -86,23 +76,28 @@ func (h *Host) shellArgsOf(q commandRequest) (json.RawMessage, error) {
 	return args, nil
 }
 
+// readCommand reads the request for a program.
+func readCommand(raw json.RawMessage) (q commandRequest, err error) {
+	if err := json.Unmarshal(raw, &q); err != nil {
+		return q, argumentError("a command is {command, args, workingDirectory, timeoutMs}: " + err.Error())
+	}
+	return q, nil
+}
+
 // executeCommand asks for a program. A mistake in the request is an answer, not an error.
 func (h *Host) executeCommand(c Call, _ map[string]json.RawMessage) (Call, error) {
-	var q commandRequest
-	if err := json.Unmarshal(c.Args, &q); err != nil {
-		return answered(c, refusedRequest("", codeInvalid, "a command is {command, args, workingDirectory, timeoutMs}: "+err.Error()))
-	}
-
+	q, err := readCommand(c.Args)
 	c.request = text.Truncate(q.RequestID, maxWord)
-	args, err := h.shellArgsOf(q)
+	if err == nil {
+		c.Args, err = h.shellArgs(q)
+	}
 	if err != nil {
 		return answered(c, refusedRequest(c.request, codeInvalid, err.Error()))
 	}
-	c.Args = args
 	return c, nil
 }
 
-// waitForJob gives what became of a program: it has ended when its request is answered.
+// waitForJob returns the result of a program, which has ended when its request is answered.
 func (h *Host) waitForJob(c Call, named map[string]json.RawMessage) (Call, error) {
 	var id string
 	if json.Unmarshal(named["bridgeRunId"], &id) == nil {
@@ -113,7 +108,7 @@ func (h *Host) waitForJob(c Call, named map[string]json.RawMessage) (Call, error
 	return c, argumentError("there is no job of this id; bridge.executeCommand gives it")
 }
 
-// isWorkdir says whether a folder is the agent's own. Nothing is opened by what it finds.
+// isWorkdir reports whether a folder is the agent's own.
 func (h *Host) isWorkdir(folder string) bool {
 	workdir := h.o.Roots.Workdir()
 	if !filepath.IsAbs(folder) {
@@ -125,7 +120,7 @@ func (h *Host) isWorkdir(folder string) bool {
 	return filepath.Clean(folder) == workdir
 }
 
-// ran is what shell_run says of a program.
+// ran is the result of shell_run.
 type ran struct {
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
@@ -134,7 +129,7 @@ type ran struct {
 	KilledBy string `json:"killed_by"`
 }
 
-// commandResult is what host.tools gives of a program.
+// commandResult is the result of a program for host.tools.
 type commandResult struct {
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
@@ -174,21 +169,15 @@ func (h *Host) acceptedRequest(request, key string, d decision) accepted {
 	return accepted{Accepted: true, RequestID: request, RunID: fmt.Sprint(h.o.Run), BridgeRunID: key, Decision: &d}
 }
 
-// decisionOn returns the reason that a call was made: an approval of its owner, or the rules of its agent.
+// decisionOn returns the reason that a call was allowed: an approval of its owner, or the rules.
 func (h *Host) decisionOn(ctx context.Context, key string) (decision, error) {
-	rules := decision{"whitelist", "the rules of the agent allow it"}
-	if h.o.Ledger == nil {
-		return rules, nil
+	if h.o.Ledger != nil {
+		items, err := h.o.Ledger.ItemsOf(ctx, h.o.Run)
+		if err != nil || slices.ContainsFunc(items, func(i ledger.Item) bool { return i.Kind == ledger.KindApproval && i.Used == key }) {
+			return decision{"user", "the owner of the agent approved it"}, err
+		}
 	}
-
-	items, err := h.o.Ledger.ItemsOf(ctx, h.o.Run)
-	if err != nil {
-		return rules, err
-	}
-	if slices.ContainsFunc(items, func(i ledger.Item) bool { return i.Kind == ledger.KindApproval && i.Used == key }) {
-		return decision{"user", "the owner of the agent approved it"}, nil
-	}
-	return rules, nil
+	return decision{"whitelist", "the rules of the agent allow it"}, nil
 }
 
 // The statuses of programs.
@@ -211,10 +200,7 @@ func newJob(r ran) job {
 	j := job{Status: jobCompleted, ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr}
 	switch {
 	case r.KilledBy != "" || r.Signal != "":
-		j.Status, j.Reason = jobTerminated, r.KilledBy
-		if j.Reason == "" {
-			j.Reason = r.Signal
-		}
+		j.Status, j.Reason = jobTerminated, cmp.Or(r.KilledBy, r.Signal)
 	case r.ExitCode != 0:
 		j.Status, j.Reason = jobFailed, fmt.Sprintf("exit code %d", r.ExitCode)
 	}

@@ -1,10 +1,10 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -25,22 +25,12 @@ const (
 )
 
 var (
-	openFileSpec   = located(reading("host_filesystem_open_file", "Finds a file for a module.", reflect.TypeFor[placeArgs]()))
-	openFolderSpec = located(reading("host_filesystem_open_directory", "Finds a folder for a module.", reflect.TypeFor[placeArgs]()))
-	listSpec       = located(reading("host_filesystem_list", "Lists a folder for a module.", reflect.TypeFor[placeArgs]()))
-	readSpec       = located(reading("host_filesystem_read", "Reads a text file for a module.", reflect.TypeFor[placeArgs]()))
-	writeSpec      = filesWritten(located(changing("host_filesystem_write", "Writes a text file for a module.", domain.EffectWrite, reflect.TypeFor[writeArgs]())))
+	openFileSpec   = reading("host_filesystem_open_file", "Finds a file for a module.", tool.Spec{Path: "path"})
+	openFolderSpec = reading("host_filesystem_open_directory", "Finds a folder for a module.", tool.Spec{Path: "path"})
+	listSpec       = reading("host_filesystem_list", "Lists a folder for a module.", tool.Spec{Path: "path"})
+	readSpec       = reading("host_filesystem_read", "Reads a text file for a module.", tool.Spec{Path: "path"})
+	writeSpec      = changing("host_filesystem_write", "Writes a text file for a module.", tool.Spec{Path: "path", Effect: domain.EffectWrite, Class: tool.ClassEdit, Writes: tool.WritesFiles})
 )
-
-func located(s tool.Spec) tool.Spec {
-	s.Path = "path"
-	return s
-}
-
-func filesWritten(s tool.Spec) tool.Spec {
-	s.Class, s.Writes = tool.ClassEdit, tool.WritesFiles
-	return s
-}
 
 type placeArgs struct {
 	Path string `json:"path,omitempty" jsonschema:"relative to the working folder, or absolute inside a folder that is granted"`
@@ -51,7 +41,7 @@ type writeArgs struct {
 	Data string `json:"data"`
 }
 
-// handle is a file or a folder that a module has opened. Its id is its path: there is nothing to keep open.
+// handle is a file or a folder that a module has opened. Its id is its path.
 type handle struct {
 	HandleID string `json:"handleId"`
 	Name     string `json:"name"`
@@ -64,43 +54,32 @@ type entry struct {
 	Path string `json:"path"` // can be used as it is
 }
 
-// place defines a method that reads at a path.
-func (h *Host) place(s tool.Spec, otherwise string, do func(path string) (tool.Envelope, error)) (tool.Tool, error) {
-	s.Canonical, s.StatKey = h.o.Roots.Canonical, h.o.Roots.StatKey
-	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Need, error) {
-		if a.Path == "" {
-			a.Path = otherwise
-		}
-		return h.o.Roots.ReadNeed(filepath.Clean(a.Path)), nil
-	})
-	return tool.Define(s, func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Envelope, error) {
-		if a.Path == "" {
-			a.Path = otherwise
-		}
-		if a.Path == "" {
-			return tool.Failure(tool.KindInvalidArgs, "no file started this run; name the path of one").WithField("path", "a path"), nil
-		}
-
-		e, err := do(a.Path)
-		var bad *tool.PathError
-		if errors.As(err, &bad) {
-			return bad.Envelope(), nil
-		}
-		if err != nil {
-			return tool.Failure(tool.KindExecutionError, "%s cannot be read: %v", a.Path, err), nil
-		}
-		return e, nil
-	})
+// placeTool is a tool that reads at a path; otherwise returns the path if a call gives none.
+func placeTool(s tool.Spec, otherwise func(*Host) string, do func(h *Host, path string) (tool.Envelope, error)) member {
+	s.Args = reflect.TypeFor[placeArgs]()
+	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
+		s.Canonical, s.StatKey = h.o.Roots.Canonical, h.o.Roots.StatKey
+		s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Need, error) {
+			return h.o.Roots.ReadNeed(filepath.Clean(cmp.Or(a.Path, otherwise(h)))), nil
+		})
+		return tool.Define(s, func(_ context.Context, _ tool.Invocation, a placeArgs) (tool.Envelope, error) {
+			path := cmp.Or(a.Path, otherwise(h))
+			if path == "" {
+				return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "no file started this run; name the path of one").WithField("path", "a path")
+			}
+			e, err := do(h, path)
+			if err != nil && !errors.As(err, new(*tool.Refusal)) {
+				err = tool.Refuse(tool.KindExecutionError, "%s cannot be read: %v", path, err)
+			}
+			return e, err
+		})
+	}}
 }
 
-// openFile finds the file that started the run where no path is given: nobody is there who could choose one.
-func (h *Host) openFile() (tool.Tool, error) {
-	return h.place(openFileSpec, h.o.File, func(path string) (tool.Envelope, error) { return h.open(path, "file") })
-}
+// openFile finds the file that started the run if no path is given: nobody can choose one.
+func (h *Host) openFile(path string) (tool.Envelope, error) { return h.open(path, "file") }
 
-func (h *Host) openFolder() (tool.Tool, error) {
-	return h.place(openFolderSpec, ".", func(path string) (tool.Envelope, error) { return h.open(path, "directory") })
-}
+func (h *Host) openFolder(path string) (tool.Envelope, error) { return h.open(path, "directory") }
 
 func (h *Host) open(path, kind string) (tool.Envelope, error) {
 	f, err := h.o.Roots.Open(path)
@@ -119,67 +98,62 @@ func (h *Host) open(path, kind string) (tool.Envelope, error) {
 	return tool.Success(handle{path, filepath.Base(path), kind}), nil
 }
 
-func (h *Host) listFolder() (tool.Tool, error) {
-	return h.place(listSpec, ".", func(at string) (tool.Envelope, error) {
-		p, err := h.o.Roots.Resolve(at, false)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-		defer p.Close()
+func (h *Host) listFolder(at string) (tool.Envelope, error) {
+	p, err := h.o.Roots.Resolve(at, false)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	defer p.Close()
+	f, err := p.OpenChecked()
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	defer f.Close()
 
-		f, err := p.OpenChecked()
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-		defer f.Close()
+	found, err := f.ReadDir(maxEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return tool.Envelope{}, p.Explain(err)
+	}
+	if len(found) > maxEntries {
+		return tool.Failure(tool.KindRejected, "%s holds more than %d entries", at, maxEntries), nil
+	}
 
-		found, err := f.ReadDir(maxEntries + 1)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return tool.Envelope{}, p.Explain(err)
+	out := []entry{}
+	for _, e := range found {
+		if p.IsHidden(filepath.Join(p.Rel, e.Name())) {
+			continue
 		}
-		if len(found) > maxEntries {
-			return tool.Failure(tool.KindRejected, "%s holds more than %d entries", at, maxEntries), nil
+		kind := "file"
+		if e.IsDir() {
+			kind = "directory"
 		}
-
-		out := []entry{}
-		for _, e := range found {
-			if p.IsHidden(filepath.Join(p.Rel, e.Name())) {
-				continue
-			}
-			kind := "file"
-			if e.IsDir() {
-				kind = "directory"
-			}
-			out = append(out, entry{e.Name(), kind, path.Join(filepath.ToSlash(at), e.Name())})
-		}
-		slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
-		return tool.Success(value{out}), nil
-	})
+		out = append(out, entry{e.Name(), kind, path.Join(filepath.ToSlash(at), e.Name())})
+	}
+	slices.SortFunc(out, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
+	return tool.Success(value{out}), nil
 }
 
-func (h *Host) readFile() (tool.Tool, error) {
-	return h.place(readSpec, "", func(path string) (tool.Envelope, error) {
-		f, err := h.o.Roots.Open(path)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-		defer f.Close()
+func (h *Host) readFile(path string) (tool.Envelope, error) {
+	f, err := h.o.Roots.Open(path)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	defer f.Close()
 
-		raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-		switch {
-		case err != nil:
-			return tool.Envelope{}, err
-		case len(raw) > maxFile:
-			return tool.Failure(tool.KindRejected, "%s is larger than %s, and a module reads no more at once", path, text.Size(maxFile)), nil
-		case !utf8.Valid(raw):
-			return tool.Failure(tool.KindRejected, "%s is not UTF-8 text", path), nil
-		}
-		return tool.Success(value{string(raw)}), nil
-	})
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	switch {
+	case err != nil:
+		return tool.Envelope{}, err
+	case len(raw) > maxFile:
+		return tool.Failure(tool.KindRejected, "%s is larger than %s, and a module reads no more at once", path, text.Size(maxFile)), nil
+	case !utf8.Valid(raw):
+		return tool.Failure(tool.KindRejected, "%s is not UTF-8 text", path), nil
+	}
+	return tool.Success(value{string(raw)}), nil
 }
 
-// writeFile writes as the agent itself does, so that it can be undone.
-func (h *Host) writeFile() (tool.Tool, error) {
+// writeFile writes with the agent's file_write, so that it can be undone.
+func (h *Host) writeFile(s tool.Spec) (tool.Tool, error) {
 	if h.o.WriteFile == nil {
 		return tool.Tool{}, errors.New("there is no file_write for it")
 	}
@@ -188,11 +162,9 @@ func (h *Host) writeFile() (tool.Tool, error) {
 		return tool.Tool{}, err
 	}
 
-	name := h.o.WriteFile.Name()
 	arguments := func(a writeArgs) (json.RawMessage, error) {
 		return json.Marshal(map[string]string{"path": a.Path, "content": a.Data})
 	}
-	s := writeSpec
 	s.Canonical = h.o.Roots.Canonical
 	s.Needs = tool.Needs(func(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Need, error) {
 		args, err := arguments(a)
@@ -204,9 +176,9 @@ func (h *Host) writeFile() (tool.Tool, error) {
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
 		args, err := arguments(a)
 		if err != nil {
-			return tool.Envelope{}, fmt.Errorf("the arguments of %s cannot be written: %w", name, err)
+			return tool.Envelope{}, err
 		}
-		e, err := files.Call(ctx, in, name, args)
+		e, err := files.Call(ctx, in, h.o.WriteFile.Name(), args)
 		if e.OK {
 			e = tool.Success(value{}, e.Warnings...)
 		}

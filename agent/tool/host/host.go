@@ -97,10 +97,10 @@ func New(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Methods are those that the module has.
+// Methods lists the methods that the module has.
 func (h *Host) Methods() []string { return h.methods }
 
-// Blocking are those of them at which the module stands still until they are answered.
+// Blocking lists the methods at which the module stands still until they are answered.
 func (h *Host) Blocking() (out []string) {
 	for _, m := range methods {
 		if m.blocks && h.has(m.name) {
@@ -112,7 +112,7 @@ func (h *Host) Blocking() (out []string) {
 
 func (h *Host) has(method string) bool { return slices.Contains(h.methods, method) }
 
-// Begin forgets what another export of the module has seen, which a later attempt need not call again: that of a hook.
+// Begin forgets what another export of the module, a hook, has seen.
 func (h *Host) Begin() {
 	h.handles, h.progress, h.version, h.renewed = nil, progress{}, 0, map[string]string{}
 }
@@ -123,54 +123,16 @@ func (h *Host) Storage() *store.Store { return h.storage }
 // Close closes what was opened.
 func (h *Host) Close() error { return h.storage.Close() }
 
-// Tools are those of the methods that the module has.
+// Tools returns the tools of the methods that the module has.
 func (h *Host) Tools() ([]tool.Tool, error) {
-	all := map[string]func() (tool.Tool, error){
-		storageGetSpec.Name:    h.storageGet,
-		storageSetSpec.Name:    h.storageSet,
-		storageDeleteSpec.Name: h.storageDelete,
-		storageListSpec.Name:   h.storageList,
-		fetchSpec.Name:         h.fetch,
-		completeSpec.Name:      h.complete,
-		resolveSpec.Name:       h.resolve,
-		authorizeSpec.Name:     h.oauthTool(authorizeSpec, h.authorize),
-		tokenSpec.Name:         h.oauthTool(tokenSpec, h.token),
-		refreshSpec.Name:       h.oauthTool(refreshSpec, h.refresh),
-		statusSpec.Name:        h.oauthTool(statusSpec, h.status),
-		openFileSpec.Name:      h.openFile,
-		openFolderSpec.Name:    h.openFolder,
-		listSpec.Name:          h.listFolder,
-		readSpec.Name:          h.readFile,
-		writeSpec.Name:         h.writeFile,
-		locateSpec.Name:        h.locate,
-		systemSpec.Name:        h.systemInfo,
-		installSpec.Name:       h.install,
-		registerSpec.Name:      h.register,
-
-		checkpointSpec.Name:     h.checkpoint,
-		pauseSpec.Name:          h.pause,
-		inputSpec.Name:          h.requestInput,
-		getStateSpec.Name:       h.getState,
-		setStateSpec.Name:       h.setState,
-		createArtifactSpec.Name: h.createArtifact,
-		updateArtifactSpec.Name: h.updateArtifact,
-		listArtifactsSpec.Name:  h.listArtifacts,
-		setPhaseSpec.Name:       h.setPhase,
-		setRoleSpec.Name:        h.setRole,
-		attachApprovalSpec.Name: h.attachApproval,
-	}
-
 	var out []tool.Tool
-	made := map[string]bool{}
-	for _, m := range methods {
-		define, own := all[m.tool]
-		if !own || made[m.tool] || !h.has(m.name) {
+	for _, one := range members {
+		if !slices.ContainsFunc(methods, func(m method) bool { return m.tool == one.spec.Name && h.has(m.name) }) {
 			continue
 		}
-		made[m.tool] = true
-		t, err := define()
+		t, err := one.define(h, one.spec)
 		if err != nil {
-			return nil, fmt.Errorf("host.%s: %w", m.name, err)
+			return nil, fmt.Errorf("%s: %w", one.spec.Name, err)
 		}
 		out = append(out, t)
 	}

@@ -4,74 +4,61 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 	"rouse/internal/text"
 )
 
-// installSpec has the owner install a program: nothing is installed for a module, whatever it says of its recipe (OSL-18).
-var installSpec = waiting(changing("host_bridge_install", "Asks the owner of a module's run to install a program.", domain.EffectDatabase, reflect.TypeFor[installArgs]()))
+// installSpec asks the owner to install a program: nothing is installed for a module (OSL-18).
+var installSpec = changing("host_bridge_install", "Asks the owner of a module's run to install a program.", tool.Spec{Ends: true, Waits: true})
 
 type installArgs struct {
 	ToolID string `json:"toolId"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// What an owner can say of a program that they are asked to install.
+// Answers of an owner who is asked to install a program.
 const (
 	installDone = "installed"
 	installNot  = "no"
 )
 
 // install asks until the program is there, or its owner does not want it.
-func (h *Host) install() (tool.Tool, error) {
-	s := installSpec
-	s.Needs = tool.RefusingFirst(h.wrongInstall, tool.NoNeeds)
-	return tool.Define(s, func(_ context.Context, _ tool.Invocation, a installArgs) (tool.Envelope, error) {
-		if refused := h.wrongInstall(a); refused != nil {
-			return *refused, nil
-		}
-		program := programOf(a.ToolID)
-		if shell.HasProgram(program) {
-			return tool.Success(value{a.ToolID}), nil
-		}
-
-		said := ""
-		if reason := strings.TrimSpace(text.Truncate(text.Collapse(a.Reason), maxTitle)); reason != "" {
-			said = " It says: " + reason + "."
-		}
-		how := "install it"
-		if command := installCommand(a.ToolID, shell.HasProgram); command != "" {
-			how += " (" + command + ")"
-		}
-		return tool.Success(wait{
-			Kind: ledger.KindInput, Title: "install " + a.ToolID, Options: []string{installDone, installNot},
-			Question: fmt.Sprintf("The skill %s wants the program %s, which is not on this machine.%s rouse installs nothing by itself: %s, if you want to, and answer %q.", h.o.Skill, program, said, how, installDone),
-		}), nil
-	})
+func (h *Host) install(_ context.Context, _ tool.Invocation, a installArgs) (tool.Envelope, error) {
+	program := programOf(a.ToolID)
+	if shell.HasProgram(program) {
+		return tool.Success(value{a.ToolID}), nil
+	}
+	said := ""
+	if reason := strings.TrimSpace(text.Truncate(text.Collapse(a.Reason), maxTitle)); reason != "" {
+		said = " It says: " + reason + "."
+	}
+	how := "install it"
+	if command := installCommand(a.ToolID, shell.HasProgram); command != "" {
+		how += " (" + command + ")"
+	}
+	return tool.Success(wait{
+		Kind: ledger.KindInput, Title: "install " + a.ToolID, Options: []string{installDone, installNot},
+		Question: fmt.Sprintf("The skill %s wants the program %s, which is not on this machine.%s rouse installs nothing by itself: %s, if you want to, and answer %q.", h.o.Skill, program, said, how, installDone),
+	}), nil
 }
 
-// wrongInstall answers a request for what is no program by its name, nil where the owner can be asked.
-func (h *Host) wrongInstall(a installArgs) *tool.Envelope {
-	var e tool.Envelope
+// checkInstall refuses a request that the owner cannot be asked.
+func (h *Host) checkInstall(a installArgs) error {
 	switch {
 	case a.ToolID == "" || a.ToolID != word(a.ToolID) || strings.ContainsAny(a.ToolID, "/\\ "):
-		e = tool.Failure(tool.KindInvalidArgs, "%q is no name of a program", text.OneLine(a.ToolID)).WithField("toolId", "a name, as git")
+		return tool.Refuse(tool.KindInvalidArgs, "%q is no name of a program", text.OneLine(a.ToolID)).WithField("toolId", "a name, as git")
 	case h.o.Capabilities.Within:
-		e = tool.Failure(tool.KindRejected, "whoever called the skill waits for its answer, and nobody can be asked to install %s meanwhile", a.ToolID)
-	default:
-		return nil
+		return tool.Refuse(tool.KindRejected, "whoever called the skill waits for its answer, and nobody can be asked to install %s meanwhile", a.ToolID)
 	}
-	return &e
+	return nil
 }
 
-// Heard is what a module gets for what its owner has answered to a call. again: the call is made again, and finds out by itself.
+// Heard returns what a module gets for an answer of its owner. again means that the call is made again.
 func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again bool, err error) {
 	if c.Tool != installSpec.Name {
 		return said, false, nil
@@ -84,8 +71,8 @@ func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again
 	return value, false, err
 }
 
-// JobState is what became of a program that a module has asked for with a call: completed, failed, terminated; "" where the call asked
-// for none.
+// JobState returns the state of a program that a module has asked for: completed, failed, terminated,
+// refused; "" if the call asked for none.
 func (h *Host) JobState(c Call, key string) string {
 	if c.method.name != "bridge.executeCommand" {
 		return ""
@@ -96,7 +83,7 @@ func (h *Host) JobState(c Call, key string) string {
 	return "refused"
 }
 
-// acceptInstall is the answer to a request for a program: it is there, or why it will not be.
+// acceptInstall returns the answer to a request for a program.
 func (h *Host) acceptInstall(key string, e tool.Envelope) (json.RawMessage, error) {
 	if !e.OK {
 		return json.Marshal(refusedRequest("", commandCode(e.Kind), e.Message))

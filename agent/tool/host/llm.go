@@ -12,14 +12,14 @@ import (
 	"rouse/internal/domain"
 )
 
-// completeSpec has the effect of a database: a question that was cut off is asked again, and an answer that
-// was paid for stands in later attempts, also after one that failed.
+// completeSpec has the effect of a database: an interrupted question is asked again, and an answer that
+// was paid for is used by later attempts.
 var completeSpec = tool.Spec{
 	Name: "host_llm_complete", Description: "Asks the agent's model for a module.", Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
 	Args: reflect.TypeFor[completeArgs](), Requires: tool.RequiresModule, Nests: true, Timeout: -1,
 }
 
-// Asks says whether a call asks a model.
+// Asks reports whether a call asks a model.
 func (c Call) Asks() bool { return c.Tool == completeSpec.Name }
 
 type completeArgs struct {
@@ -45,71 +45,46 @@ type tokensUsed struct {
 	Completion int64 `json:"completion"`
 }
 
-func (h *Host) complete() (tool.Tool, error) {
-	s := completeSpec
-	s.Needs = tool.RefusingFirst(h.wrongQuestion, tool.NoNeeds)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a completeArgs) (tool.Envelope, error) {
-		if refused := h.wrongQuestion(a); refused != nil {
-			return *refused, nil
+func (h *Host) complete(ctx context.Context, in tool.Invocation, a completeArgs) (tool.Envelope, error) {
+	c := Completion{System: a.SystemPrompt, Temperature: a.Temperature, MaxTokens: a.MaxTokens}
+	for _, u := range h.o.Manifest.LLMUsage {
+		if c.Temperature == nil && u.PurposeID == a.PurposeID && u.TemperatureHint != 0 {
+			c.Temperature = &u.TemperatureHint
 		}
+	}
+	for _, m := range a.Messages {
+		c.Messages = append(c.Messages, model.Message{Role: model.Role(m.Role), Text: m.Content})
+	}
 
-		c := Completion{System: a.SystemPrompt, Temperature: a.Temperature, MaxTokens: a.MaxTokens}
-		if c.Temperature == nil {
-			c.Temperature = h.temperature(a.PurposeID)
-		}
-		for _, m := range a.Messages {
-			c.Messages = append(c.Messages, model.Message{Role: model.Role(m.Role), Text: m.Content})
-		}
-
-		done, err := h.o.Complete(ctx, in, c)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-		if done.Why != "" {
-			e := tool.Failure(tool.KindUnavailable, "the model gave no text: %s", done.Why)
-			e.Retryable = done.Retryable
-			return e, nil
-		}
-		return tool.Success(completed{done.Text, tokensUsed{done.Input, done.Output}}), nil
-	})
+	done, err := h.o.Complete(ctx, in, c)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	if done.Why != "" {
+		e := tool.Failure(tool.KindUnavailable, "the model gave no text: %s", done.Why)
+		e.Retryable = done.Retryable
+		return e, nil
+	}
+	return tool.Success(completed{done.Text, tokensUsed{done.Input, done.Output}}), nil
 }
 
-// wrongQuestion answers a question that no model is asked, nil when it can be asked (OSL-09).
-func (h *Host) wrongQuestion(a completeArgs) *tool.Envelope {
-	var e tool.Envelope
-	switch declared := h.purposes(); {
+// checkQuestion refuses a question that no model is asked (OSL-09).
+func (h *Host) checkQuestion(a completeArgs) error {
+	var declared []string
+	for _, u := range h.o.Manifest.LLMUsage {
+		declared = append(declared, u.PurposeID)
+	}
+	switch {
 	case !slices.Contains(declared, a.PurposeID):
-		e = tool.Failure(tool.KindRejected, "the purpose %q is not among the llmUsage of the skill's manifest: %s", a.PurposeID, strings.Join(declared, ", ")).WithField("purposeId", "one that is declared")
+		return tool.Refuse(tool.KindRejected, "the purpose %q is not among the llmUsage of the skill's manifest: %s", a.PurposeID, strings.Join(declared, ", ")).WithField("purposeId", "one that is declared")
 	case len(a.Messages) == 0 || a.Messages[len(a.Messages)-1].Role != string(model.RoleUser):
-		e = tool.Failure(tool.KindInvalidArgs, "the last message must be one of the user").WithField("messages", "[{role: \"user\", content: …}]")
+		return tool.Refuse(tool.KindInvalidArgs, "the last message must be one of the user").WithField("messages", "[{role: \"user\", content: …}]")
 	case a.MaxTokens < 0:
-		e = tool.Failure(tool.KindInvalidArgs, "maxTokens is below 0").WithField("maxTokens", "a number of tokens")
-	default:
-		for i, m := range a.Messages {
-			if m.Role != string(model.RoleUser) && m.Role != string(model.RoleAssistant) {
-				e = tool.Failure(tool.KindInvalidArgs, "the role %q is neither user nor assistant", m.Role).WithField(fmt.Sprintf("messages[%d].role", i), "user or assistant")
-				return &e
-			}
-		}
-		return nil
+		return tool.Refuse(tool.KindInvalidArgs, "maxTokens is below 0").WithField("maxTokens", "a number of tokens")
 	}
-	return &e
-}
-
-func (h *Host) purposes() []string {
-	var out []string
-	for _, u := range h.o.Manifest.LLMUsage {
-		out = append(out, u.PurposeID)
-	}
-	return out
-}
-
-// temperature is the one that a purpose suggests; nil: none.
-func (h *Host) temperature(purpose string) *float64 {
-	for _, u := range h.o.Manifest.LLMUsage {
-		if u.PurposeID == purpose && u.TemperatureHint != 0 {
-			hint := u.TemperatureHint
-			return &hint
+	for i, m := range a.Messages {
+		if m.Role != string(model.RoleUser) && m.Role != string(model.RoleAssistant) {
+			return tool.Refuse(tool.KindInvalidArgs, "the role %q is neither user nor assistant", m.Role).WithField(fmt.Sprintf("messages[%d].role", i), "user or assistant")
 		}
 	}
 	return nil

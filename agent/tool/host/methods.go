@@ -1,6 +1,8 @@
 package host
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -42,7 +44,7 @@ type Capabilities struct {
 	Within bool
 }
 
-// The methods. Those that are not here do not exist yet: docs/modules.md lists them.
+// methods lists the methods. docs/modules.md lists those that do not exist yet.
 var methods = []method{
 	{name: "log", has: always}, // callable, and an object with debug, info, warn and error
 	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always, route: (*Host).emitProgress},
@@ -115,7 +117,7 @@ func permission(m *skills.Manifest, kind skills.PermissionKind) bool {
 	return slices.ContainsFunc(m.Permissions, func(p skills.Permission) bool { return p.Kind == kind })
 }
 
-// writesFiles says whether a manifest asks to write files: a permission that is for reading alone does not.
+// writesFiles reports whether a manifest asks to write files: a permission for reading does not.
 func writesFiles(m *skills.Manifest) bool {
 	return slices.ContainsFunc(m.Permissions, func(p skills.Permission) bool {
 		return p.Kind == skills.PermissionFilesystem && !strings.EqualFold(p.Scope, "read")
@@ -126,12 +128,12 @@ func commands(m *skills.Manifest, c Capabilities) bool { return c.Commands && Us
 
 func calling(m *skills.Manifest, c Capabilities) bool { return c.Tools || commands(m, c) }
 
-// steps says whether a module has host.run: only one that is more than a single call does (OSL-12).
+// steps reports whether a module has host.run: only one that is more than a single call does (OSL-12).
 func steps(m *skills.Manifest, c Capabilities) bool {
 	return !c.Within && (m.ExecutionMode == skills.ModeFlow || m.ExecutionMode == skills.ModeAgentic)
 }
 
-// pauses says whether a run of a module may stop for as long as its owner likes (OSL-37).
+// pauses reports whether a run of a module may stop for as long as its owner likes (OSL-37).
 func pauses(m *skills.Manifest, c Capabilities) bool {
 	return steps(m, c) && m.LongRunningSupport != skills.SupportNone
 }
@@ -140,21 +142,21 @@ func asks(m *skills.Manifest, c Capabilities) bool { return steps(m, c) && m.Use
 
 func inWorkspace(m *skills.Manifest, c Capabilities) bool { return c.Workspace && KeepsWorkspace(m) }
 
-// KeepsWorkspace says whether a run of a skill may work in a workspace (OSL-28).
+// KeepsWorkspace reports whether a run of a skill may work in a workspace (OSL-28).
 func KeepsWorkspace(m *skills.Manifest) bool {
 	return m.WorkspaceSupport == skills.SupportOptional || m.WorkspaceSupport == skills.SupportRequired
 }
 
-// AsksModel says whether a module may ask a model: it declares what for.
+// AsksModel reports whether a module may ask a model.
 func AsksModel(m *skills.Manifest) bool { return len(m.LLMUsage) > 0 }
 
-// UsesNetwork says whether a module may ask servers.
+// UsesNetwork reports whether a module may ask servers.
 func UsesNetwork(m *skills.Manifest) bool { return permission(m, skills.PermissionNetwork) }
 
-// UsesCommands says whether a module may ask for programs to be run.
+// UsesCommands reports whether a module may ask for programs to be run.
 func UsesCommands(m *skills.Manifest) bool { return m.BridgeRequirement != skills.BridgeNever }
 
-// Methods are the methods that a module has, in a fixed order.
+// Methods lists the methods that a module has, in a fixed order.
 func Methods(m *skills.Manifest, c Capabilities) []string {
 	var out []string
 	for _, one := range methods {
@@ -165,31 +167,94 @@ func Methods(m *skills.Manifest, c Capabilities) []string {
 	return out
 }
 
-// Looks says whether a call changes nothing, whatever the effect of its tool.
+// Looks reports whether a call changes nothing, whatever the effect of its tool.
 func (c Call) Looks() bool { return c.method.looks }
 
-// reading is the spec of a method that changes nothing.
-func reading(name, description string, args reflect.Type) tool.Spec {
-	return tool.Spec{
-		Name: name, Description: description, Effect: domain.EffectRead, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
-		Args: args, Requires: tool.RequiresModule,
-	}
-}
-
-// changing is reading for one that does.
-func changing(name, description string, effect domain.Effect, args reflect.Type) tool.Spec {
-	s := reading(name, description, args)
-	s.Effect, s.Writes = effect, tool.WritesElsewhere
+// reading adds to a spec the properties of a method that changes nothing.
+func reading(name, description string, s tool.Spec) tool.Spec {
+	s.Name, s.Description, s.Effect, s.Class = name, description, cmp.Or(s.Effect, domain.EffectRead), cmp.Or(s.Class, tool.ClassOther)
+	s.Scope, s.Writes, s.Requires = tool.ScopeAgent, cmp.Or(s.Writes, tool.WritesNothing), tool.RequiresModule
 	return s
 }
 
-// Specs are the tools of the family.
+// changing is reading for a method with an effect. The default is that of a database.
+func changing(name, description string, s tool.Spec) tool.Spec {
+	writes := s.Writes
+	s.Effect = cmp.Or(s.Effect, domain.EffectDatabase)
+	s = reading(name, description, s)
+	s.Writes = writes
+	return s
+}
+
+// member is a tool of the family, and the function that makes it for a run.
+type member struct {
+	spec   tool.Spec
+	define func(*Host, tool.Spec) (tool.Tool, error)
+}
+
+type needs = func(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Need, error)
+
+// serve returns the member that a function answers. need and check are optional.
+func serve[A any](s tool.Spec, need needs, check func(*Host, A) error, run func(*Host, context.Context, tool.Invocation, A) (tool.Envelope, error)) member {
+	s.Args = reflect.TypeFor[A]()
+	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
+		call := func(ctx context.Context, in tool.Invocation, a A) (tool.Envelope, error) { return run(h, ctx, in, a) }
+		if need != nil {
+			s.Needs = func(ctx context.Context, in tool.Invocation, args json.RawMessage) (tool.Need, error) {
+				return need(h, ctx, in, args)
+			}
+		}
+		if check != nil {
+			return tool.DefineChecked(s, func(a A) error { return check(h, a) }, call)
+		}
+		return tool.Define(s, call)
+	}}
+}
+
+func noNeeds(*Host, context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
+	return tool.Need{}, nil
+}
+
+var members = []member{
+	serve(storageGetSpec, (*Host).readsStorage, nil, (*Host).storageGet),
+	serve(storageSetSpec, (*Host).writesStorage, nil, (*Host).storageSet),
+	serve(storageDeleteSpec, (*Host).writesStorage, nil, (*Host).storageDelete),
+	serve(storageListSpec, (*Host).readsStorage, nil, (*Host).storageList),
+	{fetchSpec, (*Host).fetch},
+	serve(completeSpec, noNeeds, (*Host).checkQuestion, (*Host).complete),
+	{resolveSpec, (*Host).resolve},
+	oauthTool(authorizeSpec, (*Host).authorize),
+	oauthTool(tokenSpec, (*Host).token),
+	oauthTool(refreshSpec, (*Host).refresh),
+	oauthTool(statusSpec, (*Host).status),
+	placeTool(openFileSpec, func(h *Host) string { return h.o.File }, (*Host).openFile),
+	placeTool(openFolderSpec, func(*Host) string { return "." }, (*Host).openFolder),
+	placeTool(listSpec, func(*Host) string { return "." }, (*Host).listFolder),
+	placeTool(readSpec, func(*Host) string { return "" }, (*Host).readFile),
+	{writeSpec, (*Host).writeFile},
+	serve(locateSpec, nil, nil, (*Host).locate),
+	serve(systemSpec, nil, nil, (*Host).systemInfo),
+	serve(installSpec, noNeeds, (*Host).checkInstall, (*Host).install),
+	serve(registerSpec, (*Host).writesStorage, (*Host).checkTool, (*Host).register),
+
+	serve(checkpointSpec, (*Host).workspaceWrites, nil, (*Host).checkpoint),
+	serve(pauseSpec, (*Host).workspaceWrites, nil, (*Host).pause),
+	serve(inputSpec, (*Host).workspaceWrites, (*Host).checkInput, (*Host).requestInput),
+	serve(getStateSpec, (*Host).workspaceReads, nil, (*Host).getState),
+	serve(setStateSpec, (*Host).workspaceWrites, nil, (*Host).setState),
+	serve(createArtifactSpec, (*Host).workspaceWrites, nil, (*Host).createArtifact),
+	serve(updateArtifactSpec, (*Host).workspaceWrites, nil, (*Host).updateArtifact),
+	serve(listArtifactsSpec, (*Host).workspaceReads, nil, (*Host).listArtifacts),
+	serve(setPhaseSpec, (*Host).workspaceWrites, nil, (*Host).setPhase),
+	serve(setRoleSpec, (*Host).workspaceWrites, nil, (*Host).setRole),
+	serve(attachApprovalSpec, (*Host).workspaceWrites, nil, (*Host).attachApproval),
+}
+
+// Specs lists the tools of the family.
 func Specs() tool.Specs {
-	return tool.Specs{
-		storageGetSpec, storageSetSpec, storageDeleteSpec, storageListSpec, fetchSpec, completeSpec, resolveSpec,
-		authorizeSpec, tokenSpec, refreshSpec, statusSpec,
-		openFileSpec, openFolderSpec, listSpec, readSpec, writeSpec, locateSpec, systemSpec, installSpec, registerSpec,
-		checkpointSpec, pauseSpec, inputSpec,
-		getStateSpec, setStateSpec, createArtifactSpec, updateArtifactSpec, listArtifactsSpec, setPhaseSpec, setRoleSpec, attachApprovalSpec,
+	out := make(tool.Specs, len(members))
+	for i, m := range members {
+		out[i] = m.spec
 	}
+	return out
 }

@@ -10,8 +10,8 @@ import (
 // lackedPermissions are those for methods that this version does not have.
 var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser}
 
-// Missing lists what a skill declares that this version does not have, in words; such a skill is not run. What it declares as
-// optional it runs without.
+// Missing lists the parts of a skill that this version does not have. Such a skill is not run. Optional
+// parts are left out.
 func Missing(m *skills.Manifest) (out []string) {
 	add := func(missing bool, format string, args ...any) {
 		if missing {
@@ -28,7 +28,8 @@ func Missing(m *skills.Manifest) (out []string) {
 	return slices.Compact(out)
 }
 
-// Ungranted lists what a manifest asks for that an agent is not granted, in words: what it needs, and what it may go on without.
+// Ungranted lists what a manifest asks for that an agent is not granted: what it needs, and what it can do
+// without.
 func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wanted []string) {
 	add := func(missing, required bool, what string) {
 		switch {
@@ -55,18 +56,15 @@ func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wa
 	return needed, wanted
 }
 
-// RequiredServers are the MCP servers that a program cannot do without, each once.
+// RequiredServers lists the MCP servers that a program cannot do without, each once.
 func RequiredServers(m *skills.Manifest) (out []string) {
-	add := func(name string) {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
-	}
 	for _, s := range m.RequiredMCPServers {
-		add(s.Name)
+		out = append(out, s.Name)
 	}
 	for _, t := range m.RequiredMCPTools {
-		add(t.ServerName)
+		if !slices.Contains(out, t.ServerName) {
+			out = append(out, t.ServerName)
+		}
 	}
 	return out
 }

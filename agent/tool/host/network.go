@@ -13,7 +13,6 @@ import (
 	"rouse/internal/domain"
 )
 
-// fetchSpec has the timeout of web_fetch, which has a clock of its own.
 var fetchSpec = tool.Spec{
 	Name: "host_network_fetch", Description: "Sends a request of a module.", Effect: domain.EffectExternal, Class: tool.ClassOther, Scope: tool.ScopeOutside, Writes: tool.WritesElsewhere,
 	Args: reflect.TypeFor[web.RequestArgs](), Requires: tool.RequiresModule, ReadsOnly: onlyReads, SummaryArg: "url", Timeout: 45 * time.Second,
@@ -24,15 +23,14 @@ func onlyReads(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &a) == nil && a.Reads()
 }
 
-func (h *Host) fetch() (tool.Tool, error) {
-	s := fetchSpec
+func (h *Host) fetch(s tool.Spec) (tool.Tool, error) {
 	s.Needs = tool.Needs(h.requests.Need)
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a web.RequestArgs) (tool.Envelope, error) {
 		return h.requests.Send(ctx, a)
 	})
 }
 
-// outsideRules says why no rule of the manifest covers a request, "" when one does (OSL-09).
+// outsideRules returns why no rule of the manifest covers a request, or "" (OSL-09).
 func (h *Host) outsideRules(method, url string) string {
 	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
 		if (len(r.Methods) == 0 && method == "GET" || slices.Contains(r.Methods, method)) && web.MatchesPattern(r.URLPattern, url) {
@@ -49,29 +47,24 @@ type fetchInit struct {
 	Body    *string           `json:"body"`
 }
 
-// fetchRequest is a call of fetch.
+// fetchRequest makes the arguments of the tool from those of fetch.
 func (h *Host) fetchRequest(c Call, named map[string]json.RawMessage) (Call, error) {
-	var err error
-	c.Args, err = fetchArgs(named)
-	return c, err
-}
-
-// fetchArgs are the arguments of fetch as those of its tool.
-func fetchArgs(named map[string]json.RawMessage) (json.RawMessage, error) {
 	var a web.RequestArgs
 	if err := json.Unmarshal(named["url"], &a.URL); err != nil {
-		return nil, argumentError("the URL is a text: fetch(url, {method, headers, body})")
+		return c, argumentError("the URL is a text: fetch(url, {method, headers, body})")
 	}
 
 	if raw := named["init"]; len(raw) > 0 {
 		var init fetchInit
 		if err := json.Unmarshal(raw, &init); err != nil {
-			return nil, argumentError("fetch takes {method, headers, body}, with texts as headers and a text as body: " + err.Error())
+			return c, argumentError("fetch takes {method, headers, body}, with texts as headers and a text as body: " + err.Error())
 		}
 		a.Method, a.Headers = init.Method, init.Headers
 		if init.Body != nil {
 			a.Body = *init.Body
 		}
 	}
-	return json.Marshal(a)
+	var err error
+	c.Args, err = json.Marshal(a)
+	return c, err
 }

@@ -11,33 +11,26 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/web"
-	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/skills"
 )
 
-// The tools of host.oauth. To ask for a sign-in again, or to refresh once more, does no harm; a token is looked up in each attempt.
+// The tools of host.oauth.
 var (
-	authorizeSpec = asking(changing("host_oauth_authorize", "Signs a module in to a service; its owner is asked to, where that needs one.", domain.EffectDatabase, reflect.TypeFor[providerArgs]()))
-	refreshSpec   = changing("host_oauth_refresh", "Gets a module another token of a service; the record never has it.", domain.EffectDatabase, reflect.TypeFor[providerArgs]())
-	tokenSpec     = reading("host_oauth_token", "Gives a module the token of a service that it is signed in to; the record never has it.", reflect.TypeFor[providerArgs]())
-	statusSpec    = reading("host_oauth_status", "Tells a module how it stands with its sign-in to a service.", reflect.TypeFor[providerArgs]())
+	authorizeSpec = changing("host_oauth_authorize", "Signs a module in to a service; its owner is asked to, where that needs one.", tool.Spec{Ends: true, Waits: true})
+	refreshSpec   = changing("host_oauth_refresh", "Gets a module another token of a service; the record never has it.", tool.Spec{})
+	tokenSpec     = reading("host_oauth_token", "Gives a module the token of a service that it is signed in to; the record never has it.", tool.Spec{})
+	statusSpec    = reading("host_oauth_status", "Tells a module how it stands with its sign-in to a service.", tool.Spec{})
 )
 
-// asking is a spec whose call may be answered with a question: then the attempt ends, and the run waits.
-func asking(s tool.Spec) tool.Spec {
-	s.Ends, s.Waits = true, true
-	return s
-}
-
-// AuthorizeName is the tool that asks an owner to sign in.
+// AuthorizeName returns the name of the tool that asks an owner to sign in.
 func AuthorizeName() string { return authorizeSpec.Name }
 
 type providerArgs struct {
 	ProviderID string `json:"providerId"`
 }
 
-// signInQuestion is what an owner is asked. SignIn names it: each run that asks the same waits for the same.
+// signInQuestion asks an owner to sign in. Runs with the same SignIn wait for the same answer.
 type signInQuestion struct {
 	Question string `json:"question"`
 	SignIn   string `json:"sign_in"`
@@ -49,28 +42,26 @@ func signsIn(m *skills.Manifest, c Capabilities) bool {
 }
 
 // oauthTool is a tool whose calls are about one provider of the manifest.
-func (h *Host) oauthTool(s tool.Spec, do func(context.Context, signin.Provider) (any, error)) func() (tool.Tool, error) {
-	return func() (tool.Tool, error) {
+func oauthTool(s tool.Spec, do func(*Host, context.Context, signin.Provider) (any, error)) member {
+	s.Args = reflect.TypeFor[providerArgs]()
+	return member{s, func(h *Host, s tool.Spec) (tool.Tool, error) {
 		s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a providerArgs) (tool.Need, error) {
-			_, client, refused := h.provider(a.ProviderID)
-			if refused != nil {
-				return tool.Need{Refused: refused}, nil
-			}
-			// To the token server go its own fields alone: nothing of what the run knows is sent there.
-			return tool.Need{AddsTaint: privateUnless(client.Public)}, nil
+			_, client, err := h.provider(a.ProviderID)
+			// Nothing of what the run knows is sent to the token server.
+			return tool.Need{AddsTaint: privateUnless(client.Public)}, err
 		})
 		return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a providerArgs) (tool.Envelope, error) {
-			p, _, refused := h.provider(a.ProviderID)
-			if refused != nil {
-				return *refused, nil
-			}
-			result, err := do(ctx, p)
+			p, _, err := h.provider(a.ProviderID)
 			if err != nil {
-				return signInFailure(err), nil
+				return tool.Envelope{}, err
+			}
+			result, err := do(h, ctx, p)
+			if err != nil {
+				return tool.Envelope{}, signInFailure(err)
 			}
 			return tool.Success(result), nil
 		})
-	}
+	}}
 }
 
 func privateUnless(public bool) tool.Taint {
@@ -86,7 +77,7 @@ func (h *Host) authorize(ctx context.Context, p signin.Provider) (any, error) {
 	if !errors.As(err, new(*signin.NeededError)) || !p.AsksOwner() {
 		return value{signin.Authorized}, err
 	}
-	if h.o.Capabilities.Within { // whoever called it waits for an answer: its owner signs in when the skill is run by itself
+	if h.o.Capabilities.Within { // its caller waits for an answer
 		return nil, err
 	}
 
@@ -99,7 +90,7 @@ func (h *Host) authorize(ctx context.Context, p signin.Provider) (any, error) {
 		p.Skill, text.OneLine(p.DisplayName), p.Agent, text.OneLine(p.Site()), asks)}, nil
 }
 
-// token gives the name of a token. Its value is put in for the module alone, after the answer was recorded.
+// token returns the placeholder of a token. The module gets its value after the answer was recorded.
 func (h *Host) token(ctx context.Context, p signin.Provider) (any, error) {
 	_, err := h.o.SignIns.Token(ctx, p)
 	return value{tool.Placeholder(tool.TokenName(p.Provider))}, err
@@ -115,31 +106,31 @@ func (h *Host) status(ctx context.Context, p signin.Provider) (any, error) {
 	return value{status}, err
 }
 
-// signInFailure is why there is no token, for the module.
-func signInFailure(err error) tool.Envelope {
-	switch why := web.WasRefused(err); {
-	case why != "":
-		return tool.Failure(tool.KindRejected, "%s", why)
+// signInFailure refuses a call for which there is no token.
+func signInFailure(err error) *tool.Refusal {
+	kind := tool.KindUnavailable
+	switch {
+	case web.WasRefused(err) != "":
+		return tool.Refuse(tool.KindRejected, "%s", web.WasRefused(err))
 	case errors.As(err, new(*signin.NeededError)):
-		return tool.Failure(tool.KindNotFound, "%v", err)
+		kind = tool.KindNotFound
 	case errors.As(err, new(*signin.RefusedError)):
-		return tool.Failure(tool.KindExecutionError, "%v", err)
+		kind = tool.KindExecutionError
 	}
-	return tool.Failure(tool.KindUnavailable, "%v", err)
+	return tool.Refuse(kind, "%v", err)
 }
 
-// provider is a provider of the manifest with the grant of its client, or why the module cannot sign in there.
-func (h *Host) provider(id string) (signin.Provider, tool.SecretGrant, *tool.Envelope) {
+// provider returns a provider of the manifest with the grant of its client.
+func (h *Host) provider(id string) (signin.Provider, tool.SecretGrant, error) {
 	p, client, err := SignInProvider(h.o.Manifest, signin.ID{Agent: h.o.Agent, Skill: h.o.Skill, Provider: id}, h.o.Network)
 	if err != nil {
-		e := tool.Failure(tool.KindRejected, "%v", err).WithField("providerId", "a provider of the manifest")
-		return p, client, &e
+		err = tool.Refuse(tool.KindRejected, "%v", err).WithField("providerId", "a provider of the manifest")
 	}
-	return p, client, nil
+	return p, client, err
 }
 
-// SignInProvider is where a skill signs in, with the grant of the client that it does that as: a provider of its manifest, whose token URL
-// and client the agent is granted.
+// SignInProvider returns the provider at which a skill signs in, with the grant of its client: one of its
+// manifest, whose token URL and client the agent is granted.
 func SignInProvider(m *skills.Manifest, id signin.ID, o web.Options) (p signin.Provider, client tool.SecretGrant, err error) {
 	at := slices.IndexFunc(m.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id.Provider })
 	switch {
@@ -178,7 +169,7 @@ func SignInProvider(m *skills.Manifest, id signin.ID, o web.Options) (p signin.P
 	return p, client, nil
 }
 
-// Unreachable lists why a skill could not sign in where it wants to, in words, with what its agent is granted.
+// Unreachable lists why a skill could not sign in, given the grants of its agent.
 func Unreachable(m *skills.Manifest, o web.Options) (out []string) {
 	for _, a := range m.OAuth {
 		if _, _, err := SignInProvider(m, signin.ID{Provider: a.ProviderID}, o); err != nil {
@@ -188,7 +179,7 @@ func Unreachable(m *skills.Manifest, o web.Options) (out []string) {
 	return out
 }
 
-// clientGrant is the secret that a binding of a client stands for. It names the host of the token URL, to which alone it is sent.
+// clientGrant returns the secret for a binding of a client. It is only sent to the host of the token URL.
 func clientGrant(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool.SecretGrant, error) {
 	s, err := secretOf(m, secrets, name)
 	if err == nil && s.OnlyTo == "" {
@@ -197,34 +188,32 @@ func clientGrant(m *skills.Manifest, secrets []tool.SecretGrant, name string) (t
 	return s, err
 }
 
-// The tokens that requests may have.
-
-// tokenGrants are the tokens of the manifest, as secrets that requests may hold.
+// tokenGrants returns the tokens of the manifest, as secrets that requests may hold.
 func (h *Host) tokenGrants() (out []tool.SecretGrant) {
 	for _, a := range h.o.Manifest.OAuth {
-		if _, client, refused := h.provider(a.ProviderID); refused == nil {
+		if _, client, err := h.provider(a.ProviderID); err == nil {
 			out = append(out, tool.SecretGrant{Name: tool.TokenName(a.ProviderID), Token: true, Public: client.Public})
 		}
 	}
 	return out
 }
 
-// tokenValue is a token as it is now, for a request.
-func (h *Host) tokenValue(ctx context.Context, name string) (string, *tool.Envelope) {
-	p, _, refused := h.provider(providerOf(name))
-	if refused != nil {
-		return "", refused
+// tokenValue returns the current value of a token, for a request.
+func (h *Host) tokenValue(ctx context.Context, name string) (string, error) {
+	p, _, err := h.provider(providerOf(name))
+	if err != nil {
+		return "", err
 	}
 	token, err := h.o.SignIns.Token(ctx, p)
 	if err != nil {
-		e := signInFailure(err)
-		return "", &e
+		return "", signInFailure(err)
 	}
 	h.o.Learn(token)
 	return token, nil
 }
 
-// outsideTokenRules says why no token is sent to a URL: no rule of the manifest covers it that says which host it is about.
+// outsideTokenRules returns why no token is sent to a URL: no rule of the manifest that names its host
+// covers it.
 func (h *Host) outsideTokenRules(url string) string {
 	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
 		if web.NamesHost(r.URLPattern) && web.MatchesPattern(r.URLPattern, url) {
@@ -234,13 +223,13 @@ func (h *Host) outsideTokenRules(url string) string {
 	return fmt.Sprintf("no token is sent to %s: none of the networkRules of the skill's manifest names that host%s", url, web.AmbiguousPath(url))
 }
 
-// providerOf is the provider whose token has a name, "" where it is the name of a secret.
+// providerOf returns the provider whose token has a name, or "" for the name of a secret.
 func providerOf(name string) string {
 	_, provider, _ := strings.Cut(name, ":")
 	return provider
 }
 
-// boundProvider is the provider whose token a binding stands for, where it is no secret that the agent is granted.
+// boundProvider returns the provider whose token a binding stands for, if the agent has no such secret.
 func (h *Host) boundProvider(binding string) (string, bool) {
 	if !h.has("oauth.getToken") || slices.ContainsFunc(h.o.Secrets, func(s tool.SecretGrant) bool { return s.Name == binding }) {
 		return "", false
@@ -252,7 +241,7 @@ func (h *Host) boundProvider(binding string) (string, bool) {
 	return h.o.Manifest.RequiredBindings[at].OAuthProviderID, true
 }
 
-// standsForToken says whether a binding is the token of a provider, and not what the client signs in as.
+// standsForToken reports whether a binding is the token of a provider, and not a credential of the client.
 func standsForToken(m *skills.Manifest, b skills.Binding) bool {
 	return b.OAuthProviderID != "" && !slices.ContainsFunc(m.OAuth, func(a skills.OAuth) bool {
 		return a.ClientIDBinding == b.Name || a.ClientSecretBinding == b.Name

@@ -21,22 +21,18 @@ type Offer struct {
 	Input       json.RawMessage `json:"input"`            // JSON Schema of its arguments, an object
 	Output      json.RawMessage `json:"output,omitempty"` // JSON Schema of its result; nil: any
 	Export      string          `json:"export"`           // of module.ts, which answers
-	// Starts: a call starts a run of its own, which may wait for people, and is answered at once.
-	Starts bool `json:"starts,omitempty"`
+	Starts      bool            `json:"starts,omitempty"` // a call starts a run of its own, and is answered at once
 }
 
 const (
 	// executeExport is the export that runs a skill, and the name of its tool.
-	executeExport = "execute"
-	// offerMark stands between the name of a skill, which has none in it, and that of its tool.
-	offerMark = "__"
-	// maxOfferText is how much models are told of such a tool, in characters: its author writes it, and each request has it.
-	maxOfferText = 1000
-	// maxOfferSchema is how long the schema of its arguments may be, in bytes of JSON.
-	maxOfferSchema = 16 << 10
+	executeExport  = "execute"
+	offerMark      = "__"     // between the names of a skill and its tool
+	maxOfferText   = 1000     // characters of a description, which each request to a model has
+	maxOfferSchema = 16 << 10 // bytes of JSON
 )
 
-// startsText is what models are told of a skill whose run is one of its own.
+// startsText tells models about a skill that runs by itself.
 const startsText = "It goes on by itself: the answer is the number of its run, and not what becomes of it."
 
 // OfferPattern is the regular expression of the names of such tools.
@@ -45,7 +41,8 @@ const OfferPattern = `^[a-z][a-z0-9-]*__[a-zA-Z0-9_-]+$`
 // offerName is what providers take for the name of a tool.
 var offerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Offers are the tools of a skill: the one that runs it, and those that its manifest declares. Of what cannot be one, unfit says why.
+// Offers returns the tools of a skill: the one that runs it, and those that its manifest declares. unfit
+// says why others cannot be tools.
 func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
 	add := func(name, description string, input, output json.RawMessage, export string) {
 		o, err := newOffer(s.Name, name, description, input, export)
@@ -73,7 +70,7 @@ func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
 	return offers, unfit
 }
 
-// newOffer checks what a skill says of a tool.
+// newOffer checks the description of a tool by a skill.
 func newOffer(skill, name, description string, input json.RawMessage, export string) (Offer, error) {
 	o := Offer{Name: skill + offerMark + name, Description: text.Truncate(text.Collapse(text.OneLine(description)), maxOfferText), Export: export}
 	switch {
@@ -94,7 +91,7 @@ func newOffer(skill, name, description string, input json.RawMessage, export str
 	return o, nil
 }
 
-// objectSchema is a schema of arguments, which are an object: one that does not say so is made to.
+// objectSchema returns a schema of arguments with the type object.
 func objectSchema(schema json.RawMessage) (json.RawMessage, error) {
 	if len(schema) == 0 {
 		return json.RawMessage(`{"type":"object"}`), nil
@@ -120,8 +117,8 @@ func objectSchema(schema json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("is of the type %s, and must be of the type object", fields["type"])
 }
 
-// Spec is what is known of the tool. It may do what its skill may, and each call that its module makes is decided on, recorded
-// and undone by itself; so that a call of the tool that was cut off is made again. That it may have changed files is known.
+// Spec returns the spec of the tool. Its effects are those of its skill: each call that its module makes is
+// decided on, recorded and undone by itself, so that an interrupted call of the tool is made again.
 func (o Offer) Spec() tool.Spec {
 	s := offered
 	s.Name, s.Description, s.Schema = o.Name, o.Description, o.Input
@@ -133,13 +130,14 @@ var offered = tool.Spec{
 	Requires: tool.RequiresOffer, Nests: true, Timeout: -1, Needs: tool.NoNeeds,
 }
 
-// ExecuteName is the tool that runs a skill.
+// ExecuteName returns the name of the tool that runs a skill.
 func ExecuteName(skill string) string { return skill + offerMark + executeExport }
 
-// IsOffer says whether a tool is, by its name, one of a skill.
+// IsOffer reports whether a tool is, by its name, one of a skill.
 func IsOffer(s *skills.Skill, name string) bool { return strings.HasPrefix(name, s.Name+offerMark) }
 
-// OfferSpecs are the specs of the tools of a skill, with that which stands for those that its module registers.
+// OfferSpecs returns the specs of the tools of a skill, with an open one for those that its module
+// registers.
 func OfferSpecs(s *skills.Skill) tool.Specs {
 	offers, _ := Offers(s)
 	if len(offers) == 0 {

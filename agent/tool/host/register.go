@@ -5,17 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/store"
-	"rouse/internal/domain"
 	"rouse/skills"
 )
 
-var registerSpec = changing("host_tools_register", "Registers a tool of the module for its agent.", domain.EffectDatabase, reflect.TypeFor[registerArgs]())
+var registerSpec = changing("host_tools_register", "Registers a tool of the module for its agent.", tool.Spec{})
 
 type registerArgs struct {
 	Name          string         `json:"name"`
@@ -24,41 +22,38 @@ type registerArgs struct {
 	HandlerExport string         `json:"handlerExport" jsonschema:"the export of module.ts that answers"`
 }
 
-type registered struct {
-	Name string `json:"name"` // as agents call it
+// register keeps a tool of the module for the later runs of its agent, until the version of the skill
+// changes. A model is told of it, so the rules of a manifest apply.
+func (h *Host) register(ctx context.Context, in tool.Invocation, a registerArgs) (tool.Envelope, error) {
+	o, err := h.newTool(a)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	raw, err := json.Marshal(o)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+
+	err = h.storage.SetTool(ctx, store.Call{Run: in.Run, Key: in.Key}, h.o.Manifest.Version, store.Tool{Name: a.Name, Offer: raw})
+	switch {
+	case errors.Is(err, store.ErrTools):
+		return tool.Failure(tool.KindRejected, "%v", err), nil
+	case err != nil:
+		return stored(nil, err)
+	}
+	return tool.Success(map[string]string{"name": o.Name}), nil // as agents call it
 }
 
-// register keeps a tool of the module for the later runs of its agent, until the version of the skill changes. It is told to a
-// model, so that it is held to what a manifest is held to, and has the labels of the storage in which it lies.
-func (h *Host) register() (tool.Tool, error) {
-	s := registerSpec
-	s.Needs = tool.RefusingFirst(func(a registerArgs) *tool.Envelope { _, refused := h.newTool(a); return refused }, h.writesStorage)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a registerArgs) (tool.Envelope, error) {
-		o, refused := h.newTool(a)
-		if refused != nil {
-			return *refused, nil
-		}
-		raw, err := json.Marshal(o)
-		if err != nil {
-			return tool.Envelope{}, err
-		}
-
-		err = h.storage.SetTool(ctx, store.Call{Run: in.Run, Key: in.Key}, h.o.Manifest.Version, store.Tool{Name: a.Name, Offer: raw})
-		switch {
-		case errors.Is(err, store.ErrTools):
-			return tool.Failure(tool.KindRejected, "%v", err), nil
-		case err != nil:
-			return stored(nil, err)
-		}
-		return tool.Success(registered{o.Name}), nil
-	})
+func (h *Host) checkTool(a registerArgs) error {
+	_, err := h.newTool(a)
+	return err
 }
 
-// newTool checks a tool that a module registers: it takes the place of none of its manifest, and can be answered.
-func (h *Host) newTool(a registerArgs) (Offer, *tool.Envelope) {
-	refuse := func(field, expected, format string, args ...any) (Offer, *tool.Envelope) {
-		e := tool.Failure(tool.KindInvalidArgs, format, args...).WithField(field, expected)
-		return Offer{}, &e
+// newTool checks a tool that a module registers: it must not replace one of its manifest, and must be
+// answered.
+func (h *Host) newTool(a registerArgs) (Offer, error) {
+	refuse := func(field, expected, format string, args ...any) (Offer, error) {
+		return Offer{}, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
 	}
 
 	var schema json.RawMessage
@@ -80,13 +75,13 @@ func (h *Host) newTool(a registerArgs) (Offer, *tool.Envelope) {
 	return o, nil
 }
 
-// declares says whether a manifest has a tool of a name.
+// declares reports whether a manifest has a tool of a name.
 func declares(m *skills.Manifest, name string) bool {
 	return name == executeExport || slices.ContainsFunc(m.Tools, func(t skills.ToolDeclaration) bool { return t.Name == name })
 }
 
-// Registered are the tools that the module of a skill has registered for the agent whose storage of the skill is the file at path,
-// sorted by name: those of this version of the skill.
+// Registered returns the tools that the module of this version of a skill has registered for an agent,
+// sorted by name. path is the agent's storage of the skill.
 func Registered(ctx context.Context, path string, s *skills.Skill) (out []Offer, err error) {
 	if path == "" {
 		return nil, nil
@@ -104,7 +99,7 @@ func Registered(ctx context.Context, path string, s *skills.Skill) (out []Offer,
 			return nil, fmt.Errorf("the registered tool %s is damaged: %w", one.Name, err)
 		}
 
-		// Held to the rules of today, and to the manifest, which may have changed without its version.
+		// Today's rules apply, and the manifest may have changed without its version.
 		o, err := newOffer(s.Name, one.Name, was.Description, was.Input, was.Export)
 		if err == nil && !declares(s.Manifest, one.Name) {
 			out = append(out, o)

@@ -1,33 +1,26 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 	"unicode/utf8"
 
 	"rouse/agent/tool"
 	"rouse/agentdb/ledger"
-	"rouse/internal/domain"
 	"rouse/internal/form"
 	"rouse/internal/text"
 	"rouse/skills"
 )
 
-// The tools of host.run (OSL-13). Each that is on record makes a checkpoint: where a run stops, it can be begun again from there.
+// The tools of host.run (OSL-13). Each call on record makes a checkpoint, from which a run can go on.
 var (
-	checkpointSpec = changing("host_run_checkpoint", "Records how far the run of a module is.", domain.EffectDatabase, reflect.TypeFor[checkpointArgs]())
-	pauseSpec      = waiting(changing("host_run_pause", "Pauses the run of a module, until its owner has it go on.", domain.EffectDatabase, reflect.TypeFor[pauseArgs]()))
-	inputSpec      = waiting(changing("host_run_request_input", "Asks the owner of a module's run.", domain.EffectDatabase, reflect.TypeFor[inputArgs]()))
+	checkpointSpec = changing("host_run_checkpoint", "Records how far the run of a module is.", tool.Spec{})
+	pauseSpec      = changing("host_run_pause", "Pauses the run of a module, until its owner has it go on.", tool.Spec{Ends: true, Waits: true})
+	inputSpec      = changing("host_run_request_input", "Asks the owner of a module's run.", tool.Spec{Ends: true, Waits: true})
 )
-
-// waiting is a spec of a tool whose result is what its run waits for.
-func waiting(s tool.Spec) tool.Spec {
-	s.Ends, s.Waits = true, true
-	return s
-}
 
 // The limits of what a module asks its owner, in characters.
 const (
@@ -38,7 +31,7 @@ const (
 // defaultMaxSteps bounds the steps of a run whose manifest does not (OSL-14).
 const defaultMaxSteps = 1000
 
-// progress is how far a run is, as its module says. It is what a checkpoint keeps beside the workspace.
+// progress is the progress of a run according to its module. Checkpoints keep it.
 type progress struct {
 	Steps int    `json:"steps"` // that were reported
 	Step  string `json:"step,omitempty"`
@@ -64,7 +57,7 @@ type inputArgs struct {
 	InputSchema map[string]any `json:"inputSchema,omitempty"`
 }
 
-// wait is what a run waits for, as the loop reads it.
+// wait describes what a run waits for.
 type wait struct {
 	Kind        string         `json:"kind"` // of an item in the inbox
 	Title       string         `json:"title,omitempty"`
@@ -73,40 +66,32 @@ type wait struct {
 	InputSchema map[string]any `json:"input_schema,omitempty"`
 }
 
-// maxSteps is how many steps a run of a module may report (OSL-14).
-func maxSteps(m *skills.Manifest) int {
-	if c := m.AgenticConfig; c != nil && c.Enabled && c.MaxStepsPerRun != nil {
-		return *c.MaxStepsPerRun
+// agentic returns the enabled agentic configuration of a manifest, or the zero value.
+func agentic(m *skills.Manifest) (c skills.AgenticConfig) {
+	if m.AgenticConfig != nil && m.AgenticConfig.Enabled {
+		c = *m.AgenticConfig
 	}
-	return defaultMaxSteps
+	return c
 }
 
-// stepBudget is after how many steps a checkpoint is made by itself; nil: none is.
-func stepBudget(m *skills.Manifest) *int {
-	if c := m.AgenticConfig; c != nil && c.Enabled {
-		return c.DefaultStepBudget
-	}
-	return nil
-}
-
-func hasRoles(m *skills.Manifest) bool {
-	return m.AgenticConfig != nil && m.AgenticConfig.Enabled && m.AgenticConfig.SupportsRoleBasedExecution
-}
-
-// reportStep counts a step. The one that reaches the soft budget makes a checkpoint, and so does the one after the last that the
-// run may take, with which it ends.
+// reportStep counts a step. The one that reaches the soft budget makes a checkpoint, and so does the one
+// after the last that the run may take, with which it ends.
 func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error) {
 	var label, role string
 	if json.Unmarshal(named["label"], &label) != nil {
 		return c, argumentError("a step has a name: reportStep(label)")
 	}
-	if json.Unmarshal(named["role"], &role) == nil && role != "" && hasRoles(h.o.Manifest) {
+	config := agentic(h.o.Manifest)
+	if json.Unmarshal(named["role"], &role) == nil && role != "" && config.SupportsRoleBasedExecution {
 		h.progress.Role = word(role)
 	}
 	h.progress.Step = word(label)
 	h.progress.Steps++
 
-	most, soft := maxSteps(h.o.Manifest), stepBudget(h.o.Manifest)
+	most, soft := defaultMaxSteps, config.DefaultStepBudget // (OSL-14)
+	if config.MaxStepsPerRun != nil {
+		most = *config.MaxStepsPerRun
+	}
 	switch {
 	case h.progress.Steps > most:
 		h.progress.Steps = most
@@ -125,19 +110,19 @@ func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error
 	return c, err
 }
 
-// Renew begins a pass of a module, with as many steps as were reported before it.
+// Renew begins a pass of a module after so many reported steps.
 func (h *Host) Renew(steps int) { h.progress.Steps += steps }
 
 // RenewSteps gives a run all of its steps again.
 func (h *Host) RenewSteps() { h.progress.Steps = 0 }
 
-// Mark is where a run can be begun again from, as its calls tell.
+// Mark is a point from which a run can be begun again.
 type Mark struct {
 	Steps       int  // that were reported until then
 	Pause, Over bool // the run was paused with it, or had used up its steps
 }
 
-// ReadMark reads the arguments of a call that made a checkpoint; ok is false for any other.
+// ReadMark reads the arguments of a call that made a checkpoint; ok is false for any other call.
 func ReadMark(name string, args json.RawMessage) (m Mark, ok bool) {
 	if name != checkpointSpec.Name && name != pauseSpec.Name && name != inputSpec.Name {
 		return m, false
@@ -149,7 +134,7 @@ func ReadMark(name string, args json.RawMessage) (m Mark, ok bool) {
 	return Mark{Steps: a.Steps, Pause: name == pauseSpec.Name, Over: a.Over}, true
 }
 
-// updateProgress notes what a module says of its progress in one (OSL-13).
+// updateProgress records the progress that a module reports (OSL-13).
 func (h *Host) updateProgress(c Call, _ map[string]json.RawMessage) (Call, error) {
 	var a struct {
 		Phase, Step, Message string
@@ -173,14 +158,13 @@ func (h *Host) updateProgress(c Call, _ map[string]json.RawMessage) (Call, error
 	return c, nil
 }
 
-// word is a text as a checkpoint keeps it: one short line.
+// word returns a text as a checkpoint keeps it: one short line.
 func word(s string) string { return strings.TrimSpace(text.Truncate(text.Collapse(s), maxWord)) }
 
-// maxWord is how long names of steps, phases and roles are, in characters.
+// maxWord is the length of names of steps, phases and roles, in characters.
 const maxWord = 100
 
-// runCall is a call of host.run, with how far the run is: that is a part of its checkpoint. What a module says of that in the
-// arguments is not taken.
+// runCall adds the progress of the run to the arguments of a call of host.run. The module cannot set it.
 func (h *Host) runCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	if c.method.params == nil {
 		if err := json.Unmarshal(c.Args, &named); err != nil {
@@ -202,98 +186,77 @@ func (h *Host) runCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	return c, err
 }
 
-func (h *Host) checkpoint() (tool.Tool, error) {
-	s := checkpointSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a checkpointArgs) (tool.Envelope, error) {
-		if refused, err := h.keep(ctx, in, a.progress, a.State); refused != nil || err != nil {
-			return *refused, err
-		}
-		return tool.Success(value{}), nil
-	})
+func (h *Host) checkpoint(ctx context.Context, in tool.Invocation, a checkpointArgs) (tool.Envelope, error) {
+	if err := h.keep(ctx, in, a.progress, a.State); err != nil {
+		return tool.Envelope{}, err
+	}
+	return tool.Success(value{}), nil
 }
 
-// keep records a checkpoint. refused is why it could not be.
-func (h *Host) keep(ctx context.Context, in tool.Invocation, p progress, state any) (refused *tool.Envelope, err error) {
+// keep records a checkpoint.
+func (h *Host) keep(ctx context.Context, in tool.Invocation, p progress, state any) error {
 	kept, err := json.Marshal(struct {
 		progress
 		State any `json:"state,omitempty"`
 	}{p, state})
 	if err != nil {
-		return &tool.Envelope{}, err
+		return err
 	}
 
 	c := ledger.Checkpoint{Phase: p.Phase, Role: p.Role, Step: p.Step, RunState: kept}
 	if h.o.Workspace != nil {
 		c.Workspace = h.o.Workspace.ID
 	}
-	_, err = h.o.Ledger.AddCheckpoint(ctx, author(in), c)
-	return ledgerRefusal(err)
+	_, err = h.o.Ledger.AddCheckpoint(ctx, in.Author(), c)
+	return tool.LedgerRefusal(err)
 }
 
-func (h *Host) pause() (tool.Tool, error) {
-	s := pauseSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a pauseArgs) (tool.Envelope, error) {
-		if refused, err := h.keep(ctx, in, a.progress, nil); refused != nil || err != nil {
-			return *refused, err
-		}
-		reason := strings.TrimSpace(text.Truncate(a.Reason, maxQuestion))
-		if reason == "" {
-			reason = "the skill gave no reason"
-		}
-		return tool.Success(wait{Kind: ledger.KindPause, Question: reason, Options: []string{ledger.PauseContinue, ledger.PauseStop}}), nil
-	})
+func (h *Host) pause(ctx context.Context, in tool.Invocation, a pauseArgs) (tool.Envelope, error) {
+	if err := h.keep(ctx, in, a.progress, nil); err != nil {
+		return tool.Envelope{}, err
+	}
+	reason := cmp.Or(strings.TrimSpace(text.Truncate(a.Reason, maxQuestion)), "the skill gave no reason")
+	return tool.Success(wait{Kind: ledger.KindPause, Question: reason, Options: []string{ledger.PauseContinue, ledger.PauseStop}}), nil
 }
 
-func (h *Host) requestInput() (tool.Tool, error) {
-	s := inputSpec
-	s.Needs = tool.RefusingFirst(wrongRequest, h.workspaceWrites)
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a inputArgs) (tool.Envelope, error) {
-		if refused := wrongRequest(a); refused != nil {
-			return *refused, nil
-		}
-		if refused, err := h.keep(ctx, in, a.progress, nil); refused != nil || err != nil {
-			return *refused, err
-		}
-
-		w := wait{Kind: ledger.KindInput, Title: text.Collapse(a.Title), Question: strings.TrimSpace(a.Message)}
-		if w.Question == "" {
-			w.Question = w.Title
-		}
-		if hasFields(a.InputSchema) {
-			w.InputSchema = a.InputSchema
-		}
-		return tool.Success(w), nil
-	})
+func (h *Host) requestInput(ctx context.Context, in tool.Invocation, a inputArgs) (tool.Envelope, error) {
+	if err := h.keep(ctx, in, a.progress, nil); err != nil {
+		return tool.Envelope{}, err
+	}
+	w := wait{Kind: ledger.KindInput, Title: text.Collapse(a.Title), Question: cmp.Or(strings.TrimSpace(a.Message), text.Collapse(a.Title))}
+	if hasFields(a.InputSchema) {
+		w.InputSchema = a.InputSchema
+	}
+	return tool.Success(w), nil
 }
 
-// wrongRequest answers a request for input that nobody can be asked with, nil where they can (OSL-31).
-func wrongRequest(a inputArgs) *tool.Envelope {
-	var e tool.Envelope
+// checkInput refuses a request for input that nobody can be asked (OSL-31).
+func (h *Host) checkInput(a inputArgs) error {
+	refuse := func(field, expected, format string, args ...any) error {
+		return tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
+	}
 	switch {
 	case strings.TrimSpace(a.Title) == "":
-		e = tool.Failure(tool.KindInvalidArgs, "a request for input has a title").WithField("title", "what is asked, in a line")
+		return refuse("title", "what is asked, in a line", "a request for input has a title")
 	case utf8.RuneCountInString(a.Title) > maxTitle:
-		e = tool.Failure(tool.KindInvalidArgs, "the title has more than %d characters", maxTitle).WithField("title", "a shorter one; the rest into message")
+		return refuse("title", "a shorter one; the rest into message", "the title has more than %d characters", maxTitle)
 	case utf8.RuneCountInString(a.Message) > maxQuestion:
-		e = tool.Failure(tool.KindInvalidArgs, "the message has more than %d characters", maxQuestion).WithField("message", "a shorter one; what is long into an artifact")
-	case hasFields(a.InputSchema):
-		raw, err := json.Marshal(a.InputSchema)
-		if err == nil {
-			_, err = form.Parse(raw)
-		}
-		if err == nil {
-			return nil
-		}
-		e = tool.Failure(tool.KindInvalidArgs, "nobody can be asked with this inputSchema: %v", err).WithField("inputSchema", "a JSON Schema of an object without $ref")
-	default:
+		return refuse("message", "a shorter one; what is long into an artifact", "the message has more than %d characters", maxQuestion)
+	case !hasFields(a.InputSchema):
 		return nil
 	}
-	return &e
+
+	raw, err := json.Marshal(a.InputSchema)
+	if err == nil {
+		_, err = form.Parse(raw)
+	}
+	if err != nil {
+		return refuse("inputSchema", "a JSON Schema of an object without $ref", "nobody can be asked with this inputSchema: %v", err)
+	}
+	return nil
 }
 
-// hasFields says whether a schema asks for values by name. Without any, the answer is a text.
+// hasFields reports whether a schema asks for values by name. Without any, the answer is a text.
 func hasFields(schema map[string]any) bool {
 	fields, _ := schema["properties"].(map[string]any)
 	return len(fields) > 0

@@ -14,7 +14,7 @@ import (
 	"rouse/internal/form"
 )
 
-// CheckValue says what of a JSON value does not fit a schema of a manifest (OSL-06).
+// CheckValue returns what of a JSON value does not fit a schema of a manifest (OSL-06).
 func CheckValue(schema, value json.RawMessage) error {
 	if len(schema) == 0 {
 		return nil
@@ -59,8 +59,8 @@ const (
 	maxConfigSchema = 1 << 20 // bytes
 )
 
-// Config is what a module sees as host.config: the settings of its owner, with the defaults of its config-schema.json for what they leave
-// out (OSL-11). It is nil where there is no such schema, and nothing is set.
+// Config returns host.config of a module: the settings of its owner, with the defaults of its
+// config-schema.json (OSL-11). It is nil if there is no such schema and nothing is set.
 func Config(dir string, set map[string]any) (json.RawMessage, error) {
 	f, err := os.OpenInRoot(dir, configSchema)
 	if errors.Is(err, fs.ErrNotExist) && len(set) == 0 {

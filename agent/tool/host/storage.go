@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/store"
@@ -21,25 +20,14 @@ const (
 	maxValue = 1 << 20 // bytes of its JSON
 )
 
-// What a run has read of its storage stands in its later attempts with what it wrote there: a module that counts would count
-// twice otherwise. So reading has the effect of writing.
+// A run's reads of its storage stand in its later attempts with its writes: a module that counts would
+// count twice otherwise. So reading has the effect of writing.
 var (
-	storageGetSpec    = remembered(reading("host_storage_get", "Reads a value of the skill's own storage.", reflect.TypeFor[keyArgs]()))
-	storageListSpec   = remembered(reading("host_storage_list", "Lists the keys of the skill's own storage.", reflect.TypeFor[prefixArgs]()))
-	storageSetSpec    = once(changing("host_storage_set", "Writes a value into the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[setArgs]()))
-	storageDeleteSpec = once(changing("host_storage_delete", "Deletes a value of the skill's own storage.", domain.EffectDatabase, reflect.TypeFor[keyArgs]()))
+	storageGetSpec    = reading("host_storage_get", "Reads a value of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
+	storageListSpec   = reading("host_storage_list", "Lists the keys of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
+	storageSetSpec    = changing("host_storage_set", "Writes a value into the skill's own storage.", tool.Spec{Once: true})
+	storageDeleteSpec = changing("host_storage_delete", "Deletes a value of the skill's own storage.", tool.Spec{Once: true})
 )
-
-// once is a tool whose writes the storage knows by their calls.
-func once(s tool.Spec) tool.Spec {
-	s.Once = true
-	return s
-}
-
-func remembered(s tool.Spec) tool.Spec {
-	s.Effect = domain.EffectDatabase
-	return s
-}
 
 type keyArgs struct {
 	Key string `json:"key"`
@@ -54,20 +42,20 @@ type setArgs struct {
 	Value any    `json:"value,omitempty" jsonschema:"any JSON value; null when absent"`
 }
 
-// storagePlace is where the storage lies, as labels name it: what a run has met goes to whoever reads there later.
+// storagePlace returns the place of the storage, under which labels are kept.
 func (h *Host) storagePlace() ledger.Place {
 	if known := h.stored.Load(); known != nil {
 		return *known
 	}
 
 	p := StoragePlace(h.storage.Path())
-	if p.ID != (ledger.FileID{}) { // the file is there, and nobody but the host puts another in its place
+	if p.ID != (ledger.FileID{}) { // the file exists, and only the host could replace it
 		h.stored.Store(&p)
 	}
 	return p
 }
 
-// StoragePlace is where the storage at a path lies, as labels name it.
+// StoragePlace returns the place of the storage at a path, under which labels are kept.
 func StoragePlace(path string) ledger.Place {
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return tool.PlaceOf(filepath.Join(folder, filepath.Base(path)))
@@ -83,7 +71,7 @@ func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) 
 	return tool.Need{Writes: []ledger.Place{h.storagePlace()}}, nil
 }
 
-// stored is the answer to a call of the storage. Where that cannot be used it is the skill's, and no reason to end the host.
+// stored returns the answer to a call of the storage. A broken storage is the skill's fault, not the host's.
 func stored(result any, err error) (tool.Envelope, error) {
 	var full *store.FullError
 	switch {
@@ -95,43 +83,27 @@ func stored(result any, err error) (tool.Envelope, error) {
 	return tool.Success(value{result}), nil
 }
 
-func (h *Host) storageGet() (tool.Tool, error) {
-	s := storageGetSpec
-	s.Needs = h.readsStorage
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a keyArgs) (tool.Envelope, error) {
-		return stored(h.storage.Get(ctx, a.Key))
-	})
+func (h *Host) storageGet(ctx context.Context, _ tool.Invocation, a keyArgs) (tool.Envelope, error) {
+	return stored(h.storage.Get(ctx, a.Key))
 }
 
-func (h *Host) storageList() (tool.Tool, error) {
-	s := storageListSpec
-	s.Needs = h.readsStorage
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a prefixArgs) (tool.Envelope, error) {
-		return stored(h.storage.List(ctx, a.Prefix))
-	})
+func (h *Host) storageList(ctx context.Context, _ tool.Invocation, a prefixArgs) (tool.Envelope, error) {
+	return stored(h.storage.List(ctx, a.Prefix))
 }
 
-func (h *Host) storageSet() (tool.Tool, error) {
-	s := storageSetSpec
-	s.Needs = h.writesStorage
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a setArgs) (tool.Envelope, error) {
-		raw, err := json.Marshal(a.Value)
-		switch {
-		case err != nil:
-			return tool.Failure(tool.KindInvalidArgs, "the value cannot be written as JSON: %v", err).WithField("value", "a JSON value"), nil
-		case a.Key == "" || len(a.Key) > maxKey:
-			return tool.Failure(tool.KindInvalidArgs, "the key has %d bytes", len(a.Key)).WithField("key", fmt.Sprintf("1 to %d bytes", maxKey)), nil
-		case len(raw) > maxValue:
-			return tool.Failure(tool.KindInvalidArgs, "the value has %s, and %s are the most", text.Size(int64(len(raw))), text.Size(maxValue)).WithField("value", "a smaller one"), nil
-		}
-		return stored(nil, h.storage.Set(ctx, store.Call{Run: in.Run, Key: in.Key}, a.Key, raw))
-	})
+func (h *Host) storageSet(ctx context.Context, in tool.Invocation, a setArgs) (tool.Envelope, error) {
+	raw, err := json.Marshal(a.Value)
+	switch {
+	case err != nil:
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the value cannot be written as JSON: %v", err).WithField("value", "a JSON value")
+	case a.Key == "" || len(a.Key) > maxKey:
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the key has %d bytes", len(a.Key)).WithField("key", fmt.Sprintf("1 to %d bytes", maxKey))
+	case len(raw) > maxValue:
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the value has %s, and %s are the most", text.Size(int64(len(raw))), text.Size(maxValue)).WithField("value", "a smaller one")
+	}
+	return stored(nil, h.storage.Set(ctx, store.Call{Run: in.Run, Key: in.Key}, a.Key, raw))
 }
 
-func (h *Host) storageDelete() (tool.Tool, error) {
-	s := storageDeleteSpec
-	s.Needs = h.writesStorage
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a keyArgs) (tool.Envelope, error) {
-		return stored(nil, h.storage.Delete(ctx, store.Call{Run: in.Run, Key: in.Key}, a.Key))
-	})
+func (h *Host) storageDelete(ctx context.Context, in tool.Invocation, a keyArgs) (tool.Envelope, error) {
+	return stored(nil, h.storage.Delete(ctx, store.Call{Run: in.Run, Key: in.Key}, a.Key))
 }

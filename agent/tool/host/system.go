@@ -1,9 +1,9 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 
@@ -11,8 +11,6 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/skills"
 )
-
-var systemSpec = reading("host_bridge_system_info", "Tells a module the system of this machine.", reflect.TypeFor[systemArgs]())
 
 type systemArgs struct{}
 
@@ -24,25 +22,21 @@ type system struct {
 	PackageManagers []string `json:"packageManagers"`
 }
 
-func (h *Host) systemInfo() (tool.Tool, error) {
-	return tool.Define(systemSpec, func(context.Context, tool.Invocation, systemArgs) (tool.Envelope, error) {
-		s := system{Platform: skills.PlatformOf(runtime.GOOS), Arch: runtime.GOARCH, PackageManagers: []string{}}
-		if s.Arch == "amd64" {
-			s.Arch = "x64"
+func (h *Host) systemInfo(context.Context, tool.Invocation, systemArgs) (tool.Envelope, error) {
+	s := system{Platform: skills.PlatformOf(runtime.GOOS), Arch: runtime.GOARCH, PackageManagers: []string{}}
+	if s.Arch == "amd64" {
+		s.Arch = "x64"
+	}
+	shells := []string{"bash", "sh", "powershell"}
+	if i := slices.IndexFunc(shells, shell.HasProgram); i >= 0 {
+		s.Shell = shells[i]
+	}
+	for _, m := range packageManagers {
+		if shell.HasProgram(m.program) {
+			s.PackageManagers = append(s.PackageManagers, m.program)
 		}
-		for _, name := range []string{"bash", "sh", "powershell"} {
-			if shell.HasProgram(name) {
-				s.Shell = name
-				break
-			}
-		}
-		for _, m := range packageManagers {
-			if shell.HasProgram(m.program) {
-				s.PackageManagers = append(s.PackageManagers, m.program)
-			}
-		}
-		return tool.Success(s), nil
-	})
+	}
+	return tool.Success(s), nil
 }
 
 // requires reports whether a manifest declares a feature.
@@ -50,7 +44,7 @@ func requires(m *skills.Manifest, feature string) bool {
 	return slices.Contains(m.CompatibilityRequirements, feature)
 }
 
-// packageManagers are those that a recipe can be for, with the command that installs a package.
+// packageManagers lists the package managers with the command that installs a package.
 var packageManagers = []struct{ program, install string }{
 	{"apt", "sudo apt install %s"},
 	{"dnf", "sudo dnf install %s"},
@@ -64,13 +58,13 @@ var packageManagers = []struct{ program, install string }{
 	{"pipx", "pipx install %s"},
 }
 
-// recipe says how a tool that modules ask for is installed (OSL-37).
+// recipe describes how a tool that modules ask for is installed (OSL-37).
 type recipe struct {
 	program  string            // that it has; "": the id of the tool
 	packages map[string]string // by package manager; "": in all of the system
 }
 
-// recipes are those of tools by the ids that modules use. For any other tool the id is its program, and its owner knows how to install it.
+// recipes are those of tools by the ids that modules use. For any other tool the id is its program.
 var recipes = map[string]recipe{
 	"claude-code": {"claude", map[string]string{"npm": "@anthropic-ai/claude-code"}},
 	"codex":       {"", map[string]string{"npm": "@openai/codex"}},
@@ -92,15 +86,10 @@ var recipes = map[string]recipe{
 	"sqlite":      {"sqlite3", map[string]string{"": "sqlite3", "dnf": "sqlite", "pacman": "sqlite", "apk": "sqlite", "brew": "sqlite", "winget": "SQLite.SQLite"}},
 }
 
-// programOf is the program of a tool that a module asks for by its id.
-func programOf(id string) string {
-	if p := recipes[id].program; p != "" {
-		return p
-	}
-	return id
-}
+// programOf returns the program of a tool that a module asks for by its id.
+func programOf(id string) string { return cmp.Or(recipes[id].program, id) }
 
-// installCommand is the command that installs a tool on this machine, as has reports its programs; "" if no recipe is known for it.
+// installCommand returns the command that installs a tool on this machine, or "".
 func installCommand(id string, has func(program string) bool) string {
 	known := recipes[id].packages
 	for _, m := range packageManagers {

@@ -23,7 +23,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// The codes of requests for programs (OSL-17, UNI-14), which all methods have beside the kinds of envelopes.
+// The codes of requests for programs (OSL-17, UNI-14), beside the kinds of envelopes.
 const (
 	codeDeniedByUser = "rejected_by_user"
 	codeDenied       = "bridge_policy_denied"
@@ -35,22 +35,21 @@ func argumentError(message string) *Error {
 	return &Error{Message: message, Code: string(tool.KindInvalidArgs)}
 }
 
-// Call is what becomes of a call of a module: a call of a tool, or an answer without one.
+// Call is the result of translating a call of a module: a call of a tool, or an answer without one.
 type Call struct {
-	Tool   string // "": Value is the answer
-	Args   json.RawMessage
-	Value  json.RawMessage
-	Event  *Event // to be put on record, nil where nothing is
-	Over   string // why the run ends with this call, "" where it does not
-	method method
-	// request is the id of a request for a program, as its module numbers them.
-	request string
+	Tool    string // "": Value is the answer
+	Args    json.RawMessage
+	Value   json.RawMessage
+	Event   *Event // to be put on record, nil where nothing is
+	Over    string // why the run ends with this call, "" where it does not
+	method  method
+	request string // the id of a request for a program
 }
 
-// Method is the name of the method that was called, whatever other names it has.
+// Method returns the name of the method that was called, without aliases.
 func (c Call) Method() string { return c.method.name }
 
-// ReadsWorkspace says whether a module reads its workspace with a call, by which it finds out how far it was.
+// ReadsWorkspace reports whether a module reads its workspace with a call.
 func (c Call) ReadsWorkspace() bool { return ReadsWorkspace(c.Tool) }
 
 // ReadsWorkspace is Call.ReadsWorkspace for a tool.
@@ -58,8 +57,8 @@ func ReadsWorkspace(name string) bool {
 	return name == getStateSpec.Name || name == listArtifactsSpec.Name
 }
 
-// AsksAgain says whether the envelope of a call is a question with which its attempt ended, and whose call the next one makes again: what
-// its owner did about it stands outside of the record.
+// AsksAgain reports whether the envelope of a call is a question, and whose call the next attempt makes
+// again: what its owner did about it is not on record.
 func (c Call) AsksAgain(envelope json.RawMessage) bool {
 	if c.Tool != authorizeSpec.Name && c.Tool != installSpec.Name {
 		return false
@@ -68,7 +67,7 @@ func (c Call) AsksAgain(envelope json.RawMessage) bool {
 	return json.Unmarshal(envelope, &e) == nil && e.Result.Question != ""
 }
 
-// Event is what a module says of itself.
+// Event is an event that a module reports.
 type Event struct {
 	Kind string
 	Data map[string]any
@@ -86,8 +85,8 @@ const (
 // maxEvent bounds what an event holds, in bytes of JSON.
 const maxEvent = 4 << 10
 
-// Translate says what becomes of a call of a method, whose arguments are a JSON array. The error, an *Error, is for the
-// module.
+// Translate translates a call of a method, whose arguments are a JSON array. The error, an *Error, is for
+// the module.
 func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	m, known := methodOf(name)
 	if !known || !h.has(name) {
@@ -129,7 +128,7 @@ func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	return c, err
 }
 
-// methodOf is the method of a name, or that which it is another name of.
+// methodOf returns the method of a name, or the one that it is an alias of.
 func methodOf(name string) (method, bool) {
 	at := slices.IndexFunc(methods, func(m method) bool { return m.name == name })
 	if at < 0 {
@@ -155,12 +154,14 @@ func (h *Host) listHandles(c Call, _ map[string]json.RawMessage) (Call, error) {
 	return answered(c, append([]handle{}, h.handles...))
 }
 
-// invoke is a call of a tool by its name: a program, or a tool of the agent that the owner has named for the skill.
+// invoke calls a tool by its name: a program, or a tool of the agent that the owner has named for the skill.
 func (h *Host) invoke(c Call, named map[string]json.RawMessage) (Call, error) {
 	var name string
 	if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
-		var err error
-		c.Args, err = h.shellArgs(named["args"])
+		q, err := readCommand(named["args"])
+		if err == nil {
+			c.Args, err = h.shellArgs(q)
+		}
 		return c, err
 	}
 	if h.o.Callable == nil || !h.o.Callable(name) {
@@ -173,7 +174,7 @@ func (h *Host) invoke(c Call, named map[string]json.RawMessage) (Call, error) {
 	return c, nil
 }
 
-// answered is a call that no tool is asked about.
+// answered returns a call that is answered without a tool.
 func answered(c Call, with any) (Call, error) {
 	var err error
 	c.Tool, c.Args = "", nil
@@ -181,7 +182,7 @@ func answered(c Call, with any) (Call, error) {
 	return c, err
 }
 
-// decoded is a value for an event, a note of its size where that is too large.
+// decoded returns a value for an event, or a note of its size if that is too large.
 func decoded(raw json.RawMessage) any {
 	var v any
 	switch {
@@ -193,7 +194,7 @@ func decoded(raw json.RawMessage) any {
 	return v
 }
 
-// Answer is what the module gets for the envelope of a call with a key. The error, an *Error, is thrown.
+// Answer returns what the module gets for the envelope of a call. The error, an *Error, is thrown.
 func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	switch c.method.name {
 	case "bridge.executeCommand":
@@ -202,7 +203,11 @@ func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) 
 		return h.acceptInstall(key, e)
 	}
 	if !e.OK {
-		return nil, &Error{Message: e.Message, Code: codeOf(c, e.Kind)}
+		code := string(e.Kind)
+		if c.Tool == commandTool {
+			code = commandCode(e.Kind)
+		}
+		return nil, &Error{Message: e.Message, Code: code}
 	}
 
 	fields := map[string]json.RawMessage{}
@@ -235,8 +240,8 @@ func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) 
 	return e.Result, nil
 }
 
-// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. A program that was allowed and
-// did not start is a failed job.
+// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. An allowed
+// program that did not start is a failed job.
 func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	done := job{Status: jobFailed, ExitCode: -1, Reason: e.Message}
 	switch {
@@ -260,14 +265,7 @@ func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelop
 	return json.Marshal(h.acceptedRequest(c.request, key, why))
 }
 
-// codeOf is the code of a failure: of programs those that modules know.
-func codeOf(c Call, k tool.Kind) string {
-	if c.Tool == commandTool {
-		return commandCode(k)
-	}
-	return string(k)
-}
-
+// commandCode returns the code of a failed program that modules know.
 func commandCode(k tool.Kind) string {
 	codes := map[tool.Kind]string{tool.KindUserDenied: codeDeniedByUser, tool.KindRejected: codeDenied, tool.KindInvalidArgs: codeInvalid}
 	if code, ok := codes[k]; ok {
@@ -276,7 +274,7 @@ func commandCode(k tool.Kind) string {
 	return string(k)
 }
 
-// Getters are what modules ask without waiting.
+// Getters returns the values that modules read without waiting.
 func (h *Host) Getters() map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	if slices.ContainsFunc(h.methods, func(name string) bool { return strings.HasPrefix(name, "bridge.") }) {
@@ -285,14 +283,14 @@ func (h *Host) Getters() map[string]json.RawMessage {
 	if h.has("run.reportStep") {
 		out[stepCount] = strconv.AppendInt(nil, int64(h.progress.Steps), 10)
 		out["run.getStepBudget"] = json.RawMessage("null")
-		if soft := stepBudget(h.o.Manifest); soft != nil {
+		if soft := agentic(h.o.Manifest).DefaultStepBudget; soft != nil {
 			out["run.getStepBudget"] = strconv.AppendInt(nil, int64(*soft), 10)
 		}
 	}
 	return out
 }
 
-// stepCount is the getter that the machine itself counts on with each call of reportStep, which nobody waits for.
+// stepCount is the getter that the machine itself counts on with each call of reportStep.
 const stepCount = "run.getStepCount"
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
@@ -303,7 +301,7 @@ func jsonEqual(a, b json.RawMessage) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// Describe says in a line what a call of a module is, for a person.
+// Describe describes a call of a module in a line, for a person.
 func (c Call) Describe() string {
 	if c.Tool == "" {
 		return c.method.name
@@ -311,10 +309,10 @@ func (c Call) Describe() string {
 	return c.method.name + " " + text.Truncate(text.Collapse(string(c.Args)), maxShown)
 }
 
-// maxShown is how much of a call's arguments is shown, in characters.
+// maxShown is the number of characters of a call's arguments that are shown.
 const maxShown = 200
 
-// Names lists all methods that this version has, sorted.
+// Names lists all methods of this version, sorted.
 func Names() []string {
 	all := map[string]bool{"bridge.isAvailable": true, stepCount: true, "run.getStepBudget": true}
 	for _, m := range methods {

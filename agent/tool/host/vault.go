@@ -13,63 +13,55 @@ import (
 	"rouse/skills"
 )
 
-var resolveSpec = reading("host_vault_resolve", "Gives a module a secret that its manifest binds and its agent is granted; the record never has its value.", reflect.TypeFor[bindingArgs]())
+var resolveSpec = reading("host_vault_resolve", "Gives a module a secret that its manifest binds and its agent is granted; the record never has its value.", tool.Spec{Args: reflect.TypeFor[bindingArgs]()})
 
-// minSecret is the length of a secret that can be told from other text, in bytes.
+// minSecret is the length in bytes from which a secret can be told from other text.
 const minSecret = 4
 
 type bindingArgs struct {
 	Name string `json:"name"`
 }
 
-// given is a value that the module has of a secret, which may have had others before.
+// given is a value of a secret that the module has.
 type given struct{ name, value string }
 
-// resolve gives the name of a secret, or of the token that the binding stands for. Its value is put in for the module alone, after the
-// answer was recorded.
-func (h *Host) resolve() (tool.Tool, error) {
-	s := resolveSpec
+// resolve returns the placeholder of a secret, or of the token that the binding stands for. The module gets
+// its value after the answer was recorded.
+func (h *Host) resolve(s tool.Spec) (tool.Tool, error) {
 	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Need, error) {
+		grant, err := h.binding(a.Name)
 		if id, ok := h.boundProvider(a.Name); ok {
-			_, client, refused := h.provider(id)
-			return tool.Need{Refused: refused, AddsTaint: privateUnless(client.Public)}, nil
+			_, grant, err = h.provider(id)
 		}
-		grant, refused := h.binding(a.Name)
-		if refused != nil {
-			return tool.Need{Refused: refused}, nil
-		}
-		return tool.Need{AddsTaint: privateUnless(grant.Public)}, nil
+		return tool.Need{AddsTaint: privateUnless(grant.Public)}, err
 	})
 	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, a bindingArgs) (tool.Envelope, error) {
 		if id, ok := h.boundProvider(a.Name); ok {
-			p, _, refused := h.provider(id)
-			if refused != nil {
-				return *refused, nil
+			p, _, err := h.provider(id)
+			if err != nil {
+				return tool.Envelope{}, err
 			}
 			result, err := h.token(ctx, p)
 			if err != nil {
-				return signInFailure(err), nil
+				return tool.Envelope{}, signInFailure(err)
 			}
 			return tool.Success(result), nil
 		}
-		if _, refused := h.binding(a.Name); refused != nil {
-			return *refused, nil
-		}
-		return tool.Success(value{tool.Placeholder(a.Name)}), nil
+		_, err := h.binding(a.Name)
+		return tool.Success(value{tool.Placeholder(a.Name)}), err
 	})
 }
 
-// binding is the secret of a binding, or why the module cannot have it.
-func (h *Host) binding(name string) (tool.SecretGrant, *tool.Envelope) {
+// binding returns the secret of a binding.
+func (h *Host) binding(name string) (tool.SecretGrant, error) {
 	s, err := secretOf(h.o.Manifest, h.o.Secrets, name)
 	if err != nil {
-		e := tool.Failure(tool.KindRejected, "%v", err).WithField("name", "a binding of the manifest")
-		return s, &e
+		return s, tool.Refuse(tool.KindRejected, "%v", err).WithField("name", "a binding of the manifest")
 	}
 	return s, nil
 }
 
-// secretOf is the secret that an agent is granted for a binding of a manifest.
+// secretOf returns the secret that an agent is granted for a binding of a manifest.
 func secretOf(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool.SecretGrant, error) {
 	refuse := func(format string, args ...any) (tool.SecretGrant, error) {
 		return tool.SecretGrant{}, fmt.Errorf(format, args...)
@@ -90,8 +82,7 @@ func secretOf(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool
 	return secrets[i], nil
 }
 
-// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not bind: its agent may be granted
-// others.
+// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not bind.
 func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	for _, name := range tool.Placeholders(string(args)) {
 		if !h.binds(name) {
@@ -101,7 +92,7 @@ func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	return nil
 }
 
-// binds says whether the manifest has a secret of a name, or the provider whose token has it.
+// binds reports whether the manifest has a secret of a name, or the provider whose token has it.
 func (h *Host) binds(name string) bool {
 	if id := providerOf(name); id != "" {
 		return h.has("oauth.getToken") && slices.ContainsFunc(h.o.Manifest.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id })
@@ -109,7 +100,7 @@ func (h *Host) binds(name string) bool {
 	return slices.ContainsFunc(h.o.Manifest.RequiredBindings, func(b skills.Binding) bool { return b.Name == name })
 }
 
-// reveal is what a module gets where a result has the placeholder of its secret: the value, which is known from then on.
+// reveal replaces a placeholder by the value of its secret, which is concealed from then on.
 func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 	var placeholder string
 	if json.Unmarshal(result, &placeholder) != nil {
@@ -132,39 +123,35 @@ func (h *Host) reveal(result json.RawMessage) json.RawMessage {
 	return text
 }
 
-// valueOf is the value of a secret, or of a token, "" where the module cannot have it.
+// valueOf returns the value of a secret or a token, or "" if the module cannot have it.
 func (h *Host) valueOf(name string) string {
 	id := providerOf(name)
 	if id == "" {
 		grant, _ := h.binding(name)
 		return grant.Value
 	}
-
-	p, _, refused := h.provider(id)
-	if refused != nil {
-		return ""
-	}
-	token, err := h.o.SignIns.Known(p)
+	p, _, err := h.provider(id)
 	if err != nil {
 		return ""
 	}
-	if token != "" {
-		h.o.Learn(token)
+	token, err := h.o.SignIns.Known(p)
+	if err != nil || token == "" {
+		return ""
 	}
+	h.o.Learn(token)
 	return token
 }
 
-// give notes what the module was given. The longest value comes first: one may be a part of another.
+// give records a value that the module was given. The longest comes first: one may be a part of another.
 func (h *Host) give(one given) {
 	h.given = slices.DeleteFunc(h.given, func(g given) bool { return g == one })
 	h.given, h.latest[one.name] = append(h.given, one), one.value
 	slices.SortStableFunc(h.given, func(a, b given) int { return len(b.value) - len(a.value) })
 }
 
-// conceal puts placeholders in the place of the secrets that the module was given. It refuses arguments that hold one in
-// another form, which nobody could keep out of the record and for its one host.
-//
-// The arguments are written again in any case, so that no escape of JSON hides a text from who looks for it.
+// conceal replaces the secrets that the module was given by placeholders. It refuses arguments that hold one
+// in another form, which could not be kept out of the record. The arguments are encoded again, so that no
+// escape of JSON hides a text.
 func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(args)))
@@ -191,7 +178,7 @@ func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 	return out, nil
 }
 
-// mapTexts is a JSON value with each of its texts, and of its keys, replaced.
+// mapTexts replaces each text of a JSON value, and its keys.
 func mapTexts(v any, replace func(string) string) any {
 	switch v := v.(type) {
 	case string:

@@ -1,11 +1,10 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
@@ -14,17 +13,16 @@ import (
 	"rouse/internal/domain"
 )
 
-// The tools of host.workspace (OSL-26). What a run has read of its workspace stands in its later attempts with what it wrote
-// there, as with its storage.
+// The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the storage.
 var (
-	getStateSpec       = remembered(reading("host_workspace_get_state", "Reads the state of a module's workspace.", reflect.TypeFor[struct{}]()))
-	setStateSpec       = changing("host_workspace_set_state", "Replaces the state of a module's workspace.", domain.EffectDatabase, reflect.TypeFor[stateArgs]())
-	createArtifactSpec = changing("host_workspace_create_artifact", "Adds an artifact to a module's workspace.", domain.EffectDatabase, reflect.TypeFor[newArtifactArgs]())
-	updateArtifactSpec = changing("host_workspace_update_artifact", "Changes an artifact of a module's workspace.", domain.EffectDatabase, reflect.TypeFor[artifactArgs]())
-	listArtifactsSpec  = remembered(reading("host_workspace_list_artifacts", "Lists the artifacts of a module's workspace.", reflect.TypeFor[struct{}]()))
-	setPhaseSpec       = changing("host_workspace_set_phase", "Says which phase a module's workspace is in.", domain.EffectDatabase, reflect.TypeFor[phaseArgs]())
-	setRoleSpec        = changing("host_workspace_set_role", "Says in which role a module works.", domain.EffectDatabase, reflect.TypeFor[roleArgs]())
-	attachApprovalSpec = changing("host_workspace_attach_approval", "Notes what a module calls an approval.", domain.EffectDatabase, reflect.TypeFor[approvalArgs]())
+	getStateSpec       = reading("host_workspace_get_state", "Reads the state of a module's workspace.", tool.Spec{Effect: domain.EffectDatabase})
+	setStateSpec       = changing("host_workspace_set_state", "Replaces the state of a module's workspace.", tool.Spec{})
+	createArtifactSpec = changing("host_workspace_create_artifact", "Adds an artifact to a module's workspace.", tool.Spec{})
+	updateArtifactSpec = changing("host_workspace_update_artifact", "Changes an artifact of a module's workspace.", tool.Spec{})
+	listArtifactsSpec  = reading("host_workspace_list_artifacts", "Lists the artifacts of a module's workspace.", tool.Spec{Effect: domain.EffectDatabase})
+	setPhaseSpec       = changing("host_workspace_set_phase", "Says which phase a module's workspace is in.", tool.Spec{})
+	setRoleSpec        = changing("host_workspace_set_role", "Says in which role a module works.", tool.Spec{})
+	attachApprovalSpec = changing("host_workspace_attach_approval", "Notes what a module calls an approval.", tool.Spec{})
 )
 
 type stateArgs struct {
@@ -95,52 +93,21 @@ func optional(id int64) string {
 	return strconv.FormatInt(id, 10)
 }
 
-func author(in tool.Invocation) ledger.Author {
-	return ledger.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
-}
-
-// ledgerRefusal is what the ledger says against a call, as its answer; the error is one of the host.
-func ledgerRefusal(err error) (*tool.Envelope, error) {
-	var wrong *ledger.WorkspaceError
-	var e tool.Envelope
-	switch {
-	case err == nil:
-		return nil, nil
-	case errors.As(err, &wrong):
-		e = tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message)
-		if wrong.Field != "" {
-			e = e.WithField(wrong.Field, "")
-		}
-	case errors.As(err, new(*ledger.ConflictError)):
-		e = tool.Failure(tool.KindConflict, "%v", err)
-	case errors.As(err, new(*ledger.BlockedError)):
-		e = tool.Failure(tool.KindRejected, "%v", err)
-	case errors.Is(err, ledger.ErrNotFound):
-		e = tool.Failure(tool.KindNotFound, "%v", err)
-	default:
-		return &tool.Envelope{}, err
-	}
-	return &e, nil
-}
-
-// answerOf is the answer of a call to the ledger.
+// answerOf returns the answer of a call to the ledger.
 func answerOf(result any, err error) (tool.Envelope, error) {
-	if refused, err := ledgerRefusal(err); refused != nil || err != nil {
-		return *refused, err
+	if err != nil {
+		return tool.Envelope{}, tool.LedgerRefusal(err)
 	}
 	return tool.Success(result), nil
 }
 
-// workspaceReads says which labels come with what is read of the workspace.
 func (h *Host) workspaceReads(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return tool.Need{Reads: h.workspacePlaces()}, nil
 }
 
-// workspaceWrites says where a call leaves the labels of its run.
 func (h *Host) workspaceWrites(context.Context, tool.Invocation, json.RawMessage) (tool.Need, error) {
 	return tool.Need{Writes: h.workspacePlaces()}, nil
 }
-
 func (h *Host) workspacePlaces() []ledger.Place {
 	w := h.o.Workspace
 	if w == nil {
@@ -149,121 +116,84 @@ func (h *Host) workspacePlaces() []ledger.Place {
 	return []ledger.Place{ledger.WorkspacePlace(w.Agent, w.Skill, w.Name)}
 }
 
-func (h *Host) getState() (tool.Tool, error) {
-	s := getStateSpec
-	s.Needs = h.workspaceReads
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
-		w, err := h.o.Ledger.Workspace(ctx, h.o.Workspace.ID)
-		out := stateResult{w.State, w.LockVersion}
-		if strings.TrimSpace(string(w.State)) == "{}" { // nobody has written one
-			out.Value = json.RawMessage("null")
-		}
-		return answerOf(out, err)
-	})
+func (h *Host) getState(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
+	w, err := h.o.Ledger.Workspace(ctx, h.o.Workspace.ID)
+	out := stateResult{w.State, w.LockVersion}
+	if strings.TrimSpace(string(w.State)) == "{}" { // nobody has written one
+		out.Value = json.RawMessage("null")
+	}
+	return answerOf(out, err)
 }
 
-func (h *Host) setState() (tool.Tool, error) {
-	s := setStateSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a stateArgs) (tool.Envelope, error) {
-		if a.State == nil {
-			return tool.Failure(tool.KindInvalidArgs, "the state of a workspace is an object").WithField("state", "an object"), nil
-		}
-		raw, err := json.Marshal(a.State)
-		if err != nil {
-			return tool.Failure(tool.KindInvalidArgs, "the state cannot be written as JSON: %v", err).WithField("state", "an object"), nil
-		}
-
-		c := ledger.WorkspaceChange{Since: a.Version, State: json.RawMessage(h.o.Redact(string(raw)))}
-		if v := h.o.Manifest.WorkspaceSchemaVersion; v != nil {
-			c.SchemaVersion = v
-		}
-		return h.change(ctx, in, c)
-	})
+func (h *Host) setState(ctx context.Context, in tool.Invocation, a stateArgs) (tool.Envelope, error) {
+	if a.State == nil {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the state of a workspace is an object").WithField("state", "an object")
+	}
+	raw, err := json.Marshal(a.State)
+	if err != nil {
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the state cannot be written as JSON: %v", err).WithField("state", "an object")
+	}
+	return h.change(ctx, in, ledger.WorkspaceChange{Since: a.Version, State: json.RawMessage(h.o.Redact(string(raw))), SchemaVersion: h.o.Manifest.WorkspaceSchemaVersion})
 }
 
 func (h *Host) change(ctx context.Context, in tool.Invocation, c ledger.WorkspaceChange) (tool.Envelope, error) {
-	_, err := h.o.Ledger.ChangeWorkspace(ctx, author(in), h.o.Workspace.ID, c)
+	_, err := h.o.Ledger.ChangeWorkspace(ctx, in.Author(), h.o.Workspace.ID, c)
 	return answerOf(value{}, err)
 }
 
-func (h *Host) setPhase() (tool.Tool, error) {
-	s := setPhaseSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a phaseArgs) (tool.Envelope, error) {
-		phase := h.o.Redact(a.Phase)
-		return h.change(ctx, in, ledger.WorkspaceChange{Phase: &phase})
-	})
+func (h *Host) setPhase(ctx context.Context, in tool.Invocation, a phaseArgs) (tool.Envelope, error) {
+	phase := h.o.Redact(a.Phase)
+	return h.change(ctx, in, ledger.WorkspaceChange{Phase: &phase})
 }
 
-func (h *Host) setRole() (tool.Tool, error) {
-	s := setRoleSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a roleArgs) (tool.Envelope, error) {
-		role := h.o.Redact(a.Role)
-		return h.change(ctx, in, ledger.WorkspaceChange{Role: &role})
-	})
+func (h *Host) setRole(ctx context.Context, in tool.Invocation, a roleArgs) (tool.Envelope, error) {
+	role := h.o.Redact(a.Role)
+	return h.change(ctx, in, ledger.WorkspaceChange{Role: &role})
 }
 
-func (h *Host) attachApproval() (tool.Tool, error) {
-	s := attachApprovalSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a approvalArgs) (tool.Envelope, error) {
-		err := h.o.Ledger.AddWorkspaceEvent(ctx, author(in), h.o.Workspace.ID, "approval", map[string]any{"approval": h.o.Redact(a.Approval), "kind": h.o.Redact(a.Kind)})
-		return answerOf(value{}, err)
-	})
+func (h *Host) attachApproval(ctx context.Context, in tool.Invocation, a approvalArgs) (tool.Envelope, error) {
+	err := h.o.Ledger.AddWorkspaceEvent(ctx, in.Author(), h.o.Workspace.ID, "approval", map[string]any{"approval": h.o.Redact(a.Approval), "kind": h.o.Redact(a.Kind)})
+	return answerOf(value{}, err)
 }
 
-func (h *Host) listArtifacts() (tool.Tool, error) {
-	s := listArtifactsSpec
-	s.Needs = h.workspaceReads
-	return tool.Define(s, func(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
-		all, err := h.o.Ledger.WorkspaceArtifacts(ctx, h.o.Workspace.ID, true)
-		out := []artifactResult{}
-		for _, a := range all {
-			if !a.Discarded {
-				out = append(out, newArtifactResult(a))
-			}
+func (h *Host) listArtifacts(ctx context.Context, _ tool.Invocation, _ struct{}) (tool.Envelope, error) {
+	all, err := h.o.Ledger.WorkspaceArtifacts(ctx, h.o.Workspace.ID, true)
+	out := []artifactResult{}
+	for _, a := range all {
+		if !a.Discarded {
+			out = append(out, newArtifactResult(a))
 		}
-		return answerOf(value{out}, err)
-	})
+	}
+	return answerOf(value{out}, err)
 }
 
-func (h *Host) createArtifact() (tool.Tool, error) {
-	s := createArtifactSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a newArtifactArgs) (tool.Envelope, error) {
-		parent, refused := artifactID("parentArtifactId", a.Parent)
-		if refused != nil {
-			return *refused, nil
-		}
-		return h.add(ctx, in, ledger.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
-	})
+func (h *Host) createArtifact(ctx context.Context, in tool.Invocation, a newArtifactArgs) (tool.Envelope, error) {
+	parent, err := artifactID("parentArtifactId", a.Parent)
+	if err != nil {
+		return tool.Envelope{}, err
+	}
+	return h.add(ctx, in, ledger.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
 }
 
-// updateArtifact gives an artifact another status, or a version with another content or title, by which the module knows it from
-// then on.
-func (h *Host) updateArtifact() (tool.Tool, error) {
-	s := updateArtifactSpec
-	s.Needs = h.workspaceWrites
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a artifactArgs) (tool.Envelope, error) {
-		id, refused := artifactID("artifactId", a.ID)
-		switch {
-		case refused != nil:
-			return *refused, nil
-		case id == 0:
-			return tool.Failure(tool.KindInvalidArgs, "say which artifact: listArtifacts has them").WithField("artifactId", "an id"), nil
-		case a.Update.Title == "" && a.Update.Content == nil && a.Update.Status == nil:
-			return tool.Failure(tool.KindInvalidArgs, "nothing was given that could become different: {title, status, content}").WithField("update", "what is to change"), nil
-		case a.Update.Title == "" && a.Update.Content == nil:
-			changed, err := h.o.Ledger.ChangeArtifact(ctx, author(in), h.o.Workspace.ID, id, ledger.ArtifactChange{Status: a.Update.Status})
-			return answerOf(newArtifactResult(changed), err)
-		}
-		return h.nextVersion(ctx, in, id, a.Update)
-	})
+// updateArtifact gives an artifact another status, or a version with another content or title, by which the
+// module knows it from then on.
+func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifactArgs) (tool.Envelope, error) {
+	id, err := artifactID("artifactId", a.ID)
+	switch {
+	case err != nil:
+		return tool.Envelope{}, err
+	case id == 0:
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "say which artifact: listArtifacts has them").WithField("artifactId", "an id")
+	case a.Update.Title == "" && a.Update.Content == nil && a.Update.Status == nil:
+		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "nothing was given that could become different: {title, status, content}").WithField("update", "what is to change")
+	case a.Update.Title == "" && a.Update.Content == nil:
+		changed, err := h.o.Ledger.ChangeArtifact(ctx, in.Author(), h.o.Workspace.ID, id, ledger.ArtifactChange{Status: a.Update.Status})
+		return answerOf(newArtifactResult(changed), err)
+	}
+	return h.nextVersion(ctx, in, id, a.Update)
 }
 
-// nextVersion adds the version after an artifact, which has of it what the update leaves out.
+// nextVersion adds the version after an artifact. The update may leave out its title and content.
 func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u artifactUpdate) (tool.Envelope, error) {
 	chain, err := h.o.Ledger.ArtifactChain(ctx, h.o.Workspace.ID, id)
 	if err != nil {
@@ -276,10 +206,7 @@ func (h *Host) nextVersion(ctx context.Context, in tool.Invocation, id int64, u 
 			before = one
 		}
 	}
-	next := ledger.Artifact{Type: before.Type, Title: u.Title, Parent: id}
-	if next.Title == "" {
-		next.Title = before.Title
-	}
+	next := ledger.Artifact{Type: before.Type, Title: cmp.Or(u.Title, before.Title), Parent: id}
 	if u.Status != nil {
 		next.Status = *u.Status
 	}
@@ -300,32 +227,31 @@ func (h *Host) add(ctx context.Context, in tool.Invocation, a ledger.Artifact, c
 	if !isText && content != nil {
 		raw, err := json.MarshalIndent(content, "", "  ")
 		if err != nil {
-			return tool.Failure(tool.KindInvalidArgs, "the content cannot be written as JSON: %v", err).WithField("content", "a text, or JSON"), nil
+			return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the content cannot be written as JSON: %v", err).WithField("content", "a text, or JSON")
 		}
 		whole = string(raw)
 	}
 
 	a.Workspace = h.o.Workspace.ID
 	a.Title, a.Status, a.Role, whole = strings.TrimSpace(h.o.Redact(a.Title)), h.o.Redact(a.Status), h.o.Redact(a.Role), h.o.Redact(whole)
-	added, err := h.o.Ledger.AddWorkspaceArtifact(ctx, author(in), a, []byte(whole))
+	added, err := h.o.Ledger.AddWorkspaceArtifact(ctx, in.Author(), a, []byte(whole))
 	return answerOf(newArtifactResult(added), err)
 }
 
-// artifactID is the number of an artifact, 0 where none is given.
-func artifactID(field, id string) (int64, *tool.Envelope) {
+// artifactID parses the number of an artifact, 0 if none is given.
+func artifactID(field, id string) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		e := tool.Failure(tool.KindInvalidArgs, "%q is no id of an artifact", id).WithField(field, "an id of listArtifacts")
-		return 0, &e
+		return 0, tool.Refuse(tool.KindInvalidArgs, "%q is no id of an artifact", id).WithField(field, "an id of listArtifacts")
 	}
 	return n, nil
 }
 
-// workspaceCall is a call of host.workspace: a state goes with the lock version at which the module has read the last one, so that
-// it overwrites nothing that it does not know (OSL-27), and artifacts go by the ids that they have by now.
+// workspaceCall adds to a state the lock version at which the module has read the last one, so that it
+// overwrites nothing that it does not know (OSL-27), and replaces ids of artifacts by the newest ones.
 func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	switch c.method.name {
 	case "workspace.setState":
@@ -352,7 +278,7 @@ func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, er
 	return c, err
 }
 
-// newestArtifact is the id that an artifact has by now, of one that the module has given another content since it got the id.
+// newestArtifact returns the id of the newest version of an artifact, if the module has changed it.
 func (h *Host) newestArtifact(id json.RawMessage) (json.RawMessage, bool) {
 	var known string
 	if json.Unmarshal(id, &known) != nil || h.renewed[known] == "" {
@@ -364,7 +290,7 @@ func (h *Host) newestArtifact(id json.RawMessage) (json.RawMessage, bool) {
 	return fmt.Appendf(nil, "%q", known), true
 }
 
-// seen notes what the result of a call says of the workspace.
+// seen records what the result of a call says about the workspace.
 func (h *Host) seen(c Call, fields map[string]json.RawMessage) {
 	switch c.method.name {
 	case "workspace.getState":

@@ -19,7 +19,7 @@ import (
 	"rouse/internal/text"
 )
 
-// What an approval covers at most. Beyond these bounds it holds for one call, and says what it does not cover.
+// What an approval covers at most. Beyond these limits it holds for one call, and names the rest.
 const (
 	maxNamedFiles   = 64       // that lie where an agent can write
 	maxMentions     = 5_000    // texts in a command line that could be a path, each time that it is looked through
@@ -33,7 +33,7 @@ const (
 	maxNeighbours   = 200      // files beside an approved one that its copy is given as links
 )
 
-// namedFile is a file or a folder that a command line names and that lies where an agent can write.
+// namedFile is a file or folder in a command line that lies where an agent can write.
 type namedFile struct {
 	Path   string `json:"path"`             // with the owner's links resolved
 	Kind   string `json:"kind"`             // file, folder, link
@@ -64,8 +64,8 @@ type unapprovableError struct{ why string }
 
 func (e *unapprovableError) Error() string { return e.why }
 
-// fileBinder finds the files of a command line. The host never follows a link at or below a folder in which
-// agents can write: whoever made it could lead the program elsewhere after the approval.
+// fileBinder finds the files of a command line. The host never follows a link at or below a folder in
+// which agents can write: it could lead the program elsewhere after the approval.
 type fileBinder struct {
 	writable nofollow.Boundary // folders in which an agent or a stranger can write
 	bases    []string          // where relative paths begin
@@ -80,11 +80,11 @@ type fileBinder struct {
 	err      error
 }
 
-// bindFiles finds, and reads, the files that a command line names. With copies it keeps what it has read in
-// that folder. The error is an *unapprovableError, or the system's.
+// bindFiles finds and reads the files that a command line names. If copies is set, it keeps their
+// content in that folder. The error is an *unapprovableError, or the system's.
 func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
 	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies, readable: h.Readable, scripts: Scripts(l.argv), anyRuns: l.argv == nil}
-	// A named folder may be where the other paths begin (cd X, make -C X): they are tried from there, too.
+	// A named folder may be the base of the other paths (cd X, make -C X): they are tried from there, too.
 	for known := -1; known != len(b.bases) && b.err == nil; {
 		known = len(b.bases)
 		l.renamed(b.note)
@@ -103,7 +103,7 @@ func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) 
 	return b, b.err
 }
 
-// note notes the file of a mention.
+// note records the file of a mention.
 func (b *fileBinder) note(m mention) (string, bool) {
 	if b.mentions++; b.mentions > maxMentions && b.err == nil {
 		b.err = &unapprovableError{"it has more words than can be looked at for the files that they name; write a shorter one"}
@@ -112,11 +112,7 @@ func (b *fileBinder) note(m mention) (string, bool) {
 		return "", false
 	}
 
-	for _, base := range b.bases {
-		path := m.path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(base, path)
-		}
+	for _, path := range b.candidates(m) {
 
 		paths := []string{path}
 		if found := b.expand(path); len(found) > 0 {
@@ -129,8 +125,19 @@ func (b *fileBinder) note(m mention) (string, bool) {
 	return "", false
 }
 
-// expand is what a shell may put in the place of a pattern, and nothing for what is none. Behind links that agents
-// can make it does not look: what it found would tell them which names are there.
+// candidates returns the paths that a mention may stand for.
+func (b *fileBinder) candidates(m mention) (out []string) {
+	for _, base := range b.bases {
+		if filepath.IsAbs(m.path) {
+			base = ""
+		}
+		out = append(out, filepath.Join(base, m.path))
+	}
+	return out
+}
+
+// expand returns what a shell may put in the place of a pattern. It does not look behind links of
+// agents: that would tell them which names are there.
 func (b *fileBinder) expand(pattern string) []string {
 	if !isPattern(pattern) {
 		return nil
@@ -204,7 +211,7 @@ func (b *fileBinder) notePath(path string, m mention) {
 	}
 }
 
-// inspect says what lies at a path below a writable folder.
+// inspect describes the file at a path below a writable folder.
 func (b *fileBinder) inspect(path string) (*namedFile, error) {
 	f := &namedFile{Path: path, secret: tool.IsSecretPath(b.writable.Within(path))}
 	root, name, err := b.openFolder(path)
@@ -235,7 +242,7 @@ func (b *fileBinder) inspect(path string) (*namedFile, error) {
 	return f, nil
 }
 
-// openFolder opens the folder of a path, through none of the links that agents can make.
+// openFolder opens the folder of a path, through no link of an agent.
 func (b *fileBinder) openFolder(path string) (root *os.Root, name string, err error) {
 	root, err = b.writable.OpenRoot(filepath.Dir(path))
 	switch {
@@ -280,7 +287,7 @@ func (b *fileBinder) read(i int) error {
 	return f.hash(in, b.copies, i, b.readable)
 }
 
-// hash reads a file to its end. What is kept of it is what went into the hash.
+// hash reads a file to its end, and keeps the copy of exactly the content that it hashes.
 func (f *namedFile) hash(in io.Reader, copies string, i int, readable func(string, []byte) (string, string)) (err error) {
 	out := io.Discard
 	sum, small := sha256.New(), &boundedBuffer{max: maxReadFile}
@@ -380,15 +387,10 @@ func (b *fileBinder) readFolder(f *namedFile) error {
 
 var errTooLarge = errors.New("too large")
 
-// missingScript refuses a command whose script is not there: what it would run could be written after the
-// approval.
+// missingScript refuses a command whose script is not there: it could be written after the approval.
 func (b *fileBinder) missingScript(l commandLine) error {
 	for _, word := range Scripts(l.argv) {
-		path := word
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(b.bases[0], path)
-		}
-		path, err := b.writable.Resolve(path)
+		path, err := b.writable.Resolve(b.candidates(mention{path: word})[0])
 		switch {
 		case err == nil && !b.writable.Covers(path): // the owner's
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -403,13 +405,13 @@ func (b *fileBinder) missingScript(l commandLine) error {
 	return nil
 }
 
-// standing reports whether an approval of these files can hold for later calls as well: of all of them the
-// content is known.
+// standing reports whether an approval of these files can hold for later calls: the content of all of
+// them is known.
 func (b *fileBinder) standing() bool {
 	return !slices.ContainsFunc(b.files, func(f *namedFile) bool { return f.Kind != kindFile || f.SHA256 == "" })
 }
 
-// shown is what a person is shown of the files.
+// shown describes the files for a person.
 func (b *fileBinder) shown() string {
 	var out strings.Builder
 	for _, f := range b.files {
@@ -458,17 +460,13 @@ func indented(content string) string {
 	return out.String()
 }
 
-// copyOf is the path of the copy that stands in the place of a mention.
+// copyOf returns the path of the copy that replaces a mention.
 func (b *fileBinder) copyOf(m mention) (string, bool) {
 	if m.fixed {
 		return "", false
 	}
 
-	for _, base := range b.bases {
-		path := m.path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(base, path)
-		}
+	for _, path := range b.candidates(m) {
 		if path, err := b.writable.Resolve(path); err == nil && b.known[path] != nil && b.known[path].copyAs != "" {
 			return b.known[path].copyAs, true
 		}
@@ -476,8 +474,7 @@ func (b *fileBinder) copyOf(m mention) (string, bool) {
 	return "", false
 }
 
-// linkNeighbours gives a copy the files beside the original as links, so that a script finds what it looks
-// for beside itself.
+// linkNeighbours gives a copy the files beside the original as links, for scripts that look for them.
 func (f *namedFile) linkNeighbours(writable nofollow.Boundary) {
 	folder := filepath.Dir(f.Path)
 	entries, err := writable.ReadDir(folder) // a link by now would tell the names of another folder

@@ -23,7 +23,7 @@ func (b *bench) asked(command string) tool.Need {
 		return n
 	}
 
-	n, err := n.Bind(n)
+	n, err := tool.RefusedNeed(n.Bind(n))
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -10,39 +10,40 @@ import (
 	"rouse/internal/text"
 )
 
-// approvedFiles are the files of a command that its owner has approved, as they were when they were compared
-// with what was approved. Of a command that needed no approval there are none.
-type approvedFiles struct {
-	*fileBinder
-}
+// approvedFiles are the files of a command that its owner has approved, as they were when the command
+// was compared with the approval. A command without an approval has none.
+type approvedFiles struct{ *fileBinder }
 
-// approvedFiles takes copies of the files that a command names, and refuses the call when it would no longer
-// do what was approved.
-func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name string, o resolvedCommand) (files approvedFiles, refused *tool.Envelope, err error) {
+// approvedFiles copies the files that a command names, and refuses the call if it is no longer the
+// approved one.
+func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name string, o resolvedCommand) (files approvedFiles, err error) {
 	if in.Approved == "" {
-		return files, nil, nil
+		return files, nil
 	}
 
 	folder, err := f.host.MkdirTemp("files")
 	if err != nil {
-		return files, nil, err
+		return files, err
 	}
-
 	b, err := f.host.bindFiles(o.commandLine, folder)
 	files = approvedFiles{b}
 	same := false
-	var bad *unapprovableError
-	switch {
-	case errors.As(err, &bad): // which it was not when it was approved
-		err = nil
-	case err == nil:
-		same, err = f.isApproved(ctx, in, name, o, b)
+	if err == nil {
+		a := f.action(ctx, o)
+		a.Files = b.files
+		action := ""
+		action, err = a.text()
+		same = tool.ActionHash(in.Agent, name, action) == in.Approved
 	}
-
-	if err != nil || !same {
+	if errors.As(err, new(*unapprovableError)) { // which it was not when it was approved
+		err = nil
+	}
+	if err == nil && !same {
+		err = tool.Refuse(tool.KindRejected, "it is not what its owner approved any more: a file that it names was changed in between. Make the call again, and they are asked again")
+	}
+	if err != nil {
 		files.remove()
-		e := tool.Failure(tool.KindRejected, "it is not what its owner approved any more: a file that it names was changed in between. Make the call again, and they are asked again")
-		return approvedFiles{}, &e, err
+		return approvedFiles{}, err
 	}
 
 	for _, one := range b.files {
@@ -50,18 +51,10 @@ func (f *family) approvedFiles(ctx context.Context, in tool.Invocation, name str
 			one.linkNeighbours(b.writable)
 		}
 	}
-	return files, nil, nil
+	return files, nil
 }
 
-// isApproved reports whether a command with these files is the action that was approved.
-func (f *family) isApproved(ctx context.Context, in tool.Invocation, name string, o resolvedCommand, b *fileBinder) (bool, error) {
-	a := f.action(ctx, o)
-	a.Files = b.files
-	action, err := a.text()
-	return err == nil && tool.ActionHash(in.Agent, name, action) == in.Approved, err
-}
-
-// commandLine is the command line with the copies in the place of the files.
+// commandLine returns the command line with the copies in the place of the files.
 func (a approvedFiles) commandLine(l commandLine) (argv []string, script string) {
 	if a.fileBinder == nil {
 		return l.argv, l.script
@@ -69,7 +62,7 @@ func (a approvedFiles) commandLine(l commandLine) (argv []string, script string)
 	return l.renamed(a.copyOf)
 }
 
-// folders are what the program may read in addition.
+// folders are the folders that the program may read in addition.
 func (a approvedFiles) folders() []string {
 	if a.fileBinder == nil {
 		return nil
@@ -77,7 +70,7 @@ func (a approvedFiles) folders() []string {
 	return []string{a.copies}
 }
 
-// original is a text of the program with the names that the files have for its caller.
+// original replaces the copies in a text of the program by the names that its caller knows.
 func (a approvedFiles) original(said string) string {
 	if a.fileBinder == nil || !strings.Contains(said, a.copies) {
 		return said

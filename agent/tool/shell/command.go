@@ -24,16 +24,15 @@ type resolvedCommand struct {
 }
 
 // resolve parses a command line, or refuses a call that nobody could allow.
-func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
-	refuse := func(kind tool.Kind, format string, args ...any) (resolvedCommand, *tool.Envelope) {
-		e := tool.Failure(kind, format, args...).WithField("command", "")
-		return resolvedCommand{}, &e
+func (f *family) resolve(command string) (resolvedCommand, error) {
+	refuse := func(kind tool.Kind, format string, args ...any) (resolvedCommand, error) {
+		return resolvedCommand{}, tool.Refuse(kind, format, args...).WithField("command", "")
 	}
 	l, err := parse(command)
 	if err != nil {
 		return refuse(tool.KindInvalidArgs, "%s", err.Error())
 	}
-	if why := destructive(l.tree); why != "" {
+	if why := destructive(l.tree, maxNested); why != "" {
 		return refuse(tool.KindRejected, "the command is refused: it %s", text.Visible(why))
 	}
 
@@ -55,7 +54,7 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 		}
 	}
 
-	// Refused here, before anybody is asked to approve a command that could not run anyway.
+	// Before anybody is asked to approve a command that could not run anyway.
 	for _, name := range o.secrets {
 		i := slices.IndexFunc(f.secrets, func(s tool.SecretGrant) bool { return s.Name == name && s.OnlyTo == "" })
 		switch {
@@ -69,28 +68,24 @@ func (f *family) resolve(command string) (resolvedCommand, *tool.Envelope) {
 	return o, nil
 }
 
-// movesAway refuses an mv to where nothing is kept. Other programs may do the same, as their words do not say: see
-// temporaries. Without confinement there are no such places.
-func (f *family) movesAway(ctx context.Context, o resolvedCommand) *tool.Envelope {
+// movesAway refuses an mv to where nothing is kept. For other programs see temporaries. Without
+// confinement there are no such places.
+func (f *family) movesAway(ctx context.Context, o resolvedCommand) error {
 	if o.argv == nil || o.argv[0] != "mv" || f.host.Tier(ctx) == sandbox.TierD {
 		return nil
 	}
-
 	p, err := f.roots.Resolve(destination(o.argv), true)
 	if err == nil {
-		p.Close()
-		return nil
+		return p.Close()
 	}
-
-	bad, ok := errors.AsType[*tool.PathError](err)
+	bad, ok := errors.AsType[*tool.Refusal](err)
 	if !ok || bad.Kind != tool.KindInvalidArgs {
-		return nil // it says so itself
+		return nil // the command itself reports it
 	}
-	e := tool.Failure(tool.KindRejected, "nothing was moved, for it would be lost: %s. /tmp, /dev/shm, TMPDIR and HOME are temporary: they are empty at the start of each command, and gone after it", text.Visible(bad.Message)).WithField("command", "")
-	return &e
+	return tool.Refuse(tool.KindRejected, "nothing was moved, for it would be lost: %s. /tmp, /dev/shm, TMPDIR and HOME are temporary: they are empty at the start of each command, and gone after it", text.Visible(bad.Message)).WithField("command", "")
 }
 
-// destination is where mv moves its files.
+// destination returns the path to which mv moves its files.
 func destination(argv []string) string {
 	for i, word := range argv[1:] {
 		target, long := strings.CutPrefix(word, "--target-directory=")
@@ -108,7 +103,7 @@ func destination(argv []string) string {
 
 func (o resolvedCommand) network() bool { return o.grant != nil && o.grant.Network }
 
-// argvToRun is the argv that is executed, and a redactor for the values of its secrets in the output.
+// argvToRun returns the argv that is executed, and a redactor for its secrets in the output.
 func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, hide *redact.Redactor, err error) {
 	if o.argv == nil {
 		if argv, err = script(o.script); err != nil {
@@ -131,8 +126,8 @@ func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, h
 	return argv, redact.Named(values), nil
 }
 
-// script is the argv of a shell that runs a script, passed whole as one argument. With pipefail a failure
-// anywhere in a pipe is the script's exit status, where bash is installed; sh may not know the option.
+// script returns the argv of a shell that runs a script as one argument. With pipefail (bash) a failure
+// anywhere in a pipe fails the script; sh may not know the option.
 func script(text string) ([]string, error) {
 	switch {
 	case hasProgram("bash"):
@@ -143,12 +138,10 @@ func script(text string) ([]string, error) {
 	return nil, errors.New("there is no shell (bash, sh) among the programs of the system; write one program with its arguments, without pipes and expansions")
 }
 
-// HasProgram says whether the system has a program of a name that commands can run; a path is no such name.
+// HasProgram reports whether the system has a program of a name that commands can run.
 func HasProgram(name string) bool {
 	return name != "" && !strings.ContainsAny(name, `/\`) && hasProgram(name)
 }
-
-// hasProgram says whether the system has a program of a name.
 func hasProgram(name string) bool {
 	return slices.ContainsFunc(filepath.SplitList(searchPath()), func(folder string) bool {
 		path, err := exec.LookPath(filepath.Join(folder, name)) // with the endings that a system has for programs
@@ -186,16 +179,15 @@ func (a action) text() (string, error) {
 
 // needs tells the authorizer what a call would do (UNI-06).
 func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
-	o, refused := f.resolve(command)
-	if refused != nil {
-		return tool.Need{Refused: refused}, nil
+	o, err := f.resolve(command)
+	if err == nil {
+		err = f.movesAway(ctx, o)
+	}
+	if err != nil {
+		return tool.Need{}, err
 	}
 
-	if refused := f.movesAway(ctx, o); refused != nil {
-		return tool.Need{Refused: refused}, nil
-	}
-
-	// What a command reads is not known before: it gets the labels of everything that it could read.
+	// It gets the labels of everything that it could read.
 	a := f.action(ctx, o)
 	n := f.roots.ProgramNeed()
 	n.Tier = string(a.Tier)
@@ -215,15 +207,14 @@ func (f *family) needs(ctx context.Context, command string) (tool.Need, error) {
 	}
 
 	// An approval of an installer cannot stand: what it installs is another thing tomorrow.
-	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree)
+	n.Shown, n.NoStandingApproval = o.display(a), installsSoftware(o.tree, maxNested)
 	n.MissingGrant, n.Grant = o.missingGrant(), o.grantLine()
 	n.Bind = func(n tool.Need) (tool.Need, error) { return f.bind(n, o, a) }
-	var err error
 	n.Action, err = a.text()
 	return n, err
 }
 
-// missingGrant says why no grant covers a command, "" when one does.
+// missingGrant returns why no grant covers a command, or "".
 func (o resolvedCommand) missingGrant() string {
 	switch {
 	case o.argv == nil:
@@ -234,8 +225,8 @@ func (o resolvedCommand) missingGrant() string {
 	return ""
 }
 
-// grantedFiles replaces the granted program and script in a command line with their paths without links. It also returns these
-// paths, which the command may read. Links in a folder that an agent can write are not followed.
+// grantedFiles replaces the granted program and script in a command line with their paths without
+// links, which the command may read. It does not follow links in folders that agents can write.
 func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []string) {
 	owned := slices.ContainsFunc(f.grants, func(g Grant) bool { return o.grant != nil && slices.Equal(g.Argv, o.grant.Argv) })
 	if !owned {
@@ -258,7 +249,7 @@ func (f *family) grantedFiles(o resolvedCommand, argv []string) (out, read []str
 	return out, read
 }
 
-// grantLine returns the setting that grants exactly this command, or "" if no grant can.
+// grantLine returns the setting that grants exactly this command, or "".
 func (o resolvedCommand) grantLine() string {
 	if o.argv == nil || slices.ContainsFunc(o.argv, func(w string) bool { return strings.ContainsAny(w, "*?[") }) {
 		return ""
@@ -273,41 +264,37 @@ func (o resolvedCommand) grantLine() string {
 // Unknown stands in a planned command for text that is only known when it is called.
 const Unknown = "\uFFFC"
 
-// Foresee is what the authorizer is going to be told of a command that is planned, as far as its text and the grants
-// tell: why it is refused, or which grant it lacks. Of a command with an Unknown in it that is only whether any
-// grant is for its program.
+// Foresee returns the need of a planned command as far as its text and the grants tell: why it is
+// refused, or which grant it lacks. For a command with an Unknown it only checks whether any grant is
+// for its program.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Need) {
 	f := &family{grants: grants, secrets: secrets}
-	o, refused := f.resolve(command)
-	switch {
-	case !strings.Contains(command, Unknown):
-		if n.Refused = refused; refused == nil {
-			n.MissingGrant = o.missingGrant()
-		}
-	case refused == nil && o.argv != nil && !strings.Contains(o.argv[0], Unknown):
-		if !slices.ContainsFunc(grants, func(g Grant) bool {
-			return len(g.Argv) > 0 && (g.Argv[0] == o.argv[0] || len(g.Written) > 0 && g.Written[0] == o.argv[0])
-		}) {
-			n.MissingGrant = o.missingGrant()
-		}
+	o, err := f.resolve(command)
+	known := !strings.Contains(command, Unknown)
+	forProgram := func(g Grant) bool {
+		return len(g.Argv) > 0 && g.Argv[0] == o.argv[0] || len(g.Written) > 0 && g.Written[0] == o.argv[0]
+	}
+	switch refusal, refused := errors.AsType[*tool.Refusal](err); {
+	case refused && known:
+		n.Refused = &refusal.Envelope
+	case refused || !known && (o.argv == nil || strings.Contains(o.argv[0], Unknown)):
+	case known || !slices.ContainsFunc(grants, forProgram):
+		n.MissingGrant = o.missingGrant()
 	}
 	return n
 }
 
-// bind adds the content of the files that a command names to what its owner is asked to approve, and refuses one
-// that could not be started anyway.
+// bind adds the content of the named files to the action that is approved, and refuses a command that
+// could not be started anyway.
 func (f *family) bind(n tool.Need, o resolvedCommand, a action) (tool.Need, error) {
-	if why := f.host.cannotStart(o.commandLine, a.Tier); why != nil {
-		return tool.Need{Refused: why}, nil
+	if err := f.host.cannotStart(o.commandLine, a.Tier); err != nil {
+		return n, err
 	}
-
 	b, err := f.host.bindFiles(o.commandLine, "")
-	var bad *unapprovableError
-	switch {
-	case errors.As(err, &bad):
-		e := tool.Failure(tool.KindRejected, "it would need an approval, and cannot be approved: %s", bad.why).WithField("command", "")
-		return tool.Need{Refused: &e}, nil
-	case err != nil:
+	if bad, ok := errors.AsType[*unapprovableError](err); ok {
+		err = tool.Refuse(tool.KindRejected, "it would need an approval, and cannot be approved: %s", bad.why).WithField("command", "")
+	}
+	if err != nil {
 		return n, err
 	}
 
@@ -327,7 +314,7 @@ func names(env []string) []string {
 	return out
 }
 
-// display is a command as a person reads it: nothing in it can hide anything else.
+// display shows a command to a person: nothing in it can hide anything else.
 func (o resolvedCommand) display(a action) string {
 	shown := text.Visible(o.script)
 	if o.argv != nil {

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -8,18 +9,16 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// destructive says what a command line would destroy, "" when it sees nothing (YOA-05). It catches
-// mistakes; who wants to get past it can. The sandbox is the boundary.
-func destructive(tree *syntax.File) string { return destructiveWithin(tree, maxNested) }
-
-func destructiveWithin(tree *syntax.File, depth int) string {
+// destructive says what a command line would destroy, or "" (YOA-05). It only catches mistakes: the
+// sandbox is the boundary. depth bounds scripts within scripts.
+func destructive(tree *syntax.File, depth int) string {
 	g := destructiveVisitor{depth: depth, inside: map[string][]int{}}
 	syntax.Walk(tree, g.visit)
 	return g.why
 }
 
-// destructiveVisitor visits each node of a command line once, without recursion into it: a line may be nested as
-// deep as it is long.
+// destructiveVisitor visits each node of a command line once, without recursion: a line may be nested
+// as deep as it is long.
 type destructiveVisitor struct {
 	depth      int
 	why        string
@@ -43,17 +42,17 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 		// A function that calls itself within a pipe or in the background doubles with each call.
 		if begun := g.inside[program(argv)]; len(begun) > 0 && g.concurrent > begun[0] {
 			g.why = "is a fork bomb: " + argv[0] + " starts itself again and again"
-		} else if g.why == "" {
-			g.why = destructiveCall(argv, g.depth)
+		}
+		for _, started := range starts(argv) {
+			g.why = cmp.Or(g.why, destructiveProgram(path.Base(started[0]), started[1:]))
 		}
 	case *syntax.Redirect:
 		if n.Word != nil && isWrite(n.Op) && isDevice(staticWord(n.Word)) {
 			g.why = "writes to the device " + staticWord(n.Word)
 		}
 	}
-
-	if g.why == "" {
-		g.why = destructiveScripts(scriptsFedTo(n), g.depth)
+	for _, inner := range nestedIn(n, g.depth) {
+		g.why = cmp.Or(g.why, destructive(inner, g.depth-1))
 	}
 	if g.why != "" {
 		return false
@@ -64,7 +63,7 @@ func (g *destructiveVisitor) visit(n syntax.Node) bool {
 	return true
 }
 
-// step updates the counts when the walk enters a node (by 1) or leaves it (by -1).
+// step updates the counts when the walk enters a node (1) or leaves it (-1).
 func (g *destructiveVisitor) step(n syntax.Node, by int) {
 	switch n := n.(type) {
 	case *syntax.Stmt:
@@ -94,8 +93,7 @@ func program(argv []string) string {
 	return argv[0]
 }
 
-// staticWord is what is known of a word without running anything. $HOME becomes /~, which isEverything
-// takes for a home: removing that is as destructive as removing the root.
+// staticWord returns the known text of a word. $HOME becomes /~, which isEverything takes for a home.
 func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
 
 func knownParts(parts []syntax.WordPart) (out []syntax.WordPart) {
@@ -120,37 +118,6 @@ func staticWords(words []*syntax.Word) []string {
 		out[i] = staticWord(w)
 	}
 	return out
-}
-
-// destructiveCall says what a call would destroy: the program itself, one that it starts, or a script
-// that it is given.
-func destructiveCall(argv []string, depth int) string {
-	for _, started := range starts(argv) {
-		if why := destructiveProgram(path.Base(started[0]), started[1:]); why != "" {
-			return why
-		}
-		if why := destructiveScripts(scriptsOf(started), depth); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-func destructiveScripts(scripts []string, depth int) string {
-	if depth == 0 {
-		return ""
-	}
-
-	for _, script := range scripts {
-		tree := parseScript(script)
-		if tree == nil {
-			continue
-		}
-		if why := destructiveWithin(tree, depth-1); why != "" {
-			return why
-		}
-	}
-	return ""
 }
 
 func destructiveProgram(name string, args []string) string {

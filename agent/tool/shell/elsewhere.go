@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// userFolders lists usual folders for programs that a user installs, relative to the home or absolute.
+// userFolders lists the usual folders of a user's programs, relative to the home or absolute.
 var userFolders = []string{
 	".local/bin", "bin", "go/bin", ".cargo/bin", ".bun/bin", ".deno/bin", ".npm-global/bin", ".volta/bin", ".nvm/versions/node/*/bin", ".nix-profile/bin",
 	"/home/linuxbrew/.linuxbrew/bin", "/opt/homebrew/bin", "/usr/local/go/bin", "/snap/bin",
 }
 
-// Elsewhere looks for a program in the PATH of this process and the usual folders of its user. It returns "" if there is none.
+// Elsewhere looks for a program in the PATH of this process and the usual folders of its user, or
+// returns "".
 func Elsewhere(name string) string {
 	if name == "" || strings.ContainsAny(name, `/\`) {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"runtime"
 )
 
-// searchPath is the PATH of commands: the folders of the system, never those of the daemon's environment.
+// searchPath returns the PATH of commands: the folders of the system.
 func searchPath() string {
 	const system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if runtime.GOOS == "darwin" {
@@ -16,7 +16,7 @@ func searchPath() string {
 	return system
 }
 
-// environment is the whole environment of a command. Of the daemon's it has only language and time zone.
+// environment returns the environment of a command. Of the daemon's it has only LANG and TZ.
 func environment(home, temp string) []string {
 	env := []string{"PATH=" + searchPath(), "HOME=" + home, "TMPDIR=" + temp}
 	for _, name := range []string{"LANG", "TZ"} {

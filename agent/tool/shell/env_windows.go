@@ -2,15 +2,13 @@ package shell
 
 import "os"
 
-// searchPath is where programs are looked for: the folders of the system, and never those of the
-// daemon's own environment.
+// searchPath returns the PATH of commands: the folders of the system.
 func searchPath() string {
 	root := os.Getenv("SystemRoot")
 	return root + `\System32;` + root + `;` + root + `\System32\WindowsPowerShell\v1.0`
 }
 
-// environment is all that a command is given: nothing of the daemon's but language and zone, and
-// what no program starts without here.
+// environment returns the environment of a command: of the daemon's, only what programs need to start.
 func environment(home, temp string) []string {
 	env := []string{"PATH=" + searchPath(), "HOME=" + home, "USERPROFILE=" + home, "TMPDIR=" + temp, "TEMP=" + temp, "TMP=" + temp}
 	for _, name := range []string{"LANG", "TZ", "SystemRoot", "SystemDrive", "PATHEXT", "COMSPEC"} {

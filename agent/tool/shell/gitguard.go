@@ -16,29 +16,25 @@ import (
 	"rouse/internal/text"
 )
 
-// maxDepth bounds how deep folders are searched: what an agent nests deeper would keep the host busy, and
-// its command fails instead.
-const maxDepth = 500
-
-// maxTries bounds how often something is looked at again that other commands keep replacing.
-const maxTries = 20
+const (
+	maxDepth = 500 // of folders that are searched; the command of an agent that nests deeper fails
+	maxTries = 20  // looks at something that other commands keep replacing
+)
 
 // gitGuard keeps a command from leaving something that git would run for whoever looks into the folder
-// later: a .git of any kind, or a folder that git takes for a repository without that name.
-//
-// What is there before the command, it can read and not change. That it makes more of it cannot be
-// prevented: neither mounts nor Landlock forbid a name at every depth. So all folders that it could write
-// are looked through when it has ended, and what is new is disarmed, by a name that git does not look for.
+// later: a .git of any kind, or a folder that git takes for a repository without that name. What exists
+// before, the command cannot change. Neither mounts nor Landlock forbid a name at every depth, so the
+// folders are searched when the command has ended, and new repositories get names that git ignores.
 type gitGuard struct {
-	// roots are the folders, none in another. They stay open while the command runs: somebody else may put a link
-	// in the place of one that lies in a folder of theirs.
+	// roots are the folders, none in another. They stay open while the command runs, because somebody
+	// else may replace one by a link.
 	roots  []*os.Root
-	owners map[string]fs.FileInfo // what was there before, by its path; nil where only the path is known
-	before inventory              // the files that were there; nil where nothing is known of them
+	owners map[string]fs.FileInfo // repositories that were there before, by path; nil if only the path is known
+	before inventory              // the files that were there; nil if unknown
 }
 
-// openGuard opens the places that are folders; others hold no repositories. No link below the boundary is
-// followed. The caller closes the guard.
+// openGuard opens the places that are folders, through no link below the boundary. The caller must
+// close the guard.
 func openGuard(b nofollow.Boundary, places ...string) (*gitGuard, error) {
 	g := &gitGuard{owners: map[string]fs.FileInfo{}}
 	for _, place := range slices.Sorted(slices.Values(places)) {
@@ -65,7 +61,7 @@ func (g *gitGuard) close() {
 	}
 }
 
-// newGitGuard looks for what is there before a command. The caller closes the guard.
+// newGitGuard records what is there before a command. The caller must close the guard.
 func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	g, err := openGuard(b, places...)
 	if err != nil {
@@ -89,7 +85,7 @@ func newGitGuard(b nofollow.Boundary, places []string) (*gitGuard, error) {
 	return g, nil
 }
 
-// Disarmed is what git would have taken for a repository, and how it was taken out of use.
+// Disarmed is a repository, and how it was taken out of use.
 type Disarmed struct {
 	Path    string   `json:"path"`    // absolute, as it was before
 	Renamed []Rename `json:"renamed"` // in this order; undone in the other
@@ -101,10 +97,10 @@ type Rename struct {
 	To   string `json:"to"`
 }
 
-// Undo is the command that brings the repository back, for a shell.
+// Undo returns the shell command that brings the repository back.
 func (d Disarmed) Undo() string { return d.undoFrom("") }
 
-// undoFrom is Undo, with paths from a folder where they lie in it.
+// undoFrom is Undo with paths relative to a folder.
 func (d Disarmed) undoFrom(folder string) string {
 	var moves []string
 	for _, r := range slices.Backward(d.Renamed) {
@@ -113,8 +109,8 @@ func (d Disarmed) undoFrom(folder string) string {
 	return strings.Join(moves, " && ")
 }
 
-// disarm renames what a command made, and returns what it renamed. A .git with a repository in it gets two
-// new names: by its own alone it would be a bare repository for whoever uses git inside of it.
+// disarm renames repositories that a command made. A .git with a repository in it gets two new names:
+// otherwise it would still be a bare repository for git inside of it.
 func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 	err = g.walk(gitWalk{opening: true, found: func(w *gitWalk, rel string, entries []fs.DirEntry) (string, error) {
 		path := filepath.Join(w.root.Name(), rel)
@@ -161,7 +157,7 @@ func Disarm(folders ...string) ([]Disarmed, error) {
 	return g.disarm()
 }
 
-// renamedTo says whether the last of them got this path as its new one.
+// renamedTo reports whether the last of them was renamed to this path.
 func renamedTo(disarmed []Disarmed, path string) bool {
 	if len(disarmed) == 0 {
 		return false
@@ -178,21 +174,19 @@ func (d *Disarmed) rename(w *gitWalk, rel, what string) (next string, err error)
 	return next, err
 }
 
-// gitWalk goes through a folder and all below it. It follows no links, and nothing that is swapped
-// meanwhile leads it out.
+// gitWalk walks a folder and all below it. It follows no links.
 type gitWalk struct {
 	root    *os.Root
 	misled  bool // a link had taken the place of a folder when something in it was to be renamed
-	opening bool // what a program closed to itself is opened
-	shallow bool // what is nested deeper than maxDepth is left out, and is no error
-	// file, when it is set, is called with each entry that is no folder. Its info is as of the call.
+	opening bool // folders that a program closed to itself are opened
+	shallow bool // folders deeper than maxDepth are left out, instead of being an error
+	// file is called with each entry that is not a folder. Optional.
 	file func(path string, info fs.FileInfo)
-	// found is called with what git would use: an entry called .git, or with its entries a folder that is
-	// a repository by what lies in it. It returns where the walk goes on, "" when it need not look inside.
+	// found is called with an entry called .git, or with a folder that is a repository by its entries.
+	// It returns the path at which the walk goes on, or "".
 	found func(w *gitWalk, rel string, entries []fs.DirEntry) (next string, err error)
 }
 
-// walk goes through all roots.
 func (g *gitGuard) walk(w gitWalk) error {
 	for _, root := range g.roots {
 		w.root = root
@@ -203,7 +197,7 @@ func (g *gitGuard) walk(w gitWalk) error {
 	return nil
 }
 
-// all goes through a root, again where another command led it astray by putting a link on its way.
+// all walks a root, again if another command led it astray by a link.
 func (w *gitWalk) all() error {
 	for range maxTries {
 		w.misled = false
@@ -214,7 +208,6 @@ func (w *gitWalk) all() error {
 	return fmt.Errorf("another command keeps putting links in the place of folders of %s", w.root.Name())
 }
 
-// folder looks through a folder and all below it.
 func (w *gitWalk) folder(rel string) error {
 	entries, err := w.entries(rel)
 	if err != nil || len(entries) == 0 {
@@ -252,7 +245,7 @@ func (w *gitWalk) folder(rel string) error {
 	return nil
 }
 
-// files tells of the entries of a folder that are none themselves.
+// files calls file with the entries of a folder that are not folders.
 func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
 	if w.file == nil {
 		return nil
@@ -272,8 +265,8 @@ func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
 	return nil
 }
 
-// ignore drops the error of an entry that is gone, because another command was faster, and before a command
-// that of one which cannot be looked at: the command cannot reach it either.
+// ignore drops the error of an entry that is gone. Before a command, it also drops that of an entry that
+// cannot be looked at, because the command cannot reach it either.
 func (w *gitWalk) ignore(err error) error {
 	if errors.Is(err, fs.ErrPermission) && !w.opening {
 		return nil
@@ -281,8 +274,8 @@ func (w *gitWalk) ignore(err error) error {
 	return ignoreGone(err)
 }
 
-// entries are those of a folder, none of one that is gone. Before a command, what cannot be read is left
-// as it is; after it, the command may have closed a folder that it made.
+// entries lists a folder, or nothing if it is gone. After a command, which may have closed a folder that
+// it made, unreadable folders are opened.
 func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	if strings.Count(rel, string(filepath.Separator)) > maxDepth {
 		if w.shallow {
@@ -297,7 +290,7 @@ func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	}
 	defer dir.Close()
 
-	// In a folder that may be listed and not searched nothing could be looked at, and all would seem to be gone.
+	// In a folder that may be listed but not searched, everything would seem to be gone.
 	if info, err := dir.Stat(); err == nil && w.opening && info.Mode().Perm()&0o100 == 0 {
 		_ = dir.Chmod(info.Mode().Perm() | 0o700) // one of another user stays as it is, which no command could change
 	}
@@ -306,7 +299,7 @@ func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	return entries, w.ignore(err)
 }
 
-// open opens a folder; nil when it is gone, or left as it is.
+// open opens a folder; nil if it is gone, or left as it is.
 func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 	for range maxTries {
 		dir, err = w.root.Open(rel)
@@ -321,8 +314,7 @@ func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 			return nil, nil
 		}
 
-		// Another command may have put something else in its place, which is for the search after that one, or
-		// have put it back again.
+		// Another command may have replaced it, which the search after that one finds, or put it back.
 		if info, again := w.root.Lstat(rel); again != nil || !info.IsDir() {
 			return nil, nil //nolint:nilerr // there is no folder any more
 		}
@@ -330,8 +322,8 @@ func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 	return nil, err
 }
 
-// rename gives an entry a name that says what it was, and that nothing has yet. In a folder that is a link by
-// now it renames nothing, for what lies there may be the owner's: next is "" then, as where nothing is left.
+// rename gives an entry a free name that says what it was. It renames nothing in a folder that is a link
+// now, because the owner's files may lie there: next is "" then, and if the entry is gone.
 func (w *gitWalk) rename(rel, what string) (next string, err error) {
 	folder, name := filepath.Split(rel)
 	in, err := nofollow.OpenBelow(w.root, folder)
@@ -365,7 +357,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// disarmedWarnings say what was disarmed, with paths from the workdir.
+// disarmedWarnings describe the disarmed repositories, with paths relative to the workdir.
 func disarmedWarnings(workdir string, disarmed []Disarmed) (out []string) {
 	const most = 20 // a program may have made thousands
 	for i, d := range disarmed {

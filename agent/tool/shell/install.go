@@ -8,8 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// installers are the package managers with the words by which they install software of others, which then
-// runs with the agent's rights. nil: every call of them does.
+// installers are package managers with the words by which they install software; nil: every call does.
 var installers = map[string][]string{
 	"apt": {"install"}, "apt-get": {"install"}, "dnf": {"install"}, "yum": {"install"}, "zypper": {"install", "in"},
 	"apk": {"add"}, "brew": {"install"}, "port": {"install"}, "snap": {"install"}, "flatpak": {"install"}, "choco": {"install"}, "winget": {"install"},
@@ -18,37 +17,23 @@ var installers = map[string][]string{
 	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
 }
 
-// installsSoftware reports whether a command line installs software (OSL-18). It sees what is written
-// plainly, also behind wrappers (env, xargs, find -exec) and in scripts that a shell is given (bash -c '…');
-// what a file holds, a variable, or code of another language is up to the sandbox and the grants.
-func installsSoftware(tree *syntax.File) bool { return installsWithin(tree, maxNested) }
-
-func installsWithin(tree *syntax.File, depth int) (yes bool) {
+// installsSoftware reports whether a command line installs software (OSL-18), as far as it is written
+// plainly: also behind wrappers (env, xargs, find -exec) and in scripts for a shell (bash -c '…'). The
+// rest is up to the sandbox and the grants.
+func installsSoftware(tree *syntax.File, depth int) (yes bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
-		if yes {
-			return false
+		if call, ok := n.(*syntax.CallExpr); ok && !yes {
+			yes = slices.ContainsFunc(starts(staticWords(call.Args)), isInstall)
 		}
-
-		scripts := scriptsFedTo(n)
-		if call, ok := n.(*syntax.CallExpr); ok {
-			for _, argv := range starts(staticWords(call.Args)) {
-				yes = yes || isInstall(argv)
-				scripts = append(scripts, scriptsOf(argv)...)
-			}
-		}
-
-		for _, script := range scripts {
-			if inner := parseScript(script); inner != nil && depth > 0 {
-				yes = yes || installsWithin(inner, depth-1)
-			}
+		for _, inner := range nestedIn(n, depth) {
+			yes = yes || installsSoftware(inner, depth-1)
 		}
 		return !yes
 	})
 	return yes
 }
 
-// isInstall reports whether a program, without wrappers, is an installer that installs something. An argument
-// that happens to be called "go" is none.
+// isInstall reports whether a program, without wrappers, is an installer that installs something.
 func isInstall(argv []string) bool {
 	name, rest := path.Base(argv[0]), argv[1:]
 	if i := slices.Index(rest, "-m"); i >= 0 && i+1 < len(rest) && strings.HasPrefix(name, "py") { // python -m pip

@@ -19,21 +19,21 @@ var interpreters = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake 
 	nice node nodejs nohup npm npx osascript parallel perl php podman powershell powershell.exe pwsh pnpm python python2 python3 R Rscript ruby rundll32 screen sed setsid sh socat sqlite3 ssh
 	strace su sudo systemd-run tclsh time timeout tmux uv vi vim watch wish xargs yarn zsh`)
 
-// Interprets says whether a program runs what its arguments say. python3.12 and lua5.4 are the same
-// interpreters as those without a number.
+// Interprets reports whether a program runs what its arguments say. Version numbers in its name do not
+// count.
 func Interprets(program string) bool {
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(program, `\`, "/")), ".exe"))
 	return slices.Contains(interpreters, name) || slices.Contains(interpreters, strings.TrimRight(name, "0123456789.-"))
 }
 
-// editors are interpreters that only read what they are given, and write to their output, unless an option
-// or their script says otherwise.
+// editors are interpreters that only write to their output, unless an option or their script says
+// otherwise.
 var editors = []string{"sed", "awk", "gawk", "mawk"}
 
 // removers are programs that remove, empty or rewrite what they are given.
 var removers = []string{"rm", "rmdir", "unlink", "shred", "truncate", "srm", "wipe", "patch", "rsync", "ex", "sponge"}
 
-// compressors replace a file by another one, unless they are to keep it or to write to their output.
+// compressors replace a file, unless an option says otherwise.
 var compressors = []string{"gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "lzma", "unlzma", "compress", "uncompress"}
 
 // lossyGit are the commands of git that throw changes away.
@@ -42,8 +42,8 @@ var lossyGit = []string{"clean", "reset", "checkout", "restore", "rm", "switch",
 // findsAndActs are the options with which find removes, writes, or starts programs.
 var findsAndActs = []string{"-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls"}
 
-// irreversible reports whether a command removes, empties or overwrites what no undo would restore, as far as its words
-// say. What they do not say counts as if it did where a shell or an interpreter is told by a model.
+// irreversible reports whether a command removes or overwrites files that no undo would restore, as far
+// as its words say. Unknown words, and interpreters that a model instructs, count as if they did.
 func (f *family) irreversible(o resolvedCommand) bool {
 	v := lossVisitor{roots: f.roots, depth: maxNested}
 	if o.argv == nil {
@@ -54,7 +54,7 @@ func (f *family) irreversible(o resolvedCommand) bool {
 		plan, why := predict(f.roots, o.argv)
 		if why == "" {
 			err := file.CheckPlan(f.roots, plan)
-			var bad *tool.PathError
+			var bad *tool.Refusal
 			if err == nil || errors.As(err, &bad) && bad.Kind == tool.KindNotFound {
 				return false // an undo restores it, or there is nothing
 			}
@@ -63,11 +63,7 @@ func (f *family) irreversible(o resolvedCommand) bool {
 
 	// An interpreter whose arguments its owner has written, all of them, does what they decided.
 	v.owners = o.grant != nil && !slices.ContainsFunc(o.grant.Argv, func(element string) bool { return strings.ContainsAny(element, "*?[") })
-	words := make([]word, len(o.argv))
-	for i, a := range o.argv {
-		words[i] = word{a, true}
-	}
-	return v.call(words)
+	return v.call(knownWords(o.argv))
 }
 
 // word is a word of a command; known says that a shell would not change it.
@@ -77,6 +73,22 @@ type word struct {
 }
 
 func wordOf(w *syntax.Word) word { return word{unquoted(knownParts(w.Parts)), needsShell(w) == ""} }
+
+func wordsOf(args []*syntax.Word) []word {
+	out := make([]word, len(args))
+	for i, w := range args {
+		out[i] = wordOf(w)
+	}
+	return out
+}
+
+func knownWords(argv []string) []word {
+	out := make([]word, len(argv))
+	for i, a := range argv {
+		out[i] = word{a, true}
+	}
+	return out
+}
 
 // lossVisitor looks for what is lost by a command.
 type lossVisitor struct {
@@ -92,11 +104,7 @@ func (v lossVisitor) script(tree *syntax.File) (loses bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
-			words := make([]word, len(n.Args))
-			for i, w := range n.Args {
-				words[i] = wordOf(w)
-			}
-			loses = loses || v.call(words)
+			loses = loses || v.call(wordsOf(n.Args))
 		case *syntax.Redirect:
 			empties := n.Op == syntax.RdrOut || n.Op == syntax.RdrClob || n.Op == syntax.RdrAll
 			loses = loses || empties && n.Word != nil && v.overwrites(wordOf(n.Word))
@@ -106,7 +114,7 @@ func (v lossVisitor) script(tree *syntax.File) (loses bool) {
 	return loses
 }
 
-// overwrites reports whether writing to a path would replace something, as far as that can be told.
+// overwrites reports whether writing to a path would replace something, as far as its text tells.
 func (v lossVisitor) overwrites(to word) bool {
 	switch {
 	case strings.HasPrefix(to.text, "/dev/"):
@@ -154,7 +162,7 @@ func (v lossVisitor) call(words []word) bool {
 	return v.byOption(name, args)
 }
 
-// byOption looks at programs that only some of their options make write over something.
+// byOption looks at programs that only overwrite files with certain options.
 func (v lossVisitor) byOption(name string, args []word) bool {
 	switch name {
 	case "tee":
@@ -187,7 +195,7 @@ func (v lossVisitor) byOption(name string, args []word) bool {
 	return false
 }
 
-// outputOptions are those by which most programs are told what file to write.
+// outputOptions name the output file of most programs.
 var outputOptions = []string{"-o", "-O", "-out", "--out", "--output", "--output-file", "--output-document"}
 
 // writesOutput reports whether a program is told to write a file that is there.
@@ -242,7 +250,7 @@ func edits(args []word) bool {
 // acts matches what looks like a script of sed or awk that writes a file, or starts a program.
 var acts = regexp.MustCompile(`>|\||system|(^|[;{}$/,#! 0-9])[gp0-9]*[weW]( |$)`)
 
-// interpreter looks into the script that a shell is given; what any other interpreter does nobody can tell.
+// interpreter looks into the script of a shell. Any other interpreter may do anything.
 func (v lossVisitor) interpreter(args []word) bool {
 	if v.owners {
 		return false
@@ -263,14 +271,10 @@ func (v lossVisitor) interpreter(args []word) bool {
 		return v.script(tree)
 	}
 
-	return !onlyAsksVersion(args)
+	return len(args) != 1 || !slices.Contains([]string{"--version", "-V", "--help"}, args[0].text)
 }
 
-func onlyAsksVersion(args []word) bool {
-	return len(args) == 1 && slices.Contains([]string{"--version", "-V", "--help"}, args[0].text)
-}
-
-// hasOption reports whether one of some options is there, long or as a letter, alone or among others.
+// hasOption reports whether an option is given, long or as a letter, alone or among others.
 func hasOption(args []word, letters string, long ...string) bool {
 	return slices.ContainsFunc(args, func(a word) bool {
 		name, _, _ := strings.Cut(a.text, "=")

@@ -27,22 +27,21 @@ type Launcher struct {
 	Limiter *Limiter
 	Roots   *tool.Roots
 	MinTier sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
-	// Scratch is the folder in which commands have theirs while they run, so that those of a process that
-	// died can be found (see Recover); "" is the system's for temporary files.
+	// Scratch is the folder for temporary files, so that those of a process that died can be found (see
+	// Recover); "" is the system's.
 	Scratch string
-	// Writable are the folders in which any agent, or a stranger, can write: what lies
-	// there can change between an approval and the call.
+	// Writable are the folders in which any agent, or a stranger, can write between an approval and the
+	// call.
 	Writable nofollow.Boundary
-	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are the agent's: what
-	// a command makes there is neither protected nor disarmed. The host never runs git there. "" if there is none.
+	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are the
+	// agent's: what a command makes there is not disarmed. The host never runs git there. Optional.
 	Checkout string
-	// Mirror is the repository whose objects the clone borrows: commands can read it. "" if there is none.
+	// Mirror is the repository whose objects the clone borrows: commands can read it. Optional.
 	Mirror string
-	// Readable returns the type of a binary file and the text extracted from it. The text is "" if the file has none.
-	// Optional.
+	// Readable returns the type of a binary file and its text, or "". Optional.
 	Readable func(name string, content []byte) (kind, text string)
-	// Starting is called before a program starts that no call of the run asked for, with all that it is given. Its error keeps the
-	// program from starting. Nil for calls, which the authorizer has decided on.
+	// Starting is called before a program starts that no call of the run asked for. Its error keeps the
+	// program from starting. It is nil for calls, which the authorizer has decided on.
 	Starting func(context.Context, Start) error
 }
 
@@ -82,21 +81,17 @@ type Program struct {
 	Stdout, Stderr *Output
 }
 
-// Ended is how a command has ended, and what was done about what it left.
+// Ended describes how a command has ended, and what was done about its files.
 type Ended struct {
 	sandbox.Result
-	// Disarmed is what it made that git would have taken for a repository, and which has another name
-	// since (see gitGuard).
-	Disarmed []Disarmed
-	// Kept is what it left in its temporary places and may have moved there; nil when there is no such thing.
-	Kept *Kept
-	// Unkept says why that could not be kept where it should be, and where it lies; nil when it could.
-	Unkept       error
+	Disarmed     []Disarmed // repositories that it made (see gitGuard)
+	Kept         *Kept      // files in its temporary places that it may have moved there, or nil
+	Unkept       error      // why these could not be kept, and where they lie
 	discarded    []leftover // what else it left there
 	repositories []string   // of the owner, in the folders that it could write
 }
 
-// Run runs a command to its end. An error means that it did not start, or that what it left could not be
+// Run runs a command to its end. An error means that it did not start, or that its files could not be
 // checked; StartFailure makes an answer of it.
 func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	release, err := h.Limiter.acquire(ctx)
@@ -105,22 +100,17 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	}
 	defer release()
 
-	own, err := h.MkdirTemp("command")
+	own, places, err := h.makePlaces("command", homeFolder, tempFolder)
 	if err != nil {
-		return Ended{}, fmt.Errorf("a command needs a temporary folder: %w", err)
+		return Ended{}, err
 	}
+	home, temp := places[0], places[1]
 	var ended Ended
 	defer func() {
 		if ended.Unkept == nil {
 			_ = os.RemoveAll(own) // what is left of it is removed at the next start
 		}
 	}()
-
-	// Its places are folders further in: beside them lies what Recover goes by, which is not for the command.
-	home, temp := filepath.Join(own, homeFolder), filepath.Join(own, tempFolder)
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700)); err != nil {
-		return Ended{}, fmt.Errorf("a command needs a temporary folder: %w", err)
-	}
 
 	read, write := h.Roots.ProgramPaths(p.Argv)
 	if h.Mirror != "" {
@@ -156,14 +146,30 @@ func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	return ended, err
 }
 
-// hide masks the home of rouse in whatever a program is given beside the roots of its run. It is called last, with the complete list.
+// makePlaces makes the folder of a command and places in it. Beside them lies the note for Recover,
+// which the command cannot reach.
+func (h *Launcher) makePlaces(what string, names ...string) (own string, places []string, err error) {
+	own, err = h.MkdirTemp(what)
+	for _, name := range names {
+		places = append(places, filepath.Join(own, name))
+		if err == nil {
+			err = os.Mkdir(filepath.Join(own, name), 0o700)
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("a command needs a temporary folder: %w", err)
+	}
+	return own, places, nil
+}
+
+// hide masks the home of rouse in the folders that a program is given beside the roots of its run.
 func (h *Launcher) hide(c *sandbox.Command, read, write []string) error {
 	hidden, err := h.Roots.HiddenIn(read, write, h.Scratch)
 	c.Masked = append(c.Masked, hidden...)
 	return err
 }
 
-// withEnv is an environment with more settings, each name once: a program that finds a name twice takes either.
+// withEnv adds settings to an environment. A program that finds a name twice could take either.
 func withEnv(env, more []string) []string {
 	for _, setting := range more {
 		name, _, _ := strings.Cut(setting, "=")
@@ -172,8 +178,7 @@ func withEnv(env, more []string) []string {
 	return env
 }
 
-// runGuarded runs a command that may write where its owner may use git. Its own folder holds the note of
-// what was there before.
+// runGuarded runs a command that may write where its owner may use git. own is its folder.
 func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program, own string) (Ended, error) {
 	// By the clock of the file system, which lags behind the other one.
 	made, err := os.Stat(own)
@@ -202,16 +207,14 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, err
 	}
 
-	// Both also when the run was cancelled: whoever looks into the folder next may be its owner. What is kept
-	// may be a repository.
+	// Also if the run was cancelled: its owner may look into the folder next. Kept files may be a repository.
 	ended := Ended{Result: res, repositories: slices.Sorted(maps.Keys(guard.owners))}
 	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
 	ended.Disarmed, err = guard.disarm()
 	return ended, err
 }
 
-// KilledByOutput says that a program was ended because it wrote without end, for the KilledBy of
-// its result.
+// KilledByOutput is the KilledBy of a program that wrote without end.
 const KilledByOutput = "output"
 
 // runWithFloodGuard also ends a program that floods its outputs.
@@ -230,7 +233,7 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	}
 
 	res, err := box.Run(ctx, c)
-	// For the sandbox a flood is a cancellation; only here it is known which of the two it was.
+	// For the sandbox a flood is a cancellation.
 	if err == nil && res.KilledBy == sandbox.KilledByCancel && flooded.Load() {
 		res.KilledBy = KilledByOutput
 	}
@@ -238,8 +241,8 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure returns the answer to a call whose command did not start; an error means that the host is broken. An undo
-// knows by its kind (rejected, not found, unavailable), or because the call is cancelled, that the command did nothing.
+// StartFailure returns the answer to a call whose command did not start; an error means that the host is
+// broken. An undo knows by its kind, or because the call is cancelled, that the command did nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError
@@ -251,8 +254,8 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	// The run was cancelled while the command waited for its turn: not the host's fault.
 	case ctx.Err() != nil:
 		return tool.Cancelled(ctx), nil //nolint:nilerr // the answer says it
-	case errors.Is(err, exec.ErrNotFound):
-		return noProgram(programOf(err)), nil
+	case errors.As(err, &start) && errors.Is(err, exec.ErrNotFound):
+		return noProgram(start.Argv0), nil
 	case errors.As(err, &start):
 		return tool.Failure(tool.KindUnavailable, "%s", text.Visible(start.Error())), nil
 	}
@@ -261,7 +264,7 @@ func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 }
 
 func noProgram(name string) tool.Envelope {
-	// Whether it is there is not said: a command could then be asked for any file of the host.
+	// It does not say whether the file exists: a command could then be asked for any file of the host.
 	if strings.ContainsAny(name, `/\`) {
 		return tool.Failure(tool.KindNotFound, "there is no program %s that the commands of this agent can read; it must be there, and lie in the agent's workdir, in a folder of the system, or under its grants: read", text.Visible(name))
 	}
@@ -272,29 +275,18 @@ func noProgram(name string) tool.Envelope {
 	return tool.Failure(tool.KindNotFound, "there is no program %s among those of the system (%s); install it there, or name its path", text.Visible(name), searchPath())
 }
 
-// cannotStart answers a command that would not start here, whoever approves it; nil when nothing is known against it.
-func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) *tool.Envelope {
-	var e tool.Envelope
+// cannotStart refuses a command that would not start here, whoever approves it.
+func (h *Launcher) cannotStart(l commandLine, tier sandbox.Tier) error {
 	switch _, err := script(l.script); {
-	// Any other tier that is too weak is told by the authorizer.
+	// The authorizer reports any other tier that is too weak.
 	case tier == sandbox.TierD && h.MinTier == sandbox.TierD && !h.Sandbox.Off():
-		e = tool.Failure(tool.KindRejected, "commands cannot be confined here (tier D), and are started so only where their owner says sandbox: off, with a reason; rouse doctor says what to install")
+		return tool.Refuse(tool.KindRejected, "commands cannot be confined here (tier D), and are started so only where their owner says sandbox: off, with a reason; rouse doctor says what to install")
 	case l.argv == nil && err != nil:
-		e = tool.Failure(tool.KindUnavailable, "%s", err.Error())
+		return tool.Refuse(tool.KindUnavailable, "%s", err.Error())
 	case l.argv != nil && !strings.ContainsAny(l.argv[0], `/\`) && !hasProgram(l.argv[0]):
-		e = noProgram(l.argv[0])
-	default:
-		return nil
+		return &tool.Refusal{Envelope: noProgram(l.argv[0])}
 	}
-	return &e
-}
-
-func programOf(err error) string {
-	var start *sandbox.StartError
-	if errors.As(err, &start) {
-		return start.Argv0
-	}
-	return ""
+	return nil
 }
 
 // IsSystemProgram reports whether every command can read a program, since it is the system's.

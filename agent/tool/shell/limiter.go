@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Limiter limits how many commands of all runs are executed at once; the others wait, first come first served
-// (OSL-20).
+// Limiter limits the number of commands that run at once; others wait in order (OSL-20).
 type Limiter struct{ running chan struct{} }
 
 // NewLimiter allows n commands at once.

@@ -12,17 +12,16 @@ import (
 // mention is a text in a command line that may name a file.
 type mention struct {
 	path string
-	// fixed: no other path may stand in its place, because the command changes the file, goes by its name, or
-	// has the text within something else (code, a list, a pattern).
+	// fixed: no other path may replace it, because the command changes the file, goes by its name, or has
+	// the text within something else (code, a list, a pattern).
 	fixed bool
 }
 
-// rename is asked about each mention, and returns what stands in its place; false: it stays.
+// rename is called with each mention. It returns the text that replaces it, or false.
 type rename func(m mention) (string, bool)
 
 var (
-	// byName are programs whose operands are names: what they do to a copy would be done to the wrong file, or
-	// told under the wrong name.
+	// byName are programs whose operands are names: a copy would be the wrong file for them.
 	byName = strings.Fields(`mv cp rm rmdir mkdir ln install touch tee truncate shred dd chmod chown chgrp setfacl stat ls du find test [ echo printf
 		basename dirname realpath readlink cd pushd sed tar zip unzip git rsync sort`)
 
@@ -35,8 +34,8 @@ var (
 	shells        = strings.Fields("sh bash dash zsh ksh eval")
 )
 
-// Scripts are the words of a command line that name a file which it runs: the program, when it is given by a
-// path, and the script of an interpreter, also behind wrappers such as env and nice.
+// Scripts returns the words of a command line that name a file which it runs: a program given by a path,
+// and the script of an interpreter, also behind wrappers such as env and nice.
 func Scripts(argv []string) (out []string) {
 	at, program := 0, ""
 	for ; at < len(argv) && program == ""; at++ {
@@ -57,13 +56,12 @@ func Scripts(argv []string) (out []string) {
 	return out
 }
 
-// isWrapped reports whether a word, with those before it, comes before the program that a command line is
-// about.
+// isWrapped reports whether a word comes before the program of a command line.
 func isWrapped(before []string, word string) bool {
 	return wrapperWords(append(slices.Clone(before), word)) > len(before)
 }
 
-// renamed is the command line with each mention replaced as by says: its argv, or its script.
+// renamed returns the command line with its mentions replaced.
 func (l commandLine) renamed(by rename) (argv []string, script string) {
 	if l.argv != nil {
 		return renameArgv(l.argv, by, maxNested), l.script
@@ -140,7 +138,7 @@ func renameWord(word string, fixed bool, by rename) string {
 	return word
 }
 
-// renameTokens mentions everything in a text that could be a path: within code, lists and patterns.
+// renameTokens mentions everything in a text that could be a path, within code, lists and patterns.
 func renameTokens(text string, by rename) {
 	for token := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`()<>|&;{}=@:,$", r) }) {
 		if token != text {

@@ -12,7 +12,7 @@ import (
 // maxNested bounds how deep scripts within scripts (bash -c '…') are examined.
 const maxNested = 4
 
-// wrapper is what stands between a program that starts another one and that other one.
+// wrapper describes the words between a program that starts another one and that one.
 type wrapper struct {
 	values  []string // options whose value is the next word
 	operand bool     // a file or folder of its own comes before the program
@@ -43,22 +43,20 @@ var wrappers = map[string]wrapper{
 // lengthOfTime needs a digit: sh and dd are programs.
 var lengthOfTime = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
 
-func isWrapper(word string) bool {
-	_, known := wrappers[path.Base(word)]
-	return known
-}
-
 // isWrapperOption reports whether an argument of a wrapper comes before the program that it starts: an
-// option, an assignment (env A=b), a length of time (timeout 10s), or a word that is not known before it runs.
+// option, an assignment (env A=b), a length of time (timeout 10s), or an unknown word.
 func isWrapperOption(a string) bool {
 	return a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "=") && !strings.ContainsAny(a, " \t\n") || lengthOfTime.MatchString(a)
 }
 
-// wrapperWords is how many words of a command line come before the program that it is about: wrappers
-// with what is theirs.
+// wrapperWords returns the number of words before the program of a command line: wrappers with their
+// arguments.
 func wrapperWords(argv []string) (n int) {
-	for n < len(argv) && isWrapper(argv[n]) {
-		w := wrappers[path.Base(argv[n])]
+	for n < len(argv) {
+		w, ok := wrappers[path.Base(argv[n])]
+		if !ok {
+			break
+		}
 		options := func() {
 			for n < len(argv) && isWrapperOption(argv[n]) {
 				if slices.Contains(w.values, argv[n]) {
@@ -79,8 +77,8 @@ func wrapperWords(argv []string) (n int) {
 	return min(n, len(argv))
 }
 
-// starts are the command lines that one starts, each with its program first: itself without its wrappers,
-// and those that find is given for what it finds.
+// starts returns the command lines that one starts: itself without its wrappers, and those that find is
+// given.
 func starts(argv []string) (out [][]string) {
 	argv = argv[wrapperWords(argv):]
 	if len(argv) == 0 {
@@ -108,8 +106,8 @@ var (
 
 func isShell(program string) bool { return slices.Contains(shellNames, path.Base(program)) }
 
-// scriptsOf are the scripts that the words of a program, without wrappers, make a shell run. What is no
-// script among them, as a file's name, does no harm as one.
+// scriptsOf returns the scripts that a program, without wrappers, makes a shell run. Words that are not
+// scripts do no harm.
 func scriptsOf(argv []string) []string {
 	switch name := path.Base(argv[0]); {
 	case name == "eval":
@@ -122,8 +120,27 @@ func scriptsOf(argv []string) []string {
 	return nil
 }
 
-// scriptsFedTo are the scripts that a shell reads from its standard input, where a node of the tree says so:
-// a document or text that is redirected to it, or what echo and printf write to it.
+// nestedIn parses the scripts that a node makes a shell run. depth bounds scripts within scripts.
+func nestedIn(n syntax.Node, depth int) (out []*syntax.File) {
+	if depth == 0 {
+		return nil
+	}
+	scripts := scriptsFedTo(n)
+	if call, ok := n.(*syntax.CallExpr); ok {
+		for _, argv := range starts(staticWords(call.Args)) {
+			scripts = append(scripts, scriptsOf(argv)...)
+		}
+	}
+	for _, script := range scripts {
+		if tree := parseScript(script); tree != nil {
+			out = append(out, tree)
+		}
+	}
+	return out
+}
+
+// scriptsFedTo returns the scripts that a shell reads from its standard input, as far as a node says:
+// redirected text, or the words of echo and printf.
 func scriptsFedTo(n syntax.Node) (out []string) {
 	switch n := n.(type) {
 	case *syntax.Stmt:
@@ -161,7 +178,7 @@ func runsShell(s *syntax.Stmt) bool {
 	return false
 }
 
-// parseScript parses a script within a script; nil when it is none.
+// parseScript parses a script within a script; nil if it is not a script.
 func parseScript(text string) *syntax.File {
 	tree, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil {

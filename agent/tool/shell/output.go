@@ -9,8 +9,7 @@ import (
 	"rouse/internal/text"
 )
 
-// slack is how many bytes more than shown are kept at a cut, so that a secret across the cut is still
-// recognized and redacted.
+// slack is the number of bytes beyond a cut in which a secret across it is recognized.
 const slack = 4 << 10
 
 // Output keeps the beginning and the end of what a program writes, and never blocks it.
@@ -27,12 +26,11 @@ type Output struct {
 	Tee io.Writer
 }
 
-// maxWritten is how many bytes a program may write to one of its outputs. Reading on would only keep the
-// daemon busy, and the idle timeout never ends a program that floods.
+// maxWritten is the number of bytes that a program may write to one output.
 const maxWritten = 64 << 20
 
-// NewOutput shows at most so many characters: two fifths from the beginning, and the rest from
-// the end (OSA-37).
+// NewOutput shows at most so many characters: two fifths from the beginning, the rest from the end
+// (OSA-37).
 func NewOutput(maxChars int) *Output { return &Output{maxChars: maxChars} }
 
 func (o *Output) headBytes() int { return o.headChars()*utf8.UTFMax + slack }
@@ -93,8 +91,8 @@ func (o *Output) Raw() ([]byte, bool) {
 	return all, o.total == int64(len(all))
 }
 
-// Text is the output to show: valid text without terminal control sequences, redacted, with a line about
-// what was left out.
+// Text returns the output to show: valid text without terminal control sequences, redacted, with a line
+// about what was left out.
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {

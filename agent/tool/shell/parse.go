@@ -44,15 +44,15 @@ func parse(command string) (commandLine, error) {
 	return l, nil
 }
 
-// Plain is the argv of a command line that is one program with its arguments; else why says what a shell would have to do.
-// The error says why it can be no command at all.
+// Plain returns the argv of a command line that is one program with its arguments, or why it is not. The
+// error says why it cannot be a command at all.
 func Plain(command string) (argv []string, why string, err error) {
 	l, err := parse(command)
 	return l.argv, l.why, err
 }
 
-// simpleArgv is the argv of a command line that is one program with its arguments, and leaves nothing for
-// a shell to do; else why says what. Quotes are removed.
+// simpleArgv returns the argv of a command line that is one program with its arguments and leaves
+// nothing for a shell to do, or why it is not.
 func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	if len(tree.Stmts) != 1 {
 		return nil, "more than one command"
@@ -84,9 +84,9 @@ func simpleArgv(tree *syntax.File) (argv []string, why string) {
 	return argv, ""
 }
 
-// needsShell says why a shell would change a word, "" when it would not.
+// needsShell returns why a shell would change a word, or "".
 func needsShell(w *syntax.Word) string {
-	bare := "" // the unquoted parts joined, since the parser splits a pattern at its [
+	bare := "" // the unquoted parts joined, because the parser splits a pattern at its [
 	for _, part := range w.Parts {
 		switch part := part.(type) {
 		case *syntax.Lit:
@@ -148,7 +148,7 @@ func unquoted(parts []syntax.WordPart) string {
 	return out.String()
 }
 
-// unescaped removes backslashes from a text: all escaping ones, or, if only is not empty, those before one
+// unescaped removes backslashes from a text: all escaping ones or, if only is not empty, those before one
 // of its characters. A newline after a backslash is removed with it.
 func unescaped(text, only string) string {
 	var out strings.Builder

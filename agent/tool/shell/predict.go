@@ -22,7 +22,7 @@ var predictable = map[string][]string{
 	"mkdir": {"-p", "-v", "-pv", "-vp"},
 }
 
-// predict computes what a command will change, before it runs, or says why that is impossible.
+// predict computes the changes of a command before it runs, or says why that is impossible.
 func predict(roots *tool.Roots, argv []string) (plan []file.PlannedChange, why string) {
 	options, paths, why := split(argv)
 	if why != "" {
@@ -103,7 +103,7 @@ func transfers(roots *tool.Roots, name string, paths []string, exact bool) (plan
 	return plan, ""
 }
 
-// newFolders are those that mkdir will create, the outer ones first.
+// newFolders returns the folders that mkdir will create, outermost first.
 func newFolders(roots *tool.Roots, paths []string, parents bool) (plan []file.PlannedChange) {
 	seen := map[string]bool{}
 	for _, p := range paths {
@@ -145,8 +145,8 @@ func isFolder(roots *tool.Roots, path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// recordUndo records the files that a command is about to change, if they can be predicted, or returns why they cannot.
-// For commands that only read it returns neither.
+// recordUndo records the files that a command is about to change, or returns why they cannot be
+// predicted. For commands that only read it returns neither.
 func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedCommand) (undo *file.RecordedPlan, why string, err error) {
 	if o.argv == nil || predictable[o.argv[0]] == nil {
 		return nil, unlogged(o), nil
@@ -158,10 +158,8 @@ func (f *family) recordUndo(ctx context.Context, in tool.Invocation, o resolvedC
 	}
 
 	undo, err = file.RecordPlan(ctx, f.log, f.roots, in, plan)
-	var bad *tool.PathError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*tool.Refusal](err); ok {
 		return nil, bad.Message, nil
 	}
-
 	return undo, "", err
 }

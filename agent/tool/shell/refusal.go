@@ -26,14 +26,14 @@ type Refusal struct {
 // refusals lists the messages, in lower case, of programs whose access the system refused.
 var refusals = []string{"permission denied", "operation not permitted", "read-only file system"}
 
-// absent is the message of a program if a path does not exist in its sandbox.
+// absent is the message of a program about a path that its sandbox does not have.
 const absent = "no such file or directory"
 
 // namedPath matches an absolute path in a message, with or without quotes.
 var namedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
-// Refused returns the access that the sandbox may have refused a failed program, or nil if its output reports none. Of a program
-// that did not fail it returns only what was refused because of a git repository: coding agents hide the failures of git.
+// Refused returns the access that the sandbox may have refused a failed program, or nil. For a program
+// that did not fail it considers only git repositories: coding agents hide the failures of git.
 func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
 	if ended.Tier == sandbox.TierD {
 		return nil
@@ -83,7 +83,7 @@ func lastPath(line string) string {
 	return filepath.Clean(path)
 }
 
-// outside reports whether the grants of the agent do not cover reading or writing a path.
+// outside reports whether the grants of the agent do not cover a path.
 func (h *Launcher) outside(path string, write bool) bool {
 	if path == "" || !write && IsSystemProgram(path) || slices.ContainsFunc([]string{"/dev", "/proc", "/sys"}, func(folder string) bool { return fspath.Within(path, folder) }) {
 		return false
@@ -93,11 +93,11 @@ func (h *Launcher) outside(path string, write bool) bool {
 		_ = p.Close()
 		return false
 	}
-	bad, ok := errors.AsType[*tool.PathError](err)
+	bad, ok := errors.AsType[*tool.Refusal](err)
 	return ok && bad.Kind == tool.KindInvalidArgs
 }
 
-// Hint says that the sandbox may have refused the access, and which setting of the agent allows it.
+// Hint returns a message about the refused access, with the setting of the agent that allows it.
 func (r *Refusal) Hint(roots *tool.Roots) string {
 	if r.Git != "" {
 		return fmt.Sprintf("the sandbox (tier %s) may have refused that: %s", r.Tier, r.Git)

@@ -24,7 +24,7 @@ import (
 // maxConfig bounds the configuration of a repository.
 const maxConfig = 1 << 20
 
-// ViewOf returns what git may see of a repository's configuration. Links in it are not followed where an agent can write.
+// ViewOf returns the part of a repository's configuration that git may see.
 func (h *Launcher) ViewOf(gitDir string) (gitview.View, error) {
 	return readView(h.Roots.Boundary(), filepath.Join(gitDir, "config"))
 }
@@ -50,10 +50,10 @@ func readView(b nofollow.Boundary, config string) (gitview.View, error) {
 	return gitview.New(text)
 }
 
-// protect makes what is there read-only for a command, and readable for git: instead of each configuration, which may hold
-// tokens and name programs, the command has a view of it (see gitview). Where the sandbox cannot put one file in the place
-// of another, a configuration that has nothing to hide is read as it is, and git is told by its environment to read the
-// view of the working folder's repository. The views lie in a folder that the command cannot write.
+// protect makes repositories read-only for a command, and readable for git: instead of each configuration,
+// which may hold tokens and name programs, the command sees a view of it (see gitview). If the sandbox
+// cannot replace one file by another, git is told by its environment to read the view of the working
+// folder's repository. The views lie in a folder that the command cannot write.
 func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) error {
 	if len(g.owners) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func isForeign(path string) bool {
 	return err == nil && !owner.Mine(info)
 }
 
-// show gives a command the view of a configuration. It returns the settings of its environment that git needs for that.
+// show gives a command the view of a configuration, and returns the environment that git needs for it.
 func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier) (env []string, err error) {
 	view, err := readView(c.Boundary, config)
 	if err != nil || filepath.Base(config) != "config" {
@@ -132,8 +132,8 @@ func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier
 		gitview.MakeCommon(as, gitDir, view.Config("[core]\n\tbare = false\n[diff]\n\tignoreSubmodules = all\n"))
 }
 
-// configurations lists the configurations of a repository, of its submodules and of its worktrees. Those that cannot be
-// looked for cannot be read by a command either.
+// configurations lists the configurations of a repository, of its submodules and of its worktrees. A
+// command cannot read those that cannot be found.
 func configurations(gitDir string) (out []string) {
 	var search func(folder string, repository bool, depth int)
 	search = func(folder string, repository bool, depth int) {
@@ -158,15 +158,15 @@ func configurations(gitDir string) (out []string) {
 	return out
 }
 
-// refusedPaths match the path that a refusal is about, also a relative one: in front of it in quotes, behind it, or in front of it.
-// A line may be JSON, in which a quote ends the text.
+// refusedPaths match the path of a refusal, also a relative one: in quotes before it, behind it, or
+// before it. A line may be JSON, in which a quote ends the text.
 var refusedPaths = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)['"‘]([^'"‘’\\]+)\\?['"’]: *(?:permission denied|operation not permitted|read-only file system)`),
 	regexp.MustCompile(`(?i)(?:permission denied|operation not permitted|read-only file system)(?:: |, \w+ )\\?['"]([^'"\\]+)\\?['"]`),
 	regexp.MustCompile(`(?i)([^\s'"‘’:]+): *(?:permission denied|operation not permitted|read-only file system)`),
 }
 
-// refusedPath returns the path that a refusal is about, or "".
+// refusedPath returns the path of a refusal, or "".
 func (h *Launcher) refusedPath(line string) string {
 	for _, re := range refusedPaths {
 		if m := re.FindStringSubmatch(line); m != nil && filepath.IsAbs(m[1]) {
@@ -178,8 +178,8 @@ func (h *Launcher) refusedPath(line string) string {
 	return lastPath(line)
 }
 
-// refusedByGit says why a program could not do what a line of its output is about, if a git repository of the owner is the
-// reason, and what to do. It returns "" otherwise.
+// refusedByGit returns the reason of a refusal if a git repository of the owner caused it, and what to
+// do. Otherwise it returns "".
 func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	if _, gitDir, ok := strings.Cut(line, "not a git repository: "); ok {
 		if gitDir = strings.TrimSpace(gitDir); h.outside(gitDir, false) {
@@ -206,8 +206,7 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	return ""
 }
 
-// BesideOnly reports whether on tier B nothing can be made in a folder with a repository in it or below it: Landlock has no rule
-// that denies.
+// BesideOnly reports whether nothing can be made beside a repository on tier B: Landlock cannot deny.
 const BesideOnly = runtime.GOOS == "linux"
 
 func cannotChange(repository string) string {
@@ -219,8 +218,8 @@ func NothingBeside(folder, repository string) string {
 	return fmt.Sprintf("beside the git repository %s programs can make, rename or remove nothing in the folder %s itself on tier B; install bubblewrap for tier A", text.Visible(repository), text.Visible(folder))
 }
 
-// Beside warns that the program could make nothing in a folder of its own because a repository lies there. It returns "" if it
-// could. A program that goes on without its files would pass for one that has made them.
+// Beside warns that the program could make nothing in the workdir because of a repository there. A
+// program that goes on without its files would pass for one that has made them.
 func (e Ended) Beside(workdir string) string {
 	i := slices.IndexFunc(e.repositories, func(path string) bool { return fspath.Within(path, workdir) })
 	if e.Tier != sandbox.TierB || !BesideOnly || i < 0 {

@@ -13,7 +13,7 @@ import (
 // maxName is how much of a name is shown, in characters.
 const maxName = 40
 
-// name is what runs, in a word: the script that an interpreter is given, the program behind its wrappers, or
+// name returns what runs, in a word: the script of an interpreter, the program behind its wrappers, or
 // the beginning of a script.
 func (l commandLine) name() string {
 	if l.argv == nil {
@@ -27,8 +27,7 @@ func (l commandLine) name() string {
 	return text.Truncate(text.OneLine(path.Base(name)), maxName)
 }
 
-// envelope is the answer of a call: result, which is r in one of its forms, or the failure of one that must
-// succeed and did not.
+// envelope returns the answer of a call. result is r in one of its forms.
 func (r runResult) envelope(result any, mustSucceed bool, warnings []string) tool.Envelope {
 	done := tool.Success(result, warnings...)
 	if !mustSucceed || r.ExitCode == 0 && r.KilledBy == "" {
@@ -45,7 +44,7 @@ func (r runResult) envelope(result any, mustSucceed bool, warnings []string) too
 	return e
 }
 
-// failure says what a program that failed came to, with the end of what it wrote.
+// failure describes how a program failed, with the end of its output.
 func (r runResult) failure() string {
 	ending := fmt.Sprintf("exit %d", r.ExitCode)
 	switch {

@@ -15,13 +15,13 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// MkdirTemp makes a folder for what one command, or one call, needs while it lasts. The caller removes it.
+// MkdirTemp makes a folder for one command, or one call. The caller removes it.
 func (h *Launcher) MkdirTemp(what string) (string, error) { return sandbox.MkdirTemp(h.Scratch, what) }
 
 // noteName is a file beside the HOME of a command.
 const noteName = "before.json"
 
-// note says where a command may write, and what git would use there before it.
+// note records where a command may write, and which repositories are there before it.
 type note struct {
 	Roots   []string `json:"roots"`
 	Owners  []string `json:"owners"`
@@ -46,15 +46,15 @@ func (g *gitGuard) note(dir string, mounted []string) error {
 	return os.WriteFile(filepath.Join(dir, noteName), text, 0o600)
 }
 
-// Recovered is what was done about what the commands of a process that died left.
+// Recovered describes what the commands of a process that died left.
 type Recovered struct {
 	Disarmed []Disarmed
 	Kept     []Kept
 }
 
-// Recover ends what the commands of a process that died left in the folder for scratch: what they may have
-// moved into their temporary places is kept, what they made of repositories is disarmed, and their folders are
-// removed. No command may run that has a folder there.
+// Recover handles what the commands of a process that died left in the scratch folder: files that they may
+// have moved there are kept, repositories that they made are disarmed, and their folders are removed. No
+// command may be running that has a folder there.
 func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
 	left, err := os.ReadDir(scratch)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
 	return out, all
 }
 
-// command recovers what the command with this folder left. Without a note it never started.
+// command recovers the files of one command. Without a note it never started.
 func (r *Recovered) command(ctx context.Context, dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, noteName))
 	var n note
@@ -87,7 +87,7 @@ func (r *Recovered) command(ctx context.Context, dir string) error {
 		return nil //nolint:nilerr // a note that is not whole was being written, before the start
 	}
 
-	// No link led to them then. One that does by now may be another agent's, whoever made it.
+	// No link led to them then. One that does now may be another agent's.
 	for _, path := range n.Roots {
 		if at, err := (nofollow.Boundary{}).Resolve(path); err != nil || at != path {
 			return errors.Join(err, fmt.Errorf("%s is a link by now, or lies behind one, to %s; put the folder back in its place", path, at))

@@ -2,11 +2,9 @@ package shell
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"rouse/agent/sandbox"
 )
@@ -32,13 +30,14 @@ type Service struct {
 	Stdout, Stderr io.Writer
 }
 
-// Serve runs a program that serves, confined as commands are, until it ends or ctx does. It takes no lane of the commands: they would
-// wait for it as long as its run is on. Its HOME and its temporary places are gone afterwards.
+// Serve runs a program that serves, confined like a command, until it ends or ctx does. It does not count
+// for the limiter, because commands would wait for it until the run ends.
 func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
-	own, err := h.MkdirTemp("server")
+	own, places, err := h.makePlaces("server", homeFolder, tempFolder, "work")
 	if err != nil {
-		return Ended{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
+		return Ended{}, err
 	}
+	home, temp, work := places[0], places[1], places[2]
 	keep := false
 	defer func() {
 		if !keep {
@@ -46,13 +45,8 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 		}
 	}()
 
-	home, temp, work := filepath.Join(own, homeFolder), filepath.Join(own, tempFolder), filepath.Join(own, "work")
-	if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), os.Mkdir(work, 0o700)); err != nil {
-		return Ended{}, fmt.Errorf("a program that serves needs a temporary folder: %w", err)
-	}
-
 	c := sandbox.Command{
-		Argv: s.Argv, Dir: work, Env: append(environment(home, temp), s.Env...), Read: s.Read, Write: []string{home, temp, work}, Temp: temp,
+		Argv: s.Argv, Dir: work, Env: append(environment(home, temp), s.Env...), Read: s.Read, Write: slices.Clone(places), Temp: temp,
 		Boundary: h.Roots.Boundary(), Network: s.Network, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, MinTier: h.MinTier,
 	}
 	if s.Files == ExposeReading || s.Files == ExposeWriting {
@@ -60,7 +54,7 @@ func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 		c.Dir, c.Masked = h.Roots.Workdir(), h.Roots.ProgramMasks()
 		c.Read, c.Write = append(append([]string{}, s.Read...), read...), append(c.Write, write...)
 		if s.Files == ExposeReading {
-			c.Read, c.Write = append(c.Read, write...), []string{home, temp, work}
+			c.Read, c.Write = append(c.Read, write...), places
 		}
 	}
 	if err := h.hide(&c, s.Read, nil); err != nil {

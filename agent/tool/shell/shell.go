@@ -72,8 +72,8 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools are shell_run and bash. An agent has shell_run when it has a grant for a command, or may get one
-// during the run, or when its list of tools names it; bash only when its list does.
+// Tools returns shell_run and bash. An agent has shell_run if it has a grant for a command, may get one
+// during the run, or names it in its list of tools; bash only if its list names it.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Launcher.check(); err != nil {
 		return nil, err
@@ -124,20 +124,19 @@ type runArgs struct {
 	MustSucceed *bool `json:"must_succeed,omitempty" jsonschema:"true: an exit code other than 0 is a failure of the call"`
 }
 
-// check answers a call that is wrong whatever its command is, nil when it is not.
-func (a runArgs) check() *tool.Envelope {
-	if a.Timeout <= maxIdle {
-		return nil
+// check refuses a call that is wrong whatever its command is.
+func (a runArgs) check() error {
+	if a.Timeout > maxIdle {
+		return tool.Refuse(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600")
 	}
-	e := tool.Failure(tool.KindInvalidArgs, "timeout is %d seconds; it is at most %d", a.Timeout, maxIdle).WithField("timeout", "1 to 3600")
-	return &e
+	return nil
 }
 
-// RunName is the tool that runs programs.
+// RunName returns the name of the tool that runs programs.
 func RunName() string { return runSpec.Name }
 
-// RunArgs are its arguments for one program with exactly these arguments, never a script. idle is how long it may be without
-// output, 0 the usual time. They cannot be made for an argument with a NUL.
+// RunArgs returns its arguments for one program with exactly these arguments. idle is the time that it may
+// be without output; 0 means the default. An argument with a NUL is an error.
 func RunArgs(argv []string, idle time.Duration) (json.RawMessage, error) {
 	words := make([]string, len(argv))
 	for i, w := range argv {
@@ -171,24 +170,18 @@ type runResult struct {
 
 func (f *family) runTool() (tool.Tool, error) {
 	s := runSpec
-	s.Needs = tool.RefusingFirst(runArgs.check, tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
+	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a runArgs) (tool.Need, error) {
 		return f.needs(ctx, a.Command)
-	}))
-	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
+	})
+	return tool.DefineChecked(s, runArgs.check, func(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 		idle := f.idle
-		if refused := a.check(); refused != nil {
-			return *refused, nil
-		}
-
 		if a.Timeout > 0 {
 			idle = time.Duration(a.Timeout) * time.Second
 		}
-
-		res, warnings, refused, err := f.execute(ctx, in, s.Name, a.Command, limits{idle: idle, maxChars: runMaxChars})
-		if refused != nil || err != nil {
-			return deref(refused), err
+		res, warnings, err := f.execute(ctx, in, s.Name, a.Command, limits{idle: idle, maxChars: runMaxChars})
+		if err != nil {
+			return tool.Envelope{}, err
 		}
-
 		return res.envelope(res, in.Requires(a.MustSucceed), warnings), nil
 	})
 }
@@ -203,23 +196,21 @@ func (f *family) bashTool() (tool.Tool, error) {
 	s.Needs = tool.Needs(func(ctx context.Context, _ tool.Invocation, a bashArgs) (tool.Need, error) {
 		return f.needs(ctx, a.Command)
 	})
-
 	return tool.Define(s, func(ctx context.Context, in tool.Invocation, a bashArgs) (tool.Envelope, error) {
-		res, warnings, refused, err := f.execute(ctx, in, s.Name, a.Command, limits{wall: bashWall, maxChars: bashMaxChars})
-		if refused != nil || err != nil {
-			return deref(refused), err
+		res, warnings, err := f.execute(ctx, in, s.Name, a.Command, limits{wall: bashWall, maxChars: bashMaxChars})
+		if err != nil {
+			return tool.Envelope{}, err
 		}
 		return res.envelope(res.text(), in.MustSucceed, warnings), nil
 	})
 }
 
-// text is a result as text, the way that models know from their own bash tool.
+// text returns a result in the form that models know from their own bash tool.
 func (r runResult) text() string {
 	out := fmt.Sprintf("Exit code: %d\n", r.ExitCode)
 	if r.KilledBy != "" {
 		out += "Ended by: " + r.KilledBy + "\n"
 	}
-
 	out += r.Stdout
 	if r.Stderr != "" {
 		if !strings.HasSuffix(out, "\n") {
@@ -227,15 +218,7 @@ func (r runResult) text() string {
 		}
 		out += "Standard error:\n" + r.Stderr
 	}
-
 	return out
-}
-
-func deref(e *tool.Envelope) tool.Envelope {
-	if e == nil {
-		return tool.Envelope{}
-	}
-	return *e
 }
 
 type limits struct {
@@ -247,19 +230,18 @@ type limits struct {
 const notCovered = "the changes of this command are not covered by undo: "
 
 // execute runs a command that the authorizer has allowed.
-func (f *family) execute(ctx context.Context, in tool.Invocation, name, command string, l limits) (res runResult, warnings []string, refused *tool.Envelope, err error) {
-	o, refused := f.resolve(command)
-	if refused != nil {
-		return res, nil, refused, nil
+func (f *family) execute(ctx context.Context, in tool.Invocation, name, command string, l limits) (res runResult, warnings []string, err error) {
+	o, err := f.resolve(command)
+	if err == nil {
+		err = f.movesAway(ctx, o)
+	}
+	if err != nil {
+		return res, nil, err
 	}
 
-	if refused := f.movesAway(ctx, o); refused != nil {
-		return res, nil, refused, nil
-	}
-
-	files, refused, err := f.approvedFiles(ctx, in, name, o)
-	if refused != nil || err != nil {
-		return res, nil, refused, err
+	files, err := f.approvedFiles(ctx, in, name, o)
+	if err != nil {
+		return res, nil, err
 	}
 	defer files.remove()
 
@@ -267,16 +249,13 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 	toRun.argv, toRun.script = files.commandLine(o.commandLine)
 	argv, secretRedactor, err := toRun.argvToRun(f.secrets)
 	if err != nil {
-		e := tool.Failure(tool.KindUnavailable, "%s", err.Error())
-		return res, nil, &e, nil
+		return res, nil, tool.Refuse(tool.KindUnavailable, "%s", err.Error())
 	}
-
-	// Before the start: afterwards, what the command overwrites is gone.
+	// Before the start: afterwards, the content that the command overwrites is gone.
 	undo, why, err := f.recordUndo(ctx, in, o)
 	if err != nil {
-		return res, nil, nil, err
+		return res, nil, err
 	}
-
 	if why != "" {
 		warnings = append(warnings, notCovered+text.Visible(why))
 	}
@@ -287,7 +266,10 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 	ended, err := f.host.Run(ctx, program)
 	if err != nil {
 		e, host := StartFailure(ctx, err)
-		return res, nil, &e, errors.Join(host, dropUndo(ctx, undo))
+		if host = errors.Join(host, dropUndo(ctx, undo)); host == nil {
+			host = &tool.Refusal{Envelope: e}
+		}
+		return res, nil, host
 	}
 
 	warnings = append(warnings, LeftoverWarnings(f.roots.Workdir(), ended)...)
@@ -301,20 +283,18 @@ func (f *family) execute(ctx context.Context, in tool.Invocation, name, command 
 		warnings = append(warnings, res.hint)
 	}
 	if undo == nil {
-		return res, warnings, nil, nil
+		return res, warnings, nil
 	}
 
-	// The changes have happened even if the run was cancelled meanwhile, so that the record is completed
-	// without ctx.
+	// The changes have happened even if the run was cancelled, so the record is completed without ctx.
 	if ended.Exit == 0 && undo.CameAbout() {
 		if undo.Any() {
 			res.OperationID = in.Key
 		}
-		return res, warnings, nil, undo.Announce(context.WithoutCancel(ctx))
+		return res, warnings, undo.Announce(context.WithoutCancel(ctx))
 	}
-
 	warnings = append(warnings, notCovered+"it did not change what was predicted")
-	return res, warnings, nil, dropUndo(ctx, undo)
+	return res, warnings, dropUndo(ctx, undo)
 }
 
 func dropUndo(ctx context.Context, undo *file.RecordedPlan) error {

@@ -22,18 +22,18 @@ import (
 	"rouse/internal/text"
 )
 
-// The places that a command has for itself, within its own folder. They are gone after it.
+// The places that a command has for itself, within its own folder.
 const (
 	homeFolder = "home" // its HOME
 	tempFolder = "tmp"  // its TMPDIR; on tier A also its /tmp and /dev/shm
 )
 
-// inventory are the files, and links, in the folders that a command may write, by their paths.
+// inventory maps the paths of files and links in the folders that a command may write.
 type inventory map[string]stamp
 
-// stamp is what tells a file from others.
+// stamp tells a file from others.
 type stamp struct {
-	inode   uint64 // 0 where it is not known
+	inode   uint64 // 0 if unknown
 	size    int64
 	written int64 // ns since 1970
 }
@@ -50,13 +50,13 @@ type leftover struct {
 	stamp
 }
 
-// isState reports whether it is what programs keep for themselves, as caches and histories are.
+// isState reports whether it is a file that programs keep for themselves, such as a cache.
 func (l leftover) isState() bool {
 	name, inHome := strings.CutPrefix(l.rel, homeFolder+string(filepath.Separator))
 	return inHome && strings.HasPrefix(name, ".")
 }
 
-// shown is its path as the command knew it.
+// shown returns its path as the command knew it.
 func (l leftover) shown(tier sandbox.Tier) string {
 	place, rel, _ := strings.Cut(filepath.ToSlash(l.rel), "/")
 	switch {
@@ -68,28 +68,27 @@ func (l leftover) shown(tier sandbox.Tier) string {
 	return "$TMPDIR/" + rel
 }
 
-// Kept is what a command left in its temporary places after it had taken files out of a folder that it may
-// write: what it moved is among it.
+// Kept describes the files in the temporary places of a command that had taken files out of a folder that
+// it may write: moved files are among them.
 type Kept struct {
 	Folder string `json:"folder"` // absolute, in the folder that lost files: kept-1, with home and tmp in it
 	Files  int    `json:"files"`
 	Bytes  int64  `json:"bytes"`
 }
 
-// temporaries are the places that a command had for itself, and what could have been moved there.
+// temporaries are the places that a command had for itself.
 type temporaries struct {
 	own   string // its folder
 	began int64  // ns since 1970
 	guard *gitGuard
 	roots *tool.Roots // nil after a process that died
-	// mounted are the files that were given to the command. On tier A one below /tmp leaves the empty file that it was
-	// mounted over.
+	// mounted are the files that the command was given. On tier A one below /tmp leaves an empty file.
 	mounted []string
 }
 
-// settle decides what becomes of what is left in the temporary places. If files are gone from a folder that
-// the command could write, they may have been moved there, as they were or within an archive: then all is
-// kept, in that folder, but the state of programs that has no such file in it. Otherwise it is discarded.
+// settle decides what becomes of the files in the temporary places. If files are gone from a folder that
+// the command could write, they may have been moved there, also within an archive: then all files are kept
+// in that folder, except for unrelated state of programs. Otherwise they are discarded.
 func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftover, err error) {
 	all, err := t.leftovers()
 	if err != nil || len(all) == 0 {
@@ -125,7 +124,7 @@ func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftov
 	return kept, discarded, err
 }
 
-// leftovers are the files and links in the temporary places.
+// leftovers lists the files and links in the temporary places.
 func (t temporaries) leftovers() (out []leftover, err error) {
 	places, err := openGuard(nofollow.Boundary{}, filepath.Join(t.own, homeFolder), filepath.Join(t.own, tempFolder))
 	if err != nil {
@@ -150,8 +149,8 @@ func (t temporaries) leftovers() (out []leftover, err error) {
 	return out, nil
 }
 
-// lost are the files that are gone from where the command could write, and the first of the folders that lost
-// one; nil when none did. Of a process that died it is not known what was there: its first folder counts.
+// lost returns the files that are gone from where the command could write, and the first of the folders
+// that lost one, or nil. After a crash they are unknown: the first folder counts.
 func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	switch {
 	case t.guard.before == nil && len(t.guard.roots) == 0:
@@ -171,7 +170,7 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 		return nil, nil, err
 	}
 
-	// What has another name now was moved within the folders.
+	// A file that has another name now was moved within the folders.
 	renamed := map[stamp]bool{}
 	for path, s := range now {
 		if t.guard.before[path] != s {
@@ -191,8 +190,8 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	return root, lost, nil
 }
 
-// isSame reports whether what has a path now is the file that had it before, maybe with other content. A file
-// that was made since may have got the inode of the one that is gone.
+// isSame reports whether the file at a path is the one from before, maybe with other content. A newer file
+// may have got the inode of one that is gone.
 func (t temporaries) isSame(path string, before, now stamp) bool {
 	if before == now {
 		return true
@@ -206,12 +205,12 @@ func (g *gitGuard) rootOf(path string) *os.Root {
 	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return fspath.Within(path, root.Name()) })]
 }
 
-// keepTime bounds how long a run, or a start, waits for files to be kept: what is on another disk has to be copied, and
-// a command may have left more than it wrote, in files with holes.
+// keepTime bounds the time for keeping files: those on another disk have to be copied, and files with
+// holes may be larger than what a command wrote.
 const keepTime = 30 * time.Second
 
-// keep moves leftovers into a new folder of a root, and returns what it has moved. Other commands may write there
-// meanwhile: what is made is reached through open folders alone, so that none of them leads a file elsewhere by a link.
+// keep moves leftovers into a new folder of a root. Other commands may write there meanwhile, so it works
+// only through open folders.
 func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*Kept, error) {
 	from, err := os.OpenRoot(t.own)
 	if err != nil {
@@ -262,8 +261,8 @@ func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err err
 	return name, folder, nil
 }
 
-// move brings a file, or a link, into the folder for what is kept, and makes the folders for it. Whatever happens, it
-// is in one of the two places.
+// move moves a file, or a link, into the folder for kept files. Whatever happens, the file is in one of
+// the two places.
 func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -294,8 +293,8 @@ func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) 
 	return errors.Join(err, to.Rename(temp, name))
 }
 
-// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link as it is, and removes what
-// it copied.
+// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link, and removes the
+// original.
 func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, to *os.Root, name string) error {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := from.Readlink(rel)
@@ -343,8 +342,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.in.Read(p)
 }
 
-// openAny opens a file that a program may have closed to itself. It does not wait for somebody to write,
-// should it be a pipe by now.
+// openAny opens a file that a program may have closed to itself. It does not block on a pipe.
 func openAny(in *os.Root, rel string) (*os.File, error) {
 	file, err := in.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) && in.Chmod(rel, 0o600) == nil {
@@ -353,7 +351,7 @@ func openAny(in *os.Root, rel string) (*os.File, error) {
 	return file, err
 }
 
-// announce puts a file on record as the run's own before it gets its name, so that it starts no job.
+// announce records a file as the run's own before it gets its name, so that it starts no job.
 func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string) error {
 	if t.roots == nil {
 		return nil
@@ -372,13 +370,10 @@ func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string)
 	return p.Announce(ctx, rel)
 }
 
-// LeftoverWarnings say what became of what a command left, with paths from the workdir.
+// LeftoverWarnings describe what became of the files of a command, with paths relative to the workdir.
 func LeftoverWarnings(workdir string, ended Ended) []string {
 	return append(temporaryWarnings(workdir, ended), disarmedWarnings(workdir, ended.Disarmed)...)
 }
-
-// temporaryWarnings say what became of what a command left in its temporary places, with paths from the
-// workdir.
 func temporaryWarnings(workdir string, ended Ended) (out []string) {
 	const most = 5
 	if ended.Unkept != nil {

@@ -17,15 +17,11 @@ var readers = strings.Fields(`[ : b2sum basename cat cd cksum cmp comm cut date 
 // gitReaders are the commands of git that change no file without the option --output.
 var gitReaders = []string{"blame", "diff", "grep", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
 
-// unlogged returns the reason why changes of a command are not recorded, or "" if it changes no files as far as its words tell
-// (OSA-36).
+// unlogged returns why changes of a command are not recorded, or "" if it changes no files as far as its
+// words tell (OSA-36).
 func unlogged(o resolvedCommand) string {
 	if o.argv != nil {
-		words := make([]word, len(o.argv))
-		for i, a := range o.argv {
-			words[i] = word{a, true}
-		}
-		if !onlyReads(words) {
+		if !onlyReads(knownWords(o.argv)) {
 			return "it is not known which files " + text.Truncate(text.OneLine(o.name()), maxName) + " changes"
 		}
 		return ""
@@ -35,30 +31,17 @@ func unlogged(o resolvedCommand) string {
 	syntax.Walk(o.tree, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
-			words := make([]word, len(n.Args))
-			for i, w := range n.Args {
-				words[i] = wordOf(w)
-			}
-			if len(words) > 0 && !onlyReads(words) && why == "" {
+			if words := wordsOf(n.Args); len(words) > 0 && !onlyReads(words) && why == "" {
 				why = "it is a script"
 			}
-		case *syntax.Redirect:
-			if writesFile(n) {
+		case *syntax.Redirect: // into a file that stays
+			if isWrite(n.Op) && (n.Word == nil || !strings.HasPrefix(wordOf(n.Word).text, "/dev/")) {
 				why = "it redirects output into a file"
 			}
 		}
 		return true
 	})
 	return why
-}
-
-// writesFile reports whether a redirection writes into a file that stays.
-func writesFile(r *syntax.Redirect) bool {
-	switch r.Op {
-	case syntax.RdrOut, syntax.RdrClob, syntax.RdrAll, syntax.AppOut, syntax.AppAll, syntax.RdrInOut:
-		return r.Word == nil || !strings.HasPrefix(wordOf(r.Word).text, "/dev/")
-	}
-	return false
 }
 
 // onlyReads reports whether a program with these arguments changes no file.

@@ -118,7 +118,7 @@ func TestInstalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := installsSoftware(l.tree); got != want {
+		if got := installsSoftware(l.tree, maxNested); got != want {
 			t.Errorf("%s: %v", command, got)
 		}
 	}

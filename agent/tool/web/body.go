@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/html/charset"
@@ -13,7 +14,7 @@ import (
 	"rouse/internal/text"
 )
 
-// readable is an answer in the form that a model reads.
+// readable is an answer as a model reads it.
 type readable struct {
 	title, body string
 	kind        string // the content type
@@ -34,17 +35,11 @@ func isText(kind string) bool {
 		sub = sub[i+1:]
 	}
 
-	for _, t := range textual {
-		if family == "application" && (sub == t || sub == "x-"+t) {
-			return true
-		}
-	}
-
-	return false
+	return family == "application" && slices.ContainsFunc(textual, func(t string) bool { return sub == t || sub == "x-"+t })
 }
 
-// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source is
-// set. What is not text is left out, with a warning.
+// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source is set.
+// Other data is left out, with a warning.
 func (f *fetcher) read(a answer, source bool) readable {
 	given := a.header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
@@ -53,19 +48,20 @@ func (f *fetcher) read(a answer, source bool) readable {
 	}
 
 	out := readable{kind: kind, warnings: a.warnings}
+	leaveOut := func(format string, args ...any) readable {
+		out.warnings = append(out.warnings, fmt.Sprintf(format, args...))
+		return out
+	}
 	switch coding := strings.ToLower(a.header.Get("Content-Encoding")); {
 	case len(a.body) == 0:
 		return out
 	case coding != "" && coding != "identity":
-		out.warnings = append(out.warnings, fmt.Sprintf("the answer is compressed in a way that was not asked for (%s), and is left out", coding))
-		return out
+		return leaveOut("the answer is compressed in a way that was not asked for (%s), and is left out", coding)
 	case !isText(kind):
-		out.warnings = append(out.warnings, fmt.Sprintf("the answer is %s, which is not text, and is left out", kind))
-		return out
+		return leaveOut("the answer is %s, which is not text, and is left out", kind)
 	// Servers label downloads as text. UTF-16 has zero bytes as well, and is text.
 	case bytes.IndexByte(a.body[:min(len(a.body), 8<<10)], 0) >= 0 && !isUTF16(a.body):
-		out.warnings = append(out.warnings, fmt.Sprintf("the answer calls itself %s and is binary; it is left out", kind))
-		return out
+		return leaveOut("the answer calls itself %s and is binary; it is left out", kind)
 	}
 
 	plain := f.redact(decoded(a.body, given))
@@ -74,7 +70,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 	}
 
 	if a.truncated {
-		// The cut may go through a secret, which redact did not recognize: drop as much as one may be long.
+		// The cut may go through a secret, so as much as one may be long is dropped.
 		plain = plain[:max(len(plain)-margin, 0)]
 		plain = strings.ToValidUTF8(plain, "")
 		out.warnings = append(out.warnings, fmt.Sprintf("the answer is longer than %d MiB; what comes after them was not read", maxAnswer>>20))
@@ -89,8 +85,7 @@ func (f *fetcher) read(a answer, source bool) readable {
 	return out
 }
 
-// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a secret,
-// which redact does not recognize.
+// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a secret.
 func (f *fetcher) dropPartialSecret(text string) string {
 	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
 	for _, s := range f.secrets { // a secret may contain blanks, so the last word is not all of it
@@ -109,7 +104,7 @@ func isUTF16(b []byte) bool {
 	return bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff"))
 }
 
-// decoded is a body in UTF-8, from the character set that it declares or that can be detected.
+// decoded returns a body in UTF-8, from the character set that it declares or that is detected.
 func decoded(body []byte, contentType string) string {
 	if r, err := charset.NewReader(bytes.NewReader(body), contentType); err == nil {
 		if all, err := io.ReadAll(r); err == nil {
@@ -119,14 +114,13 @@ func decoded(body []byte, contentType string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
 }
 
-// page is a part of a text: at most count characters from offset on. next is the offset after it, 0 at
-// the end.
+// page returns at most count characters of a text from offset on. next is the offset after them, 0 at the
+// end.
 func page(body string, offset, count int) (part string, next int) {
 	body = body[len(text.Head(body, offset)):]
 	part = text.Head(body, count)
 	if len(part) < len(body) {
 		next = offset + count
 	}
-
 	return part, next
 }

@@ -36,14 +36,13 @@ func (a access) allows(addr netip.Addr) bool {
 // resolveTimeout bounds the look-up of a host before its owner is asked.
 const resolveTimeout = 5 * time.Second
 
-// hostsFile knows the names of this machine alone, and asks no server.
+// hostsFile knows only the names of this machine.
 var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("no name server is asked here")
 }}
 
-// leadsInwards reports whether a request could not be made, whatever its owner says, because all addresses of
-// the host are within and none of them is granted. A name that the owner has not granted is asked of no name server: it
-// could carry what the run knows.
+// leadsInwards reports whether a request could never be made, because no address of the host is allowed. A
+// name that the owner has not granted is not sent to a name server: it could carry data of the run.
 func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	if t.addr.IsValid() || a.private {
 		return false // judged already, or allowed
@@ -59,10 +58,7 @@ func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	addrs, err := resolver.LookupNetIP(ctx, "ip", t.host)
-	if err != nil || len(addrs) == 0 {
-		return false // it may be known by the time of the call
-	}
-	return !slices.ContainsFunc(addrs, a.allows)
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, a.allows) // an unknown name may be known later
 }
 
 // dial connects to the host of t. The address is judged when the connection is made.

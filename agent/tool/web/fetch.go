@@ -25,7 +25,7 @@ const (
 	margin = 16 << 10
 )
 
-// answer is what the last server answered.
+// answer is the answer of the last server.
 type answer struct {
 	target      target
 	status      int
@@ -41,7 +41,7 @@ type answer struct {
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
 // roundTrips sends a request and follows its redirects. The authorizer has decided on the first address;
-// each later one has to be granted.
+// each later one must be granted.
 func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
@@ -49,10 +49,8 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	var out answer
 	for hop := 0; ; hop++ {
 		resp, err := f.send(ctx, q, secrets)
-		// Where a name leads is known only now. The requests before this one were made, so that the call is
-		// answered with what redirected it, and not refused as if it had never been made.
-		var no *refusedError
-		if hop > 0 && errors.As(err, &no) {
+		// Earlier requests were made, so the call is answered with the redirect, not refused.
+		if no, ok := errors.AsType[*refusedError](err); ok && hop > 0 {
 			out.notFollowed = no.why
 			return out, nil
 		}
@@ -89,7 +87,7 @@ func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.Secr
 	}
 }
 
-// send makes one connection for one request. None is reused: what dial allows depends on the request.
+// send makes one connection for one request, because what dial allows depends on the request.
 func (f *fetcher) send(ctx context.Context, q request, secrets []tool.SecretGrant) (*http.Response, error) {
 	access := f.access(q.target, q.method)
 	if len(secrets) > 0 && q.hasPlaceholders(secrets) {
@@ -133,7 +131,7 @@ func (f *fetcher) transport(t target, a access) *http.Transport {
 	return pool
 }
 
-// hasPlaceholders reports whether a request asks for a secret in a place where it would be filled in.
+// hasPlaceholders reports whether a request has a placeholder that would be filled in.
 func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	texts := []string{q.body}
 	if q.fromCall {
@@ -146,8 +144,8 @@ func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// redirect is the request that an answer redirects to; it has no URL when the answer is not a redirect.
-// why says why it is not followed.
+// redirect returns the request that an answer redirects to, without a URL if it is not a redirect. why says
+// why it is not followed.
 func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {
@@ -184,25 +182,19 @@ func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.Secret
 	}
 
 	access := f.access(to, next.method)
-	if to.addr.IsValid() && !access.allows(to.addr) {
+	switch {
+	case to.addr.IsValid() && !access.allows(to.addr):
 		return request{}, (&privateAddrError{to, to.addr}).Error()
-	}
-	if !access.granted {
+	case !access.granted:
 		return request{}, fmt.Sprintf("%s %s is not granted; to go there, call web_fetch with it", next.method, to)
+	case f.refuses != nil && f.refuses(next.method, to.String()) != "":
+		return request{}, f.refuses(next.method, to.String())
 	}
-
-	if f.refuses != nil {
-		if why := f.refuses(next.method, to.String()); why != "" {
-			return request{}, why
-		}
-	}
-
 	if next.hasPlaceholders(secrets) {
 		if err := f.checkSecrets(to, access, secrets); err != nil {
 			return request{}, err.Error()
 		}
 	}
-
 	return next, ""
 }
 
@@ -216,8 +208,7 @@ type unreachableError struct{ why string }
 
 func (e *unreachableError) Error() string { return e.why }
 
-// describe says why there was no answer. The errors of net/http quote the URL, with the secrets in it, so
-// that known ones are worded here and others are redacted.
+// describe says why there was no answer. The errors of net/http quote the URL, with its secrets.
 func (f *fetcher) describe(ctx context.Context, t target, err error) error {
 	host := t.url.Host
 	var inward *dial.AddrError

@@ -441,7 +441,7 @@ func TestAskedInVain(t *testing.T) {
 		before := asked.Load()
 		n, err := fetch.Need(t.Context(), tool.Invocation{}, json.RawMessage(fmt.Sprintf(`{"url":%q,"method":"POST"}`, url)))
 		if err == nil {
-			n, err = n.Bind(n)
+			n, err = tool.RefusedNeed(n.Bind(n))
 		}
 		if err != nil || (n.Refused != nil) != want.refused || asked.Load() > before != want.looksUp {
 			t.Errorf("%s: %+v (%v), %d questions", url, n.Refused, err, asked.Load()-before)

@@ -115,8 +115,7 @@ func (r rule) covers(t target) bool {
 	return r.host == t.host
 }
 
-// access is what an agent's grants say about a request: whether it may be made, and which addresses its
-// host may have. The latter does not depend on the method.
+// access is what an agent's grants say about a request. The addresses do not depend on its method.
 type access struct {
 	granted bool
 	named   bool       // a grant names exactly this host
@@ -124,7 +123,8 @@ type access struct {
 	addr    netip.Addr // this one, in addition to those of the internet
 }
 
-// near reports whether the owner granted an address of this machine or its network, to which requests go without https, too.
+// near reports whether the owner granted an address of this machine or its network, which may be asked
+// without https.
 func (a access) near() bool {
 	return a.private || a.addr.IsValid() && !dial.Public(a.addr)
 }

@@ -14,9 +14,9 @@ import (
 	"rouse/internal/text"
 )
 
-// growthFactor bounds how much longer than its page the Markdown may become. Each line repeats the marks
-// of all quotations and lists around it, and each row of a table has as many cells as the longest: a few
-// hundred bytes of HTML could become gigabytes.
+// The Markdown may become so many times longer than its page. Each line repeats the marks of all quotations
+// and lists around it, and each row of a table has as many cells as the longest: a few hundred bytes of HTML
+// could become gigabytes.
 const (
 	growthFactor = 16
 	growthFree   = 64 << 10
@@ -25,8 +25,8 @@ const (
 // unescaped undoes the escapes that the converter makes in every mode.
 var unescaped = strings.NewReplacer("&lt;", "<", "&gt;", ">")
 
-// markdown converts a page to Markdown, with absolute links. A page that would grow too much becomes its
-// plain words.
+// markdown converts a page to Markdown, with absolute links. A page that would grow too much becomes plain
+// text.
 func markdown(page string, from *url.URL) (title, out string) {
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -39,8 +39,7 @@ func markdown(page string, from *url.URL) (title, out string) {
 		return title, plainWords(doc)
 	}
 
-	// Nobody renders the result, so that the text needs no escapes. Looking for what to escape takes
-	// quadratic time in a text of brackets.
+	// Nobody renders the result. Looking for text to escape takes quadratic time in a text of brackets.
 	c := converter.NewConverter(converter.WithEscapeMode(converter.EscapeModeDisabled), converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
 		table.NewTablePlugin(table.WithCellPaddingBehavior(table.CellPaddingBehaviorMinimal))))
 	c.Register.TextTransformer(func(_ converter.Context, text string) string { return unescaped.Replace(text) }, converter.PriorityLate)
@@ -63,8 +62,7 @@ func titleOf(doc *html.Node) string {
 	return ""
 }
 
-// dropAttributes removes attributes that mean nothing in Markdown and can make it huge: cells that span
-// others, and inline pictures.
+// dropAttributes removes attributes that can make Markdown huge: cells that span others, and inline pictures.
 func dropAttributes(doc *html.Node) {
 	for n := range doc.Descendants() {
 		kept := n.Attr[:0]
@@ -105,27 +103,24 @@ func growsTooMuch(doc *html.Node, most int) bool {
 	return size > most
 }
 
-// cells is the number of cells of a table when all its rows are as long as the longest.
+// cells returns the number of cells of a table whose rows are all as long as the longest.
 func cells(t *html.Node) int {
 	rows, longest := 0, 0
 	for n := range t.Descendants() {
 		if n.DataAtom != atom.Tr {
 			continue
 		}
-
 		rows++
 		count := 0
-		for c := n.FirstChild; c != nil; c = c.NextSibling {
+		for range n.ChildNodes() {
 			count++
 		}
-
 		longest = max(longest, count)
 	}
-
 	return rows * longest
 }
 
-// plainWords are the texts of a page, each on its own line.
+// plainWords returns the texts of a page, each on its own line.
 func plainWords(doc *html.Node) string {
 	var b strings.Builder
 	var walk func(n *html.Node)
@@ -141,7 +136,7 @@ func plainWords(doc *html.Node) string {
 			}
 		}
 
-		for c := n.FirstChild; c != nil; c = c.NextSibling {
+		for c := range n.ChildNodes() {
 			walk(c)
 		}
 	}

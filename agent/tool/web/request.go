@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"rouse/agent/tool"
 	"rouse/internal/text"
 )
 
@@ -32,7 +34,7 @@ const (
 	maxShown = 16 << 10  // bytes of a body that are shown to who approves it
 )
 
-// forbiddenHeaders are set by the client, or would change how the message is framed or where it goes.
+// forbiddenHeaders are set by the client, or change the framing or the destination of the message.
 var forbiddenHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 // request is a call in canonical form, with placeholders for secrets.
@@ -44,23 +46,18 @@ type request struct {
 	fromCall bool // the address is that of the call, not that of a redirect
 }
 
-// argError is an argument that cannot be used.
-type argError struct{ field, why, expected string }
-
-func (e *argError) Error() string { return e.field + ": " + e.why }
-
 func newRequest(a args) (request, error) {
-	q := request{method: strings.ToUpper(a.Method), headers: map[string]string{}, body: a.Body, fromCall: true}
-	if q.method == "" {
-		q.method = "GET"
+	q := request{method: strings.ToUpper(cmp.Or(a.Method, "GET")), headers: map[string]string{}, body: a.Body, fromCall: true}
+	refuse := func(field, expected, format string, args ...any) (request, error) {
+		return q, tool.Refuse(tool.KindInvalidArgs, field+": "+format, args...).WithField(field, expected)
 	}
 	if !slices.Contains(Methods, q.method) {
-		return q, &argError{"method", fmt.Sprintf("%q is no method that can be used", a.Method), "one of " + strings.Join(Methods, ", ")}
+		return refuse("method", "one of "+strings.Join(Methods, ", "), "%q is no method that can be used", a.Method)
 	}
 
 	var err error
 	if q.target, err = parseURL(a.URL); err != nil {
-		return q, &argError{"url", err.Error(), "a URL like https://example.com/page"}
+		return refuse("url", "a URL like https://example.com/page", "%v", err)
 	}
 
 	// Canonical names first: "host" and "Host" are one header, and neither may be set.
@@ -68,26 +65,23 @@ func newRequest(a args) (request, error) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		switch _, twice := q.headers[key]; {
 		case !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value):
-			return q, &argError{"headers", fmt.Sprintf("the header %q cannot be sent", name), "names and values without line breaks"}
+			return refuse("headers", "names and values without line breaks", "the header %q cannot be sent", name)
 		case slices.Contains(forbiddenHeaders, key):
-			return q, &argError{"headers", fmt.Sprintf("the header %s is not for a call to give", key), "other headers"}
+			return refuse("headers", "other headers", "the header %s is not for a call to give", key)
 		case twice:
-			return q, &argError{"headers", fmt.Sprintf("the header %s is given twice", key), "each header once"}
+			return refuse("headers", "each header once", "the header %s is given twice", key)
 		}
-
 		q.headers[key] = value
 	}
 
 	if a.JSON != nil {
 		if a.Body != "" {
-			return q, &argError{"json", "body is given too", "one of body and json"}
+			return refuse("json", "one of body and json", "body is given too")
 		}
-
 		text, err := json.Marshal(a.JSON)
 		if err != nil {
-			return q, &argError{"json", err.Error(), "a JSON value"}
+			return refuse("json", "a JSON value", "%v", err)
 		}
-
 		q.body = string(text)
 		if q.headers["Content-Type"] == "" {
 			q.headers["Content-Type"] = "application/json"
@@ -97,9 +91,9 @@ func newRequest(a args) (request, error) {
 	switch {
 	// HTTP gives a body of a GET no meaning, and servers and proxies disagree about it.
 	case q.body != "" && q.safe():
-		return q, &argError{"body", q.method + " sends none", "a method like POST"}
+		return refuse("body", "a method like POST", "%s sends none", q.method)
 	case len(q.body) > maxBody:
-		return q, &argError{"body", fmt.Sprintf("it has %d bytes, at most %d are sent", len(q.body), maxBody), "a shorter body"}
+		return refuse("body", "a shorter body", "it has %d bytes, at most %d are sent", len(q.body), maxBody)
 	}
 
 	return q, nil
@@ -108,12 +102,12 @@ func newRequest(a args) (request, error) {
 // safe reports whether a request only reads.
 func (q request) safe() bool { return q.method == "GET" || q.method == "HEAD" }
 
-// action is what an approval of the request is bound to: equal texts are equal requests.
+// action returns the text that an approval of the request is bound to.
 func (q request) action() string {
 	return fmt.Sprintf("%s %s %q %q", q.method, q.target, q.headers, q.body)
 }
 
-// shown is the request as a person reads it.
+// shown returns the request as a person reads it.
 func (q request) shown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", q.method, q.target)

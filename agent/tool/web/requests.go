@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,8 @@ import (
 	"rouse/internal/urlpath"
 )
 
-// Requests sends the requests of a module: as web_fetch does, by the grants of its agent, with the rules of
-// its manifest beside them, and with the answer as the server gave it (OSL-09).
+// Requests sends the requests of a module like web_fetch, by the grants of its agent and the rules of its
+// manifest, and returns the answers as servers gave them (OSL-09).
 type Requests struct{ fetcher *fetcher }
 
 // RequestArgs are one request. Placeholders in it stand for secrets.
@@ -35,8 +36,8 @@ type Response struct {
 	Body       string            `json:"body"`    // in UTF-8, without secrets
 }
 
-// NewRequests needs a grant at least. refuses says why a request may not be made although its agent's grants allow it,
-// "" when it may; it is asked again for each redirect, with the URL in its canonical form.
+// NewRequests needs at least one grant. refuses returns why a request may not be made although the grants
+// allow it, or ""; it is called again for each redirect, with the canonical URL.
 func NewRequests(o Options, refuses func(method, url string) string) (*Requests, error) {
 	if len(o.Grants) == 0 {
 		return nil, errors.New("web: requests need a grant of a host")
@@ -55,16 +56,15 @@ func (r *Requests) Need(ctx context.Context, in tool.Invocation, a RequestArgs) 
 	return r.fetcher.need(ctx, in, a.args())
 }
 
-// Send sends a request and follows its redirects. What the server answers is a success, whatever its status.
+// Send sends a request and follows its redirects. Any answer of the server is a success.
 func (r *Requests) Send(ctx context.Context, a RequestArgs) (tool.Envelope, error) {
 	f := r.fetcher
-	q, secrets, refused := f.parse(a.args())
-	if refused != nil {
-		return *refused, nil
+	q, secrets, err := f.parse(a.args())
+	if err == nil {
+		secrets, err = f.withTokens(ctx, secrets)
 	}
-
-	if secrets, refused = f.withTokens(ctx, secrets); refused != nil {
-		return *refused, nil
+	if err != nil {
+		return tool.Envelope{}, err
 	}
 	ans, err := f.roundTrips(ctx, q, secrets)
 	if err != nil {
@@ -96,14 +96,15 @@ func (a RequestArgs) args() args {
 	return args{URL: a.URL, Method: a.Method, Headers: a.Headers, Body: a.Body}
 }
 
-// Reads reports whether a request only reads, by what HTTP says of its method.
+// Reads reports whether a request only reads, according to its method.
 func (a RequestArgs) Reads() bool {
-	return request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
+	return request{method: strings.ToUpper(cmp.Or(a.Method, "GET"))}.safe()
 }
 
-// MatchesPattern reports whether a URL in its canonical form is one of a pattern, in which * stands for any text. Host, path and
-// query are compared each by itself, so that no path can pass for a host, and no query for a path. A pattern without a query covers
-// any query if it ends in *. A path that servers read in different ways is covered only by a pattern that covers all paths.
+// MatchesPattern reports whether a canonical URL matches a pattern, in which * stands for any text. Host,
+// path and query are compared separately, so that no path can pass for a host, and no query for a path. A
+// pattern without a query covers any query if it ends in *. A path that servers read in different ways is
+// covered only by a pattern that covers all paths.
 func MatchesPattern(pattern, url string) bool {
 	if pattern == "*" {
 		return true
@@ -130,7 +131,7 @@ func MatchesPattern(pattern, url string) bool {
 	return urlpath.Ambiguous("/"+gotPath) == "" && matchStars(path, gotPath) && matchStars(query, gotQuery)
 }
 
-// AmbiguousPath returns why rules about paths do not cover a URL in its canonical form, "" if its path has one reading.
+// AmbiguousPath returns why rules about paths do not cover a canonical URL, or "".
 func AmbiguousPath(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	_, path, _ := strings.Cut(rest, "/")
@@ -141,7 +142,7 @@ func AmbiguousPath(url string) string {
 	return ""
 }
 
-// NamesHost reports whether a pattern says which host it is about: one, or those below a name of two parts or more.
+// NamesHost reports whether a pattern names its host: one, or those below a name of two parts or more.
 func NamesHost(pattern string) bool {
 	_, rest, ok := strings.Cut(pattern, "://")
 	host, _, _ := strings.Cut(rest, "/")

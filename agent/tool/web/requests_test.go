@@ -62,11 +62,11 @@ func TestRequests(t *testing.T) {
 		{"/api/long", "longer than 2 MiB", "GET /api/long"},
 	} {
 		a := RequestArgs{URL: server.URL + c.path}
-		need, err := r.Need(t.Context(), tool.Invocation{}, a)
+		need, err := tool.RefusedNeed(r.Need(t.Context(), tool.Invocation{}, a))
 		if err != nil || (need.Refused != nil) != (c.asked == "") || need.MissingGrant != "" {
 			t.Errorf("%s: %+v (%v)", c.path, need, err)
 		}
-		e, err := r.Send(t.Context(), a)
+		e, err := tool.Answered(r.Send(t.Context(), a))
 		mu.Lock()
 		if err != nil || e.OK != (c.says == "") || !strings.Contains(e.Message, c.says) || strings.Join(asked, " ") != c.asked {
 			t.Errorf("%s: %+v (%v), asked %s", c.path, e, err, asked)

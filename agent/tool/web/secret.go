@@ -14,7 +14,7 @@ import (
 	"rouse/agent/tool"
 )
 
-// secretsIn are the secrets that a request asks for, each once. The error is meant for the caller.
+// secretsIn returns the secrets that a request asks for, each once.
 func (f *fetcher) secretsIn(q request) ([]tool.SecretGrant, error) {
 	texts := []string{q.target.url.EscapedPath(), q.target.url.RawQuery, q.body}
 	for name, value := range q.headers {
@@ -58,7 +58,7 @@ func (f *fetcher) secretNames() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// checkSecrets reports why the server of t may not receive the secrets. It must be the host that each is
+// checkSecrets returns why the server of t may not receive the secrets. It must be the host that each is
 // for, over https; plain http is accepted only for a private address that was granted.
 func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
@@ -72,7 +72,7 @@ func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) e
 	return nil
 }
 
-// checkReceiver reports why the server of t is not one that a secret is for.
+// checkReceiver returns why a secret is not for the server of t.
 func (f *fetcher) checkReceiver(t target, s tool.SecretGrant) error {
 	if s.Token {
 		if !slices.ContainsFunc(f.rules, func(r rule) bool { return r.covers(t) }) {
@@ -91,21 +91,21 @@ func (f *fetcher) checkReceiver(t target, s tool.SecretGrant) error {
 	return nil
 }
 
-// withTokens are secrets with the tokens among them as they are now.
-func (f *fetcher) withTokens(ctx context.Context, secrets []tool.SecretGrant) (out []tool.SecretGrant, refused *tool.Envelope) {
+// withTokens fills in the current values of tokens.
+func (f *fetcher) withTokens(ctx context.Context, secrets []tool.SecretGrant) (out []tool.SecretGrant, err error) {
 	out = slices.Clone(secrets)
 	for i, s := range out {
 		if !s.Token {
 			continue
 		}
-		if out[i].Value, refused = f.tokens.Value(ctx, s.Name); refused != nil {
-			return nil, refused
+		if out[i].Value, err = f.tokens.Value(ctx, s.Name); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// withSecrets is the request as it is sent, with the values of its secrets.
+// withSecrets returns the request with the values of its secrets.
 func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header, string, error) {
 	value := func(as func(string) string) func(string) string {
 		return func(name string) string {
@@ -128,7 +128,7 @@ func (q request) withSecrets(secrets []tool.SecretGrant) (*url.URL, http.Header,
 	header := http.Header{}
 	for name, text := range q.headers {
 		text = tool.FillPlaceholders(text, value(func(s string) string { return s }))
-		// The placeholder passed newRequest's check; its value may still break out of the header.
+		// The value of a placeholder may break out of the header.
 		if strings.ContainsAny(text, "\r\n\x00") {
 			return nil, nil, "", fmt.Errorf("the header %s holds a line break", name)
 		}

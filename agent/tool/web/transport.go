@@ -8,11 +8,11 @@ import (
 	"rouse/agent/tool"
 )
 
-// Transport is an http.RoundTripper for what the host of a module sends by itself: to hosts that its agent is granted, at addresses that
-// these may have, over https but for the owner's own network. Its errors never quote a URL.
+// Transport is an http.RoundTripper for requests of a module's host: to granted hosts, at addresses that
+// these may have, over https except for the owner's own network. Its errors never quote a URL.
 type Transport struct{ fetcher *fetcher }
 
-// NewTransport may have no grant: then it sends nothing.
+// NewTransport may have no grant. Then the transport sends nothing.
 func NewTransport(o Options) (*Transport, error) {
 	f, err := newFetcher(o)
 	if err != nil {
@@ -21,7 +21,8 @@ func NewTransport(o Options) (*Transport, error) {
 	return &Transport{f}, nil
 }
 
-// Refuses says why nothing with these secrets would be sent to a URL, nil when it would. Where its name leads is known only then.
+// Refuses returns why nothing with these secrets would be sent to a URL, or nil. The addresses of a name are
+// checked only when the request is sent.
 func (t *Transport) Refuses(method, url string, secrets ...tool.SecretGrant) error {
 	to, err := parseURL(url)
 	if err != nil {
@@ -61,10 +62,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// WasRefused says why a request of a Transport was not sent, or not answered by whom it was for; "" when it was another reason.
+// WasRefused returns why a request of a Transport was refused, or "" if there was another reason.
 func WasRefused(err error) string {
-	var no *refusedError
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[*refusedError](err); ok {
 		return no.why
 	}
 	return ""

@@ -35,8 +35,8 @@ func (t target) origin() string {
 // schemes are the supported schemes with their default ports.
 var schemes = map[string]uint16{"http": 80, "https": 443}
 
-// parseURL parses a URL strictly. What two parsers could read differently is refused: such spellings are
-// used to get past a check with one reading and to a server with the other.
+// parseURL parses a URL strictly. It refuses spellings that two parsers could read differently, because they
+// are used to pass a check with one reading and reach a server with the other.
 func parseURL(text string) (target, error) {
 	if !utf8.ValidString(text) {
 		return target{}, errors.New("it is not UTF-8")
@@ -69,7 +69,7 @@ func parseURL(text string) (target, error) {
 	return canonical(u)
 }
 
-// canonical is the canonical form of a URL; u is not changed.
+// canonical returns the canonical form of a URL; u is not changed.
 func canonical(u *url.URL) (target, error) {
 	port, known := schemes[u.Scheme]
 	switch {
@@ -121,7 +121,7 @@ func canonical(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// splitPort splits host:port; port 0 means none. An IPv6 address comes in brackets, and is returned without.
+// splitPort splits host:port; port 0 means none. An IPv6 address is in brackets, which are removed.
 func splitPort(text string) (host string, port uint16, err error) {
 	host, rest := text, ""
 	if inner, bracketed := strings.CutPrefix(text, "["); bracketed {
@@ -145,7 +145,7 @@ func splitPort(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-// labelPattern is one label of a name. Underscores are not allowed in host names, and used all the same.
+// labelPattern matches one label of a name. Underscores are not allowed, but used.
 var labelPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
 
 // parseHost parses a name or an IP address, without port and brackets.

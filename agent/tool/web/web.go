@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	_ "embed"
@@ -44,10 +45,10 @@ type Options struct {
 	RootCAs   *x509.CertPool // nil means the system's
 }
 
-// Tokens look up those of the secrets that are tokens of sign-ins; needed where there are any.
+// Tokens look up the secrets that are tokens of sign-ins.
 type Tokens struct {
-	Value   func(ctx context.Context, name string) (string, *tool.Envelope) // or why there is none
-	Refuses func(url string) string                                         // why none is sent to a URL in its canonical form, "" when it is
+	Value   func(ctx context.Context, name string) (string, error)
+	Refuses func(url string) string // returns why no token is sent to a canonical URL, or ""
 }
 
 // fetcher is the tool of one run.
@@ -59,13 +60,13 @@ type fetcher struct {
 	redact   func(string) string
 	resolver *net.Resolver
 	rootCAs  *x509.CertPool
-	refuses  func(method, url string) string // why a request may not be made, "" when it may; nil: the grants alone say
+	refuses  func(method, url string) string // returns why a request may not be made, or ""; optional
 
 	mu     sync.Mutex
 	recent []cachedAnswer // the latest answers, newest first
 }
 
-// cachedAnswer is an answer of which further pages may be read.
+// cachedAnswer is an answer whose further pages may be read.
 type cachedAnswer struct {
 	request string
 	result  result
@@ -76,7 +77,7 @@ type cachedAnswer struct {
 // maxCached is how many answers are cached.
 const maxCached = 4
 
-// Tools is web_fetch for an agent with grants, and nothing for one without.
+// Tools returns web_fetch for an agent with grants, and nothing for one without.
 func Tools(o Options) ([]tool.Tool, error) {
 	if len(o.Grants) == 0 {
 		return nil, nil
@@ -134,28 +135,19 @@ func (f *fetcher) grantsText() string {
 	return b.String()
 }
 
-// reads reports whether a call only reads, by what HTTP says of its method.
+// reads reports whether a call only reads, according to its method.
 func reads(raw json.RawMessage) bool {
-	var a struct {
-		Method string `json:"method"`
-	}
-	return json.Unmarshal(raw, &a) == nil && request{method: strings.ToUpper(methodOrGET(a.Method))}.safe()
+	var a RequestArgs
+	return json.Unmarshal(raw, &a) == nil && a.Reads()
 }
 
-func methodOrGET(method string) string {
-	if method == "" {
-		return "GET"
-	}
-	return method
-}
-
-// need returns the labels and grants of a call. The response is untrusted content, and any request can send data out. A GET
-// or HEAD to a host that is granted by name can send data only in its address and headers. It counts as an external effect
-// only if the run holds private data and the owner did not write the address.
+// need returns the labels and grants of a call. The response is untrusted content, and any request can send
+// data out. A GET or HEAD to a host that is granted by name can send data only in its address and headers. It
+// counts as an external effect only if the run holds private data and the owner did not write the address.
 func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
-	q, secrets, refused := f.parse(a)
-	if refused != nil {
-		return tool.Need{Refused: refused}, nil
+	q, secrets, err := f.parse(a)
+	if err != nil {
+		return tool.Need{}, err
 	}
 
 	n := tool.Need{Action: q.action(), Shown: f.redact(q.shown()), AddsTaint: tool.Untrusted | tool.Outward}
@@ -178,16 +170,15 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 
 	n.Bind = func(n tool.Need) (tool.Need, error) {
 		if f.leadsInwards(ctx, q.target, access) {
-			e := tool.Failure(tool.KindRejected, "%s", &privateAddrError{to: q.target})
-			n.Refused = &e
+			return n, tool.Refuse(tool.KindRejected, "%s", &privateAddrError{to: q.target})
 		}
 		return n, nil
 	}
 	return n, nil
 }
 
-// Foresee is what the authorizer is going to be told of a request that is planned: why it is refused, or which
-// grant it lacks. What only the answer of a name server tells is not known yet.
+// Foresee returns the need of a planned request: why it is refused, or which grant it lacks. Addresses of
+// names are not known yet.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Need {
 	f := &fetcher{secrets: secrets, redact: func(text string) string { return text }}
 	for _, g := range grants {
@@ -195,47 +186,44 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) too
 			f.rules = append(f.rules, r)
 		}
 	}
-
-	n, _ := f.need(context.Background(), tool.Invocation{}, args{URL: url, Method: method})
+	n, _ := tool.RefusedNeed(f.need(context.Background(), tool.Invocation{}, args{URL: url, Method: method}))
 	return n
 }
 
-// parse turns arguments into a request that can be sent once it is approved, or answers the call that
-// no approval would make possible.
-func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, refused *tool.Envelope) {
-	refuse := func(e tool.Envelope) (request, []tool.SecretGrant, *tool.Envelope) { return q, nil, &e }
-	q, err := newRequest(a)
-	var bad *argError
-	if errors.As(err, &bad) {
-		return refuse(tool.Failure(tool.KindInvalidArgs, "%s", f.redact(bad.Error())).WithField(bad.field, bad.expected))
+// parse turns arguments into a request that can be sent once it is approved.
+func (f *fetcher) parse(a args) (q request, secrets []tool.SecretGrant, err error) {
+	rejected := func(why string) (request, []tool.SecretGrant, error) {
+		return q, nil, tool.Refuse(tool.KindRejected, "%s", f.redact(why))
 	}
-
+	if q, err = newRequest(a); err != nil {
+		if refusal, ok := errors.AsType[*tool.Refusal](err); ok {
+			refusal.Message = f.redact(refusal.Message)
+		}
+		return q, nil, err
+	}
 	switch {
 	case a.Offset < 0:
-		return refuse(tool.Failure(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset"))
+		return q, nil, tool.Refuse(tool.KindInvalidArgs, "offset is less than 0").WithField("offset", "0 or next_offset")
 	case a.Offset > 0 && !q.safe():
-		return refuse(tool.Failure(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0"))
+		return q, nil, tool.Refuse(tool.KindInvalidArgs, "a %s is not made again to read on", q.method).WithField("offset", "0")
 	}
-
 	if f.refuses != nil {
 		if why := f.refuses(q.method, q.target.String()); why != "" {
-			return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(why)))
+			return rejected(why)
 		}
 	}
 
-	// A host that is an IP address can be checked now; a name only when it is resolved (see dial).
+	// An IP address can be checked now; a name only when it is resolved (see dial).
 	access := f.access(q.target, q.method)
 	if q.target.addr.IsValid() && !access.allows(q.target.addr) {
-		return refuse(tool.Failure(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr}))
+		return q, nil, tool.Refuse(tool.KindRejected, "%s", &privateAddrError{q.target, q.target.addr})
 	}
-
 	if secrets, err = f.secretsIn(q); err == nil {
 		err = f.checkSecrets(q.target, access, secrets)
 	}
 	if err != nil {
-		return refuse(tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())))
+		return rejected(err.Error())
 	}
-
 	return q, secrets, nil
 }
 
@@ -260,17 +248,16 @@ const (
 )
 
 func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.Envelope, error) {
-	q, secrets, refused := f.parse(a)
-	if refused != nil {
-		return *refused, nil
+	q, secrets, err := f.parse(a)
+	if err != nil {
+		return tool.Envelope{}, err
 	}
-
 	if a.MaxChars <= 0 {
 		a.MaxChars = defaultChars
 	}
 
 	source := a.Format == "source"
-	// A further page comes from the same answer: asked again, the server may give another one.
+	// Further pages come from the same answer: the server may answer differently now.
 	k, found := f.cached(q, source, a.Offset)
 	if !found {
 		ans, err := f.roundTrips(ctx, q, secrets)
@@ -298,24 +285,21 @@ func (f *fetcher) fetch(ctx context.Context, in tool.Invocation, a args) (tool.E
 	return tool.Success(res, warnings...), nil
 }
 
-// failure is the result of a call whose server gave no answer.
+// failure returns the result of a call whose server gave no answer.
 func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error) {
-	var no *refusedError
-	var gone *unreachableError
 	switch {
-	case errors.As(err, &no):
-		return tool.Failure(tool.KindRejected, "%s", f.redact(no.Error())), nil
-	case errors.As(err, &gone):
-		return tool.Failure(tool.KindUnavailable, "%s", f.redact(gone.Error())), nil
+	case errors.As(err, new(*refusedError)):
+		return tool.Failure(tool.KindRejected, "%s", f.redact(err.Error())), nil
+	case errors.As(err, new(*unreachableError)):
+		return tool.Failure(tool.KindUnavailable, "%s", f.redact(err.Error())), nil
 	case ctx.Err() != nil:
 		return tool.Failure(tool.KindExecutionError, "cancelled: %v", context.Cause(ctx)), nil //nolint:nilerr // the run ends, the host is not broken
 	}
-
 	return tool.Envelope{}, err
 }
 
-// failure is the answer to a call that has to succeed: a success unless the server said something else, or
-// not all of it.
+// failure returns the answer to a call that has to succeed: a success unless the server said something else,
+// or not all of it.
 func (k cachedAnswer) failure() tool.Envelope {
 	switch status := statusText(k.result.Status); {
 	case k.result.Status >= 400:
@@ -357,17 +341,15 @@ func (f *fetcher) cache(q request, source bool, a answer) cachedAnswer {
 	return k
 }
 
-// cached is the latest answer to a request, when a further page of it is asked for.
+// cached returns the latest answer to a request if a further page of it is asked for.
 func (f *fetcher) cached(q request, source bool, offset int) (cachedAnswer, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-
-	for _, k := range f.recent {
-		if offset > 0 && k.request == fmt.Sprint(source, q.action()) {
-			return k, true
-		}
+	i := slices.IndexFunc(f.recent, func(k cachedAnswer) bool { return k.request == fmt.Sprint(source, q.action()) })
+	if offset == 0 || i < 0 {
+		return cachedAnswer{}, false
 	}
-	return cachedAnswer{}, false
+	return f.recent[i], true
 }
 
 // statusKind is the kind of failure of a call that has to succeed.
@@ -385,11 +367,7 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// excerpt is the beginning of a body, for a message.
+// excerpt returns the beginning of a body, for a message.
 func excerpt(body string) string {
-	if body = strings.TrimSpace(body); body == "" {
-		return "without a word"
-	}
-
-	return text.Truncate(body, 2000)
+	return text.Truncate(cmp.Or(strings.TrimSpace(body), "without a word"), 2000)
 }

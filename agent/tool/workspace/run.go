@@ -20,10 +20,10 @@ type runArgs struct {
 	Answer      string `json:"answer,omitempty" jsonschema:"a text, or JSON where the question has an input schema"`
 }
 
-// owners are the actions in which the owner is asked, and an agent would answer in their place.
+// owners are the actions in which an agent would answer a question to its owner.
 var owners = []string{"answer", "acknowledge", "discard"}
 
-// runNeed has the owner approve each time what they were asked themselves.
+// runNeed asks the owner to approve each of these actions.
 func (o Options) runNeed(ctx context.Context, in tool.Invocation, a runArgs) (tool.Need, error) {
 	if !slices.Contains(owners, a.Action) {
 		all, err := o.all(ctx, in, "")
@@ -90,7 +90,7 @@ func (o Options) manageRun(ctx context.Context, in tool.Invocation, a runArgs) (
 	return o.move(ctx, in, r, a.Action)
 }
 
-// findRun is a run of the agent that works in a workspace of its skills.
+// findRun returns a run of the agent that works in a workspace of its skills.
 func (o Options) findRun(ctx context.Context, in tool.Invocation, a runArgs) (ledger.Run, error) {
 	id, err := number("runId", a.RunID)
 	if err != nil {
@@ -135,7 +135,7 @@ func (o Options) listRuns(ctx context.Context, in tool.Invocation, a runArgs) (t
 	return result(map[string]any{"runs": out[:min(len(out), maxListed)]}, nil)
 }
 
-// getRun is a run with its step, and what it waits for.
+// getRun returns a run with its step and its open questions.
 func (o Options) getRun(ctx context.Context, r ledger.Run) (tool.Envelope, error) {
 	out := newRunResult(r)
 	c, err := o.Ledger.LastCheckpoint(ctx, r.ID)
@@ -159,7 +159,7 @@ type eventResult struct {
 	Data any    `json:"data,omitempty"`
 }
 
-// events are what happened lately in a run.
+// events returns the latest events of a run.
 func (o Options) events(ctx context.Context, r ledger.Run) (tool.Envelope, error) {
 	all, err := o.Ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: 10_000})
 	out := []eventResult{}
@@ -173,13 +173,12 @@ func (o Options) events(ctx context.Context, r ledger.Run) (tool.Envelope, error
 	return result(map[string]any{"events": out}, err)
 }
 
-// move lets a run go on, keeps others from its workspace, ends it or tries it again. Each says what is to be, so that a
-// call that is made again finds it so.
+// move continues, pauses, ends or retries a run. Each action sets a state, so that it can be repeated.
 func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, action string) (tool.Envelope, error) {
 	var err error
 	switch action {
 	case "continue":
-		_, err = o.Ledger.ChangeWorkspace(ctx, author(in), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
+		_, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspaceActive})
 		switch {
 		case err == nil && r.WaitsForRetry():
 			_, err = o.Ledger.Retry(ctx, r.ID)
@@ -187,7 +186,7 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 			err = o.goOn(ctx, r)
 		}
 	case "pause":
-		_, err = o.Ledger.ChangeWorkspace(ctx, author(in), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
+		_, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), r.Workspace, ledger.WorkspaceChange{Status: ledger.WorkspacePaused})
 	case "cancel":
 		waited := r.State != domain.StateRunning && r.State != domain.StateFinished
 		if r, err = o.Ledger.RequestCancel(ctx, r.ID, "cancelled by the agent in run "+optionalID(in.Run)); err == nil && waited && r.Outcome == domain.OutcomeCancelled {
@@ -210,7 +209,7 @@ func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, act
 	return result(newRunResult(r), err)
 }
 
-// goOn has a run go on that its skill has paused.
+// goOn continues a run that its skill has paused.
 func (o Options) goOn(ctx context.Context, r ledger.Run) error {
 	items, err := o.Ledger.ItemsOf(ctx, r.ID)
 	if err != nil {
@@ -224,7 +223,7 @@ func (o Options) goOn(ctx context.Context, r ledger.Run) error {
 	return err
 }
 
-// answer answers a question in the place of the owner, who has approved that.
+// answer answers a question in the place of the owner, who has approved it.
 func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	id, err := number("item", a.Item)
 	if err != nil {
@@ -247,7 +246,7 @@ func (o Options) answer(ctx context.Context, in tool.Invocation, a runArgs) (too
 	return result(newRunResult(r), err)
 }
 
-// review ends the review of a workspace in the place of the owner, who has approved that.
+// review ends the review of a workspace in the place of the owner, who has approved it.
 func (o Options) review(ctx context.Context, in tool.Invocation, a runArgs) (tool.Envelope, error) {
 	if a.WorkspaceID == "" && a.RunID != "" {
 		r, err := o.findRun(ctx, in, a)

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,7 +19,7 @@ var workspaceText string
 //go:embed run_manage.md
 var runText string
 
-// specs are the tools. Their effect is that of a database because the ledger takes each call once.
+// The tools. Their effect is that of a database because the ledger takes each call once.
 var (
 	workspaceSpec = tool.Spec{
 		Name: "workspace_manage", Description: workspaceText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent,
@@ -57,8 +56,8 @@ func Specs() tool.Specs { return tool.Specs{workspaceSpec, runSpec} }
 type Options struct {
 	Ledger    *ledger.Ledger
 	Skills    []string                                // of the agent, that keep workspaces
-	Redact    func(text string) string                // removes secrets from what is stored; nil: nothing does
-	Cancelled func(ctx context.Context, _ ledger.Run) // is called after a run was cancelled while it waited; nil: nobody is
+	Redact    func(text string) string                // removes secrets from stored data; optional
+	Cancelled func(ctx context.Context, _ ledger.Run) // called after a waiting run was cancelled; optional
 }
 
 // Tools are the tools of one run (OSL-23, OSL-24).
@@ -86,51 +85,19 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{manage, runs}, nil
 }
 
-// failure makes what the ledger refuses into an answer; ok is false for an error of the host.
-func failure(err error) (e tool.Envelope, ok bool) {
-	var wrong *ledger.WorkspaceError
-	switch {
-	case errors.As(err, &wrong):
-		e = tool.Failure(tool.KindInvalidArgs, "%s", wrong.Message)
-		if wrong.Field != "" {
-			e = e.WithField(wrong.Field, "")
-		}
-		return e, true
-	case errors.As(err, new(*ledger.ConflictError)):
-		return tool.Failure(tool.KindConflict, "%v", err), true
-	case errors.Is(err, ledger.ErrClosed), errors.Is(err, ledger.ErrNotClaimable):
-		return tool.Failure(tool.KindExecutionError, "%v", err), true
-	case errors.As(err, new(*ledger.BlockedError)):
-		return tool.Failure(tool.KindRejected, "%v", err), true
-	case errors.Is(err, ledger.ErrInvalidAnswer):
-		return tool.Failure(tool.KindInvalidArgs, "%v", err).WithField("answer", ""), true
-	case errors.Is(err, ledger.ErrNotFound):
-		return tool.Failure(tool.KindNotFound, "%v", err), true
-	}
-	return tool.Envelope{}, false
-}
-
-// result is the answer of a call: a value, or why there is none.
+// result returns the answer of a call.
 func result(value any, err error) (tool.Envelope, error) {
-	if err == nil {
-		return tool.Success(value), nil
+	if err != nil {
+		return tool.Envelope{}, tool.LedgerRefusal(err)
 	}
-	if e, ok := failure(err); ok {
-		return e, nil
-	}
-	return tool.Envelope{}, err
+	return tool.Success(value), nil
 }
 
-func author(in tool.Invocation) ledger.Author {
-	return ledger.Author{Attempt: ledger.Attempt{Run: in.Run, Number: in.Attempt}, Key: in.Key}
-}
-
-// wrong is an argument that cannot be used.
 func wrong(field, message string) error {
 	return &ledger.WorkspaceError{Field: field, Message: message}
 }
 
-// number reads an id; 0 for none.
+// number parses an id; 0 for none.
 func number(field, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -142,7 +109,7 @@ func number(field, text string) (int64, error) {
 	return n, nil
 }
 
-// optionalID is an id in a result, "" for none.
+// optionalID formats an id; "" for none.
 func optionalID(n int64) string {
 	if n == 0 {
 		return ""
@@ -150,8 +117,8 @@ func optionalID(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// find is a workspace of the agent: the one that is named, or that of the run. Of other agents, and of skills
-// that the agent does not have, it knows nothing.
+// find returns a workspace of the agent: the one that is named, or that of the run. Workspaces of other
+// agents, and of skills that the agent does not have, do not exist for it.
 func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
 	id, err := number("workspaceId", text)
 	if err != nil {

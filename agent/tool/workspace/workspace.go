@@ -1,8 +1,10 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 
@@ -27,7 +29,7 @@ type workspaceArgs struct {
 	Content     string         `json:"content,omitempty" jsonschema:"of an artifact"`
 }
 
-// workspaceNeed says which labels a call brings, and where it leaves those of its run.
+// workspaceNeed returns the places whose labels a call brings, and those that get the labels of its run.
 func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
 	switch a.Action {
 	case "create":
@@ -39,9 +41,8 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 
 	w, err := o.find(ctx, in, a.WorkspaceID)
 	if err != nil {
-		_, refused := failure(err)
-		if refused { // the call itself says what is wrong
-			return tool.Need{}, nil
+		if err = tool.LedgerRefusal(err); errors.As(err, new(*tool.Refusal)) {
+			err = nil // the call itself says what is wrong
 		}
 		return tool.Need{}, err
 	}
@@ -54,7 +55,7 @@ func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a worksp
 	return need, nil
 }
 
-// newName is the name of a workspace that is to be created, as it is kept.
+// newName returns the name of a workspace that is to be created.
 func (o Options) newName(a workspaceArgs) string { return strings.TrimSpace(o.Redact(a.Name)) }
 
 // skill is the one whose workspace is to be created.
@@ -131,7 +132,7 @@ func (o Options) manageWorkspace(ctx context.Context, in tool.Invocation, a work
 	if err != nil {
 		return result(nil, err)
 	}
-	w, err = o.Ledger.ChangeWorkspace(ctx, author(in), w.ID, c)
+	w, err = o.Ledger.ChangeWorkspace(ctx, in.Author(), w.ID, c)
 	return result(newResult(w), err)
 }
 
@@ -145,11 +146,11 @@ func (o Options) create(ctx context.Context, in tool.Invocation, a workspaceArgs
 	if err != nil {
 		return result(nil, err)
 	}
-	w, err := o.Ledger.CreateWorkspace(ctx, author(in), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
+	w, err := o.Ledger.CreateWorkspace(ctx, in.Author(), ledger.Workspace{Agent: in.Agent, Skill: skill, Name: o.newName(a), Phase: a.Phase, Role: a.Role, State: state})
 	return result(newResult(w), err)
 }
 
-// state is a state as it is stored; nil when none was given.
+// state returns a state as it is stored; nil if none was given.
 func (o Options) state(state map[string]any) (json.RawMessage, error) {
 	if state == nil {
 		return nil, nil
@@ -162,7 +163,7 @@ func (o Options) state(state map[string]any) (json.RawMessage, error) {
 	return json.RawMessage(o.Redact(string(raw))), nil
 }
 
-// change is what a call makes different.
+// change returns the change that a call asks for.
 func (o Options) change(a workspaceArgs) (c ledger.WorkspaceChange, err error) {
 	c.LockVersion = a.LockVersion
 	switch a.Action {
@@ -202,7 +203,7 @@ func (o Options) listArtifacts(ctx context.Context, w ledger.Workspace) (tool.En
 	return result(map[string]any{"artifacts": out}, err)
 }
 
-// writeArtifact makes an artifact, the next version of one, or gives one another status.
+// writeArtifact adds an artifact or a new version of one, or changes the status of one.
 func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger.Workspace, a workspaceArgs) (tool.Envelope, error) {
 	parent, err := number("artifactId", a.ArtifactID)
 	if err == nil {
@@ -220,7 +221,7 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 		case a.Content == "" && a.Title == "" && a.Status == "":
 			return result(nil, wrong("content", "nothing was given that could become different: content or status"))
 		case a.Content == "":
-			changed, err := o.Ledger.ChangeArtifact(ctx, author(in), w.ID, parent, ledger.ArtifactChange{Status: &a.Status})
+			changed, err := o.Ledger.ChangeArtifact(ctx, in.Author(), w.ID, parent, ledger.ArtifactChange{Status: &a.Status})
 			return result(newArtifactResult(changed), err)
 		}
 
@@ -229,23 +230,17 @@ func (o Options) writeArtifact(ctx context.Context, in tool.Invocation, w ledger
 			return result(nil, err)
 		}
 		before := chain[len(chain)-1]
-		made.Parent = parent
-		if made.Title == "" {
-			made.Title = before.Title
-		}
-		if made.Type == "" {
-			made.Type = before.Type
-		}
+		made.Parent, made.Title, made.Type = parent, cmp.Or(made.Title, before.Title), cmp.Or(made.Type, before.Type)
 	}
 
-	added, err := o.Ledger.AddWorkspaceArtifact(ctx, author(in), made, []byte(a.Content))
+	added, err := o.Ledger.AddWorkspaceArtifact(ctx, in.Author(), made, []byte(a.Content))
 	return result(newArtifactResult(added), err)
 }
 
-// maxWrittenOfRun bounds what one run hands over, in bytes, as share_artifact does.
+// maxWrittenOfRun bounds the bytes that one run hands over, like share_artifact.
 const maxWrittenOfRun = 256 << 20
 
-// checkRoom refuses what is more than a run may hand over: it is kept with the workspace, and so for good.
+// checkRoom refuses more than a run may hand over: it is kept with the workspace for good.
 func (o Options) checkRoom(ctx context.Context, in tool.Invocation, a workspaceArgs) error {
 	all, err := o.Ledger.Artifacts(ctx, in.Run)
 	whole := int64(len(a.Content))

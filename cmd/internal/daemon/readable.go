@@ -54,7 +54,7 @@ func (d *Daemon) readable(ctx context.Context, j *config.Job, path api.Path) (st
 	}
 	roots.Mask(tool.Masks{Hidden: slices.Concat(p.Masks.Hidden, tool.WithResolvedLinks(s.Config.Files), tool.WithResolvedLinks(s.Config.Included()))})
 	handle, err := roots.Resolve(abs, false)
-	var no *tool.PathError
+	var no *tool.Refusal
 	switch {
 	case err == nil:
 		return abs, handle.Close()
