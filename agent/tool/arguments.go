@@ -43,7 +43,8 @@ func (s Spec) Arguments() (Arguments, error) {
 	return Arguments{schema: schema, whole: whole}, err
 }
 
-// typedSchema holds the schemas that follow from the Go type of a tool's arguments. Both are shared.
+// typedSchema holds the schemas that follow from the Go type of a tool's arguments. Both are
+// shared.
 type typedSchema struct {
 	checks *jsonschema.Schema // of calls
 	told   json.RawMessage    // as a model is told of it

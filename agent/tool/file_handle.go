@@ -34,9 +34,9 @@ func (p *FileHandle) refuse(kind Kind, format string, args ...any) error {
 // InWorkdir reports whether the path lies in the workdir.
 func (p *FileHandle) InWorkdir() bool { return p.inWorkdir }
 
-// OpenChecked opens the file or folder for reading. Symbolic links are followed only for reading and
-// within the granted folder. A file with a second hard link is refused, unless it is only read and
-// lies in the workdir.
+// OpenChecked opens the file or folder for reading. Symbolic links are followed only for reading
+// and within the granted folder. A file with a second hard link is refused, unless it is only read
+// and lies in the workdir.
 func (p *FileHandle) OpenChecked() (*os.File, error) {
 	info, err := p.Lstat(p.Rel)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -176,8 +176,8 @@ func (p *FileHandle) checkFolder() (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Create makes the folders of a file, checks them like CheckWrite, and starts the file. From then on
-// the handle holds the folder open, so that no link in its place leads the rename elsewhere.
+// Create makes the folders of a file, checks them like CheckWrite, and starts the file. From then
+// on the handle holds the folder open, so that no link in its place leads the rename elsewhere.
 func (p *FileHandle) Create() (*atomicfile.File, error) {
 	if folder := filepath.Dir(p.Rel); folder != "." {
 		if err := owner.MakeFoldersIn(p.Root, folder); err != nil {

@@ -9,8 +9,8 @@ import (
 	"rouse/internal/gitlayout"
 )
 
-// git runs what the configuration of a repository names, for whoever asks it anything in a folder of
-// that repository. So no agent may write a .git, or a folder that git takes for a repository.
+// git runs what the configuration of a repository names, for whoever asks it anything in a folder
+// of that repository. So no agent may write a .git, or a folder that git takes for a repository.
 
 // gitObstacle returns why a path below a folder belongs to git, or "". Links are followed except at
 // the path itself, which a rename would replace.

@@ -13,8 +13,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockFiles is the number of lock files that all paths share. They are never removed: a removed lock
-// file that somebody waits for locks nothing.
+// lockFiles is the number of lock files that all paths share. They are never removed: a removed
+// lock file that somebody waits for locks nothing.
 const lockFiles = 256
 
 // Locks make the changes of one path take turns, from reading the file to the rename: in this

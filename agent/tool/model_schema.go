@@ -82,9 +82,10 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// modelSchema returns the plain subset of a schema, which is sent to models. Model servers translate
-// schemas into grammars or types of their own, and refuse a request for one unknown keyword. Calls
-// are held to the full schema. The descriptions tell constraints that the subset cannot express.
+// modelSchema returns the plain subset of a schema, which is sent to models. Model servers
+// translate schemas into grammars or types of their own, and refuse a request for one unknown
+// keyword. Calls are held to the full schema. The descriptions tell constraints that the subset
+// cannot express.
 func modelSchema(full *jsonschema.Schema) (json.RawMessage, error) {
 	out := plainOf(full, 0)
 	if out.Type != typeObject {
@@ -209,7 +210,8 @@ func plainOfType(s *jsonschema.Schema, kind string, depth int) *plainSchema {
 	return out
 }
 
-// setProperties sets the properties of an object: first in the schema's own order, then the required.
+// setProperties sets the properties of an object: first in the schema's own order, then the
+// required.
 func (o *plainSchema) setProperties(s *jsonschema.Schema, depth int) {
 	names := slices.Clone(s.PropertyOrder)
 	for _, name := range append(slices.Clone(s.Required), slices.Sorted(maps.Keys(s.Properties))...) {

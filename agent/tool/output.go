@@ -25,9 +25,9 @@ type Output struct {
 // it under its name. Its error, which is the host's, keeps the file from being written.
 func (r *Roots) OnOutput(announce func(context.Context, Output) error) { r.onOutput = announce }
 
-// Announce reports that the complete file temp, in the same root, is about to be renamed to the path
-// of the handle. Every tool that writes a file calls it right before the rename: no watch can then
-// see the file before it is on record as the job's own.
+// Announce reports that the complete file temp, in the same root, is about to be renamed to the
+// path of the handle. Every tool that writes a file calls it right before the rename: no watch can
+// then see the file before it is on record as the job's own.
 func (p *FileHandle) Announce(ctx context.Context, temp string) error {
 	path, err := p.finalPath()
 	if err != nil {

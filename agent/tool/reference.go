@@ -41,7 +41,8 @@ func (s Spec) ArgumentList() ([]Argument, error) {
 	return out, nil
 }
 
-// propertyNames lists the properties of an object: first in the order of its type, the others by name.
+// propertyNames lists the properties of an object: first in the order of its type, the others by
+// name.
 func propertyNames(s *jsonschema.Schema) []string {
 	names := slices.Clone(s.PropertyOrder)
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {

@@ -153,7 +153,8 @@ func (r *Registry) Call(ctx context.Context, in Invocation, name string, args js
 
 	e, err = Answered(e, err)
 	e.Tool = name
-	// The model has not seen the schema of an unlisted tool. From the next request on the tool is listed.
+	// The model has not seen the schema of an unlisted tool. From the next request on the tool is
+	// listed.
 	if e.Kind == KindInvalidArgs && r.unlisted.load(name) {
 		e.Message += fmt.Sprintf("; the arguments of %s are %s", name, t.told)
 	}

@@ -196,8 +196,9 @@ func (r *Roots) Resolve(path string, write bool) (*FileHandle, error) {
 	return &FileHandle{Root: in, Rel: rel, roots: r, grant: g, shown: path, write: write, inWorkdir: own}, nil
 }
 
-// openRoot opens the folder of a root. One that lies in a writable root is opened through that root,
-// so that a link of the run in its place leads nowhere else. Links of other agents are not followed.
+// openRoot opens the folder of a root. One that lies in a writable root is opened through that
+// root, so that a link of the run in its place leads nowhere else. Links of other agents are not
+// followed.
 func (r *Roots) openRoot(folder string) (*os.Root, error) {
 	if r.boundary.Holds(folder) != "" {
 		return r.boundary.OpenRoot(folder)

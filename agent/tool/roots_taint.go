@@ -19,7 +19,8 @@ func (r *Roots) Distrust(folders ...string) { r.untrusted = folders }
 // run. For links see Distrust.
 func (r *Roots) KeepPrivate(folders ...string) { r.private = folders }
 
-// OnWrite sets the function that is called with each file that a tool writes, before it gets its name.
+// OnWrite sets the function that is called with each file that a tool writes, before it gets its
+// name.
 func (r *Roots) OnWrite(record func(context.Context, ledger.Place) error) { r.onWrite = record }
 
 // ProgramNeed returns the need of a program that is confined to the roots: it can read all of them,
@@ -106,8 +107,8 @@ func (r *Roots) bindPath(path string, write bool) func(Need) (Need, error) {
 	}
 }
 
-// WriteNeed returns the need of a call that changes a file. It reads, too: its answer shows a part of
-// the file's old content.
+// WriteNeed returns the need of a call that changes a file. It reads, too: its answer shows a part
+// of the file's old content.
 func (r *Roots) WriteNeed(path string) Need {
 	n := r.ReadNeed(path)
 	_, abs := r.innermost(path, true)

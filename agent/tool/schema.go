@@ -50,8 +50,8 @@ func DefineBySchema(s Spec, run func(ctx context.Context, in Invocation, args js
 	return Tool{&s, schema, told, call}, nil
 }
 
-// resolved returns the Schema of a spec, ready to validate. It comes from strangers, so it may refer
-// to nothing.
+// resolved returns the Schema of a spec, ready to validate. It comes from strangers, so it may
+// refer to nothing.
 func (s Spec) resolved() (*jsonschema.Resolved, error) {
 	if err := form.SelfContained(s.Schema); err != nil {
 		return nil, fmt.Errorf("tool %s: %w", s.Name, err)

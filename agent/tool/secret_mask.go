@@ -55,7 +55,8 @@ func (r *Roots) secretMasks() (out []string) {
 	return out
 }
 
-// reaches reports whether a program finds the file of an entry. Links out of the roots lead nowhere.
+// reaches reports whether a program finds the file of an entry. Links out of the roots lead
+// nowhere.
 func (r *Roots) reaches(path string, d fs.DirEntry) bool {
 	if d.Type() != fs.ModeSymlink {
 		return true

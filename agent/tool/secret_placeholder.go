@@ -11,8 +11,8 @@ type SecretGrant struct {
 	Name   string
 	OnlyTo string // the one host that it may be sent to; "" when it is for commands
 	Value  string // "" when its owner has removed it since
-	// Token marks the token of a sign-in, which may be sent to several hosts: those that the manifest of
-	// its skill and the grants of its agent name. Its value is looked up when it is sent.
+	// Token marks the token of a sign-in, which may be sent to several hosts: those that the manifest
+	// of its skill and the grants of its agent name. Its value is looked up when it is sent.
 	Token  bool
 	Public bool // what it opens is not private: a run that uses it does not get that label
 }
@@ -22,7 +22,8 @@ var placeholder = regexp.MustCompile(`__OSL_SECRET\[((?:` + tokenPrefix + `)?[A-
 
 const tokenPrefix = "oauth:"
 
-// TokenName returns the placeholder name of a provider's token; "" if no placeholder can hold its id.
+// TokenName returns the placeholder name of a provider's token; "" if no placeholder can hold its
+// id.
 func TokenName(provider string) string {
 	name := tokenPrefix + provider
 	if !slices.Equal(Placeholders(Placeholder(name)), []string{name}) {

@@ -23,8 +23,8 @@ const (
 )
 
 // Shorten cuts the result of a call to about so many bytes, at the end of a line or of a list's
-// item, and says how to get the rest. args are those of the call. It returns false if the result has
-// nothing that can be cut.
+// item, and says how to get the rest. args are those of the call. It returns false if the result
+// has nothing that can be cut.
 func Shorten(envelope string, s Spec, args json.RawMessage, most int) (string, bool) {
 	var e Envelope
 	var result map[string]json.RawMessage
@@ -87,9 +87,9 @@ func longest(result map[string]json.RawMessage, preferred string) string {
 	return name
 }
 
-// cutText keeps the first lines of a JSON string, or the beginning of a first line that is too long.
-// next is the number in front of the first line left out, or 0. cut is nil if raw is not a string or
-// fits.
+// cutText keeps the first lines of a JSON string, or the beginning of a first line that is too
+// long. next is the number in front of the first line left out, or 0. cut is nil if raw is not a
+// string or fits.
 func cutText(raw json.RawMessage, room int) (cut json.RawMessage, kept, next int, of string) {
 	var whole string
 	if len(raw) <= room || json.Unmarshal(raw, &whole) != nil {

@@ -107,13 +107,13 @@ type Spec struct {
 	Scope             Scope
 	Writes            Writes
 	Requires          Requirement
-	// AliasOf is the tool that this one is an alias of. An agent has an alias only if its list of tools
-	// names it.
+	// AliasOf is the tool that this one is an alias of. An agent has an alias only if its list of
+	// tools names it.
 	AliasOf string
 	// SummaryArg is the argument that tells a person what a call does; "" shows all arguments.
 	SummaryArg string
-	// Reports is the field of a result that says whether the call achieved its purpose, such as an exit
-	// code. The argument must_succeed makes a failed call of it.
+	// Reports is the field of a result that says whether the call achieved its purpose, such as an
+	// exit code. The argument must_succeed makes a failed call of it.
 	Reports Report
 	Ends    bool // a success ends the run (OSA-06)
 	// Once marks a tool whose calls write into a database together with the key of the call, so that a
@@ -127,7 +127,8 @@ type Spec struct {
 	Core     bool   // models with a small context are told of it
 	Brief    string // for such a model; "": the first sentence of the description
 	Paging   Paging // how a result is cut that is too long for a context
-	// Timeout bounds a call: 0 means 120s. Below 0 the tool bounds itself, and ends soon after its context.
+	// Timeout bounds a call: 0 means 120s. Below 0 the tool bounds itself, and ends soon after its
+	// context.
 	Timeout time.Duration
 	// Args is the type of its arguments, a struct. Define fills it in if it is nil.
 	Args reflect.Type
@@ -136,30 +137,31 @@ type Spec struct {
 	// Open marks a spec that stands for all tools whose names begin with its own. It is not a tool.
 	Open bool
 	Enum map[string][]string // allowed values of string arguments
-	// Example is the arguments of a typical call, as JSON; "": ExampleArgs derives them from the schema.
+	// Example is the arguments of a typical call, as JSON; "": ExampleArgs derives them from the
+	// schema.
 	Example string
 	// Suggested are values of string arguments that a model is told of as if there were no others.
 	Suggested map[string][]string
-	// Synonyms are pairs of names for one argument. A call may use either, at any depth; a model is told
-	// only of the one in the schema.
+	// Synonyms are pairs of names for one argument. A call may use either, at any depth; a model is
+	// told only of the one in the schema.
 	Synonyms [][2]string
 	// ReadsOnly reports whether a call only reads; nil means that no call does.
 	ReadsOnly func(args json.RawMessage) bool
-	// Path names the argument whose file is read or written: calls that write the same path take turns.
-	// Canonical maps the names of a file to one; nil leaves them as they are.
+	// Path names the argument whose file is read or written: calls that write the same path take
+	// turns. Canonical maps the names of a file to one; nil leaves them as they are.
 	Path      string
 	Canonical func(path string) string
 	// StatKey returns a text that changes if the file at a path does; nil: only the run's own calls
 	// change it.
 	StatKey func(path string) string
 	// Needs tells the authorizer what a call would do. It changes nothing, and gets arguments that fit
-	// the schema. It may be nil for a tool that is Confined. Any other tool without it needs an approval
-	// for each call.
+	// the schema. It may be nil for a tool that is Confined. Any other tool without it needs an
+	// approval for each call.
 	Needs func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error)
 }
 
-// NoNeeds is the Needs of a tool that is not Confined and needs no approval, because its effects are
-// judged elsewhere.
+// NoNeeds is the Needs of a tool that is not Confined and needs no approval, because its effects
+// are judged elsewhere.
 func NoNeeds(context.Context, Invocation, json.RawMessage) (Need, error) { return Need{}, nil }
 
 // Confined reports whether scope and effect alone keep the tool within what belongs to the agent.

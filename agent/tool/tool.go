@@ -24,8 +24,8 @@ type Invocation struct {
 	Attempt    int
 	Job, Agent string
 	Key        string // of the call, stable across attempts
-	// Approved is the hash of the action (ActionHash) that the owner has approved for this call, or "".
-	// The tool must check that its files have not changed since.
+	// Approved is the hash of the action (ActionHash) that the owner has approved for this call, or
+	// "". The tool must check that its files have not changed since.
 	Approved string
 	// MustSucceed is the default of the argument must_succeed: whether a failing program, or an error
 	// of a server, fails the call. A model reads exit codes; a list of calls does not.
@@ -93,8 +93,8 @@ func Define[A any](s Spec, run func(ctx context.Context, in Invocation, args A) 
 	return Tool{&s, schema.checks, schema.told, call}, nil
 }
 
-// DefineChecked is Define for a tool whose arguments are checked before its owner is asked about the
-// call, and again when it is made.
+// DefineChecked is Define for a tool whose arguments are checked before its owner is asked about
+// the call, and again when it is made.
 func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context.Context, in Invocation, args A) (Envelope, error)) (Tool, error) {
 	needs, checked := s.Needs, Needs(func(_ context.Context, _ Invocation, a A) (Need, error) { return Need{}, check(a) })
 	s.Needs = func(ctx context.Context, in Invocation, args json.RawMessage) (Need, error) {
@@ -111,7 +111,8 @@ func DefineChecked[A any](s Spec, check func(args A) error, run func(ctx context
 	})
 }
 
-// WithHandler returns a tool that looks the same to its callers but is answered by another function.
+// WithHandler returns a tool that looks the same to its callers but is answered by another
+// function.
 func (t Tool) WithHandler(by func(ctx context.Context, in Invocation, args json.RawMessage) (Envelope, error)) Tool {
 	spec := *t.spec
 	// Nothing instead of nil: a tool without Needs would be asked about at each call.

@@ -14,8 +14,8 @@ func claudeTokens(u fields) (model.Usage, bool) {
 	return model.Usage{Input: u.count("input_tokens") + read + created, Output: u.count("output_tokens"), Cached: read, Written: created}, u != nil
 }
 
-// claude reads an event of Claude Code, or returns false. --output-format json prints the last event
-// alone, or all of them in a list.
+// claude reads an event of Claude Code, or returns false. --output-format json prints the last
+// event alone, or all of them in a list.
 func (r *Reader) claude(kind string, e fields) bool {
 	switch kind {
 	case "system", "rate_limit_event", "stream_event":

@@ -37,9 +37,9 @@ type ending struct {
 	refused        string // about one that git was refused in a program that did not fail, or ""
 }
 
-// conclude returns the result of a program by the table in docs/executors.md. A success needs a result that
-// is not empty and reports no failure, and an exit code of 0. After a final result it does not matter how
-// the program ends.
+// conclude returns the result of a program by the table in docs/executors.md. A success needs a
+// result that is not empty and reports no failure, and an exit code of 0. After a final result it
+// does not matter how the program ends.
 func (e ending) conclude() Result {
 	r := e.reading
 	if !e.asJSON {

@@ -30,7 +30,8 @@ var (
 	}
 )
 
-// Specs are the tool that starts a program, and the one as which the program's own calls are recorded.
+// Specs are the tool that starts a program, and the one as which the program's own calls are
+// recorded.
 func Specs() tool.Specs { return tool.Specs{runSpec, saidSpec} }
 
 // Name returns the name of the tool that starts the program.
@@ -174,8 +175,8 @@ func Tools(o Options) ([]tool.Tool, error) {
 	return []tool.Tool{t}, err
 }
 
-// action is bound to an approval of a program. The task is not part of it, or a standing approval could
-// never hold.
+// action is bound to an approval of a program. The task is not part of it, or a standing approval
+// could never hold.
 type action struct {
 	Job     string       `json:"job,omitempty"`
 	Argv    []string     `json:"argv"`

@@ -6,8 +6,8 @@ import (
 	"rouse/agent/model"
 )
 
-// gemini reads an event of Gemini CLI with --output-format stream-json, or returns false. Its answer comes
-// in pieces.
+// gemini reads an event of Gemini CLI with --output-format stream-json, or returns false. Its
+// answer comes in pieces.
 func (r *Reader) gemini(kind string, e fields) bool {
 	switch kind {
 	case "init":

@@ -13,7 +13,8 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// prepareHome makes the HOME of a program, with links to the logins of its owner, under the same names.
+// prepareHome makes the HOME of a program, with links to the logins of its owner, under the same
+// names.
 func prepareHome(b nofollow.Boundary, s Settings) error {
 	home, err := b.MakeRoot(s.Home, 0o700)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fields is an object in the output of a program. A value that is missing or has an unexpected form is
-// zero. Nil if the value is not an object.
+// fields is an object in the output of a program. A value that is missing or has an unexpected form
+// is zero. Nil if the value is not an object.
 type fields map[string]json.RawMessage
 
 func fieldsOf(raw json.RawMessage) (f fields) {

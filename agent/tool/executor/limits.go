@@ -40,8 +40,8 @@ var sentences = []struct {
 	{regexp.MustCompile(`(?i)\b(?:rate.?limit|overloaded|too many requests|service unavailable|high demand|no capacity available|temporarily limiting|429|529|503)\b`), day, "", false},
 }
 
-// limitOf reports whether a failure means that the model cannot be asked now, and until when if the sentence
-// states a time. zone is the time zone of the program.
+// limitOf reports whether a failure means that the model cannot be asked now, and until when if the
+// sentence states a time. zone is the time zone of the program.
 func limitOf(why string, own []Limit, now time.Time, zone *time.Location) (until time.Time, limited bool) {
 	why = strings.Join(strings.Fields(why), " ") // among others the narrow space before PM
 	for _, l := range own {
@@ -116,8 +116,8 @@ func statedTime(why string, now time.Time, zone *time.Location) time.Time {
 	return time.Time{}
 }
 
-// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the stated
-// zone or that of the program.
+// clockTime returns the time of a match of statedClock: a day or the next such time of day, in the
+// stated zone or that of the program.
 func clockTime(m []string, now time.Time, zone *time.Location) time.Time {
 	atoi := func(s string) int {
 		n, _ := strconv.Atoi(s) // few digits, or none
@@ -193,8 +193,8 @@ func (r *Reader) noteLimit(why string) {
 	}
 }
 
-// noteLastWords looks for such a report of a program that failed before it printed a result: in the only line
-// of its output, or the last line of its errors.
+// noteLastWords looks for such a report of a program that failed before it printed a result: in the
+// only line of its output, or the last line of its errors.
 func (r *Reader) noteLastWords(stdout, stderr string) {
 	if r.json && r.Dialect != "" || r.Turns+r.Calls > 0 {
 		return

@@ -76,8 +76,8 @@ type Folder struct {
 	Own  bool // the program itself may write there
 }
 
-// Folders lists what influences the program: its HOME, its logins, the files that it reads, and itself. No
-// other agent may write there.
+// Folders lists what influences the program: its HOME, its logins, the files that it reads, and
+// itself. No other agent may write there.
 func (s Settings) Folders(l Located) []Folder {
 	out := []Folder{{"home", s.Home, true}}
 	for i, login := range s.Login {

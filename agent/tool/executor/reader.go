@@ -88,7 +88,8 @@ type Reader struct {
 	limits   []Limit        // of the configuration
 }
 
-// NewReader reads JSON or, with asJSON false, only counts bytes: the text of a program is its answer.
+// NewReader reads JSON or, with asJSON false, only counts bytes: the text of a program is its
+// answer.
 func NewReader(ctx context.Context, asJSON bool, l Listener, check func(Reading)) *Reader {
 	return &Reader{ctx: ctx, json: asJSON, listener: l, check: check, open: map[string]Call{}, seen: map[string]bool{}, now: time.Now, zone: time.Local}
 }

@@ -203,8 +203,8 @@ var typicalPrice = model.Price{Input: 3, Output: 15, Cached: 3}
 // bytesPerToken is a rough average over models and languages.
 const bytesPerToken = 4
 
-// spent returns the usage of the program. The cost is an estimate unless the program reported it. sent is the
-// size of its task in bytes.
+// spent returns the usage of the program. The cost is an estimate unless the program reported it.
+// sent is the size of its task in bytes.
 func (p *program) spent(e ending, sent int) Spent {
 	r := e.reading
 	out := Spent{Usage: r.Usage.Clamped(), CostMicroUSD: p.costSoFar(r)}

@@ -25,7 +25,8 @@ import (
 	"rouse/internal/text"
 )
 
-// Limits of what is kept before a program. The record says that changes beyond them cannot be undone.
+// Limits of what is kept before a program. The record says that changes beyond them cannot be
+// undone.
 const (
 	maxBeforeEntries = 20_000    // files, links and folders
 	maxBeforeBytes   = 64 << 20  // contents; of one file maxRaw at most
@@ -40,9 +41,9 @@ const (
 	beforeContents = "contents"
 )
 
-// Before holds what the folders of a run contained before a program: the names of all files, and the
-// contents of those that are not too large. It lies in a folder of the host, so that the changes can
-// be found after a crash, too.
+// Before holds what the folders of a run contained before a program: the names of all files, and
+// the contents of those that are not too large. It lies in a folder of the host, so that the
+// changes can be found after a crash, too.
 type Before struct {
 	dir string
 	beforeRecord
@@ -278,8 +279,8 @@ type Settled struct {
 	Why   string // why some cannot, in a sentence; "" if all can
 }
 
-// Settle records the changes since, with the content before, and removes what was kept. roots hear of
-// the files that were written; nil after a crash. An error is the host's.
+// Settle records the changes since, with the content before, and removes what was kept. roots hear
+// of the files that were written; nil after a crash. An error is the host's.
 func (b *Before) Settle(ctx context.Context, log Log, boundary nofollow.Boundary, roots *tool.Roots) (out Settled, err error) {
 	now, more, err := b.list(ctx, boundary)
 	if err != nil {
@@ -343,8 +344,8 @@ func (b *Before) fill(op *ledger.FileOp, saved int64) ([]byte, int64, error) {
 	return content, saved, nil
 }
 
-// changes are in the order of paths. Undo goes backwards, so that it finds the folders that it removes
-// empty.
+// changes are in the order of paths. Undo goes backwards, so that it finds the folders that it
+// removes empty.
 func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now map[string]*beforeEntry) (ops []ledger.FileOp, err error) {
 	all := maps.Clone(b.Entries)
 	maps.Copy(all, now)
@@ -361,7 +362,8 @@ func (b *Before) changes(ctx context.Context, boundary nofollow.Boundary, now ma
 	return ops, nil
 }
 
-// change returns the change of one path, or nil. left is the number of bytes that may still be read.
+// change returns the change of one path, or nil. left is the number of bytes that may still be
+// read.
 func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left *int64) *ledger.FileOp {
 	op := &ledger.FileOp{Type: ledger.FileProgram, Path: path, Root: cmp.Or(is, was).root}
 	switch {
@@ -408,8 +410,8 @@ func change(boundary nofollow.Boundary, path string, was, is *beforeEntry, left 
 	return op
 }
 
-// same reports whether two states of a path are the same without reading it. If the content is known,
-// the time of a file does not count: a program can set it.
+// same reports whether two states of a path are the same without reading it. If the content is
+// known, the time of a file does not count: a program can set it.
 func (e *beforeEntry) same(o *beforeEntry) bool {
 	switch e.Kind {
 	case kindFolder:
@@ -437,8 +439,8 @@ func (s *Settled) add(op ledger.FileOp) {
 // Discard removes what was kept: the program did not start.
 func (b *Before) Discard() error { return os.RemoveAll(b.dir) }
 
-// RecoverBefore records the changes that programs of a process that died had made, from what was kept
-// in the folders of dir. Their attempts must not have been ended yet.
+// RecoverBefore records the changes that programs of a process that died had made, from what was
+// kept in the folders of dir. Their attempts must not have been ended yet.
 func RecoverBefore(ctx context.Context, log Log, boundary nofollow.Boundary, dir string) error {
 	left, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -40,8 +40,8 @@ func (c pendingChange) close() {
 	c.release()
 }
 
-// prepare waits for the turn to change a file, opens it, and reads its content. The caller must close
-// the change.
+// prepare waits for the turn to change a file, opens it, and reads its content. The caller must
+// close the change.
 func (f *files) prepare(ctx context.Context, in tool.Invocation, path string) (c pendingChange, err error) {
 	if ext := strings.ToLower(filepath.Ext(path)); binaryExtensions[ext] {
 		return c, tool.RefusePath(tool.KindRejected, "a %s file is not text; write .txt, .md or .csv instead", ext)
@@ -82,8 +82,8 @@ type hostError struct{ error }
 
 func (e *hostError) Unwrap() error { return e.error }
 
-// notAnnounced returns the error of a change that could not be recorded in advance. If the folder of
-// the file is at fault, only the call fails.
+// notAnnounced returns the error of a change that could not be recorded in advance. If the folder
+// of the file is at fault, only the call fails.
 func notAnnounced(p *tool.FileHandle, err error) error {
 	if domain.IsFileFault(err) {
 		return p.Explain(err)
@@ -102,8 +102,8 @@ func failureOf(path string, err error) (tool.Envelope, error) {
 	return tool.Answered(tool.Envelope{}, err)
 }
 
-// apply replaces or creates the file. It returns the id of the change: the key of its call, which is
-// the same if the run is resumed.
+// apply replaces or creates the file. It returns the id of the change: the key of its call, which
+// is the same if the run is resumed.
 func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, kind ledger.FileOpType, text string) (string, error) {
 	p := c.place
 	op := ledger.FileOp{Agent: in.Agent, Batch: in.Key, Type: kind, Root: p.Name(), Path: filepath.Join(p.Name(), p.Rel), CreatedFolder: firstMissingFolder(p), AfterHash: hashOf(text), NoUndoReason: c.notUndoable}
@@ -117,9 +117,9 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 		return f.confirm(ctx, in, c, op)
 	}
 
-	// The order makes a crash harmless: the temporary file, the announcement to the watches, the record
-	// with the old content, the rename. After a crash the record may be of a change that was not made,
-	// which undo recognizes.
+	// The order makes a crash harmless: the temporary file, the announcement to the watches, the
+	// record with the old content, the rename. After a crash the record may be of a change that was
+	// not made, which undo recognizes.
 	file, err := writeTemp(p, text, mode)
 	if err != nil {
 		return "", p.Explain(err)
@@ -147,8 +147,8 @@ func (f *files) apply(ctx context.Context, in tool.Invocation, c pendingChange, 
 // holds reports whether the file has this content already.
 func (c pendingChange) holds(text string) bool { return c.old.info != nil && c.old.text == text }
 
-// confirm records that a run wrote the content that the file has already. The file is not touched, so
-// that no watch takes it for changed.
+// confirm records that a run wrote the content that the file has already. The file is not touched,
+// so that no watch takes it for changed.
 func (f *files) confirm(ctx context.Context, in tool.Invocation, c pendingChange, op ledger.FileOp) (string, error) {
 	if err := c.place.CheckWrite(); err != nil {
 		return "", c.place.Explain(err)

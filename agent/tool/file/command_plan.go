@@ -28,9 +28,9 @@ type RecordedPlan struct {
 	ops   []ledger.FileOp
 }
 
-// RecordPlan records the changes that a command will make, with the content that they destroy, so that
-// file_undo can revert it: all of it, or nothing. A *tool.Refusal says why it cannot be recorded; every
-// other error is the host's.
+// RecordPlan records the changes that a command will make, with the content that they destroy, so
+// that file_undo can revert it: all of it, or nothing. A *tool.Refusal says why it cannot be
+// recorded; every other error is the host's.
 func RecordPlan(ctx context.Context, log Log, roots *tool.Roots, in tool.Invocation, plan []PlannedChange) (*RecordedPlan, error) {
 	spent, err := log.SavedFileBytes(ctx, in.Run)
 	if err != nil {

@@ -19,8 +19,9 @@ const (
 // gutterPattern matches what file_read and read_file put in front of a line.
 var gutterPattern = regexp.MustCompile(`^ *\d+( \| ?|\||\t)`)
 
-// diagnose says why a text that is to be replaced is not in a file, and what is there instead (OSA-33,
-// YOA-02). The most likely mistakes come first: line numbers, blanks, empty lines, a similar line.
+// diagnose says why a text that is to be replaced is not in a file, and what is there instead
+// (OSA-33, YOA-02). The most likely mistakes come first: line numbers, blanks, empty lines, a
+// similar line.
 func diagnose(content, old string, redact func(string) string) string {
 	const begin = "the text is not in the file"
 
@@ -87,8 +88,8 @@ func isBlank(line string) bool { return strings.TrimSpace(line) == "" }
 
 func asIs(line string) string { return line }
 
-// locate finds the wanted lines among others, and the number of lines that they span. Lines for which
-// skip is true do not count. The first and the last wanted line may be parts of a line.
+// locate finds the wanted lines among others, and the number of lines that they span. Lines for
+// which skip is true do not count. The first and the last wanted line may be parts of a line.
 func locate(lines, wanted []string, as func(string) string, skip func(string) bool) (at, n int) {
 	var want []string
 	for _, w := range wanted {
@@ -125,8 +126,8 @@ func matchAt(have, want []string) bool {
 	return strings.HasSuffix(have[0], want[0]) && strings.HasPrefix(have[last], want[last]) && slices.Equal(have[1:last], want[1:last])
 }
 
-// closest returns the line that is most similar to a wanted one, or begins so; -1 if no line has half
-// in common with it.
+// closest returns the line that is most similar to a wanted one, or begins so; -1 if no line has
+// half in common with it.
 func closest(lines []string, wanted string) int {
 	wanted = clip(wanted)
 	size := len([]rune(wanted))

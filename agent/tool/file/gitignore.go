@@ -10,8 +10,8 @@ import (
 	"rouse/internal/pattern"
 )
 
-// The gitignore package of go-git (5.19) is not used: it does not know [!a]. Of 18,000 random paths it
-// treated 320 differently from git; these rules treat none so, which TestIgnoresAsGit checks.
+// The gitignore package of go-git (5.19) is not used: it does not know [!a]. Of 18,000 random paths
+// it treated 320 differently from git; these rules treat none so, which TestIgnoresAsGit checks.
 
 // maxIgnores bounds the bytes of a .gitignore that are read.
 const maxIgnores = 64 << 10

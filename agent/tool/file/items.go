@@ -30,8 +30,8 @@ type item struct {
 	hash string // of the content; folderHash for a folder
 }
 
-// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file is
-// opened by its own path, so that a forbidden file stays forbidden within a folder.
+// itemsAt lists and hashes the file or folder at a path, each folder before its contents. Each file
+// is opened by its own path, so that a forbidden file stays forbidden within a folder.
 func (f *files) itemsAt(ctx context.Context, path string, write bool) (out []item, size int64, err error) {
 	add := func(rel string) error {
 		shown := filepath.Join(path, rel)
@@ -126,8 +126,8 @@ func sameState(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && (a.IsDir() || a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()))
 }
 
-// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the temporary
-// name before it renames the copy into place.
+// copyInto copies a file to the path of a handle and checks the copy. It calls ready with the
+// temporary name before it renames the copy into place.
 func copyInto(ctx context.Context, from, to *tool.FileHandle, one item, replace bool, ready func(temp string) error) error {
 	in, err := from.OpenChecked()
 	if err != nil {

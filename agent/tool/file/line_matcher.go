@@ -19,8 +19,8 @@ func newRegexpMatcher(pattern string, caseSensitive bool) (*lineMatcher, error) 
 		return &lineMatcher{line: re}, err
 	}
 
-	// A case-insensitive expression is slow. bytes.ToLower does not unite all forms of s and of letters
-	// beyond ASCII.
+	// A case-insensitive expression is slow. bytes.ToLower does not unite all forms of s and of
+	// letters beyond ASCII.
 	literal, _ := re.LiteralPrefix()
 	m := &lineMatcher{}
 	for part := range strings.FieldsFuncSeq(strings.ToLower(literal), func(r rune) bool { return r > 127 || r == 's' }) {

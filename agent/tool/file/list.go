@@ -138,8 +138,8 @@ func children(root fs.FS, rel string) ([]fs.DirEntry, error) {
 	return found, err
 }
 
-// notFoundWithCandidates names files with the wanted name in the working folder. If there are none, or
-// they cannot be found, it returns message alone.
+// notFoundWithCandidates names files with the wanted name in the working folder. If there are none,
+// or they cannot be found, it returns message alone.
 func (f *files) notFoundWithCandidates(ctx context.Context, wanted, message string) *tool.Refusal {
 	root, err := f.roots.Resolve(".", false)
 	if err != nil {

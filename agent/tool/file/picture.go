@@ -19,8 +19,8 @@ type pictureResult struct {
 	Bytes     int    `json:"bytes"`
 }
 
-// picture shows a file that is a picture (YOA-01), or reports false. If the model takes no pictures its
-// provider says so.
+// picture shows a file that is a picture (YOA-01), or reports false. If the model takes no pictures
+// its provider says so.
 func picture(file *os.File, shown string, size int64) (e tool.Envelope, is bool, err error) {
 	beginning := make([]byte, 512)
 	n, err := file.ReadAt(beginning, 0)
@@ -54,8 +54,8 @@ func pictureOf(shown, kind string, data []byte) tool.Envelope {
 	return e
 }
 
-// cutOff reports whether the end of a picture is missing. Providers refuse a whole request because of
-// one such picture.
+// cutOff reports whether the end of a picture is missing. Providers refuse a whole request because
+// of one such picture.
 func cutOff(kind string, data []byte) bool {
 	switch kind {
 	case "image/png":

@@ -118,8 +118,8 @@ func (f *files) readPath(ctx context.Context, a readArgs) (tool.Envelope, error)
 	return f.selectLines(a, f.hidden(text), encoding)
 }
 
-// decodeText reads a text file that is to be changed. It refuses all encodings but UTF-8, in which a
-// change could destroy letters.
+// decodeText reads a text file that is to be changed. It refuses all encodings but UTF-8, in which
+// a change could destroy letters.
 func decodeText(file *os.File, shown string) (string, error) {
 	content, err := readAll(file, shown)
 	if err != nil {
@@ -145,9 +145,9 @@ func isBinary[T string | []byte](content T) bool {
 	return slices.Contains([]byte(content[:min(len(content), sniffBytes)]), 0)
 }
 
-// decode returns the text of a file without a byte order mark, and the name of its encoding, which is
-// empty for UTF-8. The encodings are those of db_import. Windows-1252 with control characters is not
-// text.
+// decode returns the text of a file without a byte order mark, and the name of its encoding, which
+// is empty for UTF-8. The encodings are those of db_import. Windows-1252 with control characters is
+// not text.
 func decode(content string) (text, encoding string, is bool) {
 	if utf8.ValidString(content) {
 		return strings.TrimPrefix(content, "\ufeff"), "", !isBinary(content)
@@ -174,7 +174,8 @@ func readAll(file *os.File, shown string) (string, error) {
 	return string(all), err
 }
 
-// lineEnd returns \r for a text of old Macs, and \n for any other text, even if its lines end in \r\n.
+// lineEnd returns \r for a text of old Macs, and \n for any other text, even if its lines end in
+// \r\n.
 func lineEnd(text string) string {
 	if strings.Contains(text, "\r") && !strings.Contains(text, "\n") {
 		return "\r"
@@ -239,8 +240,8 @@ func numberLine(n int, line string) string {
 	return fmt.Sprintf("%6d|%s\n", n, strings.TrimSuffix(line, "\r"))
 }
 
-// lineRange returns the range of lines that a call asks for, from 1, both ends included. An empty file
-// has a line 1 to start from.
+// lineRange returns the range of lines that a call asks for, from 1, both ends included. An empty
+// file has a line 1 to start from.
 func lineRange(a readArgs, total int) (from, to int, err error) {
 	refuse := func(field, expected, format string, args ...any) (int, int, error) {
 		return 0, 0, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -330,8 +331,8 @@ func (f *files) readAlias(ctx context.Context, in tool.Invocation, a readAliasAr
 	return tool.Success(renderPage(res, max(r.StartLine, 1)), e.Warnings...), nil
 }
 
-// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header. from
-// is the first line if the text is empty.
+// renderPage turns an answer of file_read into one of read_file: other line numbers, and a header.
+// from is the first line if the text is empty.
 func renderPage(res readResult, from int) readResult {
 	var lines []string
 	if res.Text != "" {

@@ -228,8 +228,8 @@ func (s *search) visit(at walkedFile, shown string) {
 	s.add(some, total)
 }
 
-// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or in
-// an unknown encoding, is searched as it is.
+// searchable returns the text of a file, and reports whether it is text. A file that is damaged, or
+// in an unknown encoding, is searched as it is.
 func searchable(content []byte) ([]byte, bool) {
 	if isUTF16 := bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")); !isUTF16 {
 		if isBinary(content) {
@@ -305,7 +305,8 @@ func (s *search) truncateLine(line []byte) string {
 		return strings.ToValidUTF8(string(line), "\uFFFD")
 	}
 
-	// Cut before it is copied, because a line may be the whole file, but redacted before the final cut.
+	// Cut before it is copied, because a line may be the whole file, but redacted before the final
+	// cut.
 	enough := utf8.UTFMax * (maxMatchLine + 1)
 	if len(line) <= enough+spare {
 		return text.Truncate(s.redact(string(line)), maxMatchLine)

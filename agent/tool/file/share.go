@@ -42,8 +42,8 @@ type shareResult struct {
 	Description string `json:"description,omitempty"`
 }
 
-// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once. It is not
-// a reading tool, so that a reduction cannot call it.
+// shareSpec is share_artifact (OSA-19). It changes only the ledger, which accepts a call once. It
+// is not a reading tool, so that a reduction cannot call it.
 var shareSpec = tool.Spec{
 	Name: "share_artifact", Description: shareText, Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesArtifact,
 	OnDemand: true, Example: `{"path":"out/report.md","description":"The report of the week"}`,

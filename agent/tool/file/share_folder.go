@@ -37,8 +37,8 @@ func (f *files) folderName(a shareArgs) string {
 	return name
 }
 
-// folderToShare packs a folder into an archive (OSA-19): its files in the order of their paths, texts
-// redacted. Links, files that no tool may read, and .git are left out and named in a warning.
+// folderToShare packs a folder into an archive (OSA-19): its files in the order of their paths,
+// texts redacted. Links, files that no tool may read, and .git are left out and named in a warning.
 func (f *files) folderToShare(ctx context.Context, at string) (content []byte, warnings []string, err error) {
 	place, err := f.roots.Resolve(at, false)
 	if err != nil {
@@ -103,7 +103,8 @@ func (f *files) folderToShare(ctx context.Context, at string) (content []byte, w
 	return content, warnings, nil
 }
 
-// readWhole reads a file of at most so many bytes. The error is a *tool.Refusal if the roots refuse it.
+// readWhole reads a file of at most so many bytes. The error is a *tool.Refusal if the roots refuse
+// it.
 func (f *files) readWhole(at string, most int64) ([]byte, error) {
 	file, err := f.roots.Open(at)
 	if err != nil {

@@ -20,8 +20,8 @@ func (f *files) facts(info fs.FileInfo) fileFacts {
 	return fileFacts{&size, info.ModTime().In(f.Zone).Format(time.RFC3339)}
 }
 
-// parseSince parses the argument since. It returns the zero time if the argument is empty. A duration
-// counts back from now.
+// parseSince parses the argument since. It returns the zero time if the argument is empty. A
+// duration counts back from now.
 func (f *files) parseSince(written string) (time.Time, error) {
 	written = strings.TrimSpace(written)
 	if written == "" {

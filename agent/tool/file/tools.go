@@ -87,8 +87,8 @@ var members = []member{
 	taking(alias(searchSpec, tool.Spec{Name: "search", Description: searchAliasText, Class: tool.ClassSearch, Example: `{"pattern":"total: [0-9]+","include":"*.md"}`}), (*files).searchAlias),
 }
 
-// taking returns the member whose arguments are an A. need replaces the need of a tool that only reads
-// or changes the file at its path.
+// taking returns the member whose arguments are an A. need replaces the need of a tool that only
+// reads or changes the file at its path.
 func taking[A any](s tool.Spec, run func(*files, context.Context, tool.Invocation, A) (tool.Envelope, error), need ...func(*files, A) (tool.Need, error)) member {
 	s.Args = reflect.TypeFor[A]()
 	return member{s, func(f *files, s tool.Spec) (tool.Tool, error) {

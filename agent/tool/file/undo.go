@@ -17,9 +17,9 @@ import (
 	"rouse/internal/owner"
 )
 
-// Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was changed
-// since, unless force is set. A change that cannot be restored at all is always refused. It has access
-// only to the folder that was granted to the run, through no link below the boundary.
+// Undo reverts one recorded change of a file. It refuses, with a *tool.Refusal, if the file was
+// changed since, unless force is set. A change that cannot be restored at all is always refused. It
+// has access only to the folder that was granted to the run, through no link below the boundary.
 func Undo(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, op ledger.FileOp, force bool) error {
 	gone := func(path string, err error) error {
 		return tool.RefusePath(tool.KindNotFound, "the folder of %s is gone: %v", path, err)
@@ -55,8 +55,8 @@ func siblingOf(ctx context.Context, log Log, op ledger.FileOp) (ledger.FileOp, e
 	return ledger.FileOp{}, &hostError{fmt.Errorf("the new name of %s is not on record", op.Path)}
 }
 
-// moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes a
-// copy, because the replaced file is restored later.
+// moveBack restores the old name of a moved file. If the move replaced another file, moveBack makes
+// a copy, because the replaced file is restored later.
 func moveBack(ctx context.Context, log Log, source *tool.Roots, p *tool.FileHandle, op ledger.FileOp) error {
 	sibling, err := siblingOf(ctx, log, op)
 	if err != nil {
@@ -108,8 +108,8 @@ func whyNotUndoable(roots *tool.Roots, op ledger.FileOp) string {
 	return undoObstacle(p, op, old, func(string) bool { return false })
 }
 
-// undoObstacle returns why a change cannot be undone, given what is at its path now. gone reports the
-// paths at which the other changes that are undone with it will leave nothing.
+// undoObstacle returns why a change cannot be undone, given what is at its path now. gone reports
+// the paths at which the other changes that are undone with it will leave nothing.
 func undoObstacle(p *tool.FileHandle, op ledger.FileOp, now fileState, gone func(path string) bool) string {
 	if why := contentObstacle(op, now); why != "" || op.Type != ledger.FileDirCreate {
 		return why
@@ -185,8 +185,8 @@ func contentObstacle(op ledger.FileOp, now fileState) string {
 	return "the file was changed since"
 }
 
-// undo restores the file of a change and marks the change as undone. A change that was not made is only
-// marked. source reaches the new name of a moved file.
+// undo restores the file of a change and marks the change as undone. A change that was not made is
+// only marked. source reaches the new name of a moved file.
 func undo(ctx context.Context, log Log, locks *tool.Locks, roots, source *tool.Roots, op ledger.FileOp, force bool) error {
 	release, err := locks.Acquire(ctx, roots.Canonical(op.Path))
 	if err != nil {

@@ -16,9 +16,9 @@ type Undone struct {
 	Why string
 }
 
-// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or none:
-// a file that was changed since prevents it. With dry it only reports the obstacles. Changes that were
-// undone before are left out.
+// UndoRun reverts all changes of files by a run, the newest first. Without force it reverts all or
+// none: a file that was changed since prevents it. With dry it only reports the obstacles. Changes
+// that were undone before are left out.
 func UndoRun(ctx context.Context, log Log, locks *tool.Locks, b nofollow.Boundary, run int64, force, dry bool) (out []Undone, done bool, err error) {
 	ops, err := log.FileOps(ctx, ledger.FileOpFilter{Run: run, Limit: -1})
 	if err != nil {

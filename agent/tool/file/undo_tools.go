@@ -77,8 +77,8 @@ func (f *files) operationOf(op ledger.FileOp, in tool.Invocation) operation {
 	return operation{ID: operationID(op, in), Batch: batchID(op), Run: op.Run, Type: string(op.Type), Path: f.relToWorkdir(op.Path), At: op.At.Format(time.RFC3339)}
 }
 
-// operationID returns how a run refers to a change: by the key of the call that made it, preceded by
-// the number of another run.
+// operationID returns how a run refers to a change: by the key of the call that made it, preceded
+// by the number of another run.
 func operationID(op ledger.FileOp, in tool.Invocation) string {
 	if op.Run == in.Run {
 		return op.Batch
@@ -132,8 +132,8 @@ func (f *files) undo(ctx context.Context, in tool.Invocation, a undoArgs) (tool.
 	return tool.Success(map[string]any{"undone": undone, "count": len(undone)}), nil
 }
 
-// checkBatch refuses the first of the changes that one command made if any of them cannot be undone: of
-// a moved file, one name must not be restored without the other.
+// checkBatch refuses the first of the changes that one command made if any of them cannot be
+// undone: of a moved file, one name must not be restored without the other.
 func (f *files) checkBatch(ops []ledger.FileOp, at int) error {
 	if at > 0 && ops[at-1].Batch == ops[at].Batch {
 		return nil

@@ -26,15 +26,15 @@ type walkedFile struct {
 	walk *walk
 }
 
-// walk calls visit with each file below a folder. Links, pipes and devices are left out, as are hidden
-// and generated files and those that .gitignore names. Every folder is opened as an os.Root of its own:
-// a swapped link leads nowhere else.
+// walk calls visit with each file below a folder. Links, pipes and devices are left out, as are
+// hidden and generated files and those that .gitignore names. Every folder is opened as an os.Root
+// of its own: a swapped link leads nowhere else.
 type walk struct {
 	start *os.Root
 	depth int // of folders; 0 has no limit
 	visit func(walkedFile)
-	// within is where the walk begins in its root; outside says that this is not in the workdir, so that
-	// a hard link may be a file that was not granted.
+	// within is where the walk begins in its root; outside says that this is not in the workdir, so
+	// that a hard link may be a file that was not granted.
 	within   string
 	outside  bool
 	isHidden func(rel string) bool // masked paths in the root

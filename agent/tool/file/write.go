@@ -72,7 +72,8 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 		return tool.Envelope{}, tool.Refuse(tool.KindInvalidArgs, "the content holds a NUL character, which no text has").WithField("content", "")
 	}
 
-	// Appended text is right whatever stands before it, so a change by somebody else only causes a retry.
+	// Appended text is right whatever stands before it, so a change by somebody else only causes a
+	// retry.
 	for tries := 1; ; tries++ {
 		e, err := f.writeOnce(ctx, in, a)
 		if errors.As(err, new(*changedError)) && a.Mode == modeAppend && tries < maxAppendTries {
@@ -85,7 +86,8 @@ func (f *files) write(ctx context.Context, in tool.Invocation, a writeArgs) (too
 	}
 }
 
-// writeOnce reads the file and replaces it. The error is a *changedError if it was changed in between.
+// writeOnce reads the file and replaces it. The error is a *changedError if it was changed in
+// between.
 func (f *files) writeOnce(ctx context.Context, in tool.Invocation, a writeArgs) (tool.Envelope, error) {
 	c, err := f.prepare(ctx, in, a.Path)
 	if err != nil {

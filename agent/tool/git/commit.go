@@ -81,7 +81,8 @@ func (r *repo) emptyTree(ctx context.Context) string {
 	return tree
 }
 
-// draft computes what would be committed, in a separate index. The tree is "" if nothing has changed.
+// draft computes what would be committed, in a separate index. The tree is "" if nothing has
+// changed.
 func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err error) {
 	switch n := utf8.RuneCountInString(a.Message); {
 	case strings.TrimSpace(a.Message) == "" || strings.ContainsRune(a.Message, 0):
@@ -140,8 +141,8 @@ func (f *family) draft(ctx context.Context, r *repo, a commitArgs) (d draft, err
 	return d, f.checkDraft(ctx, r, &d)
 }
 
-// add stages files as they are now, deleted ones included. It does not use git add, which asks every
-// submodule under the submodule's own configuration.
+// add stages files as they are now, deleted ones included. It does not use git add, which asks
+// every submodule under the submodule's own configuration.
 func (r *repo) add(ctx context.Context, paths []string) error {
 	names, err := r.list(ctx, append([]string{"ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--"}, paths...)...)
 	if err != nil {

@@ -199,8 +199,8 @@ func (r *repo) relative(path string) (string, error) {
 	return filepath.ToSlash(rel), nil
 }
 
-// copyIndex copies the index into the scratch folder, so that staging for a draft does not change it. It
-// is opened through the roots, so that a link does not lead out of the repository.
+// copyIndex copies the index into the scratch folder, so that staging for a draft does not change
+// it. It is opened through the roots, so that a link does not lead out of the repository.
 func (r *repo) copyIndex() (err error) {
 	from, err := r.host.Roots.Open(filepath.Join(".git", "index"))
 	if bad, ok := errors.AsType[*tool.Refusal](err); ok && bad.Kind == tool.KindNotFound {

@@ -48,8 +48,8 @@ func status(ctx context.Context, host *shell.Launcher, agent string) (statusResu
 
 var statusWords = map[byte]string{'M': "modified", 'T': "type", 'A': "added", 'D': "deleted", 'R': "renamed", 'C': "copied", 'U': "conflict"}
 
-// parseStatus parses git status --porcelain=v1 -z: two letters and a path; the old name of a renamed file
-// is the next entry.
+// parseStatus parses git status --porcelain=v1 -z: two letters and a path; the old name of a
+// renamed file is the next entry.
 func parseStatus(entries []string) statusResult {
 	res := statusResult{Staged: []file{}, Unstaged: []file{}, Untracked: []string{}}
 	add := func(list *[]file, f file) {

@@ -16,9 +16,9 @@ const (
 	maxSummarised  = 50 // paths
 )
 
-// Summary describes the changes in the working folder for a prompt, in at most so many characters; "" if
-// the folder is not a repository. It runs git as the tools do, so that nothing that the folder names is
-// run (OSA-39).
+// Summary describes the changes in the working folder for a prompt, in at most so many characters;
+// "" if the folder is not a repository. It runs git as the tools do, so that nothing that the
+// folder names is run (OSA-39).
 func Summary(ctx context.Context, host *shell.Launcher, agent string, redact func(string) string, most int) string {
 	ctx, cancel := context.WithTimeout(ctx, summaryTimeout)
 	defer cancel()

@@ -55,7 +55,8 @@ type commandRequest struct {
 	RequestID        string            `json:"requestId"` // of the module; the answer has it
 }
 
-// shellArgs returns the arguments of shell_run for a command of a module: one program, never a script.
+// shellArgs returns the arguments of shell_run for a command of a module: one program, never a
+// script.
 func (h *Host) shellArgs(q commandRequest) (json.RawMessage, error) {
 	switch {
 	case q.Command == "":

@@ -58,7 +58,8 @@ func (h *Host) checkInstall(a installArgs) error {
 	return nil
 }
 
-// Heard returns what a module gets for an answer of its owner. again means that the call is made again.
+// Heard returns what a module gets for an answer of its owner. again means that the call is made
+// again.
 func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again bool, err error) {
 	if c.Tool != installSpec.Name {
 		return said, false, nil
@@ -71,8 +72,8 @@ func (h *Host) Heard(c Call, said json.RawMessage) (value json.RawMessage, again
 	return value, false, err
 }
 
-// JobState returns the state of a program that a module has asked for: completed, failed, terminated,
-// refused; "" if the call asked for none.
+// JobState returns the state of a program that a module has asked for: completed, failed,
+// terminated, refused; "" if the call asked for none.
 func (h *Host) JobState(c Call, key string) string {
 	if c.method.name != "bridge.executeCommand" {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// completeSpec has the effect of a database: an interrupted question is asked again, and an answer that
-// was paid for is used by later attempts.
+// completeSpec has the effect of a database: an interrupted question is asked again, and an answer
+// that was paid for is used by later attempts.
 var completeSpec = tool.Spec{
 	Name: "host_llm_complete", Description: "Asks the agent's model for a module.", Effect: domain.EffectDatabase, Class: tool.ClassOther, Scope: tool.ScopeAgent, Writes: tool.WritesNothing,
 	Args: reflect.TypeFor[completeArgs](), Requires: tool.RequiresModule, Nests: true, Timeout: -1,

@@ -128,7 +128,8 @@ func commands(m *skills.Manifest, c Capabilities) bool { return c.Commands && Us
 
 func calling(m *skills.Manifest, c Capabilities) bool { return c.Tools || commands(m, c) }
 
-// steps reports whether a module has host.run: only one that is more than a single call does (OSL-12).
+// steps reports whether a module has host.run: only one that is more than a single call does
+// (OSL-12).
 func steps(m *skills.Manifest, c Capabilities) bool {
 	return !c.Within && (m.ExecutionMode == skills.ModeFlow || m.ExecutionMode == skills.ModeAgentic)
 }

@@ -10,8 +10,8 @@ import (
 // lackedPermissions are those for methods that this version does not have.
 var lackedPermissions = []skills.PermissionKind{skills.PermissionConversation, skills.PermissionBrowser}
 
-// Missing lists the parts of a skill that this version does not have. Such a skill is not run. Optional
-// parts are left out.
+// Missing lists the parts of a skill that this version does not have. Such a skill is not run.
+// Optional parts are left out.
 func Missing(m *skills.Manifest) (out []string) {
 	add := func(missing bool, format string, args ...any) {
 		if missing {
@@ -28,8 +28,8 @@ func Missing(m *skills.Manifest) (out []string) {
 	return slices.Compact(out)
 }
 
-// Ungranted lists what a manifest asks for that an agent is not granted: what it needs, and what it can do
-// without.
+// Ungranted lists what a manifest asks for that an agent is not granted: what it needs, and what it
+// can do without.
 func Ungranted(m *skills.Manifest, c Capabilities, secrets []string) (needed, wanted []string) {
 	add := func(missing, required bool, what string) {
 		switch {

@@ -90,7 +90,8 @@ func (h *Host) authorize(ctx context.Context, p signin.Provider) (any, error) {
 		p.Skill, text.OneLine(p.DisplayName), p.Agent, text.OneLine(p.Site()), asks)}, nil
 }
 
-// token returns the placeholder of a token. The module gets its value after the answer was recorded.
+// token returns the placeholder of a token. The module gets its value after the answer was
+// recorded.
 func (h *Host) token(ctx context.Context, p signin.Provider) (any, error) {
 	_, err := h.o.SignIns.Token(ctx, p)
 	return value{tool.Placeholder(tool.TokenName(p.Provider))}, err
@@ -129,8 +130,8 @@ func (h *Host) provider(id string) (signin.Provider, tool.SecretGrant, error) {
 	return p, client, err
 }
 
-// SignInProvider returns the provider at which a skill signs in, with the grant of its client: one of its
-// manifest, whose token URL and client the agent is granted.
+// SignInProvider returns the provider at which a skill signs in, with the grant of its client: one
+// of its manifest, whose token URL and client the agent is granted.
 func SignInProvider(m *skills.Manifest, id signin.ID, o web.Options) (p signin.Provider, client tool.SecretGrant, err error) {
 	at := slices.IndexFunc(m.OAuth, func(a skills.OAuth) bool { return a.ProviderID == id.Provider })
 	switch {
@@ -179,7 +180,8 @@ func Unreachable(m *skills.Manifest, o web.Options) (out []string) {
 	return out
 }
 
-// clientGrant returns the secret for a binding of a client. It is only sent to the host of the token URL.
+// clientGrant returns the secret for a binding of a client. It is only sent to the host of the
+// token URL.
 func clientGrant(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool.SecretGrant, error) {
 	s, err := secretOf(m, secrets, name)
 	if err == nil && s.OnlyTo == "" {
@@ -212,8 +214,8 @@ func (h *Host) tokenValue(ctx context.Context, name string) (string, error) {
 	return token, nil
 }
 
-// outsideTokenRules returns why no token is sent to a URL: no rule of the manifest that names its host
-// covers it.
+// outsideTokenRules returns why no token is sent to a URL: no rule of the manifest that names its
+// host covers it.
 func (h *Host) outsideTokenRules(url string) string {
 	for _, r := range h.o.Manifest.Sandbox.NetworkRules {
 		if web.NamesHost(r.URLPattern) && web.MatchesPattern(r.URLPattern, url) {
@@ -229,7 +231,8 @@ func providerOf(name string) string {
 	return provider
 }
 
-// boundProvider returns the provider whose token a binding stands for, if the agent has no such secret.
+// boundProvider returns the provider whose token a binding stands for, if the agent has no such
+// secret.
 func (h *Host) boundProvider(binding string) (string, bool) {
 	if !h.has("oauth.getToken") || slices.ContainsFunc(h.o.Secrets, func(s tool.SecretGrant) bool { return s.Name == binding }) {
 		return "", false
@@ -241,7 +244,8 @@ func (h *Host) boundProvider(binding string) (string, bool) {
 	return h.o.Manifest.RequiredBindings[at].OAuthProviderID, true
 }
 
-// standsForToken reports whether a binding is the token of a provider, and not a credential of the client.
+// standsForToken reports whether a binding is the token of a provider, and not a credential of the
+// client.
 func standsForToken(m *skills.Manifest, b skills.Binding) bool {
 	return b.OAuthProviderID != "" && !slices.ContainsFunc(m.OAuth, func(a skills.OAuth) bool {
 		return a.ClientIDBinding == b.Name || a.ClientSecretBinding == b.Name

@@ -41,8 +41,8 @@ const OfferPattern = `^[a-z][a-z0-9-]*__[a-zA-Z0-9_-]+$`
 // offerName is what providers take for the name of a tool.
 var offerName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// Offers returns the tools of a skill: the one that runs it, and those that its manifest declares. unfit
-// says why others cannot be tools.
+// Offers returns the tools of a skill: the one that runs it, and those that its manifest declares.
+// unfit says why others cannot be tools.
 func Offers(s *skills.Skill) (offers []Offer, unfit []string) {
 	add := func(name, description string, input, output json.RawMessage, export string) {
 		o, err := newOffer(s.Name, name, description, input, export)
@@ -117,8 +117,9 @@ func objectSchema(schema json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("is of the type %s, and must be of the type object", fields["type"])
 }
 
-// Spec returns the spec of the tool. Its effects are those of its skill: each call that its module makes is
-// decided on, recorded and undone by itself, so that an interrupted call of the tool is made again.
+// Spec returns the spec of the tool. Its effects are those of its skill: each call that its module
+// makes is decided on, recorded and undone by itself, so that an interrupted call of the tool is
+// made again.
 func (o Offer) Spec() tool.Spec {
 	s := offered
 	s.Name, s.Description, s.Schema = o.Name, o.Description, o.Input

@@ -22,8 +22,8 @@ type registerArgs struct {
 	HandlerExport string         `json:"handlerExport" jsonschema:"the export of module.ts that answers"`
 }
 
-// register keeps a tool of the module for the later runs of its agent, until the version of the skill
-// changes. A model is told of it, so the rules of a manifest apply.
+// register keeps a tool of the module for the later runs of its agent, until the version of the
+// skill changes. A model is told of it, so the rules of a manifest apply.
 func (h *Host) register(ctx context.Context, in tool.Invocation, a registerArgs) (tool.Envelope, error) {
 	o, err := h.newTool(a)
 	if err != nil {
@@ -49,8 +49,8 @@ func (h *Host) checkTool(a registerArgs) error {
 	return err
 }
 
-// newTool checks a tool that a module registers: it must not replace one of its manifest, and must be
-// answered.
+// newTool checks a tool that a module registers: it must not replace one of its manifest, and must
+// be answered.
 func (h *Host) newTool(a registerArgs) (Offer, error) {
 	refuse := func(field, expected, format string, args ...any) (Offer, error) {
 		return Offer{}, tool.Refuse(tool.KindInvalidArgs, format, args...).WithField(field, expected)
@@ -80,8 +80,8 @@ func declares(m *skills.Manifest, name string) bool {
 	return name == executeExport || slices.ContainsFunc(m.Tools, func(t skills.ToolDeclaration) bool { return t.Name == name })
 }
 
-// Registered returns the tools that the module of this version of a skill has registered for an agent,
-// sorted by name. path is the agent's storage of the skill.
+// Registered returns the tools that the module of this version of a skill has registered for an
+// agent, sorted by name. path is the agent's storage of the skill.
 func Registered(ctx context.Context, path string, s *skills.Skill) (out []Offer, err error) {
 	if path == "" {
 		return nil, nil

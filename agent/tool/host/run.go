@@ -15,7 +15,8 @@ import (
 	"rouse/skills"
 )
 
-// The tools of host.run (OSL-13). Each call on record makes a checkpoint, from which a run can go on.
+// The tools of host.run (OSL-13). Each call on record makes a checkpoint, from which a run can go
+// on.
 var (
 	checkpointSpec = changing("host_run_checkpoint", "Records how far the run of a module is.", tool.Spec{})
 	pauseSpec      = changing("host_run_pause", "Pauses the run of a module, until its owner has it go on.", tool.Spec{Ends: true, Waits: true})
@@ -74,8 +75,8 @@ func agentic(m *skills.Manifest) (c skills.AgenticConfig) {
 	return c
 }
 
-// reportStep counts a step. The one that reaches the soft budget makes a checkpoint, and so does the one
-// after the last that the run may take, with which it ends.
+// reportStep counts a step. The one that reaches the soft budget makes a checkpoint, and so does
+// the one after the last that the run may take, with which it ends.
 func (h *Host) reportStep(c Call, named map[string]json.RawMessage) (Call, error) {
 	var label, role string
 	if json.Unmarshal(named["label"], &label) != nil {
@@ -164,7 +165,8 @@ func word(s string) string { return strings.TrimSpace(text.Truncate(text.Collaps
 // maxWord is the length of names of steps, phases and roles, in characters.
 const maxWord = 100
 
-// runCall adds the progress of the run to the arguments of a call of host.run. The module cannot set it.
+// runCall adds the progress of the run to the arguments of a call of host.run. The module cannot
+// set it.
 func (h *Host) runCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	if c.method.params == nil {
 		if err := json.Unmarshal(c.Args, &named); err != nil {

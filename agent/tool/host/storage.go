@@ -20,8 +20,8 @@ const (
 	maxValue = 1 << 20 // bytes of its JSON
 )
 
-// A run's reads of its storage stand in its later attempts with its writes: a module that counts would
-// count twice otherwise. So reading has the effect of writing.
+// A run's reads of its storage stand in its later attempts with its writes: a module that counts
+// would count twice otherwise. So reading has the effect of writing.
 var (
 	storageGetSpec    = reading("host_storage_get", "Reads a value of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
 	storageListSpec   = reading("host_storage_list", "Lists the keys of the skill's own storage.", tool.Spec{Effect: domain.EffectDatabase})
@@ -71,7 +71,8 @@ func (h *Host) writesStorage(context.Context, tool.Invocation, json.RawMessage) 
 	return tool.Need{Writes: []ledger.Place{h.storagePlace()}}, nil
 }
 
-// stored returns the answer to a call of the storage. A broken storage is the skill's fault, not the host's.
+// stored returns the answer to a call of the storage. A broken storage is the skill's fault, not
+// the host's.
 func stored(result any, err error) (tool.Envelope, error) {
 	var full *store.FullError
 	switch {

@@ -57,8 +57,8 @@ func ReadsWorkspace(name string) bool {
 	return name == getStateSpec.Name || name == listArtifactsSpec.Name
 }
 
-// AsksAgain reports whether the envelope of a call is a question, and whose call the next attempt makes
-// again: what its owner did about it is not on record.
+// AsksAgain reports whether the envelope of a call is a question, and whose call the next attempt
+// makes again: what its owner did about it is not on record.
 func (c Call) AsksAgain(envelope json.RawMessage) bool {
 	if c.Tool != authorizeSpec.Name && c.Tool != installSpec.Name {
 		return false
@@ -85,8 +85,8 @@ const (
 // maxEvent bounds what an event holds, in bytes of JSON.
 const maxEvent = 4 << 10
 
-// Translate translates a call of a method, whose arguments are a JSON array. The error, an *Error, is for
-// the module.
+// Translate translates a call of a method, whose arguments are a JSON array. The error, an *Error,
+// is for the module.
 func (h *Host) Translate(name string, args json.RawMessage) (Call, error) {
 	m, known := methodOf(name)
 	if !known || !h.has(name) {
@@ -154,7 +154,8 @@ func (h *Host) listHandles(c Call, _ map[string]json.RawMessage) (Call, error) {
 	return answered(c, append([]handle{}, h.handles...))
 }
 
-// invoke calls a tool by its name: a program, or a tool of the agent that the owner has named for the skill.
+// invoke calls a tool by its name: a program, or a tool of the agent that the owner has named for
+// the skill.
 func (h *Host) invoke(c Call, named map[string]json.RawMessage) (Call, error) {
 	var name string
 	if json.Unmarshal(named["name"], &name) == nil && name == systemCommand && h.has("bridge.executeCommand") {
@@ -240,8 +241,8 @@ func (h *Host) Answer(ctx context.Context, c Call, key string, e tool.Envelope) 
 	return e.Result, nil
 }
 
-// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. An allowed
-// program that did not start is a failed job.
+// acceptJob keeps the result of a program for waitForJob. A refusal is an answer, not an error. An
+// allowed program that did not start is a failed job.
 func (h *Host) acceptJob(ctx context.Context, c Call, key string, e tool.Envelope) (json.RawMessage, error) {
 	done := job{Status: jobFailed, ExitCode: -1, Reason: e.Message}
 	switch {

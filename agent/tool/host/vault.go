@@ -25,8 +25,8 @@ type bindingArgs struct {
 // given is a value of a secret that the module has.
 type given struct{ name, value string }
 
-// resolve returns the placeholder of a secret, or of the token that the binding stands for. The module gets
-// its value after the answer was recorded.
+// resolve returns the placeholder of a secret, or of the token that the binding stands for. The
+// module gets its value after the answer was recorded.
 func (h *Host) resolve(s tool.Spec) (tool.Tool, error) {
 	s.Needs = tool.Needs(func(_ context.Context, _ tool.Invocation, a bindingArgs) (tool.Need, error) {
 		grant, err := h.binding(a.Name)
@@ -82,7 +82,8 @@ func secretOf(m *skills.Manifest, secrets []tool.SecretGrant, name string) (tool
 	return secrets[i], nil
 }
 
-// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not bind.
+// undeclaredSecrets refuses arguments with the placeholder of a secret that the manifest does not
+// bind.
 func (h *Host) undeclaredSecrets(args json.RawMessage) error {
 	for _, name := range tool.Placeholders(string(args)) {
 		if !h.binds(name) {
@@ -142,16 +143,17 @@ func (h *Host) valueOf(name string) string {
 	return token
 }
 
-// give records a value that the module was given. The longest comes first: one may be a part of another.
+// give records a value that the module was given. The longest comes first: one may be a part of
+// another.
 func (h *Host) give(one given) {
 	h.given = slices.DeleteFunc(h.given, func(g given) bool { return g == one })
 	h.given, h.latest[one.name] = append(h.given, one), one.value
 	slices.SortStableFunc(h.given, func(a, b given) int { return len(b.value) - len(a.value) })
 }
 
-// conceal replaces the secrets that the module was given by placeholders. It refuses arguments that hold one
-// in another form, which could not be kept out of the record. The arguments are encoded again, so that no
-// escape of JSON hides a text.
+// conceal replaces the secrets that the module was given by placeholders. It refuses arguments that
+// hold one in another form, which could not be kept out of the record. The arguments are encoded
+// again, so that no escape of JSON hides a text.
 func (h *Host) conceal(args json.RawMessage) (json.RawMessage, error) {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(args)))

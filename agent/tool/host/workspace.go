@@ -13,7 +13,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the storage.
+// The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the
+// storage.
 var (
 	getStateSpec       = reading("host_workspace_get_state", "Reads the state of a module's workspace.", tool.Spec{Effect: domain.EffectDatabase})
 	setStateSpec       = changing("host_workspace_set_state", "Replaces the state of a module's workspace.", tool.Spec{})
@@ -175,8 +176,8 @@ func (h *Host) createArtifact(ctx context.Context, in tool.Invocation, a newArti
 	return h.add(ctx, in, ledger.Artifact{Type: a.Type, Title: a.Title, Status: a.Status, Role: a.Role, Description: a.Describe, Parent: parent}, a.Content)
 }
 
-// updateArtifact gives an artifact another status, or a version with another content or title, by which the
-// module knows it from then on.
+// updateArtifact gives an artifact another status, or a version with another content or title, by
+// which the module knows it from then on.
 func (h *Host) updateArtifact(ctx context.Context, in tool.Invocation, a artifactArgs) (tool.Envelope, error) {
 	id, err := artifactID("artifactId", a.ID)
 	switch {
@@ -250,8 +251,9 @@ func artifactID(field, id string) (int64, error) {
 	return n, nil
 }
 
-// workspaceCall adds to a state the lock version at which the module has read the last one, so that it
-// overwrites nothing that it does not know (OSL-27), and replaces ids of artifacts by the newest ones.
+// workspaceCall adds to a state the lock version at which the module has read the last one, so that
+// it overwrites nothing that it does not know (OSL-27), and replaces ids of artifacts by the newest
+// ones.
 func (h *Host) workspaceCall(c Call, named map[string]json.RawMessage) (Call, error) {
 	switch c.method.name {
 	case "workspace.setState":

@@ -64,8 +64,8 @@ type unapprovableError struct{ why string }
 
 func (e *unapprovableError) Error() string { return e.why }
 
-// fileBinder finds the files of a command line. The host never follows a link at or below a folder in
-// which agents can write: it could lead the program elsewhere after the approval.
+// fileBinder finds the files of a command line. The host never follows a link at or below a folder
+// in which agents can write: it could lead the program elsewhere after the approval.
 type fileBinder struct {
 	writable nofollow.Boundary // folders in which an agent or a stranger can write
 	bases    []string          // where relative paths begin
@@ -84,7 +84,8 @@ type fileBinder struct {
 // content in that folder. The error is an *unapprovableError, or the system's.
 func (h *Launcher) bindFiles(l commandLine, copies string) (*fileBinder, error) {
 	b := &fileBinder{writable: h.Writable, bases: []string{h.Roots.Workdir()}, known: map[string]*namedFile{}, copies: copies, readable: h.Readable, scripts: Scripts(l.argv), anyRuns: l.argv == nil}
-	// A named folder may be the base of the other paths (cd X, make -C X): they are tried from there, too.
+	// A named folder may be the base of the other paths (cd X, make -C X): they are tried from there,
+	// too.
 	for known := -1; known != len(b.bases) && b.err == nil; {
 		known = len(b.bases)
 		l.renamed(b.note)
@@ -387,7 +388,8 @@ func (b *fileBinder) readFolder(f *namedFile) error {
 
 var errTooLarge = errors.New("too large")
 
-// missingScript refuses a command whose script is not there: it could be written after the approval.
+// missingScript refuses a command whose script is not there: it could be written after the
+// approval.
 func (b *fileBinder) missingScript(l commandLine) error {
 	for _, word := range Scripts(l.argv) {
 		path, err := b.writable.Resolve(b.candidates(mention{path: word})[0])
@@ -405,8 +407,8 @@ func (b *fileBinder) missingScript(l commandLine) error {
 	return nil
 }
 
-// standing reports whether an approval of these files can hold for later calls: the content of all of
-// them is known.
+// standing reports whether an approval of these files can hold for later calls: the content of all
+// of them is known.
 func (b *fileBinder) standing() bool {
 	return !slices.ContainsFunc(b.files, func(f *namedFile) bool { return f.Kind != kindFile || f.SHA256 == "" })
 }
@@ -474,7 +476,8 @@ func (b *fileBinder) copyOf(m mention) (string, bool) {
 	return "", false
 }
 
-// linkNeighbours gives a copy the files beside the original as links, for scripts that look for them.
+// linkNeighbours gives a copy the files beside the original as links, for scripts that look for
+// them.
 func (f *namedFile) linkNeighbours(writable nofollow.Boundary) {
 	folder := filepath.Dir(f.Path)
 	entries, err := writable.ReadDir(folder) // a link by now would tell the names of another folder

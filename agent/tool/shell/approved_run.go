@@ -10,8 +10,8 @@ import (
 	"rouse/internal/text"
 )
 
-// approvedFiles are the files of a command that its owner has approved, as they were when the command
-// was compared with the approval. A command without an approval has none.
+// approvedFiles are the files of a command that its owner has approved, as they were when the
+// command was compared with the approval. A command without an approval has none.
 type approvedFiles struct{ *fileBinder }
 
 // approvedFiles copies the files that a command names, and refuses the call if it is no longer the

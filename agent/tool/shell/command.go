@@ -126,8 +126,8 @@ func (o resolvedCommand) argvToRun(secrets []tool.SecretGrant) (argv []string, h
 	return argv, redact.Named(values), nil
 }
 
-// script returns the argv of a shell that runs a script as one argument. With pipefail (bash) a failure
-// anywhere in a pipe fails the script; sh may not know the option.
+// script returns the argv of a shell that runs a script as one argument. With pipefail (bash) a
+// failure anywhere in a pipe fails the script; sh may not know the option.
 func script(text string) ([]string, error) {
 	switch {
 	case hasProgram("bash"):
@@ -265,8 +265,8 @@ func (o resolvedCommand) grantLine() string {
 const Unknown = "\uFFFC"
 
 // Foresee returns the need of a planned command as far as its text and the grants tell: why it is
-// refused, or which grant it lacks. For a command with an Unknown it only checks whether any grant is
-// for its program.
+// refused, or which grant it lacks. For a command with an Unknown it only checks whether any grant
+// is for its program.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool.Need) {
 	f := &family{grants: grants, secrets: secrets}
 	o, err := f.resolve(command)
@@ -284,8 +284,8 @@ func Foresee(grants []Grant, secrets []tool.SecretGrant, command string) (n tool
 	return n
 }
 
-// bind adds the content of the named files to the action that is approved, and refuses a command that
-// could not be started anyway.
+// bind adds the content of the named files to the action that is approved, and refuses a command
+// that could not be started anyway.
 func (f *family) bind(n tool.Need, o resolvedCommand, a action) (tool.Need, error) {
 	if err := f.host.cannotStart(o.commandLine, a.Tier); err != nil {
 		return n, err

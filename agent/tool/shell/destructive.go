@@ -17,8 +17,8 @@ func destructive(tree *syntax.File, depth int) string {
 	return g.why
 }
 
-// destructiveVisitor visits each node of a command line once, without recursion: a line may be nested
-// as deep as it is long.
+// destructiveVisitor visits each node of a command line once, without recursion: a line may be
+// nested as deep as it is long.
 type destructiveVisitor struct {
 	depth      int
 	why        string
@@ -93,7 +93,8 @@ func program(argv []string) string {
 	return argv[0]
 }
 
-// staticWord returns the known text of a word. $HOME becomes /~, which isEverything takes for a home.
+// staticWord returns the known text of a word. $HOME becomes /~, which isEverything takes for a
+// home.
 func staticWord(w *syntax.Word) string { return unquoted(knownParts(w.Parts)) }
 
 func knownParts(parts []syntax.WordPart) (out []syntax.WordPart) {

@@ -8,7 +8,8 @@ func searchPath() string {
 	return root + `\System32;` + root + `;` + root + `\System32\WindowsPowerShell\v1.0`
 }
 
-// environment returns the environment of a command: of the daemon's, only what programs need to start.
+// environment returns the environment of a command: of the daemon's, only what programs need to
+// start.
 func environment(home, temp string) []string {
 	env := []string{"PATH=" + searchPath(), "HOME=" + home, "USERPROFILE=" + home, "TMPDIR=" + temp, "TEMP=" + temp, "TMP=" + temp}
 	for _, name := range []string{"LANG", "TZ", "SystemRoot", "SystemDrive", "PATHEXT", "COMSPEC"} {

@@ -20,8 +20,8 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return uint64(s.Ino) //nolint:unconvert // its width differs between systems
 }
 
-// moveFile moves a file, or a link, into another folder of the same disk. It holds both folders open,
-// so that no link leads it elsewhere.
+// moveFile moves a file, or a link, into another folder of the same disk. It holds both folders
+// open, so that no link leads it elsewhere.
 func moveFile(from *os.Root, rel string, to *os.Root, name string) error {
 	source, err := from.Open(filepath.Dir(rel))
 	if err != nil {

@@ -21,10 +21,11 @@ const (
 	maxTries = 20  // looks at something that other commands keep replacing
 )
 
-// gitGuard keeps a command from leaving something that git would run for whoever looks into the folder
-// later: a .git of any kind, or a folder that git takes for a repository without that name. What exists
-// before, the command cannot change. Neither mounts nor Landlock forbid a name at every depth, so the
-// folders are searched when the command has ended, and new repositories get names that git ignores.
+// gitGuard keeps a command from leaving something that git would run for whoever looks into the
+// folder later: a .git of any kind, or a folder that git takes for a repository without that name.
+// What exists before, the command cannot change. Neither mounts nor Landlock forbid a name at every
+// depth, so the folders are searched when the command has ended, and new repositories get names
+// that git ignores.
 type gitGuard struct {
 	// roots are the folders, none in another. They stay open while the command runs, because somebody
 	// else may replace one by a link.
@@ -109,8 +110,8 @@ func (d Disarmed) undoFrom(folder string) string {
 	return strings.Join(moves, " && ")
 }
 
-// disarm renames repositories that a command made. A .git with a repository in it gets two new names:
-// otherwise it would still be a bare repository for git inside of it.
+// disarm renames repositories that a command made. A .git with a repository in it gets two new
+// names: otherwise it would still be a bare repository for git inside of it.
 func (g *gitGuard) disarm() (disarmed []Disarmed, err error) {
 	err = g.walk(gitWalk{opening: true, found: func(w *gitWalk, rel string, entries []fs.DirEntry) (string, error) {
 		path := filepath.Join(w.root.Name(), rel)
@@ -265,8 +266,8 @@ func (w *gitWalk) files(rel string, entries []fs.DirEntry) error {
 	return nil
 }
 
-// ignore drops the error of an entry that is gone. Before a command, it also drops that of an entry that
-// cannot be looked at, because the command cannot reach it either.
+// ignore drops the error of an entry that is gone. Before a command, it also drops that of an entry
+// that cannot be looked at, because the command cannot reach it either.
 func (w *gitWalk) ignore(err error) error {
 	if errors.Is(err, fs.ErrPermission) && !w.opening {
 		return nil
@@ -274,8 +275,8 @@ func (w *gitWalk) ignore(err error) error {
 	return ignoreGone(err)
 }
 
-// entries lists a folder, or nothing if it is gone. After a command, which may have closed a folder that
-// it made, unreadable folders are opened.
+// entries lists a folder, or nothing if it is gone. After a command, which may have closed a folder
+// that it made, unreadable folders are opened.
 func (w *gitWalk) entries(rel string) ([]fs.DirEntry, error) {
 	if strings.Count(rel, string(filepath.Separator)) > maxDepth {
 		if w.shallow {
@@ -322,8 +323,8 @@ func (w *gitWalk) open(rel string) (dir *os.File, err error) {
 	return nil, err
 }
 
-// rename gives an entry a free name that says what it was. It renames nothing in a folder that is a link
-// now, because the owner's files may lie there: next is "" then, and if the entry is gone.
+// rename gives an entry a free name that says what it was. It renames nothing in a folder that is a
+// link now, because the owner's files may lie there: next is "" then, and if the entry is gone.
 func (w *gitWalk) rename(rel, what string) (next string, err error) {
 	folder, name := filepath.Split(rel)
 	in, err := nofollow.OpenBelow(w.root, folder)

@@ -15,9 +15,9 @@ const anyRest = "*"
 
 // Grant allows the commands that its pattern covers.
 type Grant struct {
-	// Argv is the program, to the letter, and a pattern for each argument. An element with *, ? or [ is a
-	// pattern of path.Match, whose wildcards match no slash. A wildcard at the beginning of an element
-	// does not match the - of an option. A last element * matches any number of arguments.
+	// Argv is the program, to the letter, and a pattern for each argument. An element with *, ? or [
+	// is a pattern of path.Match, whose wildcards match no slash. A wildcard at the beginning of an
+	// element does not match the - of an option. A last element * matches any number of arguments.
 	Argv    []string
 	Network bool // the command may use the host's network
 	// Written is Argv as configured, if its program or script is a path relative to the configuration
@@ -99,8 +99,8 @@ func matches(element, argument string) bool {
 	return err == nil && ok && !leavesURL(argument)
 }
 
-// leavesURL reports whether an argument is a URL whose path servers or programs read in different ways.
-// curl resolves dot segments and expands {..} and [1-2] itself.
+// leavesURL reports whether an argument is a URL whose path servers or programs read in different
+// ways. curl resolves dot segments and expands {..} and [1-2] itself.
 func leavesURL(argument string) bool {
 	_, rest, ok := strings.Cut(argument, "://")
 	if !ok {
@@ -114,7 +114,8 @@ func leavesURL(argument string) bool {
 
 func isPattern(element string) bool { return strings.ContainsAny(element, `*?[`) }
 
-// coveringGrant returns the first grant that covers a command, or nil. It prefers one without network.
+// coveringGrant returns the first grant that covers a command, or nil. It prefers one without
+// network.
 func coveringGrant(grants []Grant, argv []string) *Grant {
 	var found *Grant
 	for i := range grants {

@@ -8,7 +8,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// installers are package managers with the words by which they install software; nil: every call does.
+// installers are package managers with the words by which they install software; nil: every call
+// does.
 var installers = map[string][]string{
 	"apt": {"install"}, "apt-get": {"install"}, "dnf": {"install"}, "yum": {"install"}, "zypper": {"install", "in"},
 	"apk": {"add"}, "brew": {"install"}, "port": {"install"}, "snap": {"install"}, "flatpak": {"install"}, "choco": {"install"}, "winget": {"install"},
@@ -17,9 +18,9 @@ var installers = map[string][]string{
 	"gem": {"install"}, "bundle": {"install"}, "cargo": {"install", "add"}, "go": {"install", "get"}, "composer": {"install", "require"}, "luarocks": {"install"}, "cpan": nil, "cpanm": nil,
 }
 
-// installsSoftware reports whether a command line installs software (OSL-18), as far as it is written
-// plainly: also behind wrappers (env, xargs, find -exec) and in scripts for a shell (bash -c '…'). The
-// rest is up to the sandbox and the grants.
+// installsSoftware reports whether a command line installs software (OSL-18), as far as it is
+// written plainly: also behind wrappers (env, xargs, find -exec) and in scripts for a shell (bash
+// -c '…'). The rest is up to the sandbox and the grants.
 func installsSoftware(tree *syntax.File, depth int) (yes bool) {
 	syntax.Walk(tree, func(n syntax.Node) bool {
 		if call, ok := n.(*syntax.CallExpr); ok && !yes {

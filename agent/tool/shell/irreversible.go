@@ -19,8 +19,8 @@ var interpreters = strings.Fields(`awk bash bun busybox cargo cmd cmd.exe cmake 
 	nice node nodejs nohup npm npx osascript parallel perl php podman powershell powershell.exe pwsh pnpm python python2 python3 R Rscript ruby rundll32 screen sed setsid sh socat sqlite3 ssh
 	strace su sudo systemd-run tclsh time timeout tmux uv vi vim watch wish xargs yarn zsh`)
 
-// Interprets reports whether a program runs what its arguments say. Version numbers in its name do not
-// count.
+// Interprets reports whether a program runs what its arguments say. Version numbers in its name do
+// not count.
 func Interprets(program string) bool {
 	name := strings.ToLower(strings.TrimSuffix(path.Base(strings.ReplaceAll(program, `\`, "/")), ".exe"))
 	return slices.Contains(interpreters, name) || slices.Contains(interpreters, strings.TrimRight(name, "0123456789.-"))
@@ -42,8 +42,9 @@ var lossyGit = []string{"clean", "reset", "checkout", "restore", "rm", "switch",
 // findsAndActs are the options with which find removes, writes, or starts programs.
 var findsAndActs = []string{"-delete", "-exec", "-execdir", "-ok", "-okdir", "-fprint", "-fprint0", "-fprintf", "-fls"}
 
-// irreversible reports whether a command removes or overwrites files that no undo would restore, as far
-// as its words say. Unknown words, and interpreters that a model instructs, count as if they did.
+// irreversible reports whether a command removes or overwrites files that no undo would restore, as
+// far as its words say. Unknown words, and interpreters that a model instructs, count as if they
+// did.
 func (f *family) irreversible(o resolvedCommand) bool {
 	v := lossVisitor{roots: f.roots, depth: maxNested}
 	if o.argv == nil {

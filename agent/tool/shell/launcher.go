@@ -27,21 +27,22 @@ type Launcher struct {
 	Limiter *Limiter
 	Roots   *tool.Roots
 	MinTier sandbox.Tier // the weakest tier that is accepted; "" is the default of the sandbox
-	// Scratch is the folder for temporary files, so that those of a process that died can be found (see
-	// Recover); "" is the system's.
+	// Scratch is the folder for temporary files, so that those of a process that died can be found
+	// (see Recover); "" is the system's.
 	Scratch string
-	// Writable are the folders in which any agent, or a stranger, can write between an approval and the
-	// call.
+	// Writable are the folders in which any agent, or a stranger, can write between an approval and
+	// the call.
 	Writable nofollow.Boundary
-	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are the
-	// agent's: what a command makes there is not disarmed. The host never runs git there. Optional.
+	// Checkout is the private clone of the run (see agent/checkout), in which git and its hooks are
+	// the agent's: what a command makes there is not disarmed. The host never runs git there.
+	// Optional.
 	Checkout string
 	// Mirror is the repository whose objects the clone borrows: commands can read it. Optional.
 	Mirror string
 	// Readable returns the type of a binary file and its text, or "". Optional.
 	Readable func(name string, content []byte) (kind, text string)
-	// Starting is called before a program starts that no call of the run asked for. Its error keeps the
-	// program from starting. It is nil for calls, which the authorizer has decided on.
+	// Starting is called before a program starts that no call of the run asked for. Its error keeps
+	// the program from starting. It is nil for calls, which the authorizer has decided on.
 	Starting func(context.Context, Start) error
 }
 
@@ -91,8 +92,8 @@ type Ended struct {
 	repositories []string   // of the owner, in the folders that it could write
 }
 
-// Run runs a command to its end. An error means that it did not start, or that its files could not be
-// checked; StartFailure makes an answer of it.
+// Run runs a command to its end. An error means that it did not start, or that its files could not
+// be checked; StartFailure makes an answer of it.
 func (h *Launcher) Run(ctx context.Context, p Program) (Ended, error) {
 	release, err := h.Limiter.acquire(ctx)
 	if err != nil {
@@ -207,7 +208,8 @@ func (h *Launcher) runGuarded(ctx context.Context, c sandbox.Command, p Program,
 		return Ended{}, err
 	}
 
-	// Also if the run was cancelled: its owner may look into the folder next. Kept files may be a repository.
+	// Also if the run was cancelled: its owner may look into the folder next. Kept files may be a
+	// repository.
 	ended := Ended{Result: res, repositories: slices.Sorted(maps.Keys(guard.owners))}
 	ended.Kept, ended.discarded, ended.Unkept = temporaries{own, made.ModTime().UnixNano(), guard, h.Roots, mounted}.settle(context.WithoutCancel(ctx))
 	ended.Disarmed, err = guard.disarm()
@@ -241,8 +243,9 @@ func runWithFloodGuard(ctx context.Context, box *sandbox.Sandbox, c sandbox.Comm
 	return res, err
 }
 
-// StartFailure returns the answer to a call whose command did not start; an error means that the host is
-// broken. An undo knows by its kind, or because the call is cancelled, that the command did nothing.
+// StartFailure returns the answer to a call whose command did not start; an error means that the
+// host is broken. An undo knows by its kind, or because the call is cancelled, that the command did
+// nothing.
 func StartFailure(ctx context.Context, err error) (tool.Envelope, error) {
 	var weak *sandbox.TierError
 	var start *sandbox.StartError

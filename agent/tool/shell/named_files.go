@@ -12,8 +12,8 @@ import (
 // mention is a text in a command line that may name a file.
 type mention struct {
 	path string
-	// fixed: no other path may replace it, because the command changes the file, goes by its name, or has
-	// the text within something else (code, a list, a pattern).
+	// fixed: no other path may replace it, because the command changes the file, goes by its name, or
+	// has the text within something else (code, a list, a pattern).
 	fixed bool
 }
 
@@ -34,8 +34,8 @@ var (
 	shells        = strings.Fields("sh bash dash zsh ksh eval")
 )
 
-// Scripts returns the words of a command line that name a file which it runs: a program given by a path,
-// and the script of an interpreter, also behind wrappers such as env and nice.
+// Scripts returns the words of a command line that name a file which it runs: a program given by a
+// path, and the script of an interpreter, also behind wrappers such as env and nice.
 func Scripts(argv []string) (out []string) {
 	at, program := 0, ""
 	for ; at < len(argv) && program == ""; at++ {

@@ -43,14 +43,14 @@ var wrappers = map[string]wrapper{
 // lengthOfTime needs a digit: sh and dd are programs.
 var lengthOfTime = regexp.MustCompile(`^[0-9.]+[smhd]?$`)
 
-// isWrapperOption reports whether an argument of a wrapper comes before the program that it starts: an
-// option, an assignment (env A=b), a length of time (timeout 10s), or an unknown word.
+// isWrapperOption reports whether an argument of a wrapper comes before the program that it starts:
+// an option, an assignment (env A=b), a length of time (timeout 10s), or an unknown word.
 func isWrapperOption(a string) bool {
 	return a == "" || strings.HasPrefix(a, "-") || strings.Contains(a, "=") && !strings.ContainsAny(a, " \t\n") || lengthOfTime.MatchString(a)
 }
 
-// wrapperWords returns the number of words before the program of a command line: wrappers with their
-// arguments.
+// wrapperWords returns the number of words before the program of a command line: wrappers with
+// their arguments.
 func wrapperWords(argv []string) (n int) {
 	for n < len(argv) {
 		w, ok := wrappers[path.Base(argv[n])]
@@ -77,8 +77,8 @@ func wrapperWords(argv []string) (n int) {
 	return min(n, len(argv))
 }
 
-// starts returns the command lines that one starts: itself without its wrappers, and those that find is
-// given.
+// starts returns the command lines that one starts: itself without its wrappers, and those that
+// find is given.
 func starts(argv []string) (out [][]string) {
 	argv = argv[wrapperWords(argv):]
 	if len(argv) == 0 {
@@ -106,8 +106,8 @@ var (
 
 func isShell(program string) bool { return slices.Contains(shellNames, path.Base(program)) }
 
-// scriptsOf returns the scripts that a program, without wrappers, makes a shell run. Words that are not
-// scripts do no harm.
+// scriptsOf returns the scripts that a program, without wrappers, makes a shell run. Words that are
+// not scripts do no harm.
 func scriptsOf(argv []string) []string {
 	switch name := path.Base(argv[0]); {
 	case name == "eval":
@@ -139,8 +139,8 @@ func nestedIn(n syntax.Node, depth int) (out []*syntax.File) {
 	return out
 }
 
-// scriptsFedTo returns the scripts that a shell reads from its standard input, as far as a node says:
-// redirected text, or the words of echo and printf.
+// scriptsFedTo returns the scripts that a shell reads from its standard input, as far as a node
+// says: redirected text, or the words of echo and printf.
 func scriptsFedTo(n syntax.Node) (out []string) {
 	switch n := n.(type) {
 	case *syntax.Stmt:

@@ -91,8 +91,8 @@ func (o *Output) Raw() ([]byte, bool) {
 	return all, o.total == int64(len(all))
 }
 
-// Text returns the output to show: valid text without terminal control sequences, redacted, with a line
-// about what was left out.
+// Text returns the output to show: valid text without terminal control sequences, redacted, with a
+// line about what was left out.
 func (o *Output) Text(redact func(string) string) string {
 	all, whole := o.Raw()
 	if whole {

@@ -44,8 +44,8 @@ func parse(command string) (commandLine, error) {
 	return l, nil
 }
 
-// Plain returns the argv of a command line that is one program with its arguments, or why it is not. The
-// error says why it cannot be a command at all.
+// Plain returns the argv of a command line that is one program with its arguments, or why it is
+// not. The error says why it cannot be a command at all.
 func Plain(command string) (argv []string, why string, err error) {
 	l, err := parse(command)
 	return l.argv, l.why, err
@@ -148,8 +148,8 @@ func unquoted(parts []syntax.WordPart) string {
 	return out.String()
 }
 
-// unescaped removes backslashes from a text: all escaping ones or, if only is not empty, those before one
-// of its characters. A newline after a backslash is removed with it.
+// unescaped removes backslashes from a text: all escaping ones or, if only is not empty, those
+// before one of its characters. A newline after a backslash is removed with it.
 func unescaped(text, only string) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -32,8 +32,9 @@ const absent = "no such file or directory"
 // namedPath matches an absolute path in a message, with or without quotes.
 var namedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(?:^|[\s=(])(/[^\s'":,;)]+)`)
 
-// Refused returns the access that the sandbox may have refused a failed program, or nil. For a program
-// that did not fail it considers only git repositories: coding agents hide the failures of git.
+// Refused returns the access that the sandbox may have refused a failed program, or nil. For a
+// program that did not fail it considers only git repositories: coding agents hide the failures of
+// git.
 func (h *Launcher) Refused(p Program, ended Ended, printed ...string) *Refusal {
 	if ended.Tier == sandbox.TierD {
 		return nil

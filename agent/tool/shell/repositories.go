@@ -50,10 +50,11 @@ func readView(b nofollow.Boundary, config string) (gitview.View, error) {
 	return gitview.New(text)
 }
 
-// protect makes repositories read-only for a command, and readable for git: instead of each configuration,
-// which may hold tokens and name programs, the command sees a view of it (see gitview). If the sandbox
-// cannot replace one file by another, git is told by its environment to read the view of the working
-// folder's repository. The views lie in a folder that the command cannot write.
+// protect makes repositories read-only for a command, and readable for git: instead of each
+// configuration, which may hold tokens and name programs, the command sees a view of it (see
+// gitview). If the sandbox cannot replace one file by another, git is told by its environment to
+// read the view of the working folder's repository. The views lie in a folder that the command
+// cannot write.
 func (g *gitGuard) protect(c *sandbox.Command, own string, tier sandbox.Tier) error {
 	if len(g.owners) == 0 {
 		return nil
@@ -107,7 +108,8 @@ func isForeign(path string) bool {
 	return err == nil && !owner.Mine(info)
 }
 
-// show gives a command the view of a configuration, and returns the environment that git needs for it.
+// show gives a command the view of a configuration, and returns the environment that git needs for
+// it.
 func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier) (env []string, err error) {
 	view, err := readView(c.Boundary, config)
 	if err != nil || filepath.Base(config) != "config" {
@@ -132,8 +134,8 @@ func (g *gitGuard) show(c *sandbox.Command, config, as string, tier sandbox.Tier
 		gitview.MakeCommon(as, gitDir, view.Config("[core]\n\tbare = false\n[diff]\n\tignoreSubmodules = all\n"))
 }
 
-// configurations lists the configurations of a repository, of its submodules and of its worktrees. A
-// command cannot read those that cannot be found.
+// configurations lists the configurations of a repository, of its submodules and of its worktrees.
+// A command cannot read those that cannot be found.
 func configurations(gitDir string) (out []string) {
 	var search func(folder string, repository bool, depth int)
 	search = func(folder string, repository bool, depth int) {
@@ -178,8 +180,8 @@ func (h *Launcher) refusedPath(line string) string {
 	return lastPath(line)
 }
 
-// refusedByGit returns the reason of a refusal if a git repository of the owner caused it, and what to
-// do. Otherwise it returns "".
+// refusedByGit returns the reason of a refusal if a git repository of the owner caused it, and what
+// to do. Otherwise it returns "".
 func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	if _, gitDir, ok := strings.Cut(line, "not a git repository: "); ok {
 		if gitDir = strings.TrimSpace(gitDir); h.outside(gitDir, false) {
@@ -206,7 +208,8 @@ func (h *Launcher) refusedByGit(ended Ended, line string, refused bool) string {
 	return ""
 }
 
-// BesideOnly reports whether nothing can be made beside a repository on tier B: Landlock cannot deny.
+// BesideOnly reports whether nothing can be made beside a repository on tier B: Landlock cannot
+// deny.
 const BesideOnly = runtime.GOOS == "linux"
 
 func cannotChange(repository string) string {

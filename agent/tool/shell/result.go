@@ -13,8 +13,8 @@ import (
 // maxName is how much of a name is shown, in characters.
 const maxName = 40
 
-// name returns what runs, in a word: the script of an interpreter, the program behind its wrappers, or
-// the beginning of a script.
+// name returns what runs, in a word: the script of an interpreter, the program behind its wrappers,
+// or the beginning of a script.
 func (l commandLine) name() string {
 	if l.argv == nil {
 		return text.Truncate(text.Collapse(text.OneLine(l.script)), maxName)

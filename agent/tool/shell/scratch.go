@@ -52,9 +52,9 @@ type Recovered struct {
 	Kept     []Kept
 }
 
-// Recover handles what the commands of a process that died left in the scratch folder: files that they may
-// have moved there are kept, repositories that they made are disarmed, and their folders are removed. No
-// command may be running that has a folder there.
+// Recover handles what the commands of a process that died left in the scratch folder: files that
+// they may have moved there are kept, repositories that they made are disarmed, and their folders
+// are removed. No command may be running that has a folder there.
 func Recover(ctx context.Context, scratch string) (out Recovered, err error) {
 	left, err := os.ReadDir(scratch)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -30,8 +30,8 @@ type Service struct {
 	Stdout, Stderr io.Writer
 }
 
-// Serve runs a program that serves, confined like a command, until it ends or ctx does. It does not count
-// for the limiter, because commands would wait for it until the run ends.
+// Serve runs a program that serves, confined like a command, until it ends or ctx does. It does not
+// count for the limiter, because commands would wait for it until the run ends.
 func (h *Launcher) Serve(ctx context.Context, s Service) (Ended, error) {
 	own, places, err := h.makePlaces("server", homeFolder, tempFolder, "work")
 	if err != nil {

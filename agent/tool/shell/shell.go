@@ -72,8 +72,8 @@ type family struct {
 	idle    time.Duration
 }
 
-// Tools returns shell_run and bash. An agent has shell_run if it has a grant for a command, may get one
-// during the run, or names it in its list of tools; bash only if its list names it.
+// Tools returns shell_run and bash. An agent has shell_run if it has a grant for a command, may get
+// one during the run, or names it in its list of tools; bash only if its list names it.
 func Tools(o Options) ([]tool.Tool, error) {
 	if err := o.Launcher.check(); err != nil {
 		return nil, err
@@ -135,8 +135,8 @@ func (a runArgs) check() error {
 // RunName returns the name of the tool that runs programs.
 func RunName() string { return runSpec.Name }
 
-// RunArgs returns its arguments for one program with exactly these arguments. idle is the time that it may
-// be without output; 0 means the default. An argument with a NUL is an error.
+// RunArgs returns its arguments for one program with exactly these arguments. idle is the time that
+// it may be without output; 0 means the default. An argument with a NUL is an error.
 func RunArgs(argv []string, idle time.Duration) (json.RawMessage, error) {
 	words := make([]string, len(argv))
 	for i, w := range argv {

@@ -68,8 +68,8 @@ func (l leftover) shown(tier sandbox.Tier) string {
 	return "$TMPDIR/" + rel
 }
 
-// Kept describes the files in the temporary places of a command that had taken files out of a folder that
-// it may write: moved files are among them.
+// Kept describes the files in the temporary places of a command that had taken files out of a
+// folder that it may write: moved files are among them.
 type Kept struct {
 	Folder string `json:"folder"` // absolute, in the folder that lost files: kept-1, with home and tmp in it
 	Files  int    `json:"files"`
@@ -86,9 +86,10 @@ type temporaries struct {
 	mounted []string
 }
 
-// settle decides what becomes of the files in the temporary places. If files are gone from a folder that
-// the command could write, they may have been moved there, also within an archive: then all files are kept
-// in that folder, except for unrelated state of programs. Otherwise they are discarded.
+// settle decides what becomes of the files in the temporary places. If files are gone from a folder
+// that the command could write, they may have been moved there, also within an archive: then all
+// files are kept in that folder, except for unrelated state of programs. Otherwise they are
+// discarded.
 func (t temporaries) settle(ctx context.Context) (kept *Kept, discarded []leftover, err error) {
 	all, err := t.leftovers()
 	if err != nil || len(all) == 0 {
@@ -149,8 +150,8 @@ func (t temporaries) leftovers() (out []leftover, err error) {
 	return out, nil
 }
 
-// lost returns the files that are gone from where the command could write, and the first of the folders
-// that lost one, or nil. After a crash they are unknown: the first folder counts.
+// lost returns the files that are gone from where the command could write, and the first of the
+// folders that lost one, or nil. After a crash they are unknown: the first folder counts.
 func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	switch {
 	case t.guard.before == nil && len(t.guard.roots) == 0:
@@ -190,8 +191,8 @@ func (t temporaries) lost() (root *os.Root, lost []stamp, err error) {
 	return root, lost, nil
 }
 
-// isSame reports whether the file at a path is the one from before, maybe with other content. A newer file
-// may have got the inode of one that is gone.
+// isSame reports whether the file at a path is the one from before, maybe with other content. A
+// newer file may have got the inode of one that is gone.
 func (t temporaries) isSame(path string, before, now stamp) bool {
 	if before == now {
 		return true
@@ -205,12 +206,12 @@ func (g *gitGuard) rootOf(path string) *os.Root {
 	return g.roots[slices.IndexFunc(g.roots, func(root *os.Root) bool { return fspath.Within(path, root.Name()) })]
 }
 
-// keepTime bounds the time for keeping files: those on another disk have to be copied, and files with
-// holes may be larger than what a command wrote.
+// keepTime bounds the time for keeping files: those on another disk have to be copied, and files
+// with holes may be larger than what a command wrote.
 const keepTime = 30 * time.Second
 
-// keep moves leftovers into a new folder of a root. Other commands may write there meanwhile, so it works
-// only through open folders.
+// keep moves leftovers into a new folder of a root. Other commands may write there meanwhile, so it
+// works only through open folders.
 func (t temporaries) keep(ctx context.Context, root *os.Root, all []leftover) (*Kept, error) {
 	from, err := os.OpenRoot(t.own)
 	if err != nil {
@@ -261,8 +262,8 @@ func makeFolder(in *os.Root, what string) (name string, folder *os.Root, err err
 	return name, folder, nil
 }
 
-// move moves a file, or a link, into the folder for kept files. Whatever happens, the file is in one of
-// the two places.
+// move moves a file, or a link, into the folder for kept files. Whatever happens, the file is in
+// one of the two places.
 func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -293,8 +294,8 @@ func (t temporaries) move(ctx context.Context, from, kept *os.Root, rel string) 
 	return errors.Join(err, to.Rename(temp, name))
 }
 
-// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link, and removes the
-// original.
+// copyFile is moveFile to any disk: it copies a file with its mode and time, or a link, and removes
+// the original.
 func copyFile(ctx context.Context, from *os.Root, rel string, info fs.FileInfo, to *os.Root, name string) error {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := from.Readlink(rel)
@@ -370,7 +371,8 @@ func (t temporaries) announce(ctx context.Context, in *os.Root, as, temp string)
 	return p.Announce(ctx, rel)
 }
 
-// LeftoverWarnings describe what became of the files of a command, with paths relative to the workdir.
+// LeftoverWarnings describe what became of the files of a command, with paths relative to the
+// workdir.
 func LeftoverWarnings(workdir string, ended Ended) []string {
 	return append(temporaryWarnings(workdir, ended), disarmedWarnings(workdir, ended.Disarmed)...)
 }

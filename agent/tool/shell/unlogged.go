@@ -17,8 +17,8 @@ var readers = strings.Fields(`[ : b2sum basename cat cd cksum cmp comm cut date 
 // gitReaders are the commands of git that change no file without the option --output.
 var gitReaders = []string{"blame", "diff", "grep", "log", "ls-files", "rev-parse", "shortlog", "show", "status"}
 
-// unlogged returns why changes of a command are not recorded, or "" if it changes no files as far as its
-// words tell (OSA-36).
+// unlogged returns why changes of a command are not recorded, or "" if it changes no files as far
+// as its words tell (OSA-36).
 func unlogged(o resolvedCommand) string {
 	if o.argv != nil {
 		if !onlyReads(knownWords(o.argv)) {

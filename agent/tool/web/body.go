@@ -38,8 +38,8 @@ func isText(kind string) bool {
 	return family == "application" && slices.ContainsFunc(textual, func(t string) bool { return sub == t || sub == "x-"+t })
 }
 
-// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source is set.
-// Other data is left out, with a warning.
+// read converts an answer to text: in UTF-8, with secrets redacted, HTML as Markdown unless source
+// is set. Other data is left out, with a warning.
 func (f *fetcher) read(a answer, source bool) readable {
 	given := a.header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
@@ -85,7 +85,8 @@ func (f *fetcher) read(a answer, source bool) readable {
 	return out
 }
 
-// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a secret.
+// dropPartialSecret removes the last word of a text that broke off: it may be the beginning of a
+// secret.
 func (f *fetcher) dropPartialSecret(text string) string {
 	text = strings.TrimRight(text[:strings.LastIndexAny(text, " \t\r\n")+1], " \t\r\n")
 	for _, s := range f.secrets { // a secret may contain blanks, so the last word is not all of it
@@ -114,8 +115,8 @@ func decoded(body []byte, contentType string) string {
 	return strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), "\ufffd")
 }
 
-// page returns at most count characters of a text from offset on. next is the offset after them, 0 at the
-// end.
+// page returns at most count characters of a text from offset on. next is the offset after them, 0
+// at the end.
 func page(body string, offset, count int) (part string, next int) {
 	body = body[len(text.Head(body, offset)):]
 	part = text.Head(body, count)

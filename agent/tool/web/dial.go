@@ -41,8 +41,9 @@ var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string
 	return nil, errors.New("no name server is asked here")
 }}
 
-// leadsInwards reports whether a request could never be made, because no address of the host is allowed. A
-// name that the owner has not granted is not sent to a name server: it could carry data of the run.
+// leadsInwards reports whether a request could never be made, because no address of the host is
+// allowed. A name that the owner has not granted is not sent to a name server: it could carry data
+// of the run.
 func (f *fetcher) leadsInwards(ctx context.Context, t target, a access) bool {
 	if t.addr.IsValid() || a.private {
 		return false // judged already, or allowed

@@ -40,8 +40,8 @@ type answer struct {
 // errTooSlow is the cause of a call that took too long.
 var errTooSlow = fmt.Errorf("no answer within %s", limit)
 
-// roundTrips sends a request and follows its redirects. The authorizer has decided on the first address;
-// each later one must be granted.
+// roundTrips sends a request and follows its redirects. The authorizer has decided on the first
+// address; each later one must be granted.
 func (f *fetcher) roundTrips(ctx context.Context, q request, secrets []tool.SecretGrant) (answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooSlow)
 	defer cancel()
@@ -144,8 +144,8 @@ func (q request) hasPlaceholders(secrets []tool.SecretGrant) bool {
 	return len(tool.Placeholders(strings.Join(texts, "\n"))) > 0
 }
 
-// redirect returns the request that an answer redirects to, without a URL if it is not a redirect. why says
-// why it is not followed.
+// redirect returns the request that an answer redirects to, without a URL if it is not a redirect.
+// why says why it is not followed.
 func (f *fetcher) redirect(q request, resp *http.Response, secrets []tool.SecretGrant) (next request, why string) {
 	location := resp.Header.Get("Location")
 	if location == "" || !slices.Contains([]int{301, 302, 303, 307, 308}, resp.StatusCode) {

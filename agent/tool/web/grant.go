@@ -123,8 +123,8 @@ type access struct {
 	addr    netip.Addr // this one, in addition to those of the internet
 }
 
-// near reports whether the owner granted an address of this machine or its network, which may be asked
-// without https.
+// near reports whether the owner granted an address of this machine or its network, which may be
+// asked without https.
 func (a access) near() bool {
 	return a.private || a.addr.IsValid() && !dial.Public(a.addr)
 }

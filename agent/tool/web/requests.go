@@ -14,8 +14,8 @@ import (
 	"rouse/internal/urlpath"
 )
 
-// Requests sends the requests of a module like web_fetch, by the grants of its agent and the rules of its
-// manifest, and returns the answers as servers gave them (OSL-09).
+// Requests sends the requests of a module like web_fetch, by the grants of its agent and the rules
+// of its manifest, and returns the answers as servers gave them (OSL-09).
 type Requests struct{ fetcher *fetcher }
 
 // RequestArgs are one request. Placeholders in it stand for secrets.
@@ -36,8 +36,8 @@ type Response struct {
 	Body       string            `json:"body"`    // in UTF-8, without secrets
 }
 
-// NewRequests needs at least one grant. refuses returns why a request may not be made although the grants
-// allow it, or ""; it is called again for each redirect, with the canonical URL.
+// NewRequests needs at least one grant. refuses returns why a request may not be made although the
+// grants allow it, or ""; it is called again for each redirect, with the canonical URL.
 func NewRequests(o Options, refuses func(method, url string) string) (*Requests, error) {
 	if len(o.Grants) == 0 {
 		return nil, errors.New("web: requests need a grant of a host")
@@ -101,10 +101,10 @@ func (a RequestArgs) Reads() bool {
 	return request{method: strings.ToUpper(cmp.Or(a.Method, "GET"))}.safe()
 }
 
-// MatchesPattern reports whether a canonical URL matches a pattern, in which * stands for any text. Host,
-// path and query are compared separately, so that no path can pass for a host, and no query for a path. A
-// pattern without a query covers any query if it ends in *. A path that servers read in different ways is
-// covered only by a pattern that covers all paths.
+// MatchesPattern reports whether a canonical URL matches a pattern, in which * stands for any text.
+// Host, path and query are compared separately, so that no path can pass for a host, and no query
+// for a path. A pattern without a query covers any query if it ends in *. A path that servers read
+// in different ways is covered only by a pattern that covers all paths.
 func MatchesPattern(pattern, url string) bool {
 	if pattern == "*" {
 		return true
@@ -142,7 +142,8 @@ func AmbiguousPath(url string) string {
 	return ""
 }
 
-// NamesHost reports whether a pattern names its host: one, or those below a name of two parts or more.
+// NamesHost reports whether a pattern names its host: one, or those below a name of two parts or
+// more.
 func NamesHost(pattern string) bool {
 	_, rest, ok := strings.Cut(pattern, "://")
 	host, _, _ := strings.Cut(rest, "/")

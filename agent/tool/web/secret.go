@@ -58,8 +58,8 @@ func (f *fetcher) secretNames() string {
 	return "; those for requests are " + strings.Join(names, ", ")
 }
 
-// checkSecrets returns why the server of t may not receive the secrets. It must be the host that each is
-// for, over https; plain http is accepted only for a private address that was granted.
+// checkSecrets returns why the server of t may not receive the secrets. It must be the host that
+// each is for, over https; plain http is accepted only for a private address that was granted.
 func (f *fetcher) checkSecrets(t target, a access, secrets []tool.SecretGrant) error {
 	for _, s := range secrets {
 		if err := f.checkReceiver(t, s); err != nil {

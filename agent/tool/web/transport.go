@@ -8,8 +8,8 @@ import (
 	"rouse/agent/tool"
 )
 
-// Transport is an http.RoundTripper for requests of a module's host: to granted hosts, at addresses that
-// these may have, over https except for the owner's own network. Its errors never quote a URL.
+// Transport is an http.RoundTripper for requests of a module's host: to granted hosts, at addresses
+// that these may have, over https except for the owner's own network. Its errors never quote a URL.
 type Transport struct{ fetcher *fetcher }
 
 // NewTransport may have no grant. Then the transport sends nothing.
@@ -21,8 +21,8 @@ func NewTransport(o Options) (*Transport, error) {
 	return &Transport{f}, nil
 }
 
-// Refuses returns why nothing with these secrets would be sent to a URL, or nil. The addresses of a name are
-// checked only when the request is sent.
+// Refuses returns why nothing with these secrets would be sent to a URL, or nil. The addresses of a
+// name are checked only when the request is sent.
 func (t *Transport) Refuses(method, url string, secrets ...tool.SecretGrant) error {
 	to, err := parseURL(url)
 	if err != nil {

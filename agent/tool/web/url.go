@@ -35,8 +35,8 @@ func (t target) origin() string {
 // schemes are the supported schemes with their default ports.
 var schemes = map[string]uint16{"http": 80, "https": 443}
 
-// parseURL parses a URL strictly. It refuses spellings that two parsers could read differently, because they
-// are used to pass a check with one reading and reach a server with the other.
+// parseURL parses a URL strictly. It refuses spellings that two parsers could read differently,
+// because they are used to pass a check with one reading and reach a server with the other.
 func parseURL(text string) (target, error) {
 	if !utf8.ValidString(text) {
 		return target{}, errors.New("it is not UTF-8")

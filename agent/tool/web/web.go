@@ -141,9 +141,10 @@ func reads(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &a) == nil && a.Reads()
 }
 
-// need returns the labels and grants of a call. The response is untrusted content, and any request can send
-// data out. A GET or HEAD to a host that is granted by name can send data only in its address and headers. It
-// counts as an external effect only if the run holds private data and the owner did not write the address.
+// need returns the labels and grants of a call. The response is untrusted content, and any request
+// can send data out. A GET or HEAD to a host that is granted by name can send data only in its
+// address and headers. It counts as an external effect only if the run holds private data and the
+// owner did not write the address.
 func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Need, error) {
 	q, secrets, err := f.parse(a)
 	if err != nil {
@@ -177,8 +178,8 @@ func (f *fetcher) need(ctx context.Context, _ tool.Invocation, a args) (tool.Nee
 	return n, nil
 }
 
-// Foresee returns the need of a planned request: why it is refused, or which grant it lacks. Addresses of
-// names are not known yet.
+// Foresee returns the need of a planned request: why it is refused, or which grant it lacks.
+// Addresses of names are not known yet.
 func Foresee(grants []Grant, secrets []tool.SecretGrant, url, method string) tool.Need {
 	f := &fetcher{secrets: secrets, redact: func(text string) string { return text }}
 	for _, g := range grants {
@@ -298,8 +299,8 @@ func (f *fetcher) failure(ctx context.Context, err error) (tool.Envelope, error)
 	return tool.Envelope{}, err
 }
 
-// failure returns the answer to a call that has to succeed: a success unless the server said something else,
-// or not all of it.
+// failure returns the answer to a call that has to succeed: a success unless the server said
+// something else, or not all of it.
 func (k cachedAnswer) failure() tool.Envelope {
 	switch status := statusText(k.result.Status); {
 	case k.result.Status >= 400:

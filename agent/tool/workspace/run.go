@@ -173,7 +173,8 @@ func (o Options) events(ctx context.Context, r ledger.Run) (tool.Envelope, error
 	return result(map[string]any{"events": out}, err)
 }
 
-// move continues, pauses, ends or retries a run. Each action sets a state, so that it can be repeated.
+// move continues, pauses, ends or retries a run. Each action sets a state, so that it can be
+// repeated.
 func (o Options) move(ctx context.Context, in tool.Invocation, r ledger.Run, action string) (tool.Envelope, error) {
 	var err error
 	switch action {

@@ -117,8 +117,8 @@ func optionalID(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// find returns a workspace of the agent: the one that is named, or that of the run. Workspaces of other
-// agents, and of skills that the agent does not have, do not exist for it.
+// find returns a workspace of the agent: the one that is named, or that of the run. Workspaces of
+// other agents, and of skills that the agent does not have, do not exist for it.
 func (o Options) find(ctx context.Context, in tool.Invocation, text string) (ledger.Workspace, error) {
 	id, err := number("workspaceId", text)
 	if err != nil {

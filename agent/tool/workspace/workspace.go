@@ -29,7 +29,8 @@ type workspaceArgs struct {
 	Content     string         `json:"content,omitempty" jsonschema:"of an artifact"`
 }
 
-// workspaceNeed returns the places whose labels a call brings, and those that get the labels of its run.
+// workspaceNeed returns the places whose labels a call brings, and those that get the labels of its
+// run.
 func (o Options) workspaceNeed(ctx context.Context, in tool.Invocation, a workspaceArgs) (tool.Need, error) {
 	switch a.Action {
 	case "create":
