@@ -1,13 +1,16 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"rouse/agent/model"
@@ -241,3 +244,122 @@ func (t Tool) runRecovered(ctx context.Context, in Invocation, args json.RawMess
 type timeoutError struct{ after time.Duration }
 
 func (e timeoutError) Error() string { return "no end within " + e.after.String() }
+
+// Unlisted is the set of tools of a run that models are not told of at first. Registries made from
+// one another share it. A nil Unlisted is empty.
+type Unlisted struct {
+	names []string // sorted
+
+	mu     sync.Mutex
+	loaded []string // those of names that are listed by now, in the order in which they were loaded
+}
+
+// NewUnlisted makes a set of names. Of those, loaded were loaded by an earlier attempt.
+func NewUnlisted(names []string, loaded ...string) *Unlisted {
+	u := &Unlisted{names: slices.Sorted(slices.Values(names))}
+	for _, name := range loaded {
+		u.load(name)
+	}
+	return u
+}
+
+// Names lists the tools, sorted. The caller must not change it.
+func (u *Unlisted) Names() []string {
+	if u == nil {
+		return nil
+	}
+	return u.names
+}
+
+// Loaded lists the loaded tools in the order in which they were loaded. The caller must not change it.
+func (u *Unlisted) Loaded() []string {
+	if u == nil {
+		return nil
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Clip(u.loaded)
+}
+
+// Load lists a tool from the next request on. Tools that are listed anyway are ignored.
+func (u *Unlisted) Load(name string) { u.load(name) }
+
+// load reports whether the tool was not listed before.
+func (u *Unlisted) load(name string) bool {
+	if !u.has(name) {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.Contains(u.loaded, name) {
+		return false
+	}
+	u.loaded = append(u.loaded, name)
+	return true
+}
+
+// has reports whether a tool is in the set, loaded or not.
+func (u *Unlisted) has(name string) bool {
+	if u == nil {
+		return false
+	}
+	_, ok := slices.BinarySearch(u.names, name)
+	return ok
+}
+
+// sentenceEnd matches the end of a sentence, but not a full stop within a word.
+var sentenceEnd = regexp.MustCompile(`[.:]\s`)
+
+// BriefForModel returns the tool for a model with a small context: one sentence, and a schema that
+// describes only the required arguments. Calls are checked by the whole schema.
+func (t Tool) BriefForModel() model.Tool {
+	return model.Tool{Name: t.Name(), Description: cmp.Or(t.spec.Brief, t.spec.FirstSentence()), Schema: briefSchema(t.told)}
+}
+
+// FirstSentence is the beginning of the description, which says what the tool is for.
+func (s Spec) FirstSentence() string {
+	text := strings.Join(strings.Fields(s.Description), " ") + " "
+	if end := sentenceEnd.FindStringIndex(text); end != nil {
+		text = text[:end[0]] + "."
+	}
+	return strings.TrimSpace(text)
+}
+
+// briefSchema leaves out the descriptions of optional arguments.
+func briefSchema(raw json.RawMessage) json.RawMessage {
+	var s map[string]any
+	if json.Unmarshal(raw, &s) != nil {
+		return raw
+	}
+
+	required, _ := s["required"].([]any)
+	properties, _ := s["properties"].(map[string]any)
+	for name, p := range properties {
+		dropDescriptions(p, slices.Contains(required, any(name)))
+	}
+
+	out, err := json.Marshal(s)
+	if err != nil {
+		return raw
+	}
+	return out
+}
+
+// dropDescriptions leaves the descriptions out of a schema and of all within it; keep spares its own.
+func dropDescriptions(schema any, keep bool) {
+	s, ok := schema.(map[string]any)
+	if !ok {
+		return
+	}
+
+	if !keep {
+		delete(s, "description")
+	}
+
+	// What is called description within properties is an argument of that name.
+	properties, _ := s["properties"].(map[string]any)
+	for _, p := range properties {
+		dropDescriptions(p, false)
+	}
+	dropDescriptions(s["items"], false)
+}

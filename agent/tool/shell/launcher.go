@@ -297,3 +297,61 @@ func IsSystemProgram(path string) bool { return sandbox.IsSystem(path) }
 
 // SearchPath is the PATH that every command is given.
 func SearchPath() string { return searchPath() }
+
+// Limiter limits the number of commands that run at once; others wait in order (OSL-20).
+type Limiter struct{ running chan struct{} }
+
+// NewLimiter allows n commands at once.
+func NewLimiter(n int) (*Limiter, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("shell: the limit of commands at once is %d; it must be at least 1", n)
+	}
+	return &Limiter{make(chan struct{}, n)}, nil
+}
+
+// acquire waits for a free place. It returns the cause of ctx if ctx ends first.
+func (l *Limiter) acquire(ctx context.Context) (release func(), err error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case l.running <- struct{}{}:
+		return func() { <-l.running }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// userFolders lists the usual folders of a user's programs, relative to the home or absolute.
+var userFolders = []string{
+	".local/bin", "bin", "go/bin", ".cargo/bin", ".bun/bin", ".deno/bin", ".npm-global/bin", ".volta/bin", ".nvm/versions/node/*/bin", ".nix-profile/bin",
+	"/home/linuxbrew/.linuxbrew/bin", "/opt/homebrew/bin", "/usr/local/go/bin", "/snap/bin",
+}
+
+// Elsewhere looks for a program in the PATH of this process and the usual folders of its user, or
+// returns "".
+func Elsewhere(name string) string {
+	if name == "" || strings.ContainsAny(name, `/\`) {
+		return ""
+	}
+	if found, err := exec.LookPath(name); err == nil && filepath.IsAbs(found) {
+		return found
+	}
+
+	home, err := os.UserHomeDir()
+	for _, folder := range userFolders {
+		if !filepath.IsAbs(folder) {
+			if err != nil {
+				continue
+			}
+			folder = filepath.Join(home, folder)
+		}
+		all, _ := filepath.Glob(folder) // the pattern is valid
+		for _, one := range all {
+			if found, err := exec.LookPath(filepath.Join(one, name)); err == nil {
+				return found
+			}
+		}
+	}
+	return ""
+}
