@@ -62,19 +62,19 @@ type applier struct {
 
 // schema runs the statements of a step.
 func (a *applier) schema(ctx context.Context, s Step) error {
-	before, err := readObjects(a.tx)
+	before, err := readObjects(ctx, a.tx)
 	if err != nil {
 		return err
 	}
 
-	_, _, err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
+	err = changeSchema(ctx, a.tx, a.by, a.at, s.Table, func() (string, error) {
 		for _, text := range s.SQL {
 			if _, err := a.tx.SQL().ExecContext(ctx, text); err != nil {
 				return "", err
 			}
 		}
 
-		after, err := readObjects(a.tx)
+		after, err := readObjects(ctx, a.tx)
 		if err != nil {
 			return "", err
 		}

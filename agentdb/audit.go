@@ -83,11 +83,7 @@ func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) 
 		return nil, found(fmt.Sprintf("%s is damaged: %s", path, verdict))
 	}
 
-	rows, err := tx.QueryContext(ctx, selectLedgers)
-	if err != nil {
-		return nil, err
-	}
-	return scanLedgers(rows)
+	return readLedgers(ctx, tx)
 }
 
 // reportCorrupt makes a finding of damage, which hinders nothing else.

@@ -102,23 +102,13 @@ func safeFunction(name string) bool {
 }
 
 // refresh reads the names again after the schema changed.
-func (g *writeAuthorizer) refresh(tx *sqlite.Tx) error {
-	rows, err := tx.Query(`select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or ` + userTables)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
+func (g *writeAuthorizer) refresh(ctx context.Context, tx *sqlite.Tx) error {
+	names, err := collect(ctx, prepared{tx}, single[string], `select m.name from sqlite_schema m where m.type = 'view' and substr(m.name, 1, 1) <> '_' or `+userTables)
 	g.names = map[string]bool{}
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
+	for _, name := range names {
 		g.names[strings.ToLower(name)] = true
 	}
-
-	return rows.Err()
+	return err
 }
 
 type authorizerKey struct{}
@@ -138,7 +128,7 @@ func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op 
 	g := &writeAuthorizer{}
 	how.Allow, how.Ignore = g.allow, reservedTable
 	return db.db.DoConfined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
-		if err := g.refresh(tx); err != nil {
+		if err := g.refresh(ctx, tx); err != nil {
 			return err
 		}
 		return op(context.WithValue(ctx, authorizerKey{}, g), tx)

@@ -2,8 +2,6 @@ package agentdb
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"rouse/agentdb/sqlite"
@@ -64,45 +62,27 @@ type ChangeFilter struct {
 
 // Changes reads the changelog.
 func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
-	rows, err := db.db.Read().QueryContext(ctx, f.query(), f.Run, f.Table, f.After, f.limit(), f.Before)
-	if err != nil {
-		return nil, db.explain(ctx, err)
+	order, most := "id", -1
+	if f.Newest {
+		order = "id desc"
+	}
+	if f.MaxCount > 0 {
+		most = f.MaxCount
 	}
 
-	out, err := scanChanges(rows)
+	out, err := collect(ctx, db.db.Read(), scanChange, selectChange+`(?1 = 0 or run_id = ?1 and ledger = `+ledgerOfRun+`) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by `+order+` limit ?4`,
+		f.Run, f.Table, f.After, most, f.Before)
 	if err != nil {
 		return nil, db.explain(ctx, err)
 	}
 	return out, nil
 }
 
-func (f ChangeFilter) query() string {
-	order := "id"
-	if f.Newest {
-		order = "id desc"
-	}
-	return `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + ofOtherLedger + `
-		from _changelog where (?1 = 0 or run_id = ?1 and ledger = ` + ledgerOfRun + `) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by ` + order + ` limit ?4`
-}
+const selectChange = `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + ofOtherLedger + ` from _changelog where `
 
-func (f ChangeFilter) limit() int {
-	if f.MaxCount <= 0 {
-		return -1
-	}
-	return f.MaxCount
-}
-
-func scanChanges(rows *sql.Rows) (out []Change, err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var c Change
-		if err := rows.Scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL, &c.OtherLedger); err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-
-	return out, rows.Err()
+func scanChange(scan scanner) (c Change, err error) {
+	err = scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL, &c.OtherLedger)
+	return c, err
 }
 
 // change is what is to be written into _changelog; empty texts are stored as NULL.

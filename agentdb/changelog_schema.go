@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,30 +23,18 @@ type schemaObject struct {
 }
 
 // readObjects reads the agent's schema, and the host's triggers on it.
-func readObjects(tx *sqlite.Tx) ([]schemaObject, error) {
-	rows, err := tx.Query(`select m.type, m.name, m.tbl_name, m.sql, m.rootpage, coalesce(p.purpose, ''),
+func readObjects(ctx context.Context, tx *sqlite.Tx) ([]schemaObject, error) {
+	return collect(ctx, prepared{tx}, func(scan scanner) (o schemaObject, err error) {
+		var columns string
+		if err := scan(&o.Type, &o.Name, &o.Table, &o.SQL, &o.page, &o.Purpose, &columns); err != nil {
+			return o, err
+		}
+		err = json.Unmarshal([]byte(columns), &o.Columns)
+		return o, err
+	}, `select m.type, m.name, m.tbl_name, m.sql, m.rootpage, coalesce(p.purpose, ''),
 		case m.type when 'table' then (select json_group_array(name) from pragma_table_xinfo(m.name)) else '[]' end
 		from sqlite_schema m left join _tables_meta p on m.type = 'table' and p.name = m.name
 		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	var out []schemaObject
-	for rows.Next() {
-		var o schemaObject
-		var columns string
-		if err := rows.Scan(&o.Type, &o.Name, &o.Table, &o.SQL, &o.page, &o.Purpose, &columns); err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal([]byte(columns), &o.Columns); err != nil {
-			return nil, err
-		}
-		out = append(out, o)
-	}
-
-	return out, rows.Err()
 }
 
 // schemaDiff gives the objects that only one side has, or has in another form.
@@ -65,41 +54,36 @@ func schemaDiff(before, after []schemaObject) (was, became []schemaObject) {
 
 // changeSchema runs do and logs what it did to the schema, with the text that repeats it.
 // The table's name is for the log; "" takes that of the first object.
-func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, do func() (text string, err error)) (was, became []schemaObject, err error) {
-	before, err := readObjects(tx)
+func changeSchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, do func() (text string, err error)) error {
+	before, err := readObjects(ctx, tx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-
 	text, err := do()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-
-	after, err := readObjects(tx)
+	after, err := readObjects(ctx, tx)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 
-	was, became = schemaDiff(before, after)
+	was, became := schemaDiff(before, after)
+	all := slices.Concat(became, was)
 	// CREATE … IF NOT EXISTS may have done nothing, which is not logged.
-	if len(was)+len(became) == 0 {
-		return nil, nil, nil
+	if len(all) == 0 {
+		return nil
 	}
 
-	entry := change{op: opSchema, table: table, sql: text}
-	if all := append(slices.Clone(became), was...); table == "" {
-		entry.table = all[0].Table
-	}
+	entry := change{op: opSchema, table: cmp.Or(table, all[0].Table), sql: text}
 	if entry.before, err = formatObjects(was); err != nil {
-		return nil, nil, err
+		return err
 	}
 	if entry.after, err = formatObjects(became); err != nil {
-		return nil, nil, err
+		return err
 	}
-
 	_, err = logChange(tx, by, at, entry)
-	return was, became, err
+	return err
 }
 
 func formatObjects(objects []schemaObject) (string, error) {
@@ -243,7 +227,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 
 // dropTriggers drops all triggers and gives the SQL that makes them again.
 func dropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err error) {
-	objects, err := readObjects(tx)
+	objects, err := readObjects(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

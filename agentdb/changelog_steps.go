@@ -31,7 +31,7 @@ func (c Change) Steps() ([]Step, error) {
 		out, err = c.row()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		return nil, unreadable(c.ID, err)
 	}
 
 	for i := range out {
@@ -41,17 +41,22 @@ func (c Change) Steps() ([]Step, error) {
 	return out, nil
 }
 
+// unreadable is the error about a row of the changelog that has another form than expected.
+func unreadable(id int64, err error) error {
+	return fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
+}
+
 // Reverse says how a change is undone, step by step in order.
 func (c Change) Reverse() ([]Step, error) {
 	if c.Op == opSchema {
 		was, err := parseObjects(c.Before)
 		if err != nil {
-			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+			return nil, unreadable(c.ID, err)
 		}
 
 		became, err := parseObjects(c.After)
 		if err != nil {
-			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+			return nil, unreadable(c.ID, err)
 		}
 
 		statements, err := reverseSchema(was, became)

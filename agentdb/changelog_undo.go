@@ -185,34 +185,13 @@ func (u *undoer) run(ctx context.Context) error {
 
 // changeIDs are the changes of the run since it was last undone, the newest first.
 func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select id from _changelog where run_id = ?1 and ledger = `+ledgerOfRun+` and actor in ('agent', 'migration')
+	return collect(ctx, u.tx.SQL(), single[int64], `select id from _changelog where run_id = ?1 and ledger = `+ledgerOfRun+` and actor in ('agent', 'migration')
 		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1 and ledger = `+ledgerOfRun+`) order by id desc`, u.spec.Run)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	var out []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		out = append(out, id)
-	}
-
-	return out, rows.Err()
 }
 
 // readChange reads one, because all of an import's together need not fit into memory.
 func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), `+ofOtherLedger+`
-		from _changelog where id = ?`, id)
-	if err != nil {
-		return Change{}, err
-	}
-
-	found, err := scanChanges(rows)
+	found, err := collect(ctx, u.tx.SQL(), scanChange, selectChange+`id = ?`, id)
 	if err != nil || len(found) == 0 {
 		return Change{}, errors.Join(err, ctx.Err())
 	}
@@ -429,21 +408,11 @@ func (u *undoer) result(done bool) Undone {
 
 // listRemaining names what stays because it is neither a row nor part of the schema.
 func (u *undoer) listRemaining(ctx context.Context) error {
-	rows, err := u.tx.SQL().QueryContext(ctx, `select name from _views where run_id = ?1 and ledger = `+ledgerOfRun+` order by name`, u.spec.Run)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return err
-		}
+	views, err := collect(ctx, u.tx.SQL(), single[string], `select name from _views where run_id = ?1 and ledger = `+ledgerOfRun+` order by name`, u.spec.Run)
+	for _, name := range views {
 		u.out.Remaining = append(u.out.Remaining, "the saved view "+name+", which the run defined, stays")
 	}
-
-	return rows.Err()
+	return err
 }
 
 // UndoneAt is when a run was last undone, zero when it was not. What the run recorded before that

@@ -2,7 +2,7 @@ package agentdb
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,35 +20,25 @@ func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
 		return u.renamed, nil
 	}
 
-	rows, err := u.tx.SQL().QueryContext(ctx, `select id, before, after from _changelog where op = 'schema' and before is not null and after is not null order by id`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	out := []rename{}
-	for rows.Next() {
+	all, err := collect(ctx, u.tx.SQL(), func(scan scanner) ([]rename, error) {
 		var id int64
 		var before, after string
-		if err := rows.Scan(&id, &before, &after); err != nil {
+		if err := scan(&id, &before, &after); err != nil {
 			return nil, err
 		}
 
 		was, err := parseObjects(before)
 		if err != nil {
-			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
+			return nil, unreadable(id, err)
 		}
-
 		became, err := parseObjects(after)
 		if err != nil {
-			return nil, fmt.Errorf("row %d of the changelog cannot be read: %w", id, err)
+			return nil, unreadable(id, err)
 		}
-
-		out = append(out, renamesBetween(id, tablesOf(was), tablesOf(became))...)
-	}
-
-	u.renamed = out
-	return out, rows.Err()
+		return renamesBetween(id, tablesOf(was), tablesOf(became)), nil
+	}, `select id, before, after from _changelog where op = 'schema' and before is not null and after is not null order by id`)
+	u.renamed = append([]rename{}, slices.Concat(all...)...)
+	return u.renamed, err
 }
 
 // renamesBetween compares tables before and after one statement, which keeps their order.

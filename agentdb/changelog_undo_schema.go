@@ -14,10 +14,10 @@ import (
 func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 	became, err := parseObjects(c.After)
 	if err != nil {
-		return fmt.Errorf("row %d of the changelog cannot be read: %w", c.ID, err)
+		return unreadable(c.ID, err)
 	}
 
-	before, err := readObjects(u.tx)
+	before, err := readObjects(ctx, u.tx)
 	if err != nil {
 		return err
 	}
@@ -37,13 +37,13 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		return err
 	}
 
-	_, _, err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
+	err = changeSchema(ctx, u.tx, u.by, u.at, s.Table, func() (string, error) {
 		ran, err := u.runStatements(ctx, s)
 		if err != nil {
 			return "", err
 		}
 
-		after, err := readObjects(u.tx)
+		after, err := readObjects(ctx, u.tx)
 		if err != nil {
 			return "", err
 		}
@@ -52,7 +52,7 @@ func (u *undoer) undoSchema(ctx context.Context, c Change, s Step) error {
 		if err != nil {
 			return "", err
 		}
-		if after, err = readObjects(u.tx); err != nil {
+		if after, err = readObjects(ctx, u.tx); err != nil {
 			return "", err
 		}
 

@@ -2,6 +2,7 @@ package agentdb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -213,17 +214,16 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 // one stores its result in the transaction of its work. The transaction is shared with others,
 // unless the work turns out to need a confined one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
-	w, err := db.write(ctx, by, op, false, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
+	done, err := journaled(ctx, db, by, op, false, do)
 	if errors.Is(err, errConfine) {
 		return confined(ctx, db, by, op, recorded(by, op, do))
 	}
-	return resultOf[T](w, err)
+	return done, err
 }
 
 // confined does one write once, by itself, under the authorizer and a deadline.
 func confined[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
-	w, err := db.write(ctx, by, op, true, func(ctx context.Context, tx *sqlite.Tx) (any, error) { return do(ctx, tx) })
-	return resultOf[T](w, err)
+	return journaled(ctx, db, by, op, true, do)
 }
 
 // recorded logs every row that do changes, whoever changes it.
@@ -246,17 +246,12 @@ func recorded[T any](by By, op string, do func(context.Context, *sqlite.Tx) (T, 
 	}
 }
 
-// written is what a write gave: its result, or, of a call that was made before, what the journal has of it.
-type written struct {
-	result any
-	stored []byte
-}
-
-func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (any, error)) (written, error) {
-	var w written
+func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool, do func(context.Context, *sqlite.Tx) (T, error)) (result T, err error) {
+	var none T
+	var stored []byte // the result of a call that was made before
 	once := func(ctx context.Context, tx *sqlite.Tx) (err error) {
-		if w = (written{}); by.Key != "" {
-			if w.stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); w.stored != nil || err != nil {
+		if stored = nil; by.Key != "" {
+			if stored, err = scanCall(tx.QueryRow(selectCall, by.Run, by.Key), by, op); stored != nil || err != nil {
 				return err
 			}
 		}
@@ -264,42 +259,43 @@ func (db *DB) write(ctx context.Context, by By, op string, alone bool, do func(c
 			return err
 		}
 
-		if w.result, err = do(ctx, tx); err != nil {
+		if result, err = do(ctx, tx); err != nil {
 			return err
 		}
-		stored, err := json.Marshal(w.result)
+		encoded, err := json.Marshal(result)
 		if err != nil {
 			return err
 		}
-
-		return errors.Join(recordCall(tx, by, op, stored), db.noteRun(tx, by.Run))
+		return errors.Join(recordCall(tx, by, op, encoded), db.noteRun(tx, by.Run))
 	}
-	if err := db.marker.Quarantined(); err != nil {
-		return written{}, err
-	}
-	if err := db.checkWritable(); err != nil {
-		return written{}, err
+	if err := cmp.Or(db.marker.Quarantined(), db.checkWritable()); err != nil {
+		return none, err
 	}
 
-	var err error
 	if alone {
 		err = db.runConfined(ctx, once)
 	} else {
 		err = db.db.Do(ctx, func(tx *sqlite.Tx) error { return once(ctx, tx) })
 	}
-	if err == nil {
+	switch {
+	case errors.Is(err, errConfine):
+		return none, err
+	case err == nil:
 		db.noted(by.Run)
-		return w, db.shipped(ctx)
-	}
-	if errors.Is(err, errConfine) {
-		return written{}, err
-	}
-	// A commit can be durable although it returned an error.
-	if stored := db.recallAfterError(ctx, by, op, err); stored != nil {
-		return written{stored: stored}, db.shipped(ctx)
+	default:
+		// A commit can be durable although it returned an error.
+		if stored = db.recallAfterError(ctx, by, op, err); stored == nil {
+			return none, db.explain(ctx, err)
+		}
 	}
 
-	return written{}, db.explain(ctx, err)
+	if err := db.shipped(ctx); err != nil {
+		return none, err
+	}
+	if stored != nil {
+		return decodeResult[T](stored, nil)
+	}
+	return result, nil
 }
 
 // recallAfterError returns the result of a write that is in the file although its commit returned an
@@ -324,17 +320,6 @@ func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte,
 		return nil, err
 	}
 	return stored, db.shipped(ctx)
-}
-
-// resultOf is the result of a write, unless it failed.
-func resultOf[T any](w written, err error) (result T, _ error) {
-	if err != nil {
-		return result, err
-	}
-	if result, ok := w.result.(T); ok {
-		return result, nil
-	}
-	return decodeResult[T](w.stored, nil)
 }
 
 // decodeResult reads a stored result, unless reading the journal failed.

@@ -124,19 +124,19 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		return (&rowLog{tx: tx, by: by, at: at, op: opRaw}).write(ctx, changes)
 	}
 
-	before, err := readObjects(tx)
+	before, err := readObjects(ctx, tx)
 	if err != nil {
 		return err
 	}
 
-	_, _, err = changeSchema(ctx, tx, by, at, "", func() (string, error) {
+	err = changeSchema(ctx, tx, by, at, "", func() (string, error) {
 		if err := s.exec(ctx, tx, statement); err != nil {
 			return "", err
 		}
 
 		// From here on the host reads and writes its own tables.
 		g.verb = ""
-		after, err := readObjects(tx)
+		after, err := readObjects(ctx, tx)
 		if err != nil {
 			return "", err
 		}
@@ -154,7 +154,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		return err
 	}
 
-	return g.refresh(tx)
+	return g.refresh(ctx, tx)
 }
 
 // exec runs one statement with the authorizer on.

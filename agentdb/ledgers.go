@@ -3,7 +3,6 @@ package agentdb
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -45,18 +44,11 @@ type ledgerRow struct {
 	newest      int64
 }
 
-const selectLedgers = `select n, id, first_run, last_run, turn, newest from _ledgers order by turn, n`
-
-func scanLedgers(rows *sql.Rows) (out []ledgerRow, err error) {
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var r ledgerRow
-		if err := rows.Scan(&r.n, &r.id, &r.first, &r.last, &r.turn, &r.newest); err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
+func readLedgers(ctx context.Context, q querier) ([]ledgerRow, error) {
+	return collect(ctx, q, func(scan scanner) (r ledgerRow, err error) {
+		err = scan(&r.n, &r.id, &r.first, &r.last, &r.turn, &r.newest)
+		return r, err
+	}, `select n, id, first_run, last_run, turn, newest from _ledgers order by turn, n`)
 }
 
 // takeLedger binds an opened database to the ledger. One that was not bound yet is bound without a
@@ -68,11 +60,7 @@ func (db *DB) takeLedger(ctx context.Context, l Ledger, adopt bool) error {
 		return nil
 	}
 
-	rows, err := db.db.Read().QueryContext(ctx, selectLedgers)
-	if err != nil {
-		return db.explain(ctx, err)
-	}
-	known, err := scanLedgers(rows)
+	known, err := readLedgers(ctx, db.db.Read())
 	if err != nil {
 		return db.explain(ctx, err)
 	}
@@ -198,17 +186,13 @@ func (db *DB) noted(run int64) {
 	}
 }
 
-// readLedgers returns the rows of _ledgers of a database that is not open.
-func readLedgers(ctx context.Context, path string) (out []ledgerRow, err error) {
+// ledgersOf returns the rows of _ledgers of a database that is not open.
+func ledgersOf(ctx context.Context, path string) (out []ledgerRow, err error) {
 	db, err := sqlite.OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	rows, err := db.QueryContext(ctx, selectLedgers)
-	if err != nil {
-		return nil, err
-	}
-	return scanLedgers(rows)
+	return readLedgers(ctx, db)
 }

@@ -259,7 +259,7 @@ func rowsImage(columns []string, rows [][]any) string {
 
 // images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows are new,
 // and for a confined write.
-func (l *loader) images(ctx context.Context, c *chunk) (out [][]any, err error) {
+func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 	if l.keys == nil || l.tx.Confined() {
 		return nil, nil
 	}
@@ -275,19 +275,10 @@ func (l *loader) images(ctx context.Context, c *chunk) (out [][]any, err error) 
 		}
 	}
 
-	rows, err := l.tx.SQL().QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return collect(ctx, l.tx.SQL(), func(scan scanner) ([]any, error) {
 		row := make([]any, len(columns))
-		if err := rows.Scan(pointers(row)...); err != nil {
-			return nil, err
-		}
-		out = append(out, row)
-	}
-	return out, rows.Err()
+		return row, scan(pointers(row)...)
+	}, query, args...)
 }
 
 // id returns the primary key of a row: the value itself, or a list if it has several columns.

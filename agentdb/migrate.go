@@ -127,24 +127,18 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 	defer db.filesMu.Unlock()
 
 	dir := filepath.Join(filepath.Dir(db.path), "migrations")
-	rows, err := db.db.Read().QueryContext(ctx, `select id, slug, description, up, down from _migrations order by id`)
-	if err != nil {
+	migrations, err := collect(ctx, db.db.Read(), func(scan scanner) (m migration, err error) {
+		err = scan(&m.id, &m.slug, &m.description, &m.up, &m.down)
+		return m, err
+	}, `select id, slug, description, up, down from _migrations order by id`)
+	if err != nil || len(migrations) == 0 { // a database without migrations gets no folder
 		return err
 	}
-	defer rows.Close()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 
-	any := false
-	for rows.Next() {
-		var m migration
-		if err := rows.Scan(&m.id, &m.slug, &m.description, &m.up, &m.down); err != nil {
-			return err
-		}
-		// A database without migrations gets no folder.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-
-		any = true
+	for _, m := range migrations {
 		name := filepath.Join(dir, fmt.Sprintf("%04d-%s", m.id, m.slug))
 		head := "-- " + text.Collapse(m.description) + "\n"
 		if err := writeOnce(name+".sql", head+m.up+"\n"); err != nil {
@@ -153,9 +147,6 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 		if err := writeOnce(name+".down.sql", head+m.down+"\n"); err != nil {
 			return err
 		}
-	}
-	if err := rows.Err(); err != nil || !any {
-		return err
 	}
 
 	text, err := db.schemaSQL(ctx)
@@ -174,31 +165,17 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 
 // schemaSQL is the whole schema as SQL that makes it.
 func (db *DB) schemaSQL(ctx context.Context) (string, error) {
-	rows, err := db.db.Read().QueryContext(ctx, `select m.sql, coalesce(p.purpose, '') from sqlite_schema m left join _tables_meta p on m.type = 'table' and p.name = m.name
-		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-
-	var b strings.Builder
-	b.WriteString("-- The agent's tables as they are now. Written by rouse after each change; changing this file changes nothing.\n")
-
-	for rows.Next() {
+	objects, err := collect(ctx, db.db.Read(), func(scan scanner) (out string, err error) {
 		var text, purpose string
-		if err := rows.Scan(&text, &purpose); err != nil {
-			return "", err
-		}
-
-		b.WriteString("\n")
+		err = scan(&text, &purpose)
 		if purpose = brief(purpose); purpose != "" {
-			b.WriteString("-- " + purpose + "\n")
+			out = "-- " + purpose + "\n"
 		}
-
-		b.WriteString(text + ";\n")
-	}
-
-	return b.String(), rows.Err()
+		return "\n" + out + text + ";\n", err
+	}, `select m.sql, coalesce(p.purpose, '') from sqlite_schema m left join _tables_meta p on m.type = 'table' and p.name = m.name
+		where m.sql is not null and m.name not like 'sqlite\_%' escape '\' and substr(m.tbl_name, 1, 1) <> '_' order by m.rowid`)
+	const head = "-- The agent's tables as they are now. Written by rouse after each change; changing this file changes nothing.\n"
+	return head + strings.Join(objects, ""), err
 }
 
 // writeOnce writes a file that never changes.

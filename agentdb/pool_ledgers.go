@@ -39,7 +39,7 @@ func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			continue
 		}
-		rows, err := readLedgers(ctx, path)
+		rows, err := ledgersOf(ctx, path)
 		if err != nil || len(rows) == 0 {
 			continue
 		}

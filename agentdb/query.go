@@ -264,7 +264,7 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {
 		name = name[strings.LastIndexByte(name, '.')+1:]
-		views, err := savedViews(ctx, q)
+		views, err := collect(ctx, q, single[string], `select name from _views order by name`)
 		if err != nil {
 			return ""
 		}
@@ -291,22 +291,4 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	}
 
 	return didYouMean(name, columns)
-}
-
-// savedViews are the names of the queries that were saved.
-func savedViews(ctx context.Context, q querier) (names []string, err error) {
-	rows, err := q.QueryContext(ctx, `select name from _views order by name`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
 }

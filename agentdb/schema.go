@@ -51,6 +51,33 @@ func (p prepared) QueryContext(_ context.Context, query string, args ...any) (*s
 	return p.tx.Query(query, args...)
 }
 
+// scanner reads the values of one row.
+type scanner func(into ...any) error
+
+// collect returns a value for each row of a query.
+func collect[T any](ctx context.Context, q querier, read func(scan scanner) (T, error), query string, args ...any) (out []T, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+
+	for rows.Next() {
+		v, err := read(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// single reads a row of one value, for collect.
+func single[T any](scan scanner) (v T, err error) {
+	err = scan(&v)
+	return v, err
+}
+
 // Schema lists the tables in the order of their making, with the number of their live rows.
 func (db *DB) Schema(ctx context.Context) (Schema, error) {
 	tables, err := readTables(ctx, db.db.Read(), "")
@@ -82,34 +109,23 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 }
 
 // schemaViews lists the views of SQL and those that are saved, by name.
-func (db *DB) schemaViews(ctx context.Context) (out []SchemaView, err error) {
-	rows, err := db.db.Read().QueryContext(ctx, `select name, sql, '[]', 0 from sqlite_schema where type = 'view' and substr(name, 1, 1) <> '_'
-		union all select name, sql, params, 1 from _views order by 1`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var v SchemaView
+func (db *DB) schemaViews(ctx context.Context) ([]SchemaView, error) {
+	return collect(ctx, db.db.Read(), func(scan scanner) (v SchemaView, err error) {
 		var params string
-		if err := rows.Scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
-			return nil, err
+		if err := scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
+			return v, err
 		}
 
 		var declared []ViewParam
 		if err := json.Unmarshal([]byte(params), &declared); err != nil {
-			return nil, fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
+			return v, fmt.Errorf("the parameters of the view %s cannot be read: %w", v.Name, err)
 		}
-
 		for _, p := range declared {
 			v.Params = append(v.Params, p.Name)
 		}
-
-		out = append(out, v)
-	}
-
-	return out, rows.Err()
+		return v, nil
+	}, `select name, sql, '[]', 0 from sqlite_schema where type = 'view' and substr(name, 1, 1) <> '_'
+		union all select name, sql, params, 1 from _views order by 1`)
 }
 
 // userTables leaves the host's and SQLite's own tables out.
@@ -225,33 +241,16 @@ func readIndexes(ctx context.Context, q querier, tables []Table, only string) er
 }
 
 func readPurposes(ctx context.Context, q querier, tables []Table) error {
-	rows, err := q.QueryContext(ctx, `select name, purpose, created_at from _tables_meta`)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		var name, purpose, created string
-		if err := rows.Scan(&name, &purpose, &created); err != nil {
-			return err
-		}
-		if t := findTable(tables, name); t != nil {
-			t.Purpose, t.createdAt = purpose, created
+	known, err := collect(ctx, q, func(scan scanner) (t Table, err error) {
+		err = scan(&t.Name, &t.Purpose, &t.createdAt)
+		return t, err
+	}, `select name, purpose, created_at from _tables_meta`)
+	for _, k := range known {
+		if i := slices.IndexFunc(tables, func(t Table) bool { return strings.EqualFold(t.Name, k.Name) }); i >= 0 {
+			tables[i].Purpose, tables[i].createdAt = k.Purpose, k.createdAt
 		}
 	}
-
-	return rows.Err()
-}
-
-// findTable finds a table whatever the case of its name, as SQLite does.
-func findTable(tables []Table, name string) *Table {
-	for i := range tables {
-		if strings.EqualFold(tables[i].Name, name) {
-			return &tables[i]
-		}
-	}
-	return nil
+	return err
 }
 
 // column finds a column whatever the case of its name.

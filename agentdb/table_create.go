@@ -114,7 +114,7 @@ func viewFree(tx *sqlite.Tx, name string) error {
 // applySchema runs statements that change the schema and logs them as one change.
 func applySchema(ctx context.Context, tx *sqlite.Tx, by By, at, table string, statements ...string) error {
 	ctx = tx.Context(ctx)
-	_, _, err := changeSchema(ctx, tx, by, at, table, func() (string, error) {
+	err := changeSchema(ctx, tx, by, at, table, func() (string, error) {
 		for _, statement := range statements {
 			if _, err := tx.SQL().ExecContext(ctx, statement); err != nil {
 				return "", err

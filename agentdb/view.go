@@ -89,7 +89,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 			return View{}, err
 		}
 
-		saved, _, err := scanView(tx.QueryRow(selectView, v.Name))
+		saved, _, err := scanView(tx.QueryRow(selectView+whereName, v.Name).Scan)
 		return saved, err
 	})
 }
@@ -114,11 +114,14 @@ func (v *View) check() error {
 	return v.checkParams()
 }
 
-const selectView = `select name, sql, render_hint, refresh, description, pinned, created_at, coalesce(refreshed_at, ''), coalesce(result, ''), params from _views where name = ?`
+const (
+	selectView = `select name, sql, render_hint, refresh, description, pinned, created_at, coalesce(refreshed_at, ''), coalesce(result, ''), params from _views `
+	whereName  = "where name = ?"
+)
 
-func scanView(row interface{ Scan(...any) error }) (v View, result string, err error) {
+func scanView(scan scanner) (v View, result string, err error) {
 	var params string
-	if err = row.Scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result, &params); err != nil {
+	if err = scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result, &params); err != nil {
 		return v, result, err
 	}
 
@@ -130,26 +133,18 @@ func scanView(row interface{ Scan(...any) error }) (v View, result string, err e
 
 // Views lists the saved views by name.
 func (db *DB) Views(ctx context.Context) ([]View, error) {
-	rows, err := db.db.Read().QueryContext(ctx, strings.TrimSuffix(selectView, " where name = ?")+" order by name")
+	out, err := collect(ctx, db.db.Read(), func(scan scanner) (View, error) {
+		v, _, err := scanView(scan)
+		return v, err
+	}, selectView+"order by name")
 	if err != nil {
 		return nil, db.explain(ctx, err)
 	}
-	defer rows.Close()
-
-	out := []View{}
-	for rows.Next() {
-		v, _, err := scanView(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-
-	return out, rows.Err()
+	return append([]View{}, out...), nil
 }
 
 func (db *DB) view(ctx context.Context, name string) (View, string, error) {
-	v, result, err := scanView(db.db.Read().QueryRowContext(ctx, selectView, name))
+	v, result, err := scanView(db.db.Read().QueryRowContext(ctx, selectView+whereName, name).Scan)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return v, result, err
 	}

@@ -51,7 +51,7 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 
 // findView reads the view of a name; false where there is none.
 func (db *DB) findView(ctx context.Context, name string) (View, bool, error) {
-	v, _, err := scanView(db.db.Read().QueryRowContext(ctx, selectView, name))
+	v, _, err := scanView(db.db.Read().QueryRowContext(ctx, selectView+whereName, name).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, false, nil
 	}

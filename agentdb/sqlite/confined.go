@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	msqlite "modernc.org/sqlite"
@@ -66,9 +67,8 @@ func (db *DB) DoConfined(ctx context.Context, c Confinement, op func(context.Con
 	if err := db.beforeWrite(); err != nil {
 		return err
 	}
-	return db.writer.DoExclusive(ctx, func() error {
+	return db.writer.DoExclusive(ctx, func() (err error) {
 		if db.confined == nil {
-			var err error
 			if db.confined, err = newConfined(db.path); err != nil {
 				return err
 			}
@@ -250,20 +250,18 @@ func (s *confinement) recordChange(d msqlite.SQLitePreUpdateData) {
 	}
 }
 
+// size returns about how many bytes of memory a change needs.
 func (c RowChange) size() int {
 	n := 200
-	for _, row := range [][]any{c.Old, c.New} {
-		for _, v := range row {
-			n += 16
-			switch v := v.(type) {
-			case string:
-				n += len(v)
-			case []byte:
-				n += len(v)
-			}
+	for _, v := range slices.Concat(c.Old, c.New) {
+		n += 16
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
 		}
 	}
-
 	return n
 }
 

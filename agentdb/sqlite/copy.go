@@ -14,15 +14,9 @@ import (
 // 4 KiB. Larger steps are no faster.
 const copyStep = 256
 
-// Copy writes the database of a connection as it is at this instant to a new file, which
-// is durable when it returns. Others may write meanwhile: a snapshot is read, page by page.
-// progress, which may be nil, is called with numbers of pages. An unfinished file is removed.
-func Copy(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
-	return copyTo(to, func() error { return copyPages(ctx, conn, to, progress) })
-}
-
-// copyTo has write fill a new file, which is durable then, and removed if that fails.
-func copyTo(to string, write func() error) (err error) {
+// copyOpen copies the snapshot of the transaction that is open on the connection to a new file, which is durable
+// when it returns. An unfinished file is removed.
+func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot make the copy: %w", err)
@@ -34,7 +28,7 @@ func copyTo(to string, write func() error) (err error) {
 		}
 	}()
 
-	if err := write(); err != nil {
+	if err := copyPages(ctx, conn, to, progress); err != nil {
 		return copyError(to, err)
 	}
 	if err := f.Sync(); err != nil {
@@ -55,24 +49,6 @@ func CopyFile(ctx context.Context, from, to string) (err error) {
 }
 
 func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
-	// An open read transaction holds the snapshot; without it each write by another
-	// connection would restart the copy.
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // it only read
-
-	var pages int
-	if err := tx.QueryRowContext(ctx, "pragma page_count").Scan(&pages); err != nil {
-		return err
-	}
-
-	return copyOpen(ctx, conn, to, progress)
-}
-
-// copyOpen copies the snapshot of the transaction that is open on the connection.
-func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) error {
 	return conn.Raw(func(c any) (err error) {
 		source, ok := c.(interface {
 			NewBackup(to string) (*msqlite.Backup, error)
@@ -110,7 +86,8 @@ func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done
 	})
 }
 
-// Copy writes the database as it is now to a new file; see the function Copy.
+// Copy writes the database as it is at this instant to a new file, which is durable when it returns. Others
+// may write meanwhile. progress, which may be nil, is called with numbers of pages.
 func (db *DB) Copy(ctx context.Context, to string, progress func(done, of int)) error {
 	return copyDB(ctx, db.read, db.path, to, progress)
 }
@@ -122,7 +99,19 @@ func copyDB(ctx context.Context, db *sql.DB, from, to string, progress func(done
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	err = Copy(ctx, conn, to, progress)
+	// An open read transaction holds the snapshot; without it each write by another
+	// connection would restart the copy.
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it only read
+
+	var pages int
+	if err := tx.QueryRowContext(ctx, "pragma page_count").Scan(&pages); err != nil {
+		return openError(from, err)
+	}
+	err = copyOpen(ctx, conn, to, progress)
 	if isCorrupt(err) {
 		return openError(from, err)
 	}

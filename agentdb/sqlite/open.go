@@ -33,10 +33,9 @@ type Options struct {
 	Readers    int // connections that read at once; 0 means 4
 	// AutoVacuum lets a new file give space back, in steps, with pragma incremental_vacuum.
 	AutoVacuum bool
-	// PageSize is that of a new file, in bytes, a power of two; 0 means SQLite's own. A file keeps the one that it was made with.
+	// PageSize is the page size of a new file in bytes; 0 means SQLite's own.
 	PageSize int
-	// LogSize is how long the log may get before it is brought into the file, in bytes; 0 means SQLite's own for pages of 4 KiB, about 4 MiB. Pages
-	// that are written again and again are copied less often from a longer one.
+	// LogSize is the length in bytes at which the log is brought into the file; 0 means about 4 MiB.
 	LogSize int64
 	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
 	// or calls Check later.
@@ -83,8 +82,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
-	if err := create(o.Path, fresh); err != nil {
-		return nil, err
+	if fresh {
+		if err := create(o.Path); err != nil {
+			return nil, err
+		}
 	}
 
 	host := &msqlite.Driver{}
@@ -126,6 +127,28 @@ func (db *DB) Writer() *Writer { return db.writer }
 // Read is the pool of readers. Its connections refuse to write.
 func (db *DB) Read() *sql.DB { return db.read }
 
+// Observe sets the only observer of the database. The writer's goroutine calls committed after each batch, before
+// its callers return; committed must not wait. closing is called after the last write and before the file is
+// closed; it must close any Snapshot.
+func (db *DB) Observe(committed, closing func()) {
+	db.writer.committed.Store(&committed)
+	db.closing.Store(&closing)
+}
+
+// Turn runs fn while nothing is written to the database, so that what its log holds is whole transactions.
+func (db *DB) Turn(ctx context.Context, fn func() error) error {
+	return db.writer.submit(ctx, &operation{exclusive: fn, reads: true, done: make(chan struct{})})
+}
+
+// Checkpoint brings what the log holds into the file, as far as nobody reads from the log.
+func (db *DB) Checkpoint(ctx context.Context) error {
+	_, err := db.read.ExecContext(ctx, "pragma wal_checkpoint(passive)")
+	return err
+}
+
+// Path is the file of the database.
+func (db *DB) Path() string { return db.path }
+
 // Close waits for the operations that were accepted and closes the file. The files of a database that
 // is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
 func (db *DB) Close() error {
@@ -145,10 +168,7 @@ func (db *DB) Close() error {
 const existing = "mode=rw"
 
 // create makes the empty file that SQLite takes for a new database.
-func create(path string, fresh bool) error {
-	if !fresh {
-		return nil
-	}
+func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot create the database %s: look at the owner and the permissions of its folder, and at the free space: %w", path, err)
@@ -213,19 +233,18 @@ func checkHeader(path string) error {
 // to a write-ahead log, which rewrites its header and stays for every later connection.
 func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
+		var setup []string
 		// Before anything is in the file: SQLite takes them only then.
 		if o.PageSize > 0 {
-			if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma page_size=%d", o.PageSize)); err != nil {
-				return openError(o.Path, err)
-			}
+			setup = append(setup, fmt.Sprintf("pragma page_size=%d", o.PageSize))
 		}
 		if o.AutoVacuum {
-			if _, err := db.writeDB.ExecContext(ctx, "pragma auto_vacuum=incremental"); err != nil {
+			setup = append(setup, "pragma auto_vacuum=incremental")
+		}
+		for _, pragma := range append(setup, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)) {
+			if _, err := db.writeDB.ExecContext(ctx, pragma); err != nil {
 				return openError(o.Path, err)
 			}
-		}
-		if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma application_id=%d", o.ApplicationID)); err != nil {
-			return openError(o.Path, err)
 		}
 	}
 
@@ -270,19 +289,16 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	return db.measurePages(ctx, o.LogSize)
 }
 
-// measurePages finds out how large the pages are, and has the log be brought into the file when it is as long as is wanted, however many
-// of them that is: each time costs the same few syncs.
+// measurePages reads the page size, and has the log brought into the file once it has logSize bytes.
 func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 	if err := db.writeDB.QueryRowContext(ctx, "pragma page_size").Scan(&db.pageSize); err != nil {
 		return openError(db.path, err)
 	}
 
-	const usual, pages = 4096, 1000 // what SQLite does it by
 	if logSize <= 0 {
-		logSize = pages * usual
+		logSize = 1000 * 4096 // SQLite's own
 	}
-	_, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", logSize/db.pageSize))
-	if err != nil {
+	if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", logSize/db.pageSize)); err != nil {
 		return openError(db.path, err)
 	}
 	return nil

@@ -54,7 +54,7 @@ func (s *Snapshot) Path() string { return s.path }
 
 // CopyTo writes the database as it was at the instant to a new file, which is durable when it returns; see Copy.
 func (s *Snapshot) CopyTo(ctx context.Context, to string, progress func(done, of int)) error {
-	err := copyTo(to, func() error { return copyOpen(ctx, s.conn, to, progress) })
+	err := copyOpen(ctx, s.conn, to, progress)
 	if isCorrupt(err) {
 		return openError(s.path, err)
 	}

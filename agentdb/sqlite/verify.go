@@ -34,22 +34,30 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 	}
 
 	db := openOne(path, params...)
-	var version int
-	if err := db.QueryRow("pragma schema_version").Scan(&version); Code(err) != sqlite3.SQLITE_CANTOPEN {
+	if Code(touch(db)) != sqlite3.SQLITE_CANTOPEN {
 		return db, nil // whoever uses it hears of other errors
 	}
 	if err := db.Close(); err != nil {
 		return nil, err
 	}
-
 	return openWithoutLocks(path, params), nil
+}
+
+// touch reads from a database for the first time.
+func touch(db *sql.DB) error {
+	var version int
+	return db.QueryRow("pragma schema_version").Scan(&version)
 }
 
 // openWithoutLocks opens a database on a read-only disk. SQLite keeps the index of a log in a file beside it. With an exclusive lock it keeps
 // the index in memory. The pragma must come before any statement that reads the file, and this VFS takes no locks, which a read-only disk
 // may not support.
 func openWithoutLocks(path string, params []string) *sql.DB {
-	first := "?vfs=" + vfsWithoutLocks() + "&_pragma=locking_mode(exclusive)&"
+	vfs := "unix-none"
+	if runtime.GOOS == "windows" {
+		vfs = "win32-none"
+	}
+	first := "?vfs=" + vfs + "&_pragma=locking_mode(exclusive)&"
 	return openPool(connector{driver: &msqlite.Driver{}, dsn: strings.Replace(dsn(path, params...), "?", first, 1)}, 1)
 }
 
@@ -61,23 +69,13 @@ func OpenShared(path string) (*sql.DB, error) {
 	}
 
 	db := openOne(path, existing, "_pragma=query_only(1)", "_pragma=cell_size_check(1)")
-	var version int
-	err := db.QueryRow("pragma schema_version").Scan(&version)
-	if !StorageFailed(err) {
+	if !StorageFailed(touch(db)) {
 		return db, nil // whoever uses it hears of other errors
 	}
 	if err := db.Close(); err != nil {
 		return nil, err
 	}
 	return OpenReadOnly(path)
-}
-
-// vfsWithoutLocks returns the name of SQLite's VFS that takes no locks.
-func vfsWithoutLocks() string {
-	if runtime.GOOS == "windows" {
-		return "win32-none"
-	}
-	return "unix-none"
 }
 
 // Verify returns a *CorruptError unless a file is an intact database with the application id.

@@ -88,6 +88,7 @@ func (w *Writer) DoExclusive(ctx context.Context, op func() error) error {
 	return w.submit(ctx, &operation{exclusive: op, done: make(chan struct{})})
 }
 
+// submit queues an operation and waits for it.
 func (w *Writer) submit(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -103,11 +104,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	w.queue = append(w.queue, o)
 	w.mu.Unlock()
 
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-
+	w.wakeUp()
 	select {
 	case <-o.done:
 		return o.err
@@ -128,13 +125,16 @@ func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	for i, other := range w.queue {
-		if other == o {
-			w.queue = append(w.queue[:i], w.queue[i+1:]...)
-			return true
-		}
+	n := len(w.queue)
+	w.queue = slices.DeleteFunc(w.queue, func(other *operation) bool { return other == o })
+	return len(w.queue) < n
+}
+
+func (w *Writer) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
-	return false
 }
 
 // Close finishes what was accepted and ends the goroutine.
@@ -143,11 +143,7 @@ func (w *Writer) Close() error {
 	w.closed = true
 	w.mu.Unlock()
 
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-
+	w.wakeUp()
 	<-w.done
 	return nil
 }
@@ -207,12 +203,7 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	for {
 		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its retries.
-		live := batch[:0:0]
-		for _, o := range batch {
-			if !o.failed {
-				live = append(live, o)
-			}
-		}
+		live := slices.DeleteFunc(slices.Clone(batch), func(o *operation) bool { return o.failed })
 		if len(live) == 0 {
 			return conn
 		}
