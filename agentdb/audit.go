@@ -9,10 +9,9 @@ import (
 	"rouse/agentdb/sqlite"
 )
 
-// Audit proves of an agent's database, which others may have open, that it is sound and that the ledger knows the runs
-// whose writes it keeps: else a run of that number could be answered with what another one has done. The ledger has to
-// have been read later than what is found here, for it knows a run before that writes. frozen says that nobody has the file open, and
-// that nothing may be written beside it. It changes nothing.
+// Audit calls found unless an agent's database is sound and the ledger knows the runs whose writes
+// it keeps. The ledger must be read after the database. frozen means that the file is not open and
+// nothing may be written beside it.
 func Audit(ctx context.Context, path string, l Ledger, frozen bool, found func(text string) error) (err error) {
 	open := sqlite.OpenShared
 	if frozen {
@@ -98,7 +97,8 @@ func reportCorrupt(err error, found func(string) error) error {
 	return err
 }
 
-// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact database of an agent.
+// Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact database of
+// an agent.
 func Verify(ctx context.Context, path string) error {
 	return sqlite.Verify(ctx, path, applicationID, false)
 }

@@ -28,9 +28,8 @@ func (g queryAuthorizer) allow(action sqlite.Action, arg1, arg2, _, _ string) bo
 	return false
 }
 
-// allowRead allows the agent's tables and what lists them. SQLite also asks, without naming a
-// column, about a common table expression that is only counted; its name can be anything
-// that is not a system table's.
+// allowRead allows the agent's tables and the lists of them. SQLite also asks, without a column,
+// about a common table expression that is only counted.
 func (g queryAuthorizer) allowRead(table, column string) bool {
 	if g.readable[table] {
 		return true
@@ -44,7 +43,8 @@ type reader struct {
 	version int64
 }
 
-// readConn lends a guarded connection for the present schema. Unless deleted is true, it sees live rows only.
+// readConn lends a guarded connection for the present schema. Unless deleted is true, it sees live
+// rows only.
 func (db *DB) readConn(ctx context.Context, deleted bool) (*sql.Conn, error) {
 	for {
 		r, err := db.readerFor(ctx, deleted)
@@ -95,10 +95,9 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 	return db.readers[deleted], nil
 }
 
-// openGuarded opens connections with, unless deleted rows are wanted, a temporary view over the
-// live rows of each table: temporary names win (C-4). The agent's views are there as well,
-// as temporary ones, because one in the file would find the tables behind the names. SQLite
-// resolves a view's columns when it is used, so a broken one does not disturb other queries.
+// openGuarded opens connections with, unless deleted is true, a temporary view over the live rows
+// of each table: temporary names win (C-4). The agent's views become temporary too, or they would
+// find the tables behind.
 func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end

@@ -21,7 +21,8 @@ const (
 
 // Change is a row of the changelog. Actor is agent for what a run did, by whichever tool, but
 // migration for db_migrate and its rows; user for an owner at the command line or the API; and
-// system for what the host did by itself, as an undo_on_failure. What PK, Before and After hold depends on it:
+// system for what the host did by itself, as an undo_on_failure. What PK, Before and After hold
+// depends on it:
 //
 //   - One row of a table: PK is {"column":value,…}, the row's key before the change, by its
 //     primary key or, where that can be NULL, by its row id. Before and After are

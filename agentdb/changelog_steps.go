@@ -235,9 +235,8 @@ func (s Step) unknownColumn(t *tableLayout) string {
 	return ""
 }
 
-// statement is the SQL of a step about a row. Names in a condition stand with their table:
-// SQLite takes a bare one that it does not know for a text. A row that is in the way stops
-// it, even where the table was made to replace such rows.
+// statement returns the SQL of a step about a row. Names in a condition stand with their table,
+// because SQLite takes an unknown bare name for a text. A row that is in the way stops the step.
 func (s Step) statement(t *tableLayout) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))

@@ -61,11 +61,10 @@ const (
 // errRollback ends the transaction of an undo that is only tried.
 var errRollback = errors.New("the undo is rolled back")
 
-// Undo reverses the changes of a run, the newest first, in one transaction that is recorded in
-// the changelog itself. Where a later change conflicts, and Force is not set, nothing is changed
-// and the result names it. A run's entries in the call journal go too: another
-// attempt at it does its writes again. What a run did after it was undone can be undone as well.
-// A quota does not stop an undo.
+// Undo reverses the changes of a run, the newest first, in one transaction that the changelog
+// records. If a later change conflicts, and Force is not set, it changes nothing and the result
+// names the conflict. It also deletes the run's entries in the call journal, so another attempt
+// does its writes again. A quota does not stop an undo.
 func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	if spec.Run <= 0 {
 		return Undone{}, invalid("run", "there is no run %d", spec.Run)

@@ -13,9 +13,8 @@ import (
 // key tells objects of one schema apart.
 func (o schemaObject) key() string { return o.Type + " " + strings.ToLower(o.Name) }
 
-// broken says which views and triggers do not work, and why, by their keys. SQLite itself is asked: it
-// compiles a view when it is read, and a trigger when a statement would fire it. No name is looked for
-// in their text, where it may as well be a part of another, of a column or of a string.
+// broken returns why views and triggers do not work, by their keys. It asks SQLite, which compiles
+// a view when it is read and a trigger when a statement would fire it.
 func (u *undoer) broken(ctx context.Context, objects []schemaObject) (map[string]string, error) {
 	out := map[string]string{}
 	var triggers []schemaObject

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// undoChunk undoes a chunk of rows that are as the run left them, and records that in one entry, as the chunk
-// was written. If done is false, nothing happened, and the rows have to be undone and recorded one by one.
+// undoChunk undoes a chunk of rows that are as the run left them, and records that in one entry, as
+// the chunk was written. If done is false, nothing happened, and the rows have to be undone and
+// recorded one by one.
 func (u *undoer) undoChunk(ctx context.Context, c Change, steps []Step) (done bool, err error) {
 	// The entry names the table and its columns as they were.
 	if since, err := u.renamesAfter(ctx, c.ID, c.Table); len(since) > 0 || err != nil {

@@ -143,8 +143,8 @@ func (u *undoer) prepareDrop(ctx context.Context, text string) (bool, error) {
 	return rows == 0 || u.spec.Force, nil
 }
 
-// checkDependents looks for what others made that would not work any more, though it did. With Force
-// it is dropped too; dropped is the SQL for that.
+// checkDependents looks for what others made that would not work any more, though it did. With
+// Force it is dropped too; dropped is the SQL for that.
 func (u *undoer) checkDependents(ctx context.Context, before, after, became []schemaObject, brokenBefore map[string]string) (dropped []string, err error) {
 	for _, o := range before {
 		is := func(p schemaObject) bool { return p.Type == o.Type && p.Name == o.Name }

@@ -48,12 +48,12 @@ type chunker struct {
 	bytes   int // of its values
 }
 
-// maxRow is the longest row in bytes. Queries read rows of sqlite.MaxLength, which include the host's
-// columns and a few bytes for each value.
+// maxRow is the longest row in bytes. Queries read rows of sqlite.MaxLength, which include the
+// host's columns and a few bytes for each value.
 const maxRow = sqlite.MaxLength - 64<<10
 
-// add takes a row with a value, or tabular.Absent, for each of the columns. A row with other columns than
-// the one before begins a new chunk.
+// add takes a row with a value, or tabular.Absent, for each of the columns. A row with other
+// columns than the one before begins a new chunk.
 func (b *chunker) add(line int, values []any) error {
 	row := chunkRow{line: line}
 	var columns []string
@@ -121,7 +121,7 @@ func appendNames(out []byte, names []string) []byte {
 	return append(out, ']')
 }
 
-// appendValues writes values as a JSON list.
+// appendValue writes a value so that it can be read back as it was; see Change.
 func appendValues(out []byte, values []any) []byte {
 	out = append(out, '[')
 	for i, v := range values {

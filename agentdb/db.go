@@ -86,9 +86,8 @@ type By struct {
 	Actor string // agent (the default), user, migration or system
 }
 
-// Open opens or creates an agent's database. A damaged file, one of another program, one
-// that is not as it was closed and one that is lost is a *sqlite.CorruptError, and what is
-// there is left as it is.
+// Open opens or creates an agent's database. It returns *sqlite.CorruptError if the file is
+// damaged, lost, of another program, or not as it was closed, and leaves it as it is.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -210,9 +209,9 @@ func (db *DB) recall(ctx context.Context, by By, op string) ([]byte, error) {
 	return scanCall(db.db.Read().QueryRowContext(ctx, selectCall, by.Run, by.Key), by, op)
 }
 
-// write does one write once: a call that is in the journal returns its stored result, and a new
-// one stores its result in the transaction of its work. The transaction is shared with others,
-// unless the work turns out to need a confined one.
+// write does one write once: a call in the journal returns its stored result, and a new one stores
+// its result. The transaction is shared with others, unless the work turns out to need a confined
+// one.
 func write[T any](ctx context.Context, db *DB, by By, op string, do func(context.Context, *sqlite.Tx) (T, error)) (T, error) {
 	done, err := journaled(ctx, db, by, op, false, do)
 	if errors.Is(err, errConfine) {
@@ -298,8 +297,8 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 	return result, nil
 }
 
-// recallAfterError returns the result of a write that is in the file although its commit returned an
-// error: such an error says nothing about the outcome. An *Error was raised before the commit.
+// recallAfterError returns the result of a write that is in the file although its commit returned
+// an error: such an error says nothing about the outcome. An *Error was raised before the commit.
 func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error) []byte {
 	var bad *Error
 	if errors.As(err, &bad) {
@@ -313,7 +312,8 @@ func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error)
 	return stored
 }
 
-// recallAcknowledged reads the journal for a call whose result may be told at once: it is where other nodes find it, too.
+// recallAcknowledged reads the journal for a call whose result may be told at once: it is where
+// other nodes find it, too.
 func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte, error) {
 	stored, err := db.recall(ctx, by, op)
 	if stored == nil || err != nil {

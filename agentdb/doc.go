@@ -4,8 +4,8 @@
 // # Design
 //
 // A DB is one file of one agent. Every write is one operation of the file's serial writer
-// (agentdb/sqlite). It looks into the call journal _calls, does its work, and stores (run, call key,
-// result) in the same transaction. A call that is repeated after a crash finds its result and
+// (agentdb/sqlite). It looks into the call journal _calls, does its work, and stores (run, call
+// key, result) in the same transaction. A call that is repeated after a crash finds its result and
 // changes nothing. Results always pass through their JSON, so a repeated one equals the first.
 //
 // A write returns *Error if its arguments are at fault, and then wrote nothing. Any other error
@@ -23,14 +23,14 @@
 // that hide deleted rows and the tables that the authorizer allows.
 //
 // Inserts, upserts and imports into a plain table share the group commit of the file's connection
-// and log one entry per chunk. A plain table has no code of the agent's: triggers, checks, cascades,
-// expressions. All other writes run confined: alone, on a second connection with an authorizer,
-// limits and a deadline, where SQLite's pre-update hook records each row. A write that has to be
-// confined finds that out by itself and starts over. Change describes the changelog; Steps and
-// Reverse turn its entries into steps.
+// and log one entry per chunk. A plain table has no code of the agent's: triggers, checks,
+// cascades, expressions. All other writes run confined: alone, on a second connection with an
+// authorizer, limits and a deadline, where SQLite's pre-update hook records each row. A write that
+// has to be confined finds that out by itself and starts over. Change describes the changelog;
+// Steps and Reverse turn its entries into steps.
 //
-// Undo reverses a run's entries, the newest first. Each row has to be as the run left it. Tables and
-// columns are followed through later renames.
+// Undo reverses a run's entries, the newest first. Each row has to be as the run left it. Tables
+// and columns are followed through later renames.
 //
 // Migration files and schema.sql beside the database are written after the commit, from the table
 // _migrations, and again at the next opening if a crash came between.
@@ -45,6 +45,6 @@
 // # Size
 //
 // The package is large because each write needs the journal, the changelog, the quota and the
-// quarantine in one transaction of one DB. Its files are grouped by prefix: changelog_, pool_, sql_,
-// import_, table_, authorizer_.
+// quarantine in one transaction of one DB. Its files are grouped by prefix: changelog_, pool_,
+// sql_, import_, table_, authorizer_.
 package agentdb

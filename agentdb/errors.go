@@ -119,8 +119,8 @@ func (db *DB) quarantine(err error) error {
 	return db.marker.Quarantine(&sqlite.CorruptError{Path: db.path, Reason: "it is damaged (" + sqlText(err) + ")"})
 }
 
-// diskFullError says what SQLite means by a full database. limit is the quota that bounded the write,
-// 0 when none did.
+// diskFullError says what SQLite means by a full database. limit is the quota that bounded the
+// write, 0 when none did.
 func (db *DB) diskFullError(ctx context.Context, err error, limit int64) error {
 	// What a failed write put into the log keeps its space there although it was rolled back,
 	// and others need that space, the ledger first of all.

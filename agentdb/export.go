@@ -37,11 +37,9 @@ type Exported struct {
 	Warnings     []string `json:"warnings,omitempty"`
 }
 
-// Export writes the answer of one SELECT. As in Query, deleted rows are hidden and nothing
-// can be written. What is exported imports as the same rows: numbers keep their type, and
-// texts are written exactly as they are, so a program that takes texts like =1+1 for
-// formulas is warned of, and not deceived by another text. CSV and TSV have no NULL; it
-// becomes an empty cell. BLOBs are written in base64.
+// Export writes the answer of one SELECT so that it imports as the same rows. Texts are written as
+// they are, with a warning of texts like =1+1. NULL is an empty cell in CSV and TSV, and BLOBs are
+// written in base64.
 func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Exported, error) {
 	format, err := tabular.OutputFormat(spec.Format, spec.Name)
 	if err != nil {

@@ -49,9 +49,8 @@ type Imported struct {
 
 const modeUpsert = "upsert"
 
-// Import writes the rows of a file in one transaction. Rows that do not fit are left out,
-// counted in RowsSkipped and explained in SampleErrors; when they are more than half, the
-// file is not what it was taken for, and it is refused as a whole. So is one that cannot be
+// Import writes the rows of a file in one transaction. Rows that do not fit are left out, counted
+// and explained. It refuses the file if more than half of its rows do not fit, or if it cannot be
 // read to its end.
 func (db *DB) Import(ctx context.Context, by By, spec ImportSpec) (Imported, error) {
 	// A call that was made already must not read its file again, which may be gone.
@@ -183,7 +182,8 @@ func (db *DB) checkRoom(tx *sqlite.Tx) error {
 		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
 }
 
-// load writes all records of a file that fit. It calls progress now and then with the number of records done.
+// load writes all records of a file that fit. It calls progress now and then with the number of
+// records done.
 func (l *loader) load(ctx context.Context, s *source, m *mapping, progress func(done int64) error) (written int64, err error) {
 	r, err := s.Records()
 	if err != nil {

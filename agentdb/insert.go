@@ -99,8 +99,8 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 	return out, nil
 }
 
-// ensureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one over
-// exactly these columns.
+// ensureUnique makes sure that a unique index tells rows apart by their keys: ON CONFLICT needs one
+// over exactly these columns.
 func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []string) error {
 	same := func(columns []string) bool {
 		return len(columns) == len(keys) && !slices.ContainsFunc(columns, func(name string) bool { return !containsFold(keys, name) })
@@ -122,8 +122,8 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 	return err
 }
 
-// writeRows inserts rows, or upserts them if there are keys. It returns the primary keys of the rows and how
-// many rows changed.
+// writeRows inserts rows, or upserts them if there are keys. It returns the primary keys of the
+// rows and how many rows changed.
 func (t *Table) writeRows(ctx context.Context, tx *sqlite.Tx, by By, keys []string, rows []map[string]any) (ids []any, changed int64, err error) {
 	l := &loader{tx: tx, by: by, op: opInsert, table: t, keys: keys}
 	defer func() { err = errors.Join(err, l.close()) }()

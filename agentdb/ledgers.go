@@ -23,12 +23,12 @@ type Ledger interface {
 // column of it may be, for a run that no ledger which has the database can have.
 const ledgerOfRun = `(select n from _ledgers where ?1 between first_run and last_run)`
 
-// ofOtherLedger is SQL for whether a row of the changelog is of a run that the ledger does not know.
+// ofOtherLedger is SQL for whether a row of the changelog is of a run that the ledger does not
+// know.
 const ofOtherLedger = `not exists (select 1 from _ledgers where n = ledger and run_id between first_run and last_run)`
 
-// UnknownRunsError is a database that holds runs which the ledger does not know: it was lost, put
-// back to an older state, copied in part, or is another one. Its run ids may come again, so what is
-// kept under them here could be taken for that of new runs.
+// UnknownRunsError is a database with runs that the ledger does not know: the ledger was lost,
+// restored to an older state, or is another one. It may give the same run ids again.
 type UnknownRunsError struct{ Path, Reason string }
 
 func (e *UnknownRunsError) Error() string {
@@ -51,10 +51,8 @@ func readLedgers(ctx context.Context, q querier) ([]ledgerRow, error) {
 	}, `select n, id, first_run, last_run, turn, newest from _ledgers order by turn, n`)
 }
 
-// takeLedger binds an opened database to the ledger. One that was not bound yet is bound without a
-// question. Where it holds runs that the ledger does not know the error is an *UnknownRunsError,
-// unless adopt says that it goes on with this ledger all the same; the rows that are there keep
-// theirs.
+// takeLedger binds an opened database to the ledger. It returns *UnknownRunsError if the database
+// holds runs that the ledger does not know, unless adopt is true.
 func (db *DB) takeLedger(ctx context.Context, l Ledger, adopt bool) error {
 	if l == nil {
 		return nil
@@ -93,8 +91,8 @@ func (db *DB) takeLedger(ctx context.Context, l Ledger, adopt bool) error {
 	return nil
 }
 
-// unknownRuns says which row has the database, and why the ledger with these epochs, whose newest run
-// that is, must not have it; "" when it may.
+// unknownRuns says which row has the database, and why the ledger with these epochs, whose newest
+// run that is, must not have it; "" when it may.
 func unknownRuns(known []ledgerRow, epochs []domain.Epoch, newest int64) (holder ledgerRow, why string) {
 	holder = known[len(known)-1]
 	at := slices.IndexFunc(epochs, func(e domain.Epoch) bool { return e.ID == holder.id })
@@ -166,8 +164,8 @@ func writeLedgers(tx *sqlite.Tx, want []ledgerRow) error {
 	return nil
 }
 
-// noteRun records that a run writes, before its first write since the database was opened. From that
-// an older ledger is known.
+// noteRun records that a run writes, before its first write since the database was opened. From
+// that an older ledger is known.
 func (db *DB) noteRun(tx *sqlite.Tx, run int64) error {
 	if run <= db.newestRun.Load() {
 		return nil

@@ -16,8 +16,8 @@ import (
 // a cascade or an expression of the agent's. It has to run again, confined and row by row.
 var errConfine = errors.New("this write has to be confined")
 
-// plainUpsert is the longest row, in bytes, that an unconfined upsert writes. The length of the row that it
-// becomes, together with the columns that the upsert leaves alone, is not bounded there.
+// plainUpsert is the longest row, in bytes, that an unconfined upsert writes. The length of the row
+// that it becomes, together with the columns that the upsert leaves alone, is not bounded there.
 const plainUpsert = 32 << 10
 
 // loader writes chunks into one table, each with its entry in the changelog.
@@ -34,7 +34,8 @@ type loader struct {
 	columns   []string
 }
 
-// write writes one chunk and returns how many rows it changed. It removes refused rows from the chunk.
+// write writes one chunk and returns how many rows it changed. It removes refused rows from the
+// chunk.
 func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, context.Cause(ctx)
@@ -111,7 +112,8 @@ func (l *loader) close() error {
 	return err
 }
 
-// insert writes the statement for one row. In tables with host columns parameter 1 is the time of writing.
+// insert writes the statement for one row. In tables with host columns parameter 1 is the time of
+// writing.
 func (l *loader) insert(c *chunk) string {
 	row, columns := placeholders(len(c.columns)), quoteAll(c.columns)
 	if l.table.hasHost {
@@ -145,8 +147,8 @@ func (l *loader) onConflict(c *chunk) string {
 	return "UPDATE SET " + strings.Join(set, ", ")
 }
 
-// checkPlain returns errConfine if a chunk cannot be written with one entry in the changelog. A confined
-// write is recorded row by row by SQLite's hook instead.
+// checkPlain returns errConfine if a chunk cannot be written with one entry in the changelog. A
+// confined write is recorded row by row by SQLite's hook instead.
 func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 	if l.tx.Confined() {
 		return nil
@@ -172,7 +174,8 @@ func (l *loader) checkPlain(ctx context.Context, c *chunk) (err error) {
 	return nil
 }
 
-// numbered reports whether the rows of a chunk get row ids that follow each other and are their key.
+// numbered reports whether the rows of a chunk get row ids that follow each other and are their
+// key.
 func (l *loader) numbered() bool {
 	return l.keys == nil && (l.layout.byRowID || l.table.rowKey != "")
 }
@@ -189,8 +192,8 @@ func (l *loader) keyed(c *chunk) bool {
 	})
 }
 
-// logChunk writes the changelog's entry of a chunk (C-14); see Change. before has the rows that an upsert
-// found.
+// logChunk writes the changelog's entry of a chunk (C-14); see Change. before has the rows that an
+// upsert found.
 func (l *loader) logChunk(ctx context.Context, c *chunk, before [][]any) error {
 	if l.tx.Confined() {
 		return nil
@@ -242,7 +245,8 @@ func (l *loader) appendID(out []byte, id any) []byte {
 	return appendValue(out, id)
 }
 
-// rowsImage is how the changelog keeps the rows of a chunk: {"columns":[…],"rows":[[…],…]}. It is "" for no rows.
+// rowsImage is how the changelog keeps the rows of a chunk: {"columns":[…],"rows":[[…],…]}. It is
+// "" for no rows.
 func rowsImage(columns []string, rows [][]any) string {
 	if len(rows) == 0 {
 		return ""
@@ -257,8 +261,8 @@ func rowsImage(columns []string, rows [][]any) string {
 	return string(append(out, "]}"...))
 }
 
-// images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows are new,
-// and for a confined write.
+// images reads the rows that have the keys of a chunk. It returns nothing for an insert, whose rows
+// are new, and for a confined write.
 func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 	if l.keys == nil || l.tx.Confined() {
 		return nil, nil

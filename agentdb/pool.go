@@ -35,8 +35,9 @@ type PoolOptions struct {
 	Ledger  Ledger       // the one whose runs write; nil stands for one of which nothing is known
 }
 
-// Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case. Its methods are called before somebody is lent the database, and after it was closed, and
-// must not wait for others.
+// Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case.
+// Its methods are called before somebody is lent the database, and after it was closed, and must
+// not wait for others.
 type Watcher interface {
 	Opened(agent string, db *DB)
 	Closed(agent string)
@@ -256,9 +257,8 @@ func (p *Pool) tryAcquire(key string, hold Hold) (s *poolEntry, first bool, wait
 	return s, first, nil, nil
 }
 
-// release counts a user out. What nobody uses stays open for the next, up to Max files and
-// for the idle time; a file that could not be opened, or is quarantined, is closed at once, so
-// that the next caller tries again.
+// release counts a user out. An unused file stays open for the idle time, up to MaxOpen files. A
+// file that could not be opened, or is quarantined, is closed at once.
 func (p *Pool) release(s *poolEntry) {
 	p.mu.Lock()
 	s.users--

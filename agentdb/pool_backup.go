@@ -29,9 +29,8 @@ type BackupSpec struct {
 // Backup is a copy of a database.
 type Backup = dbfile.Backup
 
-// Backup writes a copy of the database as it is at this instant, while others go on
-// writing: until it is done their log grows by what they write. The copy has its name once
-// it was verified. It is opened like any database of an agent.
+// Backup writes a verified copy of the database as it is at this instant, while others go on
+// writing.
 func (db *DB) Backup(ctx context.Context, spec BackupSpec) (Backup, error) {
 	path := spec.File
 	if path == "" {
@@ -94,9 +93,8 @@ func refusedTarget(field string, err error) error {
 	return &Error{Kind: kindInvalid, Field: field, Message: bad.Message}
 }
 
-// backupBefore makes the copy of the time before a run changes the schema for the first time:
-// what it changes afterwards can be undone by the changelog. Others get one before each change.
-// A database without tables has nothing to keep. path is "" where none was made.
+// backupBefore makes the copy from before a run's first change of the schema; a writer without a
+// run gets one before each change. path is "" if none was made.
 func (db *DB) backupBefore(ctx context.Context, by By) (path string, err error) {
 	if db.backupsToKeep == 0 {
 		return "", nil

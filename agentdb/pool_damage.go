@@ -42,8 +42,8 @@ type QuarantinedError struct {
 	Agent      string
 	Reason     string
 	LastBackup string // the name of the newest backup; "" when there is none
-	// UnknownRuns says that nothing is wrong with the database but that the ledger does not know its
-	// runs, for which accept is the answer.
+	// UnknownRuns says that nothing is wrong with the database but that the ledger does not know
+	// its runs, for which accept is the answer.
 	UnknownRuns bool
 	err         error
 }
@@ -109,9 +109,9 @@ func (p *Pool) describe(agent string, err error) error {
 	return e
 }
 
-// Quarantined says why an agent's database cannot be used now, and nil when nothing is known
-// against it: that it is being replaced, or a *QuarantinedError. It opens nothing, and reads the
-// marker only once, because it is asked before every run.
+// Quarantined returns why an agent's database cannot be used now, or nil if nothing is known
+// against it. It opens nothing, and reads the marker only once, because it is called before every
+// run.
 func (p *Pool) Quarantined(agent string) error {
 	if checkAgent(agent) != nil {
 		return nil

@@ -27,8 +27,8 @@ func (u LedgerUse) Newest(epoch string) int64 {
 	return 0
 }
 
-// LedgerUses reads who has the databases of all agents. It is for the time before any is opened, and
-// leaves out those that cannot be read: what is wrong with them shows when they are.
+// LedgerUses reads who has the databases of all agents. It is for the time before any is opened,
+// and leaves out those that cannot be read: what is wrong with them shows when they are.
 func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 	files, err := filepath.Glob(filepath.Join(p.o.Dir, "*", "db.sqlite"))
 	if err != nil {
@@ -50,8 +50,8 @@ func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 	return out, ctx.Err()
 }
 
-// HoldUnknown finds those of the databases that hold runs which the pool's ledger does not know. None
-// of them is lent until it is accepted, or opened with a ledger that knows them.
+// HoldUnknown finds those of the databases that hold runs which the pool's ledger does not know.
+// None of them is lent until it is accepted, or opened with a ledger that knows them.
 func (p *Pool) HoldUnknown(ctx context.Context, uses []LedgerUse) (held []*QuarantinedError, err error) {
 	if p.o.Ledger == nil {
 		return nil, nil
@@ -81,9 +81,8 @@ func (p *Pool) unknownRuns(agent string, err *UnknownRunsError) *QuarantinedErro
 	return &QuarantinedError{Agent: agent, Reason: err.Reason, UnknownRuns: true, err: err}
 }
 
-// CheckFiles looks whether the files of the open databases are still those that are open. One that was
-// deleted, replaced or cut off is quarantined: what is written to it would be lost. It returns the
-// agents of those that were found now.
+// CheckFiles quarantines open databases whose file was deleted, replaced or cut off. It returns the
+// agents of those that it found now.
 func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	p.mu.Lock()
 	var open []*poolEntry
@@ -114,8 +113,8 @@ func (db *DB) checkFile(ctx context.Context) bool {
 	return true
 }
 
-// adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is sound,
-// and nobody has it open.
+// adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is
+// sound, and nobody has it open.
 func (p *Pool) adopt(ctx context.Context, agent string) error {
 	nothing := &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
 	if !p.Has(agent) { // to open it would make it
@@ -138,8 +137,8 @@ func (p *Pool) openAdopting(ctx context.Context, agent string) (*DB, error) {
 	return Open(ctx, Options{Path: p.path(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger, adopt: true})
 }
 
-// runLabel names the copy from before a run changes the schema. Another ledger may have had a run of
-// that number.
+// runLabel names the copy from before a run changes the schema. Another ledger may have had a run
+// of that number.
 func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
 	var ledger int64
 	if err := db.db.Read().QueryRowContext(ctx, `select `+ledgerOfRun, run).Scan(&ledger); err != nil {

@@ -42,9 +42,9 @@ func (p *Pool) Backups(agent string) ([]Backup, error) {
 	return dbfile.BackupsAndReplaced(p.path(agent))
 }
 
-// Restore replaces an agent's database by a copy of a backup, once nobody uses it; whoever asks
-// for it meanwhile waits. The replaced database is kept. A crash leaves the old one or the new
-// one. The changelog of the new one records the restore.
+// Restore replaces an agent's database by a copy of a backup, once it is unused, and keeps the
+// replaced one. A crash leaves the old one or the new one. The changelog of the new one records the
+// restore.
 func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Replaced, error) {
 	from, passed, err := p.findBackup(ctx, agent, spec.From)
 	if err != nil {

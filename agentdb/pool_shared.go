@@ -6,16 +6,20 @@ import (
 	"fmt"
 )
 
-// Sharing has the databases of a pool be at one of several nodes at a time, each with a pool of its own.
+// Sharing has the databases of a pool be at one of several nodes at a time, each with a pool of its
+// own.
 type Sharing interface {
 	// Hold says as what an agent's database may be used now.
 	Hold(ctx context.Context, agent string) (Hold, error)
-	// Fetch brings the file of an agent, which nobody has open, to what was shipped of it, unless what is here goes on.
+	// Fetch brings the file of an agent, which nobody has open, to what was shipped of it, unless
+	// what is here goes on.
 	Fetch(ctx context.Context, agent string, h Hold) error
-	// Ship returns once all is shipped that was committed before to the database of an agent, which is open. An error says that
-	// what was committed last is lost, should another node get the database.
+	// Ship returns once all is shipped that was committed before to the database of an agent, which
+	// is open. An error says that what was committed last is lost, should another node get the
+	// database.
 	Ship(ctx context.Context, agent string, h Hold) error
-	// Stay keeps other nodes from getting an agent until something of its database is shipped again.
+	// Stay keeps other nodes from getting an agent until something of its database is shipped
+	// again.
 	Stay(ctx context.Context, agent string, h Hold) error
 	// Known says whether an agent has a database at any node.
 	Known(agent string) bool
@@ -45,8 +49,9 @@ func (p *Pool) hold(ctx context.Context, agent string) (Hold, error) {
 	return h, nil
 }
 
-// serves says whether an open file is one that somebody who was given the hold h may use. A file that is only read may be older
-// than the newest state while others read it: they might wait for each other.
+// serves says whether an open file is one that somebody who was given the hold h may use. A file
+// that is only read may be older than the newest state while others read it: they might wait for
+// each other.
 func (s *poolEntry) serves(h Hold) bool {
 	return s.hold == h || s.idle == nil && h.Node != "" && s.hold.Node == h.Node && s.hold.Lease == h.Lease
 }
@@ -69,7 +74,8 @@ func (p *Pool) share(agent string, db *DB, h Hold) {
 	}
 }
 
-// stay refuses to replace an agent's database that another node has, and keeps others from getting it until shipReplaced.
+// stay refuses to replace an agent's database that another node has, and keeps others from getting
+// it until shipReplaced.
 func (p *Pool) stay(ctx context.Context, agent string) error {
 	if p.sharing == nil {
 		return nil
@@ -100,7 +106,8 @@ func (p *Pool) shipReplaced(ctx context.Context, agent string) error {
 	return db.shipped(ctx)
 }
 
-// ifHere is an error about a file, and nil where that is a copy of another node's database: one is fetched again when it is wanted.
+// ifHere is an error about a file, and nil where that is a copy of another node's database: one is
+// fetched again when it is wanted.
 func (p *Pool) ifHere(agent string, err error) error {
 	if err == nil || p.sharing == nil {
 		return err
@@ -111,7 +118,8 @@ func (p *Pool) ifHere(agent string, err error) error {
 	return err
 }
 
-// Ship returns once all is shipped that was committed to an agent's database, if this node has it and it is open.
+// Ship returns once all is shipped that was committed to an agent's database, if this node has it
+// and it is open.
 func (p *Pool) Ship(ctx context.Context, agent string) error {
 	if p.sharing == nil || !p.Has(agent) {
 		return nil

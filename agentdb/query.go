@@ -91,8 +91,8 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 	return out, nil
 }
 
-// eachRow calls begin with the columns of a query's answer, then take for each row until it returns false. It
-// reads one row more than limit. take must not keep its argument.
+// eachRow calls begin with the columns of a query's answer, then take for each row until it returns
+// false. It reads one row more than limit. take must not keep its argument.
 func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func(columns []string) error, take func(row []any) (more bool, err error)) (err error) {
 	text, err := checkSelect(spec.SQL)
 	if err != nil {
@@ -114,8 +114,8 @@ func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func
 		return err
 	}
 
-	// The driver can interrupt only a statement's first step. A materialized expression does all the work
-	// there, and its limit keeps the order.
+	// The driver can interrupt only a statement's first step. A materialized expression does all
+	// the work there, and its limit keeps the order.
 	rows, err := conn.QueryContext(ctx, fmt.Sprintf("WITH \"the answer\" AS MATERIALIZED (SELECT * FROM (\n%s\n) LIMIT %d OFFSET %d) SELECT * FROM \"the answer\"",
 		text, limit+1, spec.Offset), args...)
 	if err != nil {

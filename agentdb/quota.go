@@ -76,8 +76,8 @@ func (q *quota) update(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
-// measureQuota reads the sizes of the file and its log. The log keeps its size after its content went
-// into the file, so it is emptied before it counts against the agent.
+// measureQuota reads the sizes of the file and its log. The log keeps its size after its content
+// went into the file, so it is emptied before it counts against the agent.
 func (db *DB) measureQuota(ctx context.Context) (warning string, err error) {
 	used, err := db.fileSizes()
 	if err != nil {
@@ -111,9 +111,8 @@ func (db *DB) fileSizes() (sum int64, err error) {
 	return sum, nil
 }
 
-// NotifyQuota calls tell once each time that the use crosses 80 % of the quota on the way up
-// (OSA-62), with both in bytes. It is remembered in the file, so a restart tells nothing
-// twice; a crash between the two may.
+// NotifyQuota calls tell, with bytes, once each time that the use rises over 80 % of the quota
+// (OSA-62). The file remembers that, so a restart does not repeat it.
 func (db *DB) NotifyQuota(ctx context.Context, tell func(used, limit int64) error) error {
 	used, limit := db.quota.state()
 	near := db.quota.nearLimit(used)

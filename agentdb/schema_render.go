@@ -19,9 +19,8 @@ const (
 // String is Text in at most 8,000 characters (OSA-63).
 func (s Schema) String() string { return s.Text(renderChars) }
 
-// Text describes the schema for a prompt in at most so many characters. When that is not enough, views
-// lose their SQL, then tables show ten columns, and then the oldest are left out. It never shows what is in
-// a row.
+// Text describes the schema, without rows, in at most so many characters. If that is too little,
+// views lose their SQL, then tables show ten columns, and then the oldest are left out.
 func (s Schema) Text(most int) string {
 	if len(s.Tables) == 0 && len(s.Views) == 0 {
 		return "The database has no tables yet.\n"

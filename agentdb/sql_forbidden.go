@@ -21,8 +21,8 @@ func (s *statement) check(script string) error {
 	return bad
 }
 
-// forbiddenWithin looks for what is allowed nowhere, neither as the statement itself, nor after a WITH,
-// nor in the body of a trigger; at is where it stands in the statement.
+// forbiddenWithin looks for what is allowed nowhere, neither as the statement itself, nor after a
+// WITH, nor in the body of a trigger; at is where it stands in the statement.
 func (s *statement) forbiddenWithin() (why string, at int) {
 	for i, w := range s.words {
 		switch {
@@ -67,8 +67,9 @@ func (s *statement) forbiddenReason() string {
 	return ""
 }
 
-// boundedAt says whether the inner statement whose verb is a word has a WHERE of its own: one within
-// parentheses is that of a subquery, and one after the next semicolon that of another statement.
+// boundedAt says whether the inner statement whose verb is a word has a WHERE of its own: one
+// within parentheses is that of a subquery, and one after the next semicolon that of another
+// statement.
 func (s *statement) boundedAt(verb int) bool {
 	for _, w := range s.words[verb:] {
 		switch {
@@ -81,7 +82,8 @@ func (s *statement) boundedAt(verb int) bool {
 	return false
 }
 
-// updatesAll says whether a statement, or one in the body of a trigger, updates every row of a table.
+// updatesAll says whether a statement, or one in the body of a trigger, updates every row of a
+// table.
 func (s *statement) updatesAll() bool {
 	for i, w := range s.words {
 		// UPDATE OF and UPDATE ON say when a trigger fires, and DO UPDATE SET belongs to an INSERT.

@@ -2,9 +2,8 @@ package agentdb
 
 import "strings"
 
-// checkSelect checks the text of a query first, because it can say in plain words what is wrong
-// with it. It returns the statement without a final semicolon. It is not the
-// boundary; that is the authorizer (see queryAuthorizer).
+// checkSelect returns a query without its final semicolon, or advice if it is not one SELECT. The
+// boundary is the authorizer (see queryAuthorizer).
 func checkSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", invalid("sql", "the SQL holds a NUL character")

@@ -164,9 +164,8 @@ func (i Index) check(field string, s TableSpec) error {
 	return nil
 }
 
-// columns writes the definitions. An id is added unless one, or a primary key, is
-// declared; a declared id is promoted to the primary key (OSA-51). key is what a separate
-// PRIMARY KEY clause has to name.
+// columns writes the definitions. It adds an id unless an id or a primary key is declared (OSA-51).
+// key has the columns of a separate PRIMARY KEY clause.
 func (s TableSpec) columns() (defs, key []string, err error) {
 	declared := s.primaryKey()
 	if len(declared) == 0 {
@@ -189,8 +188,8 @@ func (s TableSpec) columns() (defs, key []string, err error) {
 	return defs, key, nil
 }
 
-// primaryKey names the columns that are declared as the primary key, or a declared id; none when the
-// host adds its own.
+// primaryKey names the columns that are declared as the primary key, or a declared id; none when
+// the host adds its own.
 func (s TableSpec) primaryKey() (key []string) {
 	var id []string
 	for _, c := range s.Columns {

@@ -17,8 +17,8 @@ type Created struct {
 	Warnings    []string `json:"warnings,omitempty"`
 }
 
-// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that is
-// there stays as it is, and a warning says in what it differs from the one that was asked for.
+// CreateTable makes a table with the host's columns, and its indexes. With IfNotExists a table that
+// is there stays as it is, and a warning says in what it differs from the one that was asked for.
 func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, error) {
 	statements, err := spec.statements()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// differences says, in a warning, in what a table that exists differs from the one that was asked for;
-// nil when both are the same. A column id that the host added is no difference.
+// differences says, in a warning, in what a table that exists differs from the one that was asked
+// for; nil when both are the same. A column id that the host added is no difference.
 func (s TableSpec) differences(t Table) []string {
 	var out []string
 	key := s.primaryKey()
@@ -70,8 +70,8 @@ func (c Column) properties(def string) string {
 	return typ
 }
 
-// wantedDefault is the default of a column that is asked for, as SQL; "" for none. The specification
-// was checked before.
+// wantedDefault is the default of a column that is asked for, as SQL; "" for none. The
+// specification was checked before.
 func wantedDefault(c Column) string {
 	if len(c.Default) == 0 || string(c.Default) == "null" {
 		return ""
@@ -83,8 +83,8 @@ func wantedDefault(c Column) string {
 	return literal
 }
 
-// sqlDefault is the default of a column of a table that exists, which the schema holds as SQL in a JSON
-// text; "" for none.
+// sqlDefault is the default of a column of a table that exists, which the schema holds as SQL in a
+// JSON text; "" for none.
 func sqlDefault(c Column) (def string) {
 	if json.Unmarshal(c.Default, &def) != nil || strings.EqualFold(def, "null") {
 		return ""

@@ -134,7 +134,8 @@ func (v View) signature() string {
 	return "it has " + strings.Join(out, ", ")
 }
 
-// realNumber is a value that SQLite is given as a real, also where it is whole: 7 / 2.0 is not 7 / 2.
+// realNumber is a value that SQLite is given as a real, also where it is whole: 7 / 2.0 is not 7 /
+// 2.
 type realNumber float64
 
 // bound is a value as a query is given it.

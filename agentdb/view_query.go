@@ -12,8 +12,9 @@ import (
 // maxJoinedViews bounds how many saved views one query may name, with those that they name.
 const maxJoinedViews = 50
 
-// describeQuery compiles a query on a connection and names its columns. Saved views can be named like tables (OSA-60): the
-// statement that is returned defines each that is named, with the defaults of its parameters, before what was written.
+// describeQuery compiles a query on a connection and names its columns. Saved views can be named
+// like tables (OSA-60): the statement that is returned defines each that is named, with the
+// defaults of its parameters, before what was written.
 func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined string) (columns []string, whole string, err error) {
 	whole = text
 	var views []string // as common table expressions
@@ -58,8 +59,8 @@ func (db *DB) findView(ctx context.Context, name string) (View, bool, error) {
 	return v, err == nil, err
 }
 
-// expression is a view as a common table expression, with the defaults of its parameters in their places: the names of
-// parameters belong to the query that it is part of.
+// expression is a view as a common table expression, with the defaults of its parameters in their
+// places: the names of parameters belong to the query that it is part of.
 func (v View) expression() (string, error) {
 	values, err := v.values(nil)
 	var bad *Error

@@ -60,9 +60,9 @@ type changeRecord struct {
 	stop    context.CancelCauseFunc
 }
 
-// DoConfined runs op in its turn, in a transaction of its own, on a connection with authorizer,
-// limits and a record of every row that changes. The end of ctx interrupts op, and an error rolls
-// back this operation alone.
+// DoConfined runs op in its turn, in a transaction of its own, with an authorizer, limits and a
+// record of every changed row. The end of ctx interrupts op, and an error rolls back this operation
+// alone.
 func (db *DB) DoConfined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
 	if err := db.beforeWrite(); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 		defer cancel()
 	}
 
-	// Statements end with ctx. The transaction must not: database/sql would roll it back from another
-	// goroutine while op is still running.
+	// Statements end with ctx. The transaction must not: database/sql would roll it back from
+	// another goroutine while op is still running.
 	c.conn.ctx = ctx
 	if err := c.applyLimits(detached); err != nil {
 		return c.discard(err)
@@ -182,7 +182,8 @@ func (c *confined) applyLimits(ctx context.Context) error {
 // Confined says whether SQL of a model may run here.
 func (t *Tx) Confined() bool { return t.confined != nil }
 
-// WithAuthorizer runs fn with the authorizer in force: the statements that it compiles are a model's.
+// WithAuthorizer runs fn with the authorizer in force: the statements that it compiles are a
+// model's.
 func (t *Tx) WithAuthorizer(fn func() error) error {
 	if t.confined == nil {
 		return errors.New("sqlite: only a confined transaction can be armed")
@@ -200,16 +201,16 @@ func (t *Tx) ChangeCount() int {
 	return len(t.confined.record.changes)
 }
 
-// DiscardChanges drops what was recorded after the first mark changes: a statement that failed changed nothing in the
-// end, though the hook was called for its first rows.
+// DiscardChanges drops what was recorded after the first mark changes: a statement that failed
+// changed nothing in the end, though the hook was called for its first rows.
 func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
 		t.confined.record.changes = t.confined.record.changes[:mark]
 	}
 }
 
-// RecordChanges runs fn and returns every row that it changed, in order. It cancels fn's context with
-// ErrTooManyChanges when they are too many to hold in memory.
+// RecordChanges runs fn and returns every row that it changed, in order. It cancels fn's context
+// with ErrTooManyChanges when they are too many to hold in memory.
 func (t *Tx) RecordChanges(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
 	if t.confined == nil {
 		return nil, errors.New("sqlite: only a confined transaction records rows")
@@ -265,8 +266,8 @@ func (c RowChange) size() int {
 	return n
 }
 
-// install puts authorizer and hook on a new connection. Statements of the host pass the authorizer, but
-// not what a trigger or a view does on their behalf.
+// install puts authorizer and hook on a new connection. Statements of the host pass the authorizer,
+// but not what a trigger or a view does on their behalf.
 func (s *confinement) install(_ context.Context, conn driver.Conn) error {
 	hooks, ok := conn.(msqlite.HookRegisterer)
 	if !ok {

@@ -14,8 +14,8 @@ import (
 // 4 KiB. Larger steps are no faster.
 const copyStep = 256
 
-// copyOpen copies the snapshot of the transaction that is open on the connection to a new file, which is durable
-// when it returns. An unfinished file is removed.
+// copyOpen copies the snapshot of the transaction that is open on the connection to a new file,
+// which is durable when it returns. An unfinished file is removed.
 func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -86,8 +86,8 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 	})
 }
 
-// Copy writes the database as it is at this instant to a new file, which is durable when it returns. Others
-// may write meanwhile. progress, which may be nil, is called with numbers of pages.
+// Copy writes the database as it is at this instant to a new file, which is durable when it
+// returns. Others may write meanwhile. progress, which may be nil, is called with numbers of pages.
 func (db *DB) Copy(ctx context.Context, to string, progress func(done, of int)) error {
 	return copyDB(ctx, db.read, db.path, to, progress)
 }

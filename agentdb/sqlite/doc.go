@@ -20,6 +20,6 @@
 //
 // # Size
 //
-// The package has more than thirty exported names because it is the one way to SQLite: opening, statements, group commit, copies,
-// snapshots, checks and the kinds of errors belong to each other.
+// The package has more than thirty exported names because it is the one way to SQLite: opening,
+// statements, group commit, copies, snapshots, checks and the kinds of errors belong to each other.
 package sqlite

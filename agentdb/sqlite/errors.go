@@ -9,7 +9,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// noShared is SQLite's extended code for a full disk under the -shm file, a few KiB that even reading needs.
+// noShared is SQLite's extended code for a full disk under the -shm file, a few KiB that even
+// reading needs.
 const noShared = sqlite3.SQLITE_IOERR_SHMSIZE
 
 // CorruptError is a file that is not the database it should be. It is left untouched.

@@ -10,11 +10,10 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// SQLite's own instr, replace and trim start over at every position, so that two texts of some
-// megabytes keep one call busy for hours, and no deadline ends a call. Drivers for a model's SQL
-// have these instead, which take time proportional to their arguments. The driver cannot mark
-// them as innocuous, so the schema is trusted on those connections; the authorizer, which is
-// asked about its code too, decides what that may touch.
+// SQLite's own instr, replace and trim can take hours for texts of megabytes, and no deadline ends
+// a call. These take time proportional to their arguments. The driver cannot mark them as
+// innocuous, so connections with them trust the schema, and the authorizer decides what its code
+// may touch.
 var linearFunctions = []struct {
 	name string
 	args int32

@@ -66,8 +66,8 @@ func (g Guard) install(ctx context.Context, conn driver.Conn) error {
 		return errors.New("sqlite: the driver's connection runs no statements")
 	}
 
-	// Before the authorizer, which would refuse some of it; query_only last, so that Setup may write
-	// temporary objects.
+	// Before the authorizer, which would refuse some of it; query_only last, so that Setup may
+	// write temporary objects.
 	for _, statement := range append(g.Setup[:len(g.Setup):len(g.Setup)], "pragma query_only=1") {
 		if _, err := execer.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("preparing a guarded connection: %w", err)

@@ -8,9 +8,9 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// maxHeap bounds the memory of SQLite in this process, in bytes: of all files together, for
-// SQLite counts no other way. An agent's statement that wants more fails; what others do at
-// that moment can fail with it, which is better than a process that the system kills.
+// maxHeap bounds the memory of SQLite in this process, in bytes: of all files together, because
+// SQLite counts no other way. It is better that a statement fails than that the system kills the
+// process.
 const maxHeap = 512 << 20
 
 // heapLimited is the only state of the package: SQLite's own settings are the process's, too.

@@ -17,8 +17,9 @@ type Hold struct {
 func (db *DB) Hold(ctx context.Context) (*Hold, error) {
 	h := &Hold{db: openOne(db.path, "mode=ro", "_pragma=query_only(1)")}
 
-	// A snapshot of a time when all was in the file: SQLite may not write over it while somebody reads
-	// it. The connection cannot write, so if it is closed last, nobody empties the log on closing.
+	// A snapshot of a time when all was in the file: SQLite may not write over it while somebody
+	// reads it. The connection cannot write, so if it is closed last, nobody empties the log on
+	// closing.
 	var err error
 	if h.tx, err = h.db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}); err != nil {
 		return nil, errors.Join(openError(db.path, err), h.db.Close())

@@ -39,8 +39,8 @@ const wasReplaced = "was replaced by another"
 // fileParts are the suffixes of the files of an open database that hold what was written.
 var fileParts = []string{"", "-wal"}
 
-// start remembers which files are open. Where a link on the way leads later is no matter: SQLite too
-// keeps to what the path meant when the database was opened.
+// start remembers which files are open. Where a link on the way leads later is no matter: SQLite
+// too keeps to what the path meant when the database was opened.
 func (f *fileWatch) start(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -52,9 +52,8 @@ func (f *fileWatch) start(path string) error {
 	return err
 }
 
-// look compares the files at their paths with those that are open. It only asks for their names: to
-// open and close them would take away SQLite's locks. shrunk says that the database has become
-// smaller.
+// look compares the files at their paths with those that are open. It does not open them, which
+// would take away SQLite's locks. shrunk means that the database has become smaller.
 func (f *fileWatch) look() (shrunk bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,9 +98,8 @@ func (db *DB) Lost() error {
 	return nil
 }
 
-// CheckFile looks whether the database's file is still the one that is open; once it is not, the
-// error is a *LostError. The look is cheap: it asks for two names, and reads only a file that has
-// become smaller.
+// CheckFile returns *LostError once the database's file is not the one that is open. It is cheap:
+// it reads only a file that has become smaller.
 func (db *DB) CheckFile(ctx context.Context) error {
 	if err := db.Lost(); err != nil {
 		return err

@@ -49,8 +49,8 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// NewerSchema returns the error for a database whose schema this program does not know. The remedy completes
-// "install the newer rouse, or".
+// NewerSchema returns the error for a database whose schema this program does not know. The remedy
+// completes "install the newer rouse, or".
 func NewerSchema(database string, at, known int, remedy string) error {
 	return fmt.Errorf("%s has schema %d, but this rouse supports only schemas up to %d: it was made by a newer rouse, or by an unreleased version before 0.1.0; install the newer rouse, or %s",
 		database, at, known, remedy)

@@ -35,10 +35,11 @@ type Options struct {
 	AutoVacuum bool
 	// PageSize is the page size of a new file in bytes; 0 means SQLite's own.
 	PageSize int
-	// LogSize is the length in bytes at which the log is brought into the file; 0 means about 4 MiB.
+	// LogSize is the length in bytes at which the log is brought into the file; 0 means about 4
+	// MiB.
 	LogSize int64
-	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is intact,
-	// or calls Check later.
+	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is
+	// intact, or calls Check later.
 	SkipCheck bool
 	// BeforeWrite, when set, is called before every write, and before an old file is
 	// migrated; an error refuses it.
@@ -127,15 +128,16 @@ func (db *DB) Writer() *Writer { return db.writer }
 // Read is the pool of readers. Its connections refuse to write.
 func (db *DB) Read() *sql.DB { return db.read }
 
-// Observe sets the only observer of the database. The writer's goroutine calls committed after each batch, before
-// its callers return; committed must not wait. closing is called after the last write and before the file is
-// closed; it must close any Snapshot.
+// Observe sets the only observer of the database. The writer's goroutine calls committed after each
+// batch, before its callers return; committed must not wait. closing is called after the last write
+// and before the file is closed; it must close any Snapshot.
 func (db *DB) Observe(committed, closing func()) {
 	db.writer.committed.Store(&committed)
 	db.closing.Store(&closing)
 }
 
-// Turn runs fn while nothing is written to the database, so that what its log holds is whole transactions.
+// Turn runs fn while nothing is written to the database, so that what its log holds is whole
+// transactions.
 func (db *DB) Turn(ctx context.Context, fn func() error) error {
 	return db.writer.submit(ctx, &operation{exclusive: fn, reads: true, done: make(chan struct{})})
 }
@@ -149,8 +151,8 @@ func (db *DB) Checkpoint(ctx context.Context) error {
 // Path is the file of the database.
 func (db *DB) Path() string { return db.path }
 
-// Close waits for the operations that were accepted and closes the file. The files of a database that
-// is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
+// Close waits for the operations that were accepted and closes the file. The files of a database
+// that is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
 func (db *DB) Close() error {
 	err := db.writer.Close()
 	if closing := db.closing.Swap(nil); closing != nil {
@@ -162,9 +164,8 @@ func (db *DB) Close() error {
 	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
 }
 
-// existing keeps a connection from making the file that it opens. A pool connects whenever it likes:
-// where the file was taken away meanwhile, an empty one would come in its place, and SQLite would remove
-// the log as one that is not of it.
+// existing keeps a connection from creating the file. If the file was taken away, an empty one
+// would come in its place, and SQLite would remove the log.
 const existing = "mode=rw"
 
 // create makes the empty file that SQLite takes for a new database.
@@ -203,9 +204,9 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// checkHeader refuses a file that does not begin like a database: SQLite takes a file of a single
-// byte for a new one. With a rollback journal beside it, the beginning may be half written, and
-// SQLite restores it.
+// checkHeader refuses a file that does not begin like a database: SQLite takes a file of one byte
+// for a new one. With a rollback journal beside it, the beginning may be half written, and SQLite
+// restores it.
 func checkHeader(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
@@ -289,7 +290,8 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	return db.measurePages(ctx, o.LogSize)
 }
 
-// measurePages reads the page size, and has the log brought into the file once it has logSize bytes.
+// measurePages reads the page size, and has the log brought into the file once it has logSize
+// bytes.
 func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 	if err := db.writeDB.QueryRowContext(ctx, "pragma page_size").Scan(&db.pageSize); err != nil {
 		return openError(db.path, err)

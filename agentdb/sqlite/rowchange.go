@@ -16,9 +16,8 @@ type RowChange struct {
 	OldRow, NewRow int64 // row ids; 0 in tables without them
 }
 
-// rowChange reads what the pre-update hook is called with. The driver's own code ends a text at
-// its first NUL, and reads a pointer that SQLite never set for a virtual generated column; so the
-// values are read here.
+// rowChange reads the values of the pre-update hook. The driver's own code ends a text at its first
+// NUL, and reads an unset pointer for a virtual generated column.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	r, err := newHookReader(reflect.ValueOf(d).Elem())
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// Snapshot is a database as it was at one instant, of which a copy is made later, while others go on writing. Until it is
-// closed the log grows by what they write.
+// Snapshot is a database as it was at one instant, of which a copy is made later, while others go
+// on writing. Until it is closed the log grows by what they write.
 type Snapshot struct {
 	path string
 	db   *sql.DB
@@ -15,8 +15,8 @@ type Snapshot struct {
 	tx   *sql.Tx
 }
 
-// OpenSnapshot prepares a snapshot of a database that others may have open. What can take long or fail is done here, so that
-// Take is short.
+// OpenSnapshot prepares a snapshot of a database that others may have open. What can take long or
+// fail is done here, so that Take is short.
 func OpenSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
 	// One that could not write would leave the log behind, if it is the last to close.
 	s := &Snapshot{path: path, db: openOne(path, "mode=rw", "_pragma=query_only(1)", "_pragma=cell_size_check(1)")}
@@ -52,7 +52,8 @@ func (s *Snapshot) Bytes(ctx context.Context) (n int64, err error) {
 // Path is the file of the database.
 func (s *Snapshot) Path() string { return s.path }
 
-// CopyTo writes the database as it was at the instant to a new file, which is durable when it returns; see Copy.
+// CopyTo writes the database as it was at the instant to a new file, which is durable when it
+// returns; see Copy.
 func (s *Snapshot) CopyTo(ctx context.Context, to string, progress func(done, of int)) error {
 	err := copyOpen(ctx, s.conn, to, progress)
 	if isCorrupt(err) {

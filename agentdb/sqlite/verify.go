@@ -13,8 +13,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// OpenReadOnly opens a database that nobody else has open, read-only, with what is in its write-ahead
-// log. The caller closes it.
+// OpenReadOnly opens a database that nobody else has open, read-only, with what is in its
+// write-ahead log. The caller closes it.
 func OpenReadOnly(path string) (*sql.DB, error) {
 	empty, err := probe(path)
 	if err != nil {
@@ -49,9 +49,9 @@ func touch(db *sql.DB) error {
 	return db.QueryRow("pragma schema_version").Scan(&version)
 }
 
-// openWithoutLocks opens a database on a read-only disk. SQLite keeps the index of a log in a file beside it. With an exclusive lock it keeps
-// the index in memory. The pragma must come before any statement that reads the file, and this VFS takes no locks, which a read-only disk
-// may not support.
+// openWithoutLocks opens a database on a read-only disk, which may not support locks. With an
+// exclusive lock SQLite keeps the index of the log in memory. The pragma must come before any
+// statement that reads the file.
 func openWithoutLocks(path string, params []string) *sql.DB {
 	vfs := "unix-none"
 	if runtime.GOOS == "windows" {
@@ -61,8 +61,8 @@ func openWithoutLocks(path string, params []string) *sql.DB {
 	return openPool(connector{driver: &msqlite.Driver{}, dsn: strings.Replace(dsn(path, params...), "?", first, 1)}, 1)
 }
 
-// OpenShared opens a database for reading that others may have open, and write. Where it cannot be written, as on a medium
-// that is read-only, nobody else can write it either. The caller closes it.
+// OpenShared opens a database for reading that others may have open, and write. Where it cannot be
+// written, as on a medium that is read-only, nobody else can write it either. The caller closes it.
 func OpenShared(path string) (*sql.DB, error) {
 	if empty, err := probe(path); err != nil || empty {
 		return OpenReadOnly(path) // which says what is wrong
@@ -79,8 +79,7 @@ func OpenShared(path string) (*sql.DB, error) {
 }
 
 // Verify returns a *CorruptError unless a file is an intact database with the application id.
-// thorough also checks that every index agrees with its table, which takes about three times as
-// long.
+// thorough also compares every index with its table, which takes about three times as long.
 func Verify(ctx context.Context, path string, applicationID int32, thorough bool) (err error) {
 	db, err := OpenReadOnly(path)
 	if err != nil {

@@ -25,7 +25,8 @@ type WriterOptions struct {
 	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
 	// SQLite stores as they are.
 	SanitizeText func(string) string
-	// Begin, when set, comes first in each transaction. Its error is that of all operations that share it.
+	// Begin, when set, comes first in each transaction. Its error is that of all operations that
+	// share it.
 	Begin func(*Tx) error
 }
 
@@ -70,15 +71,13 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 	return w, nil
 }
 
-// Do runs op in a transaction that it may share with other callers, and returns when that
-// transaction is durable, or with op's own error, in which case nothing of op was written.
+// Do runs op in a transaction that it may share with other callers. It returns once the transaction
+// is durable, or op's own error, in which case nothing of op was written. After an error of the
+// commit the outcome is unknown.
 //
-// op may run more than once: when a neighbour fails, the transaction is rolled back and
-// the others run again. So op sets its results and does not accumulate them. An error of
-// the commit itself means that the outcome is unknown; read by key before deciding.
-//
-// A caller whose ctx ends while op waits for its turn gets the context's error and op does
-// not run; once op has begun, Do waits for it.
+// op may run more than once, because a failing neighbour rolls the transaction back. It must set
+// its results and not accumulate them. If ctx ends before op begins, op does not run; after that,
+// Do waits for it.
 func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
 	return w.submit(ctx, &operation{run: op, done: make(chan struct{})})
 }
@@ -202,7 +201,8 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 // It returns the connection to use next, nil when it broke.
 func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	for {
-		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its retries.
+		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its
+		// retries.
 		live := slices.DeleteFunc(slices.Clone(batch), func(o *operation) bool { return o.failed })
 		if len(live) == 0 {
 			return conn
@@ -343,10 +343,8 @@ func recoverPanic(op func() error) (err error) {
 	return op()
 }
 
-// Tx is the transaction that an operation runs in. It must not be kept. Statements are
-// prepared once for the life of the writer's connection, so their text must not vary. They
-// run on the connection itself, which is inside the transaction: sql.Tx.Stmt would prepare
-// them again each time.
+// Tx is the transaction that an operation runs in. It must not be kept. Statements are prepared
+// once for the life of the connection, so their text must not vary.
 type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
@@ -379,9 +377,9 @@ func (t *Tx) RedactJSON(document string) string {
 	return string(t.Redaction.Document(json.RawMessage(document)))
 }
 
-// Context is what a statement of the transaction may run under: the caller's context when
-// nobody shares the transaction, and otherwise one without an end, because a statement that
-// is interrupted rolls back the neighbours too.
+// Context returns the context for statements of the transaction: ctx if the transaction is not
+// shared, and otherwise one without an end, because an interrupted statement rolls back the
+// neighbours too.
 func (t *Tx) Context(ctx context.Context) context.Context {
 	if t.confined != nil {
 		return ctx
