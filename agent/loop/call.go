@@ -126,8 +126,10 @@ func (r *run) priorAnswer(c model.Call) (e tool.Envelope, state domain.CallState
 
 func (r *run) make(ctx context.Context, c model.Call) (tool.Envelope, domain.CallState, error) {
 	// A call that was not started is cancelled, not uncertain: it certainly did nothing.
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return tool.Cancelled(ctx), domain.CallCancelled, nil
+	default:
 	}
 
 	if r.recursive(c) {

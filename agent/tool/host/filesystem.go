@@ -29,7 +29,9 @@ var (
 	openFolderSpec = reading("host_filesystem_open_directory", "Finds a folder for a module.", tool.Spec{Path: "path"})
 	listSpec       = reading("host_filesystem_list", "Lists a folder for a module.", tool.Spec{Path: "path"})
 	readSpec       = reading("host_filesystem_read", "Reads a text file for a module.", tool.Spec{Path: "path"})
-	writeSpec      = changing("host_filesystem_write", "Writes a text file for a module.", tool.Spec{Path: "path", Effect: domain.EffectWrite, Class: tool.ClassEdit, Writes: tool.WritesFiles})
+	writeSpec      = changing("host_filesystem_write", "Writes a text file for a module.", tool.Spec{
+		Path: "path", Args: reflect.TypeFor[writeArgs](), Effect: domain.EffectWrite, Class: tool.ClassEdit, Writes: tool.WritesFiles,
+	})
 )
 
 type placeArgs struct {

@@ -337,7 +337,8 @@ func (c *Client) Import(ctx context.Context, path string, query url.Values, body
 	if err != nil {
 		return Imported{}, err
 	}
-	return readWork[Imported](resp, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
+	defer resp.Body.Close()
+	return readWork[Imported](resp.Body, path, progress, "the daemon ended before it said what became of the import; look with rouse db AGENT schema whether its rows are there, and repeat it if not")
 }
 
 // Backup asks for a copy of an agent's database and reports how far it is, in bytes.
@@ -362,14 +363,14 @@ func postWork[T any](ctx context.Context, c *Client, path string, ask any, progr
 	if err != nil {
 		return result, err
 	}
-	return readWork[T](resp, path, progress, lost)
+	defer resp.Body.Close()
+	return readWork[T](resp.Body, path, progress, lost)
 }
 
 // readWork reads the progress and the result of something that takes a while. lost is the error for an
 // answer that breaks off.
-func readWork[T any](resp *http.Response, path string, progress func(done, of int64), lost string) (result T, err error) {
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
+func readWork[T any](body io.Reader, path string, progress func(done, of int64), lost string) (result T, err error) {
+	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLine)
 
 	for lines.Scan() {
