@@ -171,13 +171,29 @@ func (s Spec) Confined() bool {
 
 // Check reports what is missing in a spec, or wrong.
 func (s Spec) Check() error {
-	switch {
-	case s.Name == "":
+	if s.Name == "" {
 		return errors.New("a tool without a name was defined")
-	case s.Description == "":
+	}
+	if s.Description == "" {
 		return fmt.Errorf("tool %s: its description is missing, which is all that a model knows of it", s.Name)
-	case s.Effect == "" || s.Class == "":
-		return fmt.Errorf("tool %s: its effect or its class is missing", s.Name)
+	}
+	for _, err := range []error{
+		oneOf("effect", s.Effect, domain.EffectRead, domain.EffectDatabase, domain.EffectWrite, domain.EffectExternal),
+		oneOf("class", s.Class, ClassOther, ClassRead, ClassList, ClassSearch, ClassLoad, ClassEdit, ClassExec, ClassData, ClassPlan),
+		oneOf("scope", s.Scope, ScopeOutside, ScopeAgent, ScopeRun),
+		oneOf("place to write", s.Writes, WritesElsewhere, WritesNothing, WritesRows, WritesFiles, WritesPlanned, WritesUndo,
+			WritesArtifact, WritesNotice, WritesWake),
+		oneOf("field that it reports by", s.Reports, ReportsNothing, ReportsExit, ReportsStatus, ReportsCommitted),
+		oneOf("condition of being given", s.Requires, RequiresNothing, RequiresModel, RequiresDatabase, RequiresCommands,
+			RequiresRepository, RequiresNetwork, RequiresSelfScheduling, RequiresSkills, RequiresUnlisted, RequiresWorkspaces,
+			RequiresPhases, RequiresModule, RequiresOffer, RequiresExecutor, RequiresServer),
+	} {
+		if err != nil {
+			return fmt.Errorf("tool %s: %w", s.Name, err)
+		}
+	}
+
+	switch {
 	case s.Args == nil && len(s.Schema) == 0 && !s.Open:
 		return fmt.Errorf("tool %s: the type of its arguments is missing, by which a configuration is checked", s.Name)
 	case s.Once && s.Effect != domain.EffectDatabase:
@@ -186,6 +202,17 @@ func (s Spec) Check() error {
 		return fmt.Errorf("tool %s: it waits for a person and does not end its attempt", s.Name)
 	}
 	return nil
+}
+
+// oneOf returns an error if a value is not one of the known ones.
+func oneOf[T ~string](what string, given T, known ...T) error {
+	switch {
+	case slices.Contains(known, given):
+		return nil
+	case given == "":
+		return fmt.Errorf("its %s is missing: one of %q", what, known)
+	}
+	return fmt.Errorf("its %s %q is none of %q", what, given, known)
 }
 
 // Summary returns the value of the argument SummaryArg, or "".
