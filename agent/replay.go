@@ -120,7 +120,10 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, er
 		return run, t, fmt.Errorf("run %d was done by the program %s (executor), which cannot be played again: nobody knows what it and its model would do", run.ID, t.job.Executor.Argv[0])
 	}
 	if t.needsModel() && len(rec.Exchanges) == 0 {
-		return run, t, fmt.Errorf("run %d was not recorded, so nobody knows what its model said; set record: true on its job, and the runs from then on can be replayed (a run without a job is not recorded)", run.ID)
+		if run.Job == "" {
+			return run, t, fmt.Errorf("the answers of the model in run %d were not recorded; only runs of a job can be recorded (record: true)", run.ID)
+		}
+		return run, t, fmt.Errorf("the answers of the model in run %d were not recorded; set record: true on its job %s to record later runs", run.ID, run.Job)
 	}
 
 	return run, t, nil

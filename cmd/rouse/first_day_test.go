@@ -85,8 +85,13 @@ func (d *firstDay) read(name string) string {
 // run runs a job and returns its record, with any outcome.
 func (d *firstDay) run(t *testing.T, job string) api.Run {
 	t.Helper()
-	_ = rouse(t, "run", job, "--wait", "--config", d.config).Run()
-	return d.last(t, job)
+	cmd := rouse(t, "run", job, "--wait", "--json", "--config", d.config)
+	_ = cmd.Run() // it fails if the run does
+	var run api.Run
+	if err := json.Unmarshal(cmd.stdout.Bytes(), &run); err != nil {
+		t.Fatalf("%v: %s%s", err, cmd.stdout.String(), cmd.stderr.String())
+	}
+	return run
 }
 
 // last returns the newest run of a job.
