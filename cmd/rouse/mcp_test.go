@@ -183,6 +183,9 @@ func (c *mcpClient) resources() {
 		}
 		return res.Contents[0].Text
 	}
+	if text, _ := c.call("list_runs", map[string]any{"job": "note", "outcome": "success", "text": "in no run"}); text != "[]" {
+		c.t.Errorf("runs with a text that no run has: %s", text)
+	}
 	text, _ := c.call("list_runs", map[string]any{"job": "note", "limit": 1})
 	var runs []struct{ ID, URI string }
 	if err := json.Unmarshal([]byte(text), &runs); err != nil || len(runs) != 1 {

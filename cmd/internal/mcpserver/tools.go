@@ -31,7 +31,7 @@ type listRunsArgs struct {
 	Job     string `json:"job,omitempty" jsonschema:"of this job"`
 	Agent   string `json:"agent,omitempty" jsonschema:"of this agent"`
 	Outcome string `json:"outcome,omitempty" jsonschema:"success, nothing, partial, error, timeout, budget_exceeded, cancelled, interrupted, skipped"`
-	Text    string `json:"text,omitempty" jsonschema:"that stands in a summary, an error, or in what a model said"`
+	Text    string `json:"text,omitempty" jsonschema:"with this text in a summary, an error or the output of a model"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many, 20 when absent, 100 at most"`
 	Before  string `json:"before,omitempty" jsonschema:"id of a run: those before it"`
 }

@@ -24,7 +24,8 @@ func (s *Server) runRoutes() []Route {
 			Param{Name: "job", Kind: ParamText, Says: "of one job, including wakes that it planned"}, Param{Name: "agent", Kind: ParamText, Says: "of one agent"},
 			Param{Name: "trigger", Kind: ParamText, Values: text.Strings(domain.Triggers()), Says: "what asked for them"},
 			Param{Name: "state", Kind: ParamText, Values: text.Strings(domain.States()), Says: "where they are"},
-			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"}),
+			Param{Name: "outcome", Kind: ParamText, Values: text.Strings(domain.Outcomes()), Says: "how they ended"},
+			Param{Name: "text", Kind: ParamText, Says: "with this text in a summary, an error or the output of a model"}),
 		post[api.RunRequest, api.Run]("/v1/runs", "Asks for a run of a job, or of an agent, a tool or a skill.", s.answer(withBody(s.fire))).once(),
 		get[api.RunDetail]("/v1/runs/{id}", "A run with everything that happened in it.", s.answer(withRun(s.Run))),
 		get[api.Pending]("/v1/runs/{id}/pending", "What a run waits for.", s.answer(withRun(s.Pending))),
@@ -47,7 +48,7 @@ const (
 func (s *Server) runs(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	return s.Runs(r.Context(), ledger.RunFilter{Job: q.Get("job"), Agent: q.Get("agent"), Trigger: domain.Trigger(q.Get("trigger")), Outcome: domain.Outcome(q.Get("outcome")),
-		State: domain.State(q.Get("state")), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
+		State: domain.State(q.Get("state")), Text: q.Get("text"), Since: since(r), Before: number(r, "before", 0), Limit: int(number(r, "n", defaultRuns))})
 }
 
 // Runs lists runs, the newest first.
