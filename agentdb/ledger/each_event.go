@@ -6,7 +6,7 @@ import (
 )
 
 // EachEvent calls do with all events that fit a filter, oldest first, until do returns an error.
-func (l *Ledger) EachEvent(ctx context.Context, f EventFilter, do func(Event) error) error {
+func EachEvent(ctx context.Context, l *Ledger, f EventFilter, do func(Event) error) error {
 	f.Limit = 500 // of a page
 	for {
 		events, err := l.Events(ctx, f)
@@ -26,7 +26,7 @@ func (l *Ledger) EachEvent(ctx context.Context, f EventFilter, do func(Event) er
 }
 
 // Poll calls do at once and after changes of the ledger, at most once per interval, until ctx ends.
-func (l *Ledger) Poll(ctx context.Context, every time.Duration, do func()) {
+func Poll(ctx context.Context, l *Ledger, every time.Duration, do func()) {
 	for ctx.Err() == nil {
 		changed := l.Changed() // before do, so that no change is missed
 		do()

@@ -14,8 +14,6 @@ func TestLedgerTakesValues(t *testing.T) {
 	allowed := map[string]bool{
 		"Audit":      true, // reports what it finds
 		"Backup":     true, // reports its progress
-		"EachEvent":  true, // reads events by pages
-		"Poll":       true, // waits for changes
 		"RedactWith": true, // removes secrets from texts
 		"Prune":      true, // asks how long the runs of a job are kept
 		"Snapshot":   true, // has other databases copied while the ledger is not written

@@ -111,7 +111,7 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Run counts until ctx ends.
 func (m *Metrics) Run(ctx context.Context) error {
-	m.o.Ledger.Poll(ctx, readEvery, func() {
+	ledger.Poll(ctx, m.o.Ledger, readEvery, func() {
 		if err := m.read(ctx); err != nil && ctx.Err() == nil {
 			m.o.Logger.Debug("the record could not be counted", "error", err) // whoever asks for the numbers is told
 		}
@@ -129,7 +129,7 @@ func (m *Metrics) read(ctx context.Context) (err error) {
 		}
 		m.known = true
 	}
-	return m.o.Ledger.EachEvent(ctx, ledger.EventFilter{After: m.after}, func(e ledger.Event) error {
+	return ledger.EachEvent(ctx, m.o.Ledger, ledger.EventFilter{After: m.after}, func(e ledger.Event) error {
 		if err := m.count(ctx, e); err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (t *Traces) began(ctx context.Context, e ledger.Event, attempts []ledger.At
 		return began, nil // nothing was tried twice
 	}
 
-	err = t.o.Ledger.EachEvent(ctx, ledger.EventFilter{Run: e.Run}, func(earlier ledger.Event) error {
+	err = ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{Run: e.Run}, func(earlier ledger.Event) error {
 		if earlier.ID < e.ID && earlier.Kind == "run.finished" {
 			began = earlier.At
 		}

@@ -90,7 +90,7 @@ func (t *Traces) Problem() string {
 
 // Run sends until ctx ends, and then what is left, for as long as a stop may wait.
 func (t *Traces) Run(ctx context.Context) error {
-	t.o.Ledger.Poll(ctx, readEvery, func() {
+	ledger.Poll(ctx, t.o.Ledger, readEvery, func() {
 		if err := t.read(ctx); err != nil && ctx.Err() == nil {
 			t.failed(err)
 		}
@@ -107,7 +107,7 @@ func (t *Traces) Run(ctx context.Context) error {
 
 // read sends what has ended since the last time.
 func (t *Traces) read(ctx context.Context) error {
-	return t.o.Ledger.EachEvent(ctx, ledger.EventFilter{After: t.after}, func(e ledger.Event) error {
+	return ledger.EachEvent(ctx, t.o.Ledger, ledger.EventFilter{After: t.after}, func(e ledger.Event) error {
 		if err := t.send(ctx, e); err != nil {
 			return err
 		}
