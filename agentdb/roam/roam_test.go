@@ -532,6 +532,9 @@ func TestMoves(t *testing.T) {
 		i, agent := rand.IntN(3), fmt.Sprintf("agent%d", rand.IntN(2))
 		n := nodes[i]
 		r, err := n.run(agent)
+		for errors.Is(err, ledger.ErrAgentAway) { // the node before is still merging what it has shipped: asked again, as the dispatcher does
+			r, err = n.startRun(r.ID)
+		}
 		if err != nil {
 			t.Fatalf("step %d: %v", step, err)
 		}
