@@ -44,11 +44,7 @@ const held = `with held as (select 1 from agent_homes where agent = $1 and node 
 	`
 
 func (c AgentCopies) lease() []any {
-	node := int64(0)
-	if m := c.l.member.Load(); m != nil {
-		node = m.node.ID
-	}
-	return []any{c.home.Agent, c.home.Node, c.home.Lease, node}
+	return []any{c.home.Agent, c.home.Node, c.home.Lease, c.l.nodeID()}
 }
 
 // Put writes an object whole, or not at all; one of that name is replaced. The error is an *AgentElsewhereError when another node
@@ -86,6 +82,10 @@ func (c AgentCopies) Put(ctx context.Context, name string, r io.Reader, size int
 		}
 	}
 	return tx.Commit()
+}
+
+type execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 func (c AgentCopies) put(ctx context.Context, db execer, name string, part int, data []byte) error {

@@ -42,7 +42,7 @@ func (e *AgentElsewhereError) Error() string {
 	return fmt.Sprintf("the database and the files of %s are at the node %s now", e.Agent, e.Node)
 }
 
-const agentHomeColumns = `h.agent, h.node, h.lease, h.kept, exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0 and n.work = 1)`
+const agentHomeColumns = `h.agent, h.node, h.lease, h.kept, exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0 and n.lanes > 0)`
 
 func agentHomeFields(h *AgentHome) []any {
 	return []any{&h.Agent, &h.Node, &h.Lease, &h.State, &h.Works}
@@ -80,24 +80,24 @@ func (l *Ledger) AgentHome(ctx context.Context, agent, node string) (AgentHome, 
 	return one(l.reads(ctx), agentHomeFields, query, agent)
 }
 
-// takeHome says whether a node may do a run of an agent: where it has the agent's database and files, and where it can get them,
+// takeHome says whether this node may do a run of an agent: where it has the agent's database and files, and where it can get them,
 // which it does with that. Those of an agent that had none are its from now on.
-func (l *Ledger) takeHome(tx *sqlite.Tx, m *Membership, r Run, now time.Time) error {
-	if r.Agent == "" {
+func (l *Ledger) takeHome(tx *sqlite.Tx, r Run, now time.Time) error {
+	m := l.member.Load()
+	if r.Agent == "" || m == nil {
 		return nil
 	}
-	if _, err := tx.Exec(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, r.Agent, m.node.Home, ms(now), int(HomeNew)); err != nil {
-		return err
-	}
+	node := m.node
+	tx.Run(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, r.Agent, node.Home, ms(now), int(HomeNew))
 
-	// Nodes start runs one after the other (startShared), so that it stays where it is meanwhile.
+	// Runs are started one after the other (Start), so that it stays where it is meanwhile.
 	const query = `select node, kept from agent_homes where agent = $1`
 	var home string
 	var state HomeState
 	if err := tx.QueryRow(query, r.Agent).Scan(&home, &state); err != nil {
 		return err
 	}
-	if home == m.node.Home {
+	if home == node.Home {
 		return nil
 	}
 	if !state.Free() {
@@ -106,7 +106,7 @@ func (l *Ledger) takeHome(tx *sqlite.Tx, m *Membership, r Run, now time.Time) er
 
 	var busy string
 	err := tx.QueryRow(`select n.name from runs r join attempts a on a.run = r.id and a.number = r.attempt join nodes n on n.id = a.node
-		where r.state = 'running' and r.state <> 'finished' and r.agent = $1 and n.gone_at = 0 and n.home <> $2 limit 1`, r.Agent, m.node.Home).Scan(&busy)
+		where r.state = 'running' and r.state <> 'finished' and r.agent = $1 and n.gone_at = 0 and n.home <> $2 limit 1`, r.Agent, node.Home).Scan(&busy)
 	switch {
 	case err == nil:
 		return fmt.Errorf("run %d waits for the other runs of its agent, which the node %s does: %w", r.ID, busy, ErrAgentAway)
@@ -122,7 +122,7 @@ func (l *Ledger) takeHome(tx *sqlite.Tx, m *Membership, r Run, now time.Time) er
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, m.node.Home, ms(now))
+	_, err = tx.Exec(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, node.Home, ms(now))
 	return err
 }
 

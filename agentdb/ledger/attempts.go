@@ -19,8 +19,7 @@ type Started struct {
 }
 
 // Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
-// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere. Behind a run
-// that found no lane (ErrNoLane) no other one gets it.
+// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
 func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
 	// Nothing begins whose record would go into a file that is gone.
 	if err := l.CheckFile(ctx); err != nil {
@@ -28,12 +27,11 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 	}
 
 	now := l.now()
-	if m := l.member.Load(); m != nil {
-		return l.startShared(ctx, m, starts, now)
-	}
-
 	out := make([]Started, len(starts))
 	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		if l.db != nil { // before the lock of a run or a claim: processes that take both in another order would wait for each other
+			tx.Run(`select pg_advisory_xact_lock($1::int, $2::int)`, l.class, lockLanes)
+		}
 		for i, s := range starts {
 			started, err := l.startRun(tx, s, now)
 			// These concern one run; the others of the batch start all the same.
@@ -113,6 +111,13 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 	if err := checkBehind(tx, r, s); err != nil {
 		return Run{}, err
 	}
+	node := int64(0)
+	if l.db != nil {
+		if err := l.startShared(tx, r, s, now); err != nil {
+			return Run{}, err
+		}
+		node = l.nodeID()
+	}
 	if r, err = nextAttempt(r, now); err != nil {
 		return Run{}, err
 	}
@@ -120,14 +125,14 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 	tx.Run(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
 		r.Attempt, ms(r.StartedAt), run)
 	endBlock(tx, r, now)
-	tx.Run(`insert into attempts (run, number, state, started_at) values ($1, $2, 'running', $3)`, run, r.Attempt, ms(now))
+	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, ms(now), node, s.Job)
 
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
 // nextAttempt is a run as it is with its next attempt.
 func nextAttempt(r Run, now time.Time) (Run, error) {
-	if !claimable(r) {
+	if !r.Claimable() {
 		return r, fmt.Errorf("run %d is %s: %w", r.ID, r.State, ErrNotClaimable)
 	}
 
@@ -222,6 +227,7 @@ func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState,
 	if err := l.settleAttempt(tx, a); err != nil {
 		return err
 	}
+	l.endJob(tx, a, state)
 	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
 	return nil
 }
@@ -290,7 +296,7 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 		if err != nil {
 			return err
 		}
-		if !claimable(r) {
+		if !r.Claimable() {
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
@@ -304,11 +310,6 @@ func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) e
 		return err
 	}
 	return l.finish(tx, r, res, now)
-}
-
-// claimable says whether a run may get its next attempt.
-func claimable(r Run) bool {
-	return r.State == domain.StateQueued || r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitRetry || r.WaitingFor == domain.WaitResume)
 }
 
 // Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
@@ -403,6 +404,9 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 	}
 
 	tx.Run(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID)
+	if err := l.cancelJob(tx, r); err != nil {
+		return err
+	}
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
 }
 

@@ -78,7 +78,7 @@ type copiedTable struct {
 	counts       bool            // its ids are given by the database
 }
 
-// notCopied are tables of one ledger alone: its schema, who works on it, where its large values are, and what nodes have shipped to it.
+// notCopied are tables of one ledger alone, as those of River are: its schema, who works on it, where its large values are, and what nodes have shipped to it.
 var notCopied = []string{"schema_version", "copies", "blobs", "agent_copies"}
 
 func copiedTables(ctx context.Context, from, to *Ledger) ([]copiedTable, error) {
@@ -127,7 +127,7 @@ func (l *Ledger) tables(ctx context.Context) ([]copiedTable, error) {
 
 	var all []copiedTable
 	for _, c := range columns {
-		if slices.Contains(notCopied, c.table) {
+		if slices.Contains(notCopied, c.table) || strings.HasPrefix(c.table, "river_") {
 			continue
 		}
 		if len(all) == 0 || all[len(all)-1].name != c.table {

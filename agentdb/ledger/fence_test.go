@@ -20,9 +20,9 @@ import (
 // readers are the methods of a ledger that write nothing, or nothing but a file.
 var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes ArtifactChain Artifacts AttemptNodes Attempts Audit BackUpDaily Backup Backups BlockedRuns Calls Cancelling Changed CheckFile
 	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
-	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LanesElsewhere LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
-	LastUsages LatestInstant Lead Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
-	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RedactWith RemoteChanges Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes Skew Snapshot SpendingOn
+	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
+	LastUsages LatestInstant Lead Leader Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
+	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RedactWith RiverJobs Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes SentRuns Skew Snapshot SpendingOn
 	SpentSince StandingApprovals Steps UndeliveredNotices Unfinished Unlabelled ValuesProblem WaitChecked WakeUsage Wakes WatchState WatchStates Workspace WorkspaceArtifacts WorkspaceEvents
 	WorkspaceNamed WorkspaceRuns Workspaces WritesFail`)
 
@@ -107,7 +107,7 @@ func TestFence(t *testing.T) {
 func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (*ledger.Ledger, *ledger.Membership) {
 	t.Helper()
 	l := withValues(t, url, place)
-	m, err := l.Join(t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true, Work: true})
+	m, err := l.Join(t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true, Lanes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

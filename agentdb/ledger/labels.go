@@ -152,7 +152,7 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 	defer c.mu.Unlock()
 
 	// Other nodes label data, too.
-	if !c.loaded || l.member.Load() != nil {
+	if !c.loaded || l.db != nil {
 		all, err := list(l.reads(ctx), labelFields, `select kind, place, label, device, inode, born, run, at from labels`)
 		if err != nil {
 			return fmt.Errorf("the labels of data cannot be read: %w", err)

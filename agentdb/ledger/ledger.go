@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+
 	"rouse/agentdb/objects"
 	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
@@ -75,9 +78,9 @@ type Ledger struct {
 	logger     *slog.Logger
 	db         *sql.DB                    // of PostgreSQL; nil for a file
 	class      int32                      // of its advisory locks: one for each ledger in a database
+	river      *river.Client[pgx.Tx]      // of PostgreSQL
 	member     atomic.Pointer[Membership] // nil: this process has the ledger to itself
 	skew       atomic.Int64               // nanoseconds that the database's clock is ahead
-	remote     atomic.Int64               // how often other nodes have been heard of
 	redaction  atomic.Pointer[sqlite.Redaction]
 
 	pruning chan struct{} // of capacity 1: held while large values may be removed, or must not be

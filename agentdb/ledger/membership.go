@@ -18,20 +18,24 @@ import (
 )
 
 const (
-	// renewEvery is how often a node says that it is there.
-	renewEvery = 500 * time.Millisecond
-	// deadAfter is how long a node whose session has ended may not have been seen: it may be connecting again.
-	deadAfter = 1500 * time.Millisecond
-	// frozenAfter is how long any node may not have been seen.
-	frozenAfter = 4 * time.Second
-	// giveUpAfter is how long a node goes on that cannot renew its lease: it ends before others begin its work.
+	// pingEvery is how often a node asks in its session which of the others are there.
+	pingEvery = 500 * time.Millisecond
+	// pingTimeout is for one such question.
+	pingTimeout = 2 * time.Second
+	// giveUpAfter is how long a node goes on that gets no answer: it ends before others begin its work.
 	giveUpAfter = 3 * time.Second
-	// tellEvery is how often it is told of what other nodes write.
+	// idleTimeout is after how long PostgreSQL ends the session of a node that asks nothing: it is frozen, or cut off.
+	idleTimeout = 4 * time.Second
+	// deadAfter is how long a node may be without a session: it may be connecting again.
+	deadAfter = 1500 * time.Millisecond
+	// succeedWithin is how long a node waits at its start for the session of an earlier process of its name to end.
+	succeedWithin = idleTimeout + 2*time.Second
+	// reconnectEvery is the pause between two attempts to get another session.
+	reconnectEvery = 100 * time.Millisecond
+	// tellEvery is how often a node is told of what others write. Busy nodes would otherwise wake each other for each write.
 	tellEvery = 3 * time.Millisecond
-	// leaseTimeout is for one renewal.
-	leaseTimeout = 2 * time.Second
-	// maxIdleInTx is after how many milliseconds the server ends a transaction whose process does nothing: what a
-	// frozen node has locked would hold up the others.
+	// maxIdleInTx is after how many milliseconds PostgreSQL ends a transaction whose process does nothing: what a frozen node
+	// has locked would hold up the others.
 	maxIdleInTx = 3000
 )
 
@@ -47,44 +51,23 @@ const databaseClock = `(extract(epoch from clock_timestamp()) * 1000)::bigint`
 
 // Membership is a process's right to write into a ledger that it shares with others.
 //
-// Each node renews its lease on a connection of its own, whose session holds an advisory lock. A node whose session has
-// ended is dead as soon as it is not seen for a moment, and one that is not seen for longer is frozen or cut off; what
-// counts is how long the watching node has seen no change, so that neither clocks nor a restart of the server matter.
-// Whoever notices marks it as gone, and with that its attempts are over. The mark is looked at in each transaction of
-// each node, so that one that was taken for dead and comes back writes nothing.
+// Each node keeps a session of PostgreSQL that holds an advisory lock. PostgreSQL ends the session when the process ends, or
+// when nothing is heard of it. A node whose lock is free is marked as gone by the node that notices it first, and with that its
+// attempts are over. Each transaction looks at the mark, so that a process that was frozen and goes on writes nothing.
 type Membership struct {
 	l     *Ledger
 	db    *sql.DB
 	log   *slog.Logger
 	node  Node
 	class int32
+	// config is how the sessions of the node are made, each of which is its own.
+	config *pgx.ConnConfig
 
-	session *sql.Conn // that holds the lock; nil while there is none
-	seen    map[int64]sighting
-
-	stop  context.CancelFunc
-	all   sync.WaitGroup
-	once  sync.Once
-	lost  chan struct{}
-	heard chan struct{} // of capacity 1: another node has written
-	why   error         // set before lost is closed
-}
-
-// session is a querier on one connection.
-type session struct {
-	conn *sql.Conn
-	ctx  context.Context
-}
-
-// Query implements querier.
-func (s session) Query(text string, args ...any) (*sql.Rows, error) {
-	return s.conn.QueryContext(s.ctx, text, args...)
-}
-
-// sighting is when a node was first seen at its present state.
-type sighting struct {
-	at    time.Time // SeenAt of the node
-	since time.Time // by the clock of this process
+	stop context.CancelFunc
+	held sync.WaitGroup
+	once sync.Once
+	lost chan struct{}
+	why  error // set before lost is closed
 }
 
 // Join makes this process one of the nodes that work on a ledger together, until Leave. The error is a *NameTakenError
@@ -96,27 +79,44 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	}
 
 	n.Home = cmp.Or(n.Home, n.Name)
-	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, seen: map[int64]sighting{}, lost: make(chan struct{}), heard: make(chan struct{}, 1)}
+	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, lost: make(chan struct{})}
 	if err := RefusePooler(ctx, m.db); err != nil {
 		return nil, err
 	}
-	if err := m.register(ctx); err != nil {
-		return nil, err
+	conn, err := m.db.Conn(ctx)
+	if err == nil {
+		err = errors.Join(onSession(conn, func(pg *pgx.Conn) error { m.config = pg.Config(); return nil }), conn.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the ledger's database: %w", err)
+	}
+	m.config.OnNotification = nil // which is the other connection's
+	pg, err := pgx.ConnectConfig(ctx, m.config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the ledger's database: %w", err)
+	}
+	if err := m.register(ctx, pg); err != nil {
+		return nil, errors.Join(err, pg.Close(ctx))
 	}
 
 	// Only the values of ctx are kept: a process leaves after everything else has ended.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
 	l.member.Store(m)
-	m.all.Go(func() { m.renew(running) })
-	m.all.Go(func() { m.listen(running) })
-	m.all.Go(func() { m.tell(running) })
-
+	m.held.Go(func() { m.hold(running, pg) })
 	return m, nil
 }
 
 // Membership is this process's among the nodes of the ledger; nil: it has the ledger to itself.
 func (l *Ledger) Membership() *Membership { return l.member.Load() }
+
+// nodeID is that of this process, 0 where it has the ledger to itself.
+func (l *Ledger) nodeID() int64 {
+	if m := l.member.Load(); m != nil {
+		return m.node.ID
+	}
+	return 0
+}
 
 // Node is the process as the others see it.
 func (m *Membership) Node() Node { return m.node }
@@ -124,6 +124,12 @@ func (m *Membership) Node() Node { return m.node }
 // SetConfig tells the other nodes of another configuration.
 func (m *Membership) SetConfig(ctx context.Context, hash string) error {
 	_, err := m.db.ExecContext(ctx, `update nodes set config = $1 where id = $2 and gone_at = 0`, hash, m.node.ID)
+	return err
+}
+
+// SetLanes tells the other nodes how many runs this one does at once. With 0 it gets no more of them.
+func (m *Membership) SetLanes(ctx context.Context, lanes int) error {
+	_, err := m.db.ExecContext(ctx, `with changed as (update nodes set lanes = $1 where id = $2 and gone_at = 0) select pg_notify($3, '')`, lanes, m.node.ID, m.l.channel())
 	return err
 }
 
@@ -148,20 +154,21 @@ func (m *Membership) lose(why error) {
 	})
 }
 
-// Leave gives the lease up, after all that the process has begun is over.
+// Leave ends the membership, after all that the process has begun is over.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.stop()
-	m.all.Wait()
-	_, err := m.db.ExecContext(ctx, `update nodes set gone_at = `+databaseClock+`, why = 'it was stopped' where id = $1 and gone_at = 0`, m.node.ID)
+	m.held.Wait()
+	defer m.lose(ErrLeaseLost)
+	pg, err := pgx.ConnectConfig(ctx, m.config)
+	if err != nil {
+		return err
+	}
+	// The session of before may take a moment to end.
+	_, err = pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, int32(m.node.ID))
 	if err == nil {
-		_, err = m.db.ExecContext(ctx, `select pg_notify($1, '')`, m.l.channel())
+		err = m.bury(ctx, pg, m.node, "it was stopped")
 	}
-
-	m.lose(ErrLeaseLost)
-	if m.session != nil {
-		err = errors.Join(err, m.session.Close())
-	}
-	return err
+	return errors.Join(err, pg.Close(ctx))
 }
 
 // findClass makes the locks and notifications of this ledger different from those of another one in the same database.
@@ -210,297 +217,282 @@ func RefusePooler(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// register gives the node its row and its session. Those of one name are let in one at a time.
-func (m *Membership) register(ctx context.Context) error {
-	conn, err := m.db.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot reach the ledger's database: %w", err)
-	}
-	done := false
-	defer func() {
-		if !done {
-			_ = conn.Close()
-		}
-	}()
+// onSession lends the session of a connection.
+func onSession(conn *sql.Conn, use func(*pgx.Conn) error) error {
+	return conn.Raw(func(driver any) error { return use(driver.(*stdlib.Conn).Conn()) })
+}
 
-	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, m.class, lockJoin); err != nil {
+// register gives the node its row and its lock. Nodes are let in one at a time.
+func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
+	if _, err := pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, lockJoin); err != nil {
 		return err
 	}
 	defer func() { // the session would keep it for as long as the node is there
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, lockJoin)
+		_, _ = pg.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, lockJoin)
 	}()
-
-	if err := m.succeed(ctx, conn); err != nil {
+	if err := m.succeed(ctx, pg); err != nil {
 		return err
 	}
 
 	n := &m.node
 	var started int64
-	err = conn.QueryRowContext(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, work, started_at, seen_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, `+databaseClock+`, `+databaseClock+`) returning id, started_at`,
-		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), flag(n.Work)).Scan(&n.ID, &started)
+	err := pg.QueryRow(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, lanes, started_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, `+databaseClock+`) returning id, started_at`,
+		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), n.Lanes).Scan(&n.ID, &started)
 	if err != nil {
 		return err
 	}
 	n.StartedAt = instant(started)
-
-	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, m.class, int32(n.ID)); err != nil {
-		return err
-	}
-	m.session, done = conn, true
-	return m.measureClock(ctx)
+	return m.lock(ctx, pg)
 }
 
-// succeed waits until no node of this name is at work: one that is dead is marked as gone, and one that lives refuses us.
-func (m *Membership) succeed(ctx context.Context, conn *sql.Conn) error {
+// succeed waits until no node of this name is at work: one whose session has ended is marked as gone.
+func (m *Membership) succeed(ctx context.Context, pg *pgx.Conn) error {
 	for begun := time.Now(); ; {
-		before, err := list(session{conn, ctx}, nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
-		if err != nil || len(before) == 0 {
-			return err
-		}
-
-		sessions, err := m.sessions(ctx, conn)
+		rows, err := pg.Query(ctx, `select id, name, host, pid from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
 		if err != nil {
 			return err
 		}
-		for _, n := range before {
-			if was, ok := m.seen[n.ID]; ok && !was.at.Equal(n.SeenAt) {
-				return &NameTakenError{n}
-			}
+		before, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (n Node, err error) {
+			return n, row.Scan(&n.ID, &n.Name, &n.Host, &n.PID)
+		})
+		if err != nil || len(before) == 0 {
+			return err
 		}
 		for _, n := range before {
-			if why := m.unseen(n, sessions); why != "" {
-				if _, err := markGone(ctx, conn, n, why); err != nil {
-					return err
-				}
+			if err := m.bury(ctx, pg, n, whyEnded); err != nil {
+				return err
 			}
 		}
 
-		if time.Since(begun) > 2*frozenAfter {
+		if time.Since(begun) > succeedWithin {
 			return &NameTakenError{before[0]}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(renewEvery / 2):
+		case <-time.After(pingEvery / 2):
 		}
 	}
 }
 
-// sessions are the ids of the nodes that hold their lock.
-func (m *Membership) sessions(ctx context.Context, conn *sql.Conn) (map[int64]bool, error) {
-	ids, err := values[int64](session{conn, ctx}, `select objid::bigint from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1
-		and database = (select oid from pg_database where datname = current_database())`, int64(uint32(m.class)))
-	if err != nil {
-		return nil, err
+// lock takes the node's lock in a session, and has the session hear of what others write. What is left of an earlier session of this
+// node is ended: the network may have lost it.
+func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
+	for _, step := range []struct {
+		statement string
+		args      []any
+	}{
+		{fmt.Sprintf(`set idle_session_timeout = %d`, idleTimeout.Milliseconds()), nil},
+		{`select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1 and objid::bigint = $2
+			and database = (select oid from pg_database where datname = current_database()) and pid <> pg_backend_pid()`, []any{int64(uint32(m.class)), m.node.ID}},
+		{`select pg_advisory_lock($1, $2)`, []any{m.class, int32(m.node.ID)}},
+		{`listen ` + m.l.channel(), nil},
+	} {
+		if _, err := pg.Exec(ctx, step.statement, step.args...); err != nil {
+			return err
+		}
 	}
-
-	held := map[int64]bool{}
-	for _, id := range ids {
-		held[id] = true
-	}
-	return held, nil
+	return nil
 }
 
-// unseen says why a node counts as gone, "" when it does not.
-func (m *Membership) unseen(n Node, sessions map[int64]bool) string {
-	was, ok := m.seen[n.ID]
-	if !ok || !was.at.Equal(n.SeenAt) {
-		m.seen[n.ID] = sighting{n.SeenAt, time.Now()}
-		return ""
-	}
-
-	switch silent := time.Since(was.since); {
-	case silent >= frozenAfter:
-		return fmt.Sprintf("it was not heard of for %s: it is frozen, or cut off from the database", frozenAfter)
-	case silent >= deadAfter && !sessions[n.ID]:
-		return "its process ended"
-	}
-	return ""
-}
-
-// renew keeps the lease, and takes those of nodes that are gone.
-func (m *Membership) renew(ctx context.Context) {
-	renewed := time.Now()
-	var failure error
+// hold keeps a session with the node's lock until ctx ends or the node is lost.
+func (m *Membership) hold(ctx context.Context, pg *pgx.Conn) {
+	heard := time.Now() // when the database last answered
 	for {
-		select {
-		case <-ctx.Done():
+		err := m.watch(ctx, pg, &heard)
+		m.closeSession(ctx, pg)
+		if ctx.Err() != nil {
 			return
-		case <-m.lost:
-			return
-		case <-time.After(renewEvery):
 		}
-
-		begun := time.Now()
-		err := m.renewOnce(ctx)
+		if !errors.Is(err, ErrLeaseLost) {
+			m.log.Warn("the session of this node ended; another one is begun", "node", m.node.Name, "error", err)
+			pg, err = m.reconnect(ctx, heard, err)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, ErrLeaseLost):
+		case err != nil:
 			m.lose(err)
 			return
-		case err == nil:
-			renewed, failure = begun, nil
-			continue
-		case failure == nil:
-			m.log.Warn("the lease of this node could not be renewed; it is tried again", "node", m.node.Name, "error", err)
-		}
-
-		// Measured by a clock that goes on while the process is frozen, or the machine asleep.
-		failure = err
-		if time.Since(renewed) > giveUpAfter || time.Now().Round(0).Sub(renewed.Round(0)) > giveUpAfter {
-			m.lose(fmt.Errorf("%w (the database cannot be reached: %w)", ErrLeaseLost, err))
-			return
 		}
 	}
 }
 
-func (m *Membership) renewOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+// closeSession ends a session. One that is broken is ended by the database.
+func (m *Membership) closeSession(ctx context.Context, pg *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconnectEvery)
 	defer cancel()
+	_ = pg.Close(ctx)
+}
 
-	if m.session == nil {
-		conn, err := m.db.Conn(ctx)
-		if err != nil {
+// reconnect begins another session. The error says that this was not done in time.
+func (m *Membership) reconnect(ctx context.Context, heard time.Time, failure error) (*pgx.Conn, error) {
+	for {
+		// Measured by a clock that goes on while the process is frozen, or the machine asleep.
+		if time.Since(heard) > giveUpAfter || time.Now().Round(0).Sub(heard.Round(0)) > giveUpAfter {
+			return nil, fmt.Errorf("%w (the database cannot be reached: %w)", ErrLeaseLost, failure)
+		}
+		pg, err := m.relock(ctx)
+		if err == nil || ctx.Err() != nil {
+			return pg, err
+		}
+		failure = err
+		select {
+		case <-ctx.Done():
+		case <-time.After(reconnectEvery):
+		}
+	}
+}
+
+func (m *Membership) relock(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	pg, err := pgx.ConnectConfig(ctx, m.config)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.lock(ctx, pg); err != nil {
+		m.closeSession(ctx, pg)
+		return nil, err
+	}
+	return pg, nil
+}
+
+// sighting is what this session last knew of another node.
+type sighting struct {
+	unlocked time.Time // since when its lock is free; zero: it holds it
+	silent   bool      // it asked nothing for a while
+}
+
+// watch looks after the other nodes, and tells of what they write.
+func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) error {
+	own := strconv.FormatInt(m.node.ID, 10)
+	seen := map[int64]sighting{} // of this session: while there was none, the others could not be seen
+	var pinged, toldAt time.Time
+	news := true // what was written before
+	for {
+		if time.Since(pinged) >= pingEvery {
+			pinged = time.Now()
+			if err := m.ping(ctx, pg, seen); err != nil {
+				return err
+			}
+			*heard = pinged
+		}
+		wait := pingEvery - time.Since(pinged)
+		if rest := tellEvery - time.Since(toldAt); news && rest > 0 {
+			wait = min(wait, rest)
+		} else if news {
+			news, toldAt = false, time.Now()
+			m.l.remoteChanged()
+		}
+
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		told, err := pg.WaitForNotification(waiting)
+		over := waiting.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			news = news || told.Payload != own
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !over:
 			return err
 		}
-		if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, m.class, int32(m.node.ID)); err != nil {
-			return errors.Join(err, conn.Close())
-		}
-		m.session = conn
-		clear(m.seen) // the others could not be seen meanwhile
 	}
-
-	err := m.renewOn(ctx, m.session)
-	if err != nil && !errors.Is(err, ErrLeaseLost) {
-		_ = m.session.Close() // broken; the next try gets another
-		m.session = nil
-	}
-	return err
 }
 
-func (m *Membership) renewOn(ctx context.Context, conn *sql.Conn) error {
-	if err := m.measureClock(ctx); err != nil {
-		return err
-	}
+// Why nodes are gone.
+const (
+	whyEnded  = "its process ended"
+	whySilent = "it was not heard of for 4s: it is frozen, or cut off from the database"
+)
 
-	others, err := list(session{conn, ctx}, nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 and id <> $1`, m.node.ID)
-	if err != nil || len(others) == 0 {
-		return err
+// others are the nodes that are not marked as gone, with how many seconds ago each last asked something in its session; null: it has none.
+const others = `select n.id, n.name, n.host, n.pid, extract(epoch from clock_timestamp() - a.state_change)::float8, ` + databaseClock + `
+	from nodes n left join pg_locks l on l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid::bigint = $1 and l.objid::bigint = n.id
+		and l.database = (select oid from pg_database where datname = current_database())
+	left join pg_stat_activity a on a.pid = l.pid where n.gone_at = 0`
+
+// ping looks at all nodes, and marks as gone those that are.
+func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	type other struct {
+		Node
+		idle *float64
 	}
-	sessions, err := m.sessions(ctx, conn)
+	begun := time.Now()
+	var clock int64
+	rows, err := pg.Query(ctx, others, int64(uint32(m.class)))
 	if err != nil {
 		return err
 	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (o other, err error) {
+		return o, row.Scan(&o.ID, &o.Name, &o.Host, &o.PID, &o.idle, &clock)
+	})
+	if err != nil {
+		return err
+	}
+	if took := time.Since(begun); took < pingTimeout/4 { // else it says little
+		m.l.setSkew(instant(clock).Sub(m.l.wall().Add(-took/2)), took)
+	}
 
-	for _, n := range others {
-		why := m.unseen(n, sessions)
-		if why == "" {
-			continue
-		}
-		gone, err := markGone(ctx, conn, n, why)
-		if err != nil {
-			return err
-		}
-		if gone {
-			m.log.Warn("a node is gone; others do its work", "node", n.Name, "process", n.PID, "host", n.Host, "why", why)
-			m.l.remoteChanged()
-			if _, err := conn.ExecContext(ctx, `select pg_notify($1, $2)`, m.l.channel(), strconv.FormatInt(m.node.ID, 10)); err != nil {
+	alive := false
+	for _, o := range all {
+		was := seen[o.ID]
+		switch {
+		case o.ID == m.node.ID:
+			alive = true
+		case o.idle != nil:
+			seen[o.ID] = sighting{silent: *o.idle > pingTimeout.Seconds()}
+		case was.unlocked.IsZero():
+			seen[o.ID] = sighting{time.Now(), was.silent}
+		case time.Since(was.unlocked) >= deadAfter:
+			why := whyEnded
+			if was.silent {
+				why = whySilent
+			}
+			if err := m.bury(ctx, pg, o.Node, why); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-// measureClock says that this node is there, and how much its clock differs from the database's, which decides.
-func (m *Membership) measureClock(ctx context.Context) error {
-	begun := time.Now()
-	var at int64
-	err := m.session.QueryRowContext(ctx, `update nodes set seen_at = `+databaseClock+` where id = $1 and gone_at = 0 returning seen_at`, m.node.ID).Scan(&at)
-	if errors.Is(err, sql.ErrNoRows) {
+	if !alive {
 		return ErrLeaseLost
 	}
-	if err != nil {
-		return err
-	}
-
-	took := time.Since(begun)
-	if took < leaseTimeout/4 { // else it says little
-		m.l.setSkew(instant(at).Sub(m.l.wall().Add(-took/2)), took)
-	}
-	return nil
+	_, err = pg.Exec(ctx, depose)
+	return err
 }
 
-// tell tells of what other nodes write: at once, and of much together. Nodes that are busy would else wake each other for each
-// of their writes, and read more than they do.
-func (m *Membership) tell(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.heard:
-			m.l.remoteChanged()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(tellEvery):
-		}
-	}
-}
-
-// listen hears of what other nodes write.
-func (m *Membership) listen(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := m.listenOnce(ctx)
-		if ctx.Err() != nil || m.Err() != nil {
-			return
-		}
-
-		m.log.Warn("what other nodes write is not heard of for a moment; it is tried again", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(renewEvery):
-		}
-	}
-}
-
-func (m *Membership) listenOnce(ctx context.Context) error {
-	conn, err := m.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-
-	own := strconv.FormatInt(m.node.ID, 10)
-	return conn.Raw(func(driver any) error {
-		pg := driver.(*stdlib.Conn).Conn()
-		if _, err := pg.Exec(ctx, "listen "+m.l.channel()); err != nil {
+// bury marks a node as gone whose lock is free. While a transaction
+// of the node is on, nothing happens: PostgreSQL ends it soon.
+func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string) error {
+	gone := int64(0)
+	err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) error {
+		var free bool // and stays so: a node that connects again waits until it can see the mark
+		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1, $2)`, m.class, int32(n.ID)).Scan(&free); err != nil || !free {
 			return err
 		}
-		m.l.remoteChanged() // what was written before
-
-		for {
-			heard, err := pg.WaitForNotification(ctx)
-			if err != nil {
-				return errors.Join(err, pg.Close(context.WithoutCancel(ctx))) // never lent to others with its subscription
-			}
-			if heard.Payload == own {
-				continue
-			}
-			select {
-			case m.heard <- struct{}{}:
-			default: // it is told with what was heard before
-			}
+		done, err := tx.Exec(ctx, `update nodes set gone_at = `+databaseClock+`, why = $1 where id = (select id from nodes where id = $2 and gone_at = 0 for update skip locked)`, why, n.ID)
+		if err != nil || done.RowsAffected() == 0 {
+			return err
 		}
+		gone = done.RowsAffected()
+		if err := takeBack(ctx, tx, n); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `select pg_notify($1, '')`, m.l.channel())
+		return err
 	})
+	if err == nil && gone > 0 && n.ID != m.node.ID {
+		m.log.Warn("a node is gone; others do its work", "node", n.Name, "process", n.PID, "host", n.Host, "why", why)
+	}
+	return err
 }
 
 // fence begins each transaction on PostgreSQL. That of a node ends there for one that the others have taken for dead, and tells the
-// others of the commit. Its lock holds up who takes the lease (markGone), and not the renewal: a node that writes all the time
-// would else wait for itself until it is taken for dead.
+// others of the commit. Its lock holds up who marks the node as gone (bury).
 func (l *Ledger) fence(tx *sqlite.Tx) error {
 	m := l.member.Load()
 	if m == nil { // a command that writes once
@@ -528,7 +520,6 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 
 // remoteChanged tells those who wait for a change of one that another node has made.
 func (l *Ledger) remoteChanged() {
-	l.remote.Add(1)
 	l.notifyChanged()
 	l.notifyPlanChanged()
 }

@@ -83,7 +83,7 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 
 		for _, h := range holds {
 			r, known, err := l.lockKnown(tx, h.Run)
-			if err == nil && known && claimable(r) {
+			if err == nil && known && r.Claimable() {
 				err = holdRun(tx, r, h, now)
 			}
 			if err != nil {

@@ -33,16 +33,28 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 		return err
 	}
 
-	tx, err := db.BeginTx(ctx, nil)
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
-	defer tx.Rollback()
+	defer func() { _ = conn.Close() }() // it goes back to the others
 
-	// Held until the commit, so that a second process finds the schema complete.
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf("select pg_advisory_xact_lock(%d)", applicationID)); err != nil {
+	// A second process finds the schema complete.
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("select pg_advisory_lock(%d)", applicationID)); err != nil {
+		return fmt.Errorf("cannot reach the ledger's database: %w", err)
+	}
+	defer func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", applicationID)) // it ends with the session otherwise
+	}()
+	if err := migrateRiver(ctx, conn, o.Logger); err != nil {
+		return fmt.Errorf("the tables of River: %w", err)
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
 		return err
 	}
+	defer tx.Rollback()
+
 	if _, err := tx.ExecContext(ctx, "create table if not exists schema_version (version bigint not null)"); err != nil {
 		return err
 	}
@@ -71,6 +83,9 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
 	l.db = db
 	if err := l.findClass(ctx); err != nil {
+		return err
+	}
+	if l.river, err = newRiver(o.Logger); err != nil {
 		return err
 	}
 	l.read, l.forUpdate, l.storedPath = newReader(db, nil), " for update", storable

@@ -18,8 +18,8 @@ var (
 	ErrNotFound     = errors.New("not in the ledger")
 	ErrNotClaimable = errors.New("the run cannot be started now")
 	ErrFenced       = errors.New("the attempt is not the running one any more")
-	// ErrNoLane is an ErrNotClaimable that is over as soon as a run of another node ends.
-	ErrNoLane = fmt.Errorf("other nodes have its lanes: %w", ErrNotClaimable)
+	// ErrNoLane is an ErrNotClaimable that is over as soon as another run ends.
+	ErrNoLane = fmt.Errorf("other runs have its lanes: %w", ErrNotClaimable)
 )
 
 // Usage is what calls of a model used.
@@ -69,6 +69,11 @@ func (r Run) WaitsForPerson() bool {
 // WaitsForRetry reports whether a run waits until it is tried again.
 func (r Run) WaitsForRetry() bool {
 	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry
+}
+
+// Claimable reports whether a run may get its next attempt.
+func (r Run) Claimable() bool {
+	return r.State == domain.StateQueued || r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitRetry || r.WaitingFor == domain.WaitResume)
 }
 
 // Yields reports whether a run waits behind all others, also those that come later: one of a backfill that is

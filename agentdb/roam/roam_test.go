@@ -59,7 +59,7 @@ func (c *cluster) start(name, dir string) *node {
 	if n.ledger, err = ledger.Open(c.t.Context(), ledger.Options{DB: n.db}); err != nil {
 		c.t.Fatal(err)
 	}
-	if n.member, err = n.ledger.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Work: true}); err != nil {
+	if n.member, err = n.ledger.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 1}); err != nil {
 		c.t.Fatal(err)
 	}
 	n.open()

@@ -457,6 +457,9 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 // SQL is the transaction itself, for statements whose text varies (they are not cached).
 func (t *Tx) SQL() *sql.Tx { return t.tx }
 
+// Raw lends the connection of the transaction as its driver knows it.
+func (t *Tx) Raw(use func(driverConn any) error) error { return t.conn.conn.Raw(use) }
+
 // Row is the result of QueryRow.
 type Row struct {
 	row *sql.Row

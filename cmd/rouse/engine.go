@@ -51,13 +51,17 @@ func printEngine(out io.Writer, home string, e api.Engine) error {
 
 	fmt.Fprintf(out, "the ledger is in PostgreSQL, %s; this home is of the node %s\n", text.OneLine(e.Address), e.Node)
 	now := time.Now()
-	err := list(out, e.Nodes, "", "NODE HOST PID VERSION SINCE SEEN STATE NOTES", func(n api.Node) []string {
-		state, seen := "alive", when(n.SeenAt, now)
+	err := list(out, e.Nodes, "", "NODE HOST PID VERSION SINCE RUNS STATE NOTES", func(n api.Node) []string {
+		state, runs := "alive", fmt.Sprintf("%d of %d", n.Runs, n.Lanes)
 		if !n.Alive {
-			state, seen = "gone: "+n.Why, when(n.GoneAt, now)
+			state, runs = fmt.Sprintf("gone since %s: %s", when(n.GoneAt, now), n.Why), ""
 		}
-		return []string{n.Name, n.Host, fmt.Sprint(n.PID), n.Version, when(n.StartedAt, now), seen, state, n.Marks()}
+		return []string{n.Name, n.Host, fmt.Sprint(n.PID), n.Version, when(n.StartedAt, now), runs, state, n.Marks()}
 	})
+	if err == nil && len(e.Queues) > 0 {
+		fmt.Fprintln(out)
+		err = list(out, e.Queues, "", "QUEUE STATE JOBS", func(q api.EngineQueue) []string { return []string{q.Name, q.State, fmt.Sprint(q.Jobs)} })
+	}
 	if err == nil && len(e.Agents) > 0 {
 		fmt.Fprintln(out)
 		err = list(out, slices.Sorted(maps.Keys(e.Agents)), "", "AGENT NODE NOTES", func(name string) []string {

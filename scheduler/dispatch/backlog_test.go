@@ -340,9 +340,16 @@ func TestFairQueueInOrder(t *testing.T) {
 		k.Add(r)
 	}
 
-	if got, _ := k.Dequeue(time.Now(), nil); !slices.Equal(got, []int64{3, 4, 5, 7, 9}) {
+	if got, _ := k.Dequeue(time.Now(), nil); !slices.Equal(ids(got), []int64{3, 4, 5, 7, 9}) {
 		t.Errorf("chosen: %v", got)
 	}
+}
+
+func ids(runs []ledger.RunFor) (all []int64) {
+	for _, r := range runs {
+		all = append(all, r.Run)
+	}
+	return all
 }
 
 // The runs of a backfill, which are queued by the hundred, wait behind all others, also those that come later and
@@ -365,8 +372,8 @@ func TestBackfillYields(t *testing.T) {
 		if len(late) > 0 {
 			t.Errorf("late: %v", late)
 		}
-		order = append(order, starting...)
-		k.Release(starting...)
+		order = append(order, ids(starting)...)
+		k.Release(ids(starting)...)
 	}
 	if !slices.Equal(order, []int64{4, 5, 6, 1, 2, 3}) {
 		t.Errorf("order: %v", order)
@@ -397,7 +404,7 @@ func TestLateBehindOthers(t *testing.T) {
 	}
 
 	starting, late := k.Dequeue(now, nil)
-	if !slices.Equal(starting, []int64{1}) || !slices.Equal(late, []dispatch.Late{{Run: 3, Waited: 20 * time.Minute}, {Run: 6, Waited: 15 * time.Minute}}) {
+	if !slices.Equal(ids(starting), []int64{1}) || !slices.Equal(late, []dispatch.Late{{Run: 3, Waited: 20 * time.Minute}, {Run: 6, Waited: 15 * time.Minute}}) {
 		t.Errorf("starting %v, late %v", starting, late)
 	}
 	if next := k.NextLate(); !next.Equal(since(-2).Add(time.Millisecond)) {
@@ -406,7 +413,7 @@ func TestLateBehindOthers(t *testing.T) {
 
 	// What has started, and comes back for another try, has no deadline any more.
 	k.Release(1)
-	if starting, late = k.Dequeue(since(-1), nil); !slices.Equal(starting, []int64{2}) || len(late) != 0 {
+	if starting, late = k.Dequeue(since(-1), nil); !slices.Equal(ids(starting), []int64{2}) || len(late) != 0 {
 		t.Errorf("starting %v, late %v", starting, late)
 	}
 	k.Add(ledger.Run{ID: 2, Agent: "a", Job: "j", State: domain.StateWaiting, Attempt: 1, QueuedAt: since(60)})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -33,15 +34,14 @@ type Options struct {
 	After <-chan struct{}
 	// Only, when set, restricts the dispatcher to one run and lets Run end with it.
 	Only int64
-	// Idle has it start no runs, and do only what one node does for all: it ends what others have left, and questions that
-	// nobody has answered in time.
-	Idle bool
-	// Placed, when set, says which node may do a run, "" for any, beside what the policy of its job says.
-	Placed func(ledger.Run) string
+	// Engine does the runs; nil: this process does.
+	Engine Engine
+	// Placed, when set, says which node may do the runs of an agent, "" for any, beside what the policy of a job says.
+	Placed func(agent string) string
 	Now    func() time.Time // the wall clock; nil means the system's
 }
 
-// Dispatcher is the local engine.
+// Dispatcher decides which run is done when, and has an Engine do it.
 type Dispatcher struct {
 	o          Options
 	log        *slog.Logger
@@ -56,25 +56,22 @@ type Dispatcher struct {
 
 	// Used by the goroutine of Run alone.
 	queue         backlog
-	blocked       map[int64]string // why runs stay queued
 	pauses        []ledger.Pause
-	pausesChanged <-chan struct{}      // closed: the pauses have to be read again
-	leads         bool                 // what one node does for all is done here
-	elsewhere     ledger.Lanes         // what other nodes have taken
-	busyAt        map[string]time.Time // when agents were last seen to have runs there
-	comesAt       time.Time            // from when on a run may be done here whose agent another node has
-	outrun        bool                 // they have taken more since that was read
-	nodesHeard    int64                // what had been heard of them then
-	nodesRead     time.Time            // when that was
-	unsure        []int64              // runs whose start failed, and may have been written
+	pausesChanged <-chan struct{} // closed: the pauses have to be read again
+	nodes         *nodes          // of a shared ledger, where this process leads
+	nodesRead     time.Time       // when they were last read
+	unsure        []int64         // runs whose start failed, and may have been written
 
-	looking  sync.Mutex // of lookedAt
-	lookedAt time.Time  // when runs that are held back were last looked at: see EndMissedHolds
+	leads    atomic.Bool // as it was seen last
+	looking  sync.Mutex  // of lookedAt
+	lookedAt time.Time   // when runs that are held back were last looked at: see EndMissedHolds
 
 	// Shared with the goroutines of attempts.
 	mu       sync.Mutex
 	lanes    *FairQueue
-	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on
+	blocked  map[int64]string                  // why runs stay queued
+	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on here
+	at       map[int64]struct{}                // the runs that an engine has brought here
 	drainFor time.Duration
 	attempts sync.WaitGroup
 }
@@ -95,8 +92,12 @@ func New(o Options) (*Dispatcher, error) {
 
 	d := &Dispatcher{
 		o: o, log: o.Logger, lanesFreed: make(chan struct{}, 1), rereadWanted: make(chan struct{}, 1), drained: make(chan struct{}), rescued: make(chan struct{}), asked: make(chan chan<- struct{}),
-		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{}, busyAt: map[string]time.Time{},
+		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{}, at: map[int64]struct{}{},
 	}
+	if d.o.Engine == nil {
+		d.o.Engine = &local{}
+	}
+	d.leads.Store(o.Ledger.Membership() == nil)
 	d.SetDrain(o.Drain)
 	return d, nil
 }
@@ -159,7 +160,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		}
 	}
 
-	defer d.attempts.Wait()
+	if err := d.o.Engine.Open(writing, d); err != nil {
+		return fmt.Errorf("runs cannot be done: %w", err)
+	}
+	defer func() { _ = d.o.Engine.Close(writing) }() // it returns no other error than that of drain
 
 	changed := d.o.Ledger.Changed()
 	for {

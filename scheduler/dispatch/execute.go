@@ -14,13 +14,7 @@ import (
 )
 
 // execute runs one attempt to its end and records it.
-func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, do ExecutorFunc, cancel context.CancelCauseFunc) {
-	defer func() {
-		cancel(nil)
-		d.releaseLanes(run.ID)
-		d.notify()
-	}()
-
+func (d *Dispatcher) execute(work, writing context.Context, run ledger.Run, a ledger.Attempt, do ExecutorFunc) {
 	d.log.Debug("a run starts", "job", run.Job, "run", run.ID, "attempt", a.Number)
 	res, err := d.executeSafely(work, do, run, a)
 	if err != nil {

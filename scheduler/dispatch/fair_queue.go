@@ -24,7 +24,7 @@ type FairQueue struct {
 	running        map[int64]jobKey
 	agents         map[string]int // running runs
 	jobs           map[string]int
-	elsewhere      ledger.Lanes // those that other nodes have taken
+	nodes          *nodes // of a shared ledger; nil: this process does all runs
 }
 
 // jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
@@ -54,9 +54,10 @@ func byTurn(a, b *jobQueue) int {
 
 // queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
-	id           int64
-	key          jobKey
-	since, until time.Time // when its start_deadline began to run and ends; zero if it has none
+	id    int64
+	key   jobKey
+	since time.Time // when it could have begun
+	until time.Time // when its start_deadline ends; zero if it has none
 }
 
 func byID(a, b queuedRun) int { return cmp.Compare(a.id, b.id) }
@@ -87,11 +88,31 @@ func (f *FairQueue) SetLanes(runs, perAgent int) {
 	}
 }
 
-// SetElsewhere sets the lanes of agents and jobs that other nodes have taken.
-func (f *FairQueue) SetElsewhere(lanes ledger.Lanes) { f.elsewhere = lanes }
+// SetNodes gives lanes of nodes, in place of those of one process, to the runs that are on now.
+func (f *FairQueue) SetNodes(n *nodes, sent []ledger.SentRun) {
+	f.nodes = n
+	clear(f.running)
+	clear(f.agents)
+	clear(f.jobs)
+	for _, s := range sent {
+		f.take(s.Run, jobKey{agent: s.Agent, job: s.Job})
+	}
+}
+
+// take gives a run its lanes.
+func (f *FairQueue) take(id int64, key jobKey) {
+	f.running[id] = key
+	f.agents[key.agent]++
+	f.jobs[key.job]++
+}
 
 // Free returns how many lanes are left.
-func (f *FairQueue) Free() int { return f.runs - len(f.running) }
+func (f *FairQueue) Free() int {
+	if f.nodes != nil {
+		return f.nodes.free
+	}
+	return f.runs - len(f.running)
+}
 
 // Clear empties the queues; what runs keeps its lanes.
 func (f *FairQueue) Clear() {
@@ -103,12 +124,12 @@ func (f *FairQueue) Clear() {
 // Add queues a run, in front of younger ones that were added before it. Its start_deadline is that of its job's
 // policy now.
 func (f *FairQueue) Add(r ledger.Run) {
-	q := queuedRun{id: r.ID, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}}
+	q := queuedRun{id: r.ID, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}, since: r.QueuedAt}
+	if r.NotBefore.After(q.since) {
+		q.since = r.NotBefore
+	}
 	// Hundreds of backfilled runs wait for as long as it takes.
 	if most := f.policy(r.Job).StartDeadline; most > 0 && r.State == domain.StateQueued && r.Attempt == 0 && !r.Yields() {
-		if q.since = r.QueuedAt; r.NotBefore.After(q.since) {
-			q.since = r.NotBefore
-		}
 		q.until = q.since.Add(most)
 		f.deadlines = inserted(f.deadlines, q, byDeadline)
 	}
@@ -159,7 +180,7 @@ func removed[T any](sorted []T, v T, order func(a, b T) int) []T {
 // Dequeue removes and returns the runs that get a lane now: those that have waited longest, are
 // not paused, and whose agent and job have lanes free. It also removes those that have waited
 // longer than their job's start_deadline, for which late accounts.
-func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []int64, late []Late) {
+func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []ledger.RunFor, late []Late) {
 	// First, so that a run past its deadline does not start because a lane happens to be free.
 	for len(f.deadlines) > 0 && now.After(f.deadlines[0].until) {
 		r := f.deadlines[0]
@@ -169,7 +190,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 	slices.SortFunc(late, func(a, b Late) int { return cmp.Compare(a.Run, b.Run) })
 
 	for f.Free() > 0 {
-		r, ok := f.next(now, pauses)
+		r, node, ok := f.next(now, pauses)
 		if !ok {
 			break
 		}
@@ -178,39 +199,48 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []in
 		if _, on := f.running[r.id]; on {
 			continue // the ledger was read before its start, or before its end was written
 		}
-		f.running[r.id] = r.key
-		f.agents[r.key.agent]++
-		f.jobs[r.key.job]++
-		starting = append(starting, r.id)
+		f.take(r.id, r.key)
+		if f.nodes != nil {
+			f.nodes.take(node)
+		}
+		starting = append(starting, ledger.RunFor{Run: r.id, Job: r.key.job, Agent: r.key.agent, Node: node})
 	}
 	return starting, late
 }
 
-// next returns the run that has waited longest of those that can start. It looks only at agents that have a lane free.
-func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (queuedRun, bool) {
+// next returns the run that has waited longest of those that can start, and the node that may do it. It looks only at agents that have a
+// lane free.
+func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (run queuedRun, node string, ok bool) {
 	var first *jobQueue
 	for agent, queues := range f.waiting {
-		if f.agents[agent]+f.elsewhere.Agents[agent] >= f.perAgent {
+		if f.agents[agent] >= f.perAgent {
 			continue
 		}
+		at := ""
 		i := slices.IndexFunc(queues, func(q *jobQueue) bool {
-			_, paused := ledger.Paused(pauses, q.job, q.agent, now)
-			return (!paused || q.manual) && !f.full(q.job)
+			if _, paused := ledger.Paused(pauses, q.job, q.agent, now); paused && !q.manual || f.full(q.job) {
+				return false
+			}
+			there := f.nodes == nil
+			if !there {
+				at, there = f.nodes.place(q.runs[0], f.agents[agent] > 0)
+			}
+			return there
 		})
 		if i >= 0 && (first == nil || byTurn(queues[i], first) < 0) {
-			first = queues[i]
+			first, node = queues[i], at
 		}
 	}
 	if first == nil {
-		return queuedRun{}, false
+		return queuedRun{}, "", false
 	}
-	return first.runs[0], true
+	return first.runs[0], node, true
 }
 
 // full reports whether all lanes of a job are taken, here and elsewhere.
 func (f *FairQueue) full(job string) bool {
 	most := jobLanes(f.policy(job))
-	return job != "" && most > 0 && f.jobs[job]+f.elsewhere.Jobs[job] >= most
+	return job != "" && most > 0 && f.jobs[job] >= most
 }
 
 // jobLanes returns how many runs of a job may run at once; 0 means any number.

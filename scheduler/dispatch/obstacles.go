@@ -15,29 +15,43 @@ import (
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
 const missGrace = 30 * time.Second
 
-// admit lets those of some queued runs wait for a lane that nothing keeps from starting. What keeps the others is put on record, once
-// for each reason, and costs nothing else: no attempt begins.
+// admit lets those of some queued runs wait for a lane that nothing keeps from starting.
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
+	look := d.o.Executor.Obstacles
+	if d.nodes != nil { // what is in the way of one node may not be in that of another: each looks by itself (Work)
+		look = func(context.Context, ledger.Run) []ledger.Obstacle { return nil }
+		d.mu.Lock()
+		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent })
+		d.mu.Unlock()
+	}
+	free, err := d.unblocked(ctx, writing, now, runs, look)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range free {
+		d.lanes.Add(r)
+	}
+	return nil
+}
+
+// unblocked returns those of some runs that nothing keeps from starting. What keeps the others is put on record, once for each reason, and
+// costs nothing else: no attempt begins.
+func (d *Dispatcher) unblocked(ctx, writing context.Context, now time.Time, runs []ledger.Run, look func(context.Context, ledger.Run) []ledger.Obstacle) ([]ledger.Run, error) {
 	var holds []ledger.Hold
 	var free, released []ledger.Run
 	before, err := d.runsBefore(ctx, runs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, r := range runs {
-		d.queue.seen = r.ID
-		if !d.isHere(r, now) {
-			continue
-		}
-
-		by := d.o.Executor.Obstacles(ctx, r)
+		by := look(ctx, r)
 		if w, waits := before[r.Job]; waits && d.behind(r.Job) && r.Behind() {
 			by = append(by, ledger.Obstacle{Kind: ledger.ObstacleOverlap, Source: ledger.ObstacleOverlap + "/" + r.Job, Quiet: true,
 				Text: fmt.Sprintf("run %d of the job %s; see: rouse inbox", w.Run, w.Text)})
 		}
 		switch {
-		// What is in the way of one node may not be in that of another: one of them speaks for all.
-		case len(by) > 0 && !d.leads:
 		case len(by) > 0 && d.noteBlocked(r, by):
 			holds = append(holds, d.hold(r, by))
 		case len(by) > 0:
@@ -50,25 +64,27 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 
 	if err := d.o.Ledger.HoldRuns(writing, holds...); err != nil {
 		for _, h := range holds { // tried again with the next look
-			delete(d.blocked, h.Run)
+			d.forgetBlocked(h.Run)
 		}
-		return fmt.Errorf("why runs do not start could not be recorded: %w", err)
+		return nil, fmt.Errorf("why runs do not start could not be recorded: %w", err)
 	}
-
 	freed, err := d.release(ctx, writing, now, released)
 	if err != nil {
-		return err
+		return nil, err
 	}
 
-	admitted := slices.Concat(free, freed)
-	slices.SortFunc(admitted, func(a, b ledger.Run) int { return cmp.Compare(a.ID, b.ID) })
+	all := slices.Concat(free, freed)
+	slices.SortFunc(all, func(a, b ledger.Run) int { return cmp.Compare(a.ID, b.ID) })
+	for _, r := range all {
+		d.forgetBlocked(r.ID)
+	}
+	return all, nil
+}
+
+func (d *Dispatcher) forgetBlocked(id int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range admitted {
-		delete(d.blocked, r.ID)
-		d.lanes.Add(r)
-	}
-	return nil
+	delete(d.blocked, id)
 }
 
 // behind reports whether the runs of a job's instants start one after the other, also if one of them waits for a person.
@@ -92,10 +108,8 @@ func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, releas
 	for i, r := range released {
 		ids[i] = r.ID
 	}
-	if d.leads {
-		if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
-			return nil, err
-		}
+	if err := d.o.Ledger.ReleaseRuns(writing, ids...); err != nil {
+		return nil, err
 	}
 
 	for _, r := range released {
@@ -113,11 +127,17 @@ func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, releas
 // noteBlocked logs why a run stays queued; it says whether that was not known before.
 func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	why := ledger.ObstaclesText(by)
-	if d.blocked[r.ID] == why {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was, known := d.blocked[r.ID]
+	if was == why {
 		return false
 	}
 
 	d.blocked[r.ID] = why
+	if !known && r.Blocked.Now() && d.o.Ledger.Membership() != nil { // another node has said why
+		return false
+	}
 	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
 	return true
 }

@@ -53,7 +53,12 @@ func (d *Dispatcher) stop(id int64, cause *Stop) {
 // the rest.
 func (d *Dispatcher) drain(writing context.Context) {
 	ended := make(chan struct{})
-	go func() { d.attempts.Wait(); close(ended) }()
+	go func() {
+		if err := d.o.Engine.Close(writing); err != nil {
+			d.log.Error("the engine of runs did not end well", "error", err)
+		}
+		close(ended)
+	}()
 	d.mu.Lock()
 	n, most := len(d.cancels), d.drainFor
 	d.mu.Unlock()

@@ -476,8 +476,8 @@ func (w *world) dispatch() {
 			w.finish(r, domain.OutcomeSkipped, dispatch.LateReason(l.Waited))
 		}
 
-		for _, id := range starting {
-			w.start(w.ready[id])
+		for _, r := range starting {
+			w.start(w.ready[r.Run])
 		}
 
 		if len(starting)+len(late) == 0 {

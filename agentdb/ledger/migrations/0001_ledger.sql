@@ -99,6 +99,7 @@ create table attempts (
     finished_at integer not null default 0,
     error       text    not null default '',
     node        integer not null default 0, -- of table nodes
+    job         integer not null default 0, -- of River, that brings it to the node
     primary key (run, number)
 ) without rowid;
 
@@ -520,10 +521,9 @@ create table nodes (
     config     text    not null, -- hash of the configuration
     address    text    not null default '', -- of its pages
     triggers   integer not null,
-    work       integer not null,
+    lanes      integer not null, -- how many runs it does at once; 0: it is given none
     started_at integer not null,
-    seen_at    integer not null,
-    gone_at    integer not null default 0, -- 0 while it holds its lease and may write
+    gone_at    integer not null default 0, -- 0 while it may write
     why        text    not null default ''
 );
 create index nodes_alive on nodes (name) where gone_at = 0;

@@ -144,14 +144,23 @@ type Engine struct {
 	Leads   bool   `json:"leads"`   // it does what one node does for all
 	Leader  string `json:"leader"`  // the node that does; "": none is there, or the ledger is a file
 	SkewMS  int64  `json:"skew_ms"` // how much later the clock of the database is than this machine's
-	// Nodes are those that hold their lease, and the last of each name that does not any more.
+	// Nodes are those that are at work, and the last of each name that is not any more.
 	Nodes []Node `json:"nodes"`
+	// Queues are those of River that have jobs.
+	Queues []EngineQueue `json:"queues"`
 	// Agents are the nodes that have the databases of agents, by agent.
 	Agents map[string]string `json:"agents"`
 	// Stay are those of them that no other node can get: they have files there, or their database was not shipped yet.
 	Stay []string `json:"stay"`
 	// Problems are what keeps several nodes from being one.
 	Problems []string `json:"problems"`
+}
+
+// EngineQueue is a queue of River, with how many jobs it has in a state.
+type EngineQueue struct {
+	Name  string `json:"name"` // any, or that of a node
+	State string `json:"state"`
+	Jobs  int    `json:"jobs"`
 }
 
 // Node is a process that shares a ledger with others.
@@ -162,13 +171,14 @@ type Node struct {
 	Version   string `json:"version"`
 	Address   string `json:"address"` // at which its pages listen
 	StartedAt Time   `json:"started_at"`
-	SeenAt    Time   `json:"seen_at"` // it said last that it is there
-	Alive     bool   `json:"alive"`   // it holds its lease, and may write
+	Alive     bool   `json:"alive"` // it may write
 	GoneAt    Time   `json:"gone_at"`
 	Why       string `json:"why"` // it is gone
 	Leads     bool   `json:"leads"`
 	Triggers  bool   `json:"triggers"` // it looks for reasons to start runs
 	Work      bool   `json:"work"`     // it does runs
+	Lanes     int    `json:"lanes"`    // how many at once
+	Runs      int    `json:"runs"`     // how many are on
 	Self      bool   `json:"self"`     // it is the one that answers
 	// ConfigDiffers is set where its configuration is another than that of the node that answers.
 	ConfigDiffers bool `json:"config_differs"`

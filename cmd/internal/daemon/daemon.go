@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"rouse/agent"
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
@@ -61,7 +63,8 @@ type Daemon struct {
 	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
 	ledger     *ledger.Ledger
-	db         *sql.DB // of the ledger in PostgreSQL; nil: it is a file
+	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
+	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
 	nodes      membership
 	databases  *agentdb.Pool
 	roaming    *roam.Keeper // nil where the ledger is a file
@@ -229,12 +232,11 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if d.shared() {
-		d.dispatcher.Placed = func(r ledger.Run) string { return d.Current().plan.placed(r) }
+		d.dispatcher.Placed = func(agent string) string { return d.Current().plan.agentHosts[agent] }
 	}
 	if !o.Serves {
 		return nil
 	}
-	d.dispatcher.Idle = o.NoWork
 	if d.watcher, err = watcher.New(d.watching()); err != nil {
 		return err
 	}
@@ -286,6 +288,9 @@ func (d *Daemon) Close() {
 	}
 	if d.replicator != nil {
 		d.replicator.LedgerClosed()
+	}
+	if d.jobs != nil {
+		d.jobs.Close()
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

@@ -18,14 +18,14 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
+	"rouse/scheduler/dispatch"
+	"rouse/scheduler/dispatch/river"
 	"rouse/watcher"
 )
 
 const (
-	// lookLead is how often a node that does not lead looks whether it does now, where it hears of no change.
-	lookLead = time.Second
-	// lookPause is how long it rests between two looks: a busy ledger changes all the time.
-	lookPause = 100 * time.Millisecond
+	// lookLead is how often a node looks whether it leads.
+	lookLead = 200 * time.Millisecond
 	// leaveFor is how long a node tries to give its lease up.
 	leaveFor = 3 * time.Second
 )
@@ -64,11 +64,46 @@ func (d *Daemon) join(ctx context.Context, o Options) error {
 // self is this process as the other nodes see it.
 func (d *Daemon) self(cfg *config.Config, name string) ledger.Node {
 	host, _ := os.Hostname() // "" is as good as what it would say
-	n := ledger.Node{Name: name, Home: d.nodes.node, Host: host, PID: os.Getpid(), Version: Version(), Config: cfg.Sources.Alike(), Triggers: d.nodes.triggers, Work: d.nodes.work}
+	n := ledger.Node{Name: name, Home: d.nodes.node, Host: host, PID: os.Getpid(), Version: Version(), Config: cfg.Sources.Alike(), Triggers: d.nodes.triggers, Lanes: d.lanes(cfg)}
 	if cfg.Dashboard.Listen != "off" {
 		n.Address = cfg.Dashboard.Listen
 	}
 	return n
+}
+
+// lanes is how many runs other nodes may give to this process at once.
+func (d *Daemon) lanes(cfg *config.Config) int {
+	if !d.nodes.work {
+		return 0
+	}
+	return cfg.Limits.Runs
+}
+
+// openEngine has River bring the runs of a shared ledger to this process.
+func (d *Daemon) openEngine(ctx context.Context) (err error) {
+	if !d.shared() {
+		return nil
+	}
+	if d.jobs, err = connectRiver(ctx, d.Current().Config.Engine.Postgres, d.nodes.node); err != nil {
+		return err
+	}
+	d.dispatcher.Engine = river.New(river.Options{Ledger: d.ledger, Pool: d.jobs, Logger: d.log})
+	return nil
+}
+
+// tellLanes tells the other nodes of a new limit.
+func (d *Daemon) tellLanes(ctx context.Context, lanes int) {
+	m := d.ledger.Membership()
+	if m == nil || !d.nodes.work {
+		return
+	}
+	if most := m.Node().Lanes; lanes > most {
+		d.log.Warn("limits.runs of a node that shares its ledger is raised with a restart", "now", most, "then", lanes)
+		lanes = most
+	}
+	if err := m.SetLanes(ctx, lanes); err != nil {
+		d.log.Warn("the other nodes were not told of the new limits.runs", "error", err)
+	}
 }
 
 func explainJoin(err error) error {
@@ -85,7 +120,7 @@ func (d *Daemon) joinToRun(ctx context.Context) (leave func(), err error) {
 	}
 
 	n := d.self(d.Current().Config, fmt.Sprintf("%s/run-%d", d.nodes.node, os.Getpid()))
-	n.Triggers, n.Work, n.Address = false, true, ""
+	n.Triggers, n.Lanes, n.Address = false, 0, ""
 	if _, err := d.ledger.Join(ctx, n); err != nil {
 		return nil, explainJoin(err)
 	}
@@ -115,18 +150,26 @@ func (d *Daemon) Lost() <-chan struct{} {
 	return nil
 }
 
-// watchLease ends the daemon when its lease is lost.
-func (d *Daemon) watchLease(ctx context.Context) error {
+// watchLease ends the daemon when its lease is lost, or the lead: it begins again as one of the others.
+func (d *Daemon) watchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) error {
 	m := d.ledger.Membership()
 	if m == nil {
 		return nil
 	}
-	select {
-	case <-m.Lost():
-		d.log.Error("the daemon stops", "node", d.nodes.node, "error", m.Err())
-		return m.Err()
-	case <-ctx.Done():
-		return nil
+	tick := time.NewTicker(lookLead)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.Lost():
+			d.log.Error("the daemon stops", "node", d.nodes.node, "error", m.Err())
+			return m.Err()
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if d.leading() && !dispatcher.Leads() {
+			return fmt.Errorf("the node %s does not lead any more: it begins again as one of the others", d.nodes.node)
+		}
 	}
 }
 
@@ -178,9 +221,9 @@ func (d *Daemon) tryLead(ctx context.Context, p *Plan) (bool, error) {
 	return true, nil
 }
 
-// awaitLead returns true once this process leads, and false when ctx ends before. What the one before has left is seen to first: overlap
-// is decided on the runs that are on.
-func (d *Daemon) awaitLead(ctx context.Context, dispatcher answerer) bool {
+// awaitLead returns true once this process leads, and false when ctx ends before. What the one before has left was seen to by the
+// dispatcher then: overlap is decided on the runs that are on.
+func (d *Daemon) awaitLead(ctx context.Context, dispatcher *dispatch.Dispatcher) bool {
 	if d.leading() {
 		return true
 	}
@@ -188,16 +231,11 @@ func (d *Daemon) awaitLead(ctx context.Context, dispatcher answerer) bool {
 	tick := time.NewTicker(lookLead)
 	defer tick.Stop()
 	for failed := false; ; {
-		changed := d.ledger.Changed() // before looking, so that no change falls between
-		lead, err := d.ledger.Lead(ctx)
-		if err == nil && lead {
-			// The first answer ends the round that was on, the second the next one, in which the runs of nodes that are gone were ended.
-			err = errors.Join(dispatcher.Answers(ctx), dispatcher.Answers(ctx))
-			if err == nil {
-				lead, err = d.tryLead(ctx, d.Current().plan)
-			}
-			if err == nil && lead {
-				d.log.Info("this node leads now: schedules, wakes and notices are its", "node", d.nodes.node)
+		var err error
+		if dispatcher.Leads() {
+			var lead bool
+			if lead, err = d.tryLead(ctx, d.Current().plan); err == nil && lead {
+				d.log.Info("this node leads now: what runs, schedules, wakes and notices are its to decide", "node", d.nodes.node)
 				return true
 			}
 		}
@@ -212,13 +250,7 @@ func (d *Daemon) awaitLead(ctx context.Context, dispatcher answerer) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-changed:
 		case <-tick.C:
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(lookPause):
 		}
 	}
 }
@@ -291,7 +323,7 @@ func (d *Daemon) saveConfigHash(ctx context.Context, cfg *config.Config) {
 
 // Engine implements web.Backend.
 func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
-	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Agents: map[string]string{}, Stay: []string{}, Problems: []string{}}
+	out := api.Engine{Kind: "file", Leads: d.reloads != nil && d.leading(), Nodes: []api.Node{}, Queues: []api.EngineQueue{}, Agents: map[string]string{}, Stay: []string{}, Problems: []string{}}
 	if !d.shared() {
 		return out, nil
 	}
@@ -301,21 +333,37 @@ func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 	if err != nil {
 		return out, err
 	}
-	alive, err := d.ledger.AliveNodes(ctx)
+	leader, err := d.ledger.Leader(ctx)
 	if err != nil {
 		return out, err
 	}
-	leader := slices.IndexFunc(alive, func(n ledger.Node) bool { return n.Triggers })
+	sent, err := d.ledger.SentRuns(ctx)
+	if err != nil {
+		return out, err
+	}
+	jobs, err := d.ledger.RiverJobs(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, j := range jobs {
+		out.Queues = append(out.Queues, api.EngineQueue(j))
+	}
+	on := map[string]int{}
+	for _, s := range sent {
+		on[s.Node]++
+	}
 
 	own := d.Current().Config.Sources.Alike()
 	for _, n := range all {
 		if !n.Alive() && n.Home != n.Name { // a command that has ended
 			continue
 		}
-		one := api.Node{Name: n.Name, Host: n.Host, PID: n.PID, Version: n.Version, Address: n.Address, StartedAt: api.At(n.StartedAt), SeenAt: api.At(n.SeenAt), Alive: n.Alive(), GoneAt: api.At(n.GoneAt), Why: n.Why,
-			Triggers: n.Triggers, Work: n.Work, Self: n.Name == d.nodes.node && n.PID == os.Getpid(), ConfigDiffers: n.Alive() && d.Current().problem == nil && n.Config != own}
-		one.Leads = n.Alive() && leader >= 0 && alive[leader].ID == n.ID
-		if one.Leads {
+		one := api.Node{Name: n.Name, Host: n.Host, PID: n.PID, Version: n.Version, Address: n.Address, StartedAt: api.At(n.StartedAt), Alive: n.Alive(), GoneAt: api.At(n.GoneAt), Why: n.Why,
+			Triggers: n.Triggers, Work: n.Lanes > 0, Lanes: n.Lanes, Self: n.Name == d.nodes.node && n.PID == os.Getpid(), ConfigDiffers: n.Alive() && d.Current().problem == nil && n.Config != own}
+		if n.Alive() {
+			one.Runs = on[n.Name]
+		}
+		if one.Leads = n.Alive() && n.ID == leader; one.Leads {
 			out.Leader = n.Name
 		}
 		out.Nodes = append(out.Nodes, one)
@@ -324,11 +372,11 @@ func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt.Time))
 	})
 
-	lanes, err := d.ledger.LanesElsewhere(ctx)
+	homes, err := d.ledger.AgentHomes(ctx)
 	if err != nil {
 		return out, err
 	}
-	for agent, home := range lanes.Homes {
+	for agent, home := range homes {
 		if out.Agents[agent] = home.Node; !home.State.Free() {
 			out.Stay = append(out.Stay, agent)
 		}
@@ -356,7 +404,7 @@ func (d *Daemon) nodeProblems(e api.Engine) (out []string) {
 	}
 
 	if e.Leader == "" {
-		out = append(out, "no node leads, so no schedule is due and no notice is sent: start one with triggers (rouse serve)")
+		out = append(out, "no node leads, so no run starts, no schedule is due and no notice is sent: start one with triggers (rouse serve)")
 	}
 	if !working {
 		out = append(out, "no node does runs, so that they stay queued: start one that works (rouse serve)")
@@ -418,7 +466,7 @@ func (d *Daemon) WorkedOn(ctx context.Context) bool {
 		return false
 	}
 	alive, err := d.ledger.AliveNodes(ctx)
-	return err == nil && slices.ContainsFunc(alive, func(n ledger.Node) bool { return n.Work && n.Home == n.Name })
+	return err == nil && slices.ContainsFunc(alive, func(n ledger.Node) bool { return n.Lanes > 0 && n.Home == n.Name })
 }
 
 // absentNode says which node a queued run waits for that is not there, "" when none keeps it from starting.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"rouse/agentdb/ledger"
@@ -32,8 +33,10 @@ const (
 
 	// connectFor is how long one connection to the database may take to be made.
 	connectFor = 5 * time.Second
-	// nodeConnections are those of a node: the lease and the notifications have one each, the writer another.
-	nodeConnections = 20
+	// nodeConnections are those of a node, of which the writer has one.
+	nodeConnections = 14
+	// riverConnections are those of River in a node.
+	riverConnections = 5
 	// idleConnections are kept for the next question.
 	idleConnections = 6
 	// idleConnectionFor is how long another one is kept.
@@ -211,7 +214,20 @@ func connectPostgres(ctx context.Context, address, node string, connections int)
 	if err != nil {
 		return nil, fmt.Errorf("engine.postgres is not understood: %w", err) // pgx leaves the password out
 	}
+	prepareConnections(cfg, node)
+	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(keepConnected))
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(min(idleConnections, connections))
+	db.SetConnMaxIdleTime(idleConnectionFor)
 
+	if err := ledger.RefusePooler(ctx, db); err != nil {
+		return nil, errors.Join(explainPostgres(address, err), db.Close())
+	}
+	return db, nil
+}
+
+// prepareConnections says what the connections of a node have in common.
+func prepareConnections(cfg *pgx.ConnConfig, node string) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "rouse/" + node
 	}
@@ -221,19 +237,24 @@ func connectPostgres(ctx context.Context, address, node string, connections int)
 	if !strings.HasPrefix(cfg.Host, "/") { // else there is no network between
 		cfg.DialFunc = (&net.Dialer{Timeout: cfg.ConnectTimeout, KeepAliveConfig: keepAlive}).DialContext
 	}
+}
 
-	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, serverKeepAlive, pgx.QueryExecModeSimpleProtocol)
-		return err
-	}))
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(min(idleConnections, connections))
-	db.SetConnMaxIdleTime(idleConnectionFor)
+// keepConnected has the server find out that a connection leads nowhere.
+func keepConnected(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, serverKeepAlive, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
 
-	if err := ledger.RefusePooler(ctx, db); err != nil {
-		return nil, errors.Join(explainPostgres(address, err), db.Close())
+// connectRiver opens the connections of River.
+func connectRiver(ctx context.Context, address, node string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return nil, fmt.Errorf("engine.postgres is not understood: %w", err)
 	}
-	return db, nil
+	prepareConnections(cfg.ConnConfig, node)
+	cfg.AfterConnect, cfg.MaxConns = keepConnected, riverConnections
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	return pool, explainPostgres(address, err)
 }
 
 // explainPostgres says what to do about an error of the database.
@@ -265,7 +286,7 @@ func remedyOf(refused *pgconn.PgError, at string) string {
 	case "3F000":
 		return "make the schema that search_path names, or take it out of engine.postgres"
 	case "53300":
-		return fmt.Sprintf("the server takes no more connections: a node has up to %d; raise its max_connections", nodeConnections)
+		return fmt.Sprintf("the server takes no more connections: a node has up to %d; raise its max_connections", nodeConnections+riverConnections+1)
 	case "57P03":
 		return "the server is starting or stopping: it is tried again when rouse is started again"
 	case "08P01":

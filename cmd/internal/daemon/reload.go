@@ -363,6 +363,7 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 	d.scheduler.SetLanes(limits.Runs)
 	dispatcher := d.dispatching.Load()
 	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
+	d.tellLanes(ctx, limits.Runs)
 	dispatcher.SetDrain(time.Duration(limits.Drain))
 	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config, &d.session))
 	if r.log != nil {

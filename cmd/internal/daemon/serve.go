@@ -31,6 +31,9 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	if d.leading() {
 		d.dispatcher.After = d.scheduler.Ready()
 	}
+	if err := d.openEngine(ctx); err != nil {
+		return errors.Join(err, server.listener.Close())
+	}
 	dispatcher, err := dispatch.New(d.dispatcher)
 	if err != nil {
 		return errors.Join(err, server.listener.Close())
@@ -72,7 +75,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 	startLeading("notify", d.notifier.Run)
 	startLeading("overdue", d.watchOverdue)
-	start("lease", rest, d.watchLease)
+	start("lease", rest, func(ctx context.Context) error { return d.watchLease(ctx, dispatcher) })
 	start("ledger", rest, d.watchLedger)
 	start("files", triggers, d.watchFiles)
 	start("calendars", triggers, d.followCalendars)

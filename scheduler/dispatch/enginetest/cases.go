@@ -368,45 +368,69 @@ func lost(c *cluster) {
 	}
 }
 
-// names: one node of a name is at work, and the one that has been so for longest leads.
+// names: one node of a name is at work.
 func names(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")
 	}
-	join := func(name string) (*ledger.Ledger, *ledger.Membership, error) {
-		l := c.open()
-		m, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true})
-		return l, m, err
+	join := func() (*ledger.Membership, error) {
+		return c.open().Join(c.t.Context(), ledger.Node{Name: "north", Host: "here", PID: 1, Triggers: true})
 	}
-	one, first, err := join("north")
+	first, err := join()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	taken, ok := errors.AsType[*ledger.NameTakenError](func() error { _, _, err := join("north"); return err }())
+	taken, ok := errors.AsType[*ledger.NameTakenError](func() error { _, err := join(); return err }())
 	if !ok || taken.Other.ID != first.Node().ID {
 		c.t.Errorf("%v", taken)
 	}
-	three, second, err := join("south")
+	if err := first.Leave(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+	again, err := join()
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if err := again.Leave(c.t.Context()); err != nil {
+		c.t.Error(err)
+	}
+}
 
-	leads := func(l *ledger.Ledger, want bool) {
-		c.t.Helper()
-		if got, err := l.Lead(c.t.Context()); err != nil || got != want {
-			c.t.Errorf("it leads: %v (%v), want %v", got, err, want)
-		}
+// leads: one node leads, and when it ends another one does at once.
+func leads(c *cluster) {
+	c.start()
+	leader := func() *node {
+		var found *node
+		c.until("that one leads", func() bool {
+			found = nil
+			for _, n := range c.nodes {
+				lead, err := n.l.Lead(c.t.Context())
+				if err != nil {
+					c.t.Fatal(err)
+				}
+				if lead && found != nil {
+					c.t.Errorf("%s leads, and so does %s", found.name, n.name)
+				}
+				if lead {
+					found = n
+				}
+			}
+			return found != nil
+		})
+		return found
 	}
-	leads(one, true)
-	leads(three, false)
-	for _, m := range []*ledger.Membership{first, second} {
-		if err := m.Leave(c.t.Context()); err != nil {
-			c.t.Fatal(err)
+	for len(c.nodes) > 1 {
+		first := leader()
+		c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool { return n == first })
+		first.end()
+		if err := errors.Join(<-first.over, first.m.Leave(c.t.Context())); err != nil {
+			c.t.Error(err)
 		}
-		if m == first {
-			leads(three, true)
-		}
+		begun := time.Now()
+		leader()
+		c.t.Logf("another one leads after %s", time.Since(begun).Round(time.Millisecond))
 	}
+	leader()
 }
 
 // placement: the runs of a job that names a node are done there alone, and wait while it is away.

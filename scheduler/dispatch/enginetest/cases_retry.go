@@ -60,7 +60,7 @@ func earlyRetry(c *cluster) {
 	id := c.enqueue("", "flaky")
 	start := func(name string) (*ledger.Ledger, ledger.Started) {
 		l := c.open()
-		if _, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Work: true}); err != nil {
+		if _, err := l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", PID: 1}); err != nil {
 			c.t.Fatal(err)
 		}
 		started, err := l.Start(c.t.Context(), ledger.Start{Run: id})

@@ -6,15 +6,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
+	"rouse/scheduler/dispatch/river"
 )
 
 // Engine is a ledger and how many dispatchers work on it.
@@ -23,12 +27,12 @@ type Engine struct {
 	shared bool // the dispatchers are nodes of the ledger
 	// fresh gives a test a ledger of its own, which is opened again at each call of open; db is its database, where others may
 	// look at it.
-	fresh func(t *testing.T) (open func() *ledger.Ledger, db *sql.DB)
+	fresh func(t *testing.T) (open func() *ledger.Ledger, db *sql.DB, url string)
 }
 
 // SQLite is one dispatcher on a file.
 func SQLite() Engine {
-	return Engine{nodes: 1, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB) {
+	return Engine{nodes: 1, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB, string) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		var last *ledger.Ledger
 		closeLast := func() {
@@ -48,15 +52,15 @@ func SQLite() Engine {
 				t.Fatal(err)
 			}
 			return last
-		}, nil
+		}, nil, ""
 	}}
 }
 
 // Postgres is so many nodes on a ledger in PostgreSQL, each with connections of its own.
 func Postgres(nodes int) Engine {
-	return Engine{nodes: nodes, shared: true, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB) {
+	return Engine{nodes: nodes, shared: true, fresh: func(t *testing.T) (func() *ledger.Ledger, *sql.DB, string) {
 		url, _ := ledgertest.Postgres(t)
-		return func() *ledger.Ledger { return ledgertest.OpenOn(t, url) }, ledgertest.OpenPostgres(t, url)
+		return func() *ledger.Ledger { return ledgertest.OpenOn(t, url) }, ledgertest.OpenPostgres(t, url), url
 	}}
 }
 
@@ -65,14 +69,14 @@ func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(*cluster){
 		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "EarlyRetry": earlyRetry, "Deadline": deadline,
 		"Cancel": cancelled, "Pause": paused, "Answers": answers, "Late": late, "Restart": restart, "LeftRunning": leftRunning,
-		"Lost": lost, "Names": names, "Placement": placement, "Leaves": leaves, "Moves": moves,
+		"Lost": lost, "Names": names, "Leads": leads, "Placement": placement, "Leaves": leaves, "Moves": moves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !e.shared { // each node has several of the connections that a server takes
 				t.Parallel()
 			}
 			c := &cluster{t: t, Engine: e, lanes: 8, perAgent: 8, drain: time.Minute, execute: succeed}
-			c.open, c.db = e.fresh(t)
+			c.open, c.db, c.url = e.fresh(t)
 			test(c)
 			c.stop()
 			if c.l != nil {
@@ -88,6 +92,7 @@ type cluster struct {
 	t     *testing.T
 	open  func() *ledger.Ledger
 	db    *sql.DB
+	url   string
 	l     *ledger.Ledger // of the test: that of the first node, where nobody else may have it open
 	nodes []*node
 	begun int // how many nodes have been started
@@ -131,12 +136,21 @@ func (c *cluster) startNode(name string) *node {
 	if c.shared {
 		n.l = c.open()
 		var err error
-		if n.m, err = n.l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", Triggers: true, Work: true}); err != nil {
+		if n.m, err = n.l.Join(c.t.Context(), ledger.Node{Name: name, Host: "here", Triggers: true, Lanes: c.lanes}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
 
-	d, err := dispatch.New(dispatch.Options{Ledger: n.l, Executor: &executor{c: c, node: name}, Runs: c.lanes, RunsPerAgent: c.perAgent, Drain: c.drain, Now: n.l.Now})
+	o := dispatch.Options{Ledger: n.l, Executor: &executor{c: c, node: name}, Runs: c.lanes, RunsPerAgent: c.perAgent, Drain: c.drain, Now: n.l.Now, Logger: slog.New(slog.NewTextHandler(c.t.Output(), nil))}
+	if c.shared {
+		pool, err := pgxpool.New(c.t.Context(), c.url)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(pool.Close)
+		o.Engine = river.New(river.Options{Ledger: n.l, Pool: pool, Logger: o.Logger})
+	}
+	d, err := dispatch.New(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ func (f *faultTest) killLeaders(workers []*process, times int) {
 }
 
 // leader is the id of the node that leads, 0 where there is none; as Ledger.Lead asks for it.
-const leader = `select coalesce(min(id), 0) from nodes where gone_at = 0 and triggers = 1`
+const leader = `select coalesce(max(split_part(leader_id, '/', 2)::bigint), 0) from river_leader where expires_at > now()`
 
 func (f *faultTest) gone(slot string) {
 	f.mu.Lock()

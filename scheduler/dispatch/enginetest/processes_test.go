@@ -24,11 +24,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"rouse/agentdb"
 	"rouse/agentdb/ledger"
 	"rouse/agentdb/roam"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
+	"rouse/scheduler/dispatch/river"
 )
 
 // exitLost is how a worker ends that has lost its lease.
@@ -136,7 +139,7 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 	var m *ledger.Membership
 	for { // the server, or the way to it, may be away for a moment
 		if l, err = ledger.Open(ctx, ledger.Options{DB: db, Logger: log}); err == nil {
-			m, err = l.Join(ctx, ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Work: true})
+			m, err = l.Join(ctx, ledger.Node{Name: name, Host: "here", PID: os.Getpid(), Triggers: true, Lanes: 8})
 		}
 		if err == nil {
 			break
@@ -158,7 +161,12 @@ func beWorker(ctx context.Context, name, through, direct string) error {
 	}
 	defer keeper.Close()
 	defer pool.Close()
-	d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: &worker{name: name, direct: own, pool: pool, keeper: keeper}, Runs: 8, RunsPerAgent: 100, Now: l.Now, Logger: log})
+	jobs, err := pgxpool.New(ctx, through+application)
+	if err != nil {
+		return err
+	}
+	defer jobs.Close()
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Engine: river.New(river.Options{Ledger: l, Pool: jobs, Logger: log}), Executor: &worker{name: name, direct: own, pool: pool, keeper: keeper}, Runs: 8, RunsPerAgent: 100, Now: l.Now, Logger: log})
 	if err != nil {
 		return err
 	}

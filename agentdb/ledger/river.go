@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+
+	"rouse/agentdb/sqlite"
+	"rouse/internal/domain"
+)
+
+// RiverJob brings a run to a node that does it. River's tables are in the database of the ledger, so that the end of an attempt and
+// that of its job are one transaction.
+type RiverJob struct {
+	Run   int64  `json:"run"`
+	Job   string `json:"job,omitempty"`
+	Agent string `json:"agent,omitempty"`
+}
+
+// Kind implements river.JobArgs.
+func (RiverJob) Kind() string { return "run" }
+
+// InsertOpts implements river.JobArgsWithInsertOpts: a run has one job that is not over. Whether it is tried again is the ledger's to say.
+func (RiverJob) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
+		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
+	}}}
+}
+
+// RiverFetchCooldown is how soon after one job River looks for the next.
+const RiverFetchCooldown = time.Millisecond
+
+// AnyQueue is the queue of River with the runs that any node may do.
+const AnyQueue = "any"
+
+// Queue is the queue of River with the runs that the node of a name does.
+func Queue(node string) string {
+	if node == "" {
+		return AnyQueue
+	}
+	// River takes small letters, digits, and single dashes and underscores; the number keeps names apart that are alike then.
+	plain := strings.Join(strings.FieldsFunc(strings.ToLower(node), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
+	return fmt.Sprintf("node_%s_%08x", plain[:min(len(plain), 40)], crc32.ChecksumIEEE([]byte(node)))
+}
+
+// clientID is what the node is called in River.
+func (n Node) clientID() string { return fmt.Sprintf("%s/%d", n.Name, n.ID) }
+
+// RiverClient is what the node of this process is called in River.
+func (m *Membership) RiverClient() string { return m.node.clientID() }
+
+// joined is a transaction that database/sql has begun on a connection of pgx, for what wants one of pgx.
+type joined struct{ *pgxConn }
+
+type pgxConn = pgx.Conn
+
+// Commit implements pgx.Tx: who has begun the transaction ends it.
+func (joined) Commit(context.Context) error { return pgx.ErrTxClosed }
+
+// Rollback implements pgx.Tx.
+func (joined) Rollback(context.Context) error { return pgx.ErrTxClosed }
+
+// LargeObjects implements pgx.Tx.
+func (joined) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
+
+// Conn implements pgx.Tx.
+func (j joined) Conn() *pgx.Conn { return j.pgxConn }
+
+// migrateRiver brings River's tables up to date. Each of its steps is a transaction: some use what the one before has made.
+func migrateRiver(ctx context.Context, conn *sql.Conn, log *slog.Logger) error {
+	m, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Logger: log})
+	if err != nil {
+		return err
+	}
+	return onSession(conn, func(pg *pgx.Conn) error {
+		for {
+			var done *rivermigrate.MigrateResult
+			err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) (err error) {
+				done, err = m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{MaxSteps: 1})
+				return err
+			})
+			if err != nil || len(done.Versions) == 0 {
+				return err
+			}
+		}
+	})
+}
+
+// newRiver is a client that sends jobs and does none.
+func newRiver(log *slog.Logger) (*river.Client[pgx.Tx], error) {
+	return river.NewClient(riverpgxv5.New(nil), &river.Config{FetchCooldown: RiverFetchCooldown, Logger: log})
+}
+
+// RunFor is a run that is to be done now, and where.
+type RunFor struct {
+	Run        int64
+	Job, Agent string
+	Node       string // "": any
+}
+
+// SendRuns gives runs to River, which brings each to a node. One that it has already is left where it is.
+func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
+	params := make([]river.InsertManyParams, len(runs))
+	for i, r := range runs {
+		params[i] = river.InsertManyParams{Args: RiverJob{r.Run, r.Job, r.Agent}, InsertOpts: &river.InsertOpts{Queue: Queue(r.Node)}}
+	}
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		return onTx(tx, func(pg pgx.Tx) error {
+			_, err := l.river.InsertManyTx(tx.Context(ctx), pg, params)
+			return err
+		})
+	})
+}
+
+// onTx lends a transaction as pgx knows it.
+func onTx(tx *sqlite.Tx, use func(pgx.Tx) error) error {
+	return tx.Raw(func(conn any) error { return use(joined{conn.(*stdlib.Conn).Conn()}) })
+}
+
+// SentRun is a run that is on, or that River has.
+type SentRun struct {
+	Run        int64
+	Agent, Job string
+	Trigger    domain.Trigger
+	On         bool   // an attempt is on
+	Node       string // that does it; "": which one is not known yet
+	Queue      string // where it is, until its attempt begins
+	Rests      bool   // it cannot begin where it is just now, and takes no lane of a node
+}
+
+// SentRuns lists the runs that are on, and those that River has.
+func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
+	return list(l.reads(ctx), func(r *SentRun) []any {
+		return []any{&r.Run, &r.Agent, &r.Job, &r.Trigger, &r.On, &r.Node, &r.Queue, &r.Rests}
+	}, `
+		select r.id, r.agent, r.job, r.triggered_by, true, coalesce(n.home, ''), '', false
+		from runs r join attempts a on a.run = r.id and a.number = r.attempt left join nodes n on n.id = a.node
+		where r.state = 'running' and r.state <> 'finished'
+		union all
+		select r.id, r.agent, r.job, r.triggered_by, false, '', j.queue, j.scheduled_at > now()
+		from river_job j join runs r on r.id = (j.args->>'run')::bigint
+		where j.kind = 'run' and j.state in ('available', 'pending', 'retryable', 'running', 'scheduled') and r.state in ('queued', 'waiting')`)
+}
+
+// endJob ends the job of an attempt together with it. River's own call does that for the process that works on the job alone, and this may
+// be another one.
+func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
+	if l.db == nil {
+		return
+	}
+	as := map[domain.AttemptState]string{domain.AttemptFailed: "discarded", domain.AttemptInterrupted: "discarded"}[state]
+	tx.Run(`update river_job set state = $1::river_job_state, finalized_at = now() where id = (select job from attempts where run = $2 and number = $3) and finalized_at is null`,
+		cmp.Or(as, "completed"), a.Run, a.Number)
+}
+
+// cancelJob has River stop the work on a run's attempt, at whichever node that is.
+func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
+	if l.db == nil {
+		return nil
+	}
+	job, err := value[int64](tx, `select job from attempts where run = $1 and number = $2`, r.ID, r.Attempt)
+	if err != nil || job == 0 {
+		return err
+	}
+	return onTx(tx, func(pg pgx.Tx) error {
+		_, err := l.river.JobCancelTx(context.Background(), pg, job)
+		return err
+	})
+}
+
+// takeBack takes from a node that is gone the runs that River has given it. They are sent elsewhere.
+func takeBack(ctx context.Context, tx pgx.Tx, n Node) error {
+	_, err := tx.Exec(ctx, `delete from river_job where queue = $1 and kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled')`, Queue(n.Name))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `update river_job set state = 'discarded', finalized_at = now() where kind = 'run' and state = 'running' and attempted_by[array_upper(attempted_by, 1)] = $1`, n.clientID())
+	return err
+}
+
+// depose takes the lead from a node that is gone. River would wait for 15 seconds; this has it elect another one at once.
+const depose = `with led as (delete from river_leader where not exists (select 1 from nodes where gone_at = 0 and name || '/' || id = leader_id) returning leader_id)
+	select pg_notify(current_schema() || '.river_leadership', json_build_object('action', 'resigned', 'leader_id', leader_id)::text) from led`
+
+// Lead reports whether this process is the one that does what one has to do: start runs, fire schedules, send notices, remove what is
+// over. River elects it among the nodes that look for reasons to start runs. A process that has the ledger to itself leads always.
+func (l *Ledger) Lead(ctx context.Context) (bool, error) {
+	m := l.member.Load()
+	if m == nil {
+		return true, nil
+	}
+	leader, err := l.riverLeader(ctx)
+	return leader == m.node.clientID(), err
+}
+
+// Leader is the id of the node that leads, 0 where there is none just now.
+func (l *Ledger) Leader(ctx context.Context) (int64, error) {
+	leader, err := l.riverLeader(ctx)
+	if err != nil || leader == "" {
+		return 0, err
+	}
+	var id int64
+	_, err = fmt.Sscanf(leader[strings.LastIndex(leader, "/")+1:], "%d", &id)
+	return id, err
+}
+
+func (l *Ledger) riverLeader(ctx context.Context) (string, error) {
+	return value[string](l.reads(ctx), `select coalesce(max(leader_id), '') from river_leader where expires_at > now()`)
+}
+
+// JobCount is how many jobs of River a queue has in a state.
+type JobCount struct {
+	Name, State string
+	Jobs        int
+}
+
+// RiverJobs counts the jobs of River that are not over.
+func (l *Ledger) RiverJobs(ctx context.Context) ([]JobCount, error) {
+	return list(l.reads(ctx), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
+		`select queue, state::text, count(*) from river_job where finalized_at is null group by queue, state order by queue, state`)
+}
