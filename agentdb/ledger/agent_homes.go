@@ -122,8 +122,8 @@ func (l *Ledger) takeHome(tx *sqlite.Tx, r Run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, node.Home, ms(now))
-	return err
+	tx.Run(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, node.Home, ms(now))
+	return nil
 }
 
 // TakeAgents gives the database and files of agents to a node; with local, those that lie in its home count from then on, whatever

@@ -28,17 +28,17 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 
 	// Events of no run are not numbered: seq is 0.
 	if e.Run == 0 {
-		_, err := tx.Exec(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
-		return err
+		tx.Run(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
+		return nil
 	}
 
 	// The cast hides the value from SQLite's planner, which inspects it because of a partial index
 	// and would then plan the statement again on every call. And values(…) with a subquery: an
 	// insert … select from the same table would be copied to a temporary one first.
-	_, err := tx.Exec(`insert into events (run, seq, job, at, kind, data)
+	tx.Run(`insert into events (run, seq, job, at, kind, data)
 		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
 		e.Run, e.Job, ms(e.At), e.Kind, text)
-	return err
+	return nil
 }
 
 // addEventsOf appends events of one run and job.

@@ -27,7 +27,7 @@ const (
 	// idleTimeout is after how long PostgreSQL ends the session of a node that asks nothing: it is frozen, or cut off.
 	idleTimeout = 4 * time.Second
 	// deadAfter is how long a node may be without a session: it may be connecting again.
-	deadAfter = 1500 * time.Millisecond
+	deadAfter = 1200 * time.Millisecond
 	// succeedWithin is how long a node waits at its start for the session of an earlier process of its name to end.
 	succeedWithin = idleTimeout + 2*time.Second
 	// reconnectEvery is the pause between two attempts to get another session.

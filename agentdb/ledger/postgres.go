@@ -2,9 +2,13 @@ package ledger
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"rouse/agentdb/sqlite"
 )
@@ -89,12 +93,28 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 		return err
 	}
 	l.read, l.forUpdate, l.storedPath = newReader(db, nil), " for update", storable
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence}); err != nil {
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence, Together: together}); err != nil {
 		return err
 	}
 
 	l.close, l.runIDs = l.writer.Close, countPostgres
 	return nil
+}
+
+// together sends statements in one round trip.
+func together(ctx context.Context, conn any, statements []sqlite.Statement) error {
+	batch := &pgx.Batch{}
+	for _, s := range statements {
+		args := make([]any, len(s.Args))
+		for i, arg := range s.Args {
+			args[i] = arg
+			if plain, err := driver.DefaultParameterConverter.ConvertValue(arg); err == nil { // all but slices
+				args[i] = plain
+			}
+		}
+		batch.Queue(s.Query, args...)
+	}
+	return conn.(*stdlib.Conn).Conn().SendBatch(ctx, batch).Close()
 }
 
 // storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of

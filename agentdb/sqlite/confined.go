@@ -101,7 +101,7 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 	detached := context.WithoutCancel(ctx)
 	c.state.Confinement = how
 	if c.conn == nil {
-		conn, err := open(detached, c.db, nil)
+		conn, err := open(detached, c.db, WriterOptions{})
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,14 @@ type WriterOptions struct {
 	// Begin, when set, comes first in each transaction. Its error is that of all operations that
 	// share it.
 	Begin func(*Tx) error
+	// Together, when set, sends statements to a server whose results do not matter (Run), in one round trip.
+	Together func(ctx context.Context, driverConn any, statements []Statement) error
+}
+
+// Statement is one with its arguments.
+type Statement struct {
+	Query string
+	Args  []any
 }
 
 // Writer commits the operations of many callers together. One goroutine owns one
@@ -35,11 +43,10 @@ type WriterOptions struct {
 type Writer struct {
 	// ctx is the writer's own: the callers' contexts stay outside, because one that ends
 	// inside a transaction rolls all of it back, neighbours included.
-	ctx   context.Context
-	db    *sql.DB
-	text  func(string) string
-	first func(*Tx) error // nil: nothing comes first
-	done  chan struct{}
+	ctx  context.Context
+	db   *sql.DB
+	o    WriterOptions
+	done chan struct{}
 
 	committed atomic.Pointer[func()] // called after each batch; nil: nobody wants to know
 
@@ -66,7 +73,7 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 		return nil, errors.New("sqlite: a writer needs a database")
 	}
 
-	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, text: o.SanitizeText, first: o.Begin, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	w := &Writer{ctx: context.WithoutCancel(ctx), db: db, o: o, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	go w.run()
 	return w, nil
 }
@@ -213,7 +220,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		var err error
 		conn, tx, err = w.begin(conn)
 		if err == nil {
-			again, err = conn.runBatch(tx, w.first, live)
+			again, err = conn.runBatch(tx, w.o.Begin, live)
 		}
 		if again {
 			continue
@@ -237,7 +244,7 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	var err error
 	if conn == nil {
-		if conn, err = open(w.ctx, w.db, w.text); err != nil {
+		if conn, err = open(w.ctx, w.db, w.o); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -258,16 +265,16 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 type connection struct {
 	ctx        context.Context
 	conn       *sql.Conn
-	text       func(string) string
+	o          WriterOptions
 	statements map[string]*sql.Stmt
 }
 
-func open(ctx context.Context, db *sql.DB, text func(string) string) (*connection, error) {
+func open(ctx context.Context, db *sql.DB, o WriterOptions) (*connection, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
-	return &connection{ctx: ctx, conn: conn, text: text, statements: map[string]*sql.Stmt{}}, nil
+	return &connection{ctx: ctx, conn: conn, o: o, statements: map[string]*sql.Stmt{}}, nil
 }
 
 func (c *connection) close() {
@@ -327,6 +334,10 @@ func serializationFailure(err error) bool {
 func recoverTx(op func(*Tx) error, t *Tx) error {
 	return recoverPanic(func() error {
 		err := op(t)
+		if err == nil {
+			err = t.flush()
+		}
+		t.waiting = nil // of an operation that failed
 		if t.failed != nil {
 			return t.failed
 		}
@@ -350,6 +361,7 @@ type Tx struct {
 	tx       *sql.Tx
 	confined *confinement // nil in a transaction of the host
 	failed   error        // of the first Run that failed
+	waiting  []Statement  // of Run, until something else is asked or the operation ends
 
 	Redaction *Redaction // nil: what is written holds no secrets that are known
 	Replanned bool       // set by an operation of the ledger that changed when something is due
@@ -392,6 +404,9 @@ func (t *Tx) prepare(query string) error {
 	if t.failed != nil {
 		return t.failed
 	}
+	if err := t.flush(); err != nil {
+		return err
+	}
 	if _, ok := t.conn.statements[query]; ok {
 		return nil
 	}
@@ -408,7 +423,7 @@ func (t *Tx) prepare(query string) error {
 // sanitized returns the arguments as the server accepts them. Only plain strings are looked at:
 // callers convert named string types whose value may come from outside.
 func (c *connection) sanitized(args []any) []any {
-	if c.text == nil {
+	if c.o.SanitizeText == nil {
 		return args
 	}
 
@@ -416,7 +431,7 @@ func (c *connection) sanitized(args []any) []any {
 	out := slices.Clone(args)
 	for i, arg := range out {
 		if text, ok := arg.(string); ok {
-			out[i] = c.text(text)
+			out[i] = c.o.SanitizeText(text)
 		}
 	}
 	return out
@@ -425,9 +440,27 @@ func (c *connection) sanitized(args []any) []any {
 // Run runs a statement whose result does not matter. If it fails, the whole operation fails with its error, and no
 // later statement runs. So a sequence of writes needs no check after each of them.
 func (t *Tx) Run(query string, args ...any) {
+	if t.conn.o.Together != nil {
+		t.waiting = append(t.waiting, Statement{query, t.conn.sanitized(args)})
+		return
+	}
 	if _, err := t.Exec(query, args...); err != nil && t.failed == nil {
 		t.failed = err
 	}
+}
+
+// flush sends what Run has left waiting.
+func (t *Tx) flush() error {
+	if len(t.waiting) == 0 {
+		return nil
+	}
+	waiting := t.waiting
+	t.waiting = nil
+	err := t.conn.conn.Raw(func(conn any) error { return t.conn.o.Together(t.conn.ctx, conn, waiting) })
+	if t.failed == nil {
+		t.failed = err
+	}
+	return err
 }
 
 // Exec runs a statement.
@@ -458,7 +491,12 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 func (t *Tx) SQL() *sql.Tx { return t.tx }
 
 // Raw lends the connection of the transaction as its driver knows it.
-func (t *Tx) Raw(use func(driverConn any) error) error { return t.conn.conn.Raw(use) }
+func (t *Tx) Raw(use func(driverConn any) error) error {
+	if err := t.flush(); err != nil {
+		return err
+	}
+	return t.conn.conn.Raw(use)
+}
 
 // Row is the result of QueryRow.
 type Row struct {

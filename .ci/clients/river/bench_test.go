@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
 	"rouse/scheduler/dispatch"
+	engine "rouse/scheduler/dispatch/river"
 )
 
 // As many runs as this are on at once in each process.
@@ -111,7 +113,7 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 		return err
 	}
 	defer l.Close()
-	m, err := l.Join(ctx, ledger.Node{Name: fmt.Sprint("node", os.Getpid()), Host: "here", PID: os.Getpid(), Triggers: true, Work: true})
+	m, err := l.Join(ctx, ledger.Node{Name: fmt.Sprint("node", os.Getpid()), Host: "here", PID: os.Getpid(), Triggers: true, Lanes: lanes})
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,13 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 	e := noop{func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 		return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}, nil
 	}}
-	d, err := dispatch.New(dispatch.Options{Ledger: l, Executor: e, Runs: lanes, RunsPerAgent: 1 << 20, Now: l.Now})
+	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=5")
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	engine := engine.New(engine.Options{Ledger: l, Pool: pool, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	d, err := dispatch.New(dispatch.Options{Ledger: l, Engine: engine, Executor: e, Runs: lanes, RunsPerAgent: 1 << 20, Now: l.Now})
 	if err != nil {
 		return err
 	}
