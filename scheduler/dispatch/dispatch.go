@@ -95,7 +95,7 @@ func New(o Options) (*Dispatcher, error) {
 		lanes: NewFairQueue(o.Runs, o.RunsPerAgent, o.Executor.Policy), cancels: map[int64]context.CancelCauseFunc{}, blocked: map[int64]string{}, at: map[int64]struct{}{},
 	}
 	if d.o.Engine == nil {
-		d.o.Engine = &local{}
+		d.o.Engine = local{d}
 	}
 	d.leads.Store(o.Ledger.Membership() == nil)
 	d.SetDrain(o.Drain)

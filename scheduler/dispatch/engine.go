@@ -21,13 +21,10 @@ type Engine interface {
 type local struct{ d *Dispatcher }
 
 // Open implements Engine.
-func (e *local) Open(_ context.Context, d *Dispatcher) error {
-	e.d = d
-	return nil
-}
+func (local) Open(context.Context, *Dispatcher) error { return nil }
 
 // Start implements Engine: all attempts are recorded in one commit.
-func (e *local) Start(writing context.Context, runs []ledger.RunFor) error {
+func (e local) Start(writing context.Context, runs []ledger.RunFor) error {
 	d := e.d
 	starts := make([]ledger.Start, len(runs))
 	for i, r := range runs {
@@ -58,7 +55,7 @@ func (e *local) Start(writing context.Context, runs []ledger.RunFor) error {
 }
 
 // Close implements Engine.
-func (e *local) Close(context.Context) error {
+func (e local) Close(context.Context) error {
 	e.d.attempts.Wait()
 	return nil
 }
