@@ -43,7 +43,7 @@ configured drain time, and parks the rest, which go on at the next start. A chan
 configuration takes effect without a restart; a mistake in it changes nothing and is reported.
 
 With engine.postgres in the configuration several of them share one ledger, each with a home and a
-name of its own (docs/cluster.md).`,
+name of its own (docs/operate/several-machines.md).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd, at, o) },
 	}
 
