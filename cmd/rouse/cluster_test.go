@@ -626,7 +626,8 @@ func TestExampleCluster(t *testing.T) {
 	if len(counted) < 3 || counted[0] != counted[1] || counted[1] != counted[2] || counted[0] == "0" {
 		t.Errorf("%s", out)
 	}
-	for _, say := range []string{"desk  120", "its disk is lost", "does them, with the rows of", "gone: its process ended", "it was killed, or the power went"} {
+	for _, say := range []string{"desk  120", "its disk is deleted", "runs the clock, with the rows of", ": its process ended", "it was killed, or the power went", ": it was not heard of for 4s: it is frozen",
+		"was thawed", "this node has lost its lease"} {
 		if !strings.Contains(string(out), say) {
 			t.Errorf("it does not say %q:\n%s", say, out)
 		}
