@@ -111,21 +111,19 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 	if err := checkBehind(tx, r, s); err != nil {
 		return Run{}, err
 	}
-	node := int64(0)
-	if l.db != nil {
-		if err := l.startShared(tx, r, s, now); err != nil {
-			return Run{}, err
-		}
-		node = l.nodeID()
+	next, err := nextAttempt(r, now)
+	if err == nil && l.db != nil {
+		err = l.startShared(tx, r, s, now)
 	}
-	if r, err = nextAttempt(r, now); err != nil {
+	if err != nil {
 		return Run{}, err
 	}
+	r = next
 
 	tx.Run(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
 		r.Attempt, ms(r.StartedAt), run)
 	endBlock(tx, r, now)
-	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, ms(now), node, s.Job)
+	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, ms(now), l.nodeID(), s.Job)
 
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"rouse/agentdb/sqlite"
@@ -236,9 +237,9 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 
 	n := &m.node
 	var started int64
-	err := pg.QueryRow(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, lanes, started_at)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, `+databaseClock+`) returning id, started_at`,
-		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), n.Lanes).Scan(&n.ID, &started)
+	err := pg.QueryRow(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, lanes, queue, started_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, `+databaseClock+`) returning id, started_at`,
+		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), n.Lanes, Queue(n.Name)).Scan(&n.ID, &started)
 	if err != nil {
 		return err
 	}
@@ -331,7 +332,7 @@ func (m *Membership) reconnect(ctx context.Context, heard time.Time, failure err
 	for {
 		// Measured by a clock that goes on while the process is frozen, or the machine asleep.
 		if time.Since(heard) > giveUpAfter || time.Now().Round(0).Sub(heard.Round(0)) > giveUpAfter {
-			return nil, fmt.Errorf("%w (the database cannot be reached: %w)", ErrLeaseLost, failure)
+			return nil, fmt.Errorf("%w (its session ended, and it could not begin another one in time: %w)", ErrLeaseLost, failure)
 		}
 		pg, err := m.relock(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -361,6 +362,7 @@ func (m *Membership) relock(ctx context.Context) (*pgx.Conn, error) {
 
 // sighting is what this session last knew of another node.
 type sighting struct {
+	node     Node
 	unlocked time.Time // since when its lock is free; zero: it holds it
 	silent   bool      // it asked nothing for a while
 }
@@ -378,6 +380,9 @@ func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) 
 				return err
 			}
 			*heard = pinged
+			if err := m.lookAfter(ctx, pg, seen); err != nil {
+				return err
+			}
 		}
 		wait := pingEvery - time.Since(pinged)
 		if rest := tellEvery - time.Since(toldAt); news && rest > 0 {
@@ -414,7 +419,7 @@ const others = `select n.id, n.name, n.host, n.pid, extract(epoch from clock_tim
 		and l.database = (select oid from pg_database where datname = current_database())
 	left join pg_stat_activity a on a.pid = l.pid where n.gone_at = 0`
 
-// ping looks at all nodes, and marks as gone those that are.
+// ping looks at all nodes. The error is ErrLeaseLost when this one is marked as gone.
 func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -445,23 +450,56 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 		case o.ID == m.node.ID:
 			alive = true
 		case o.idle != nil:
-			seen[o.ID] = sighting{silent: *o.idle > pingTimeout.Seconds()}
+			seen[o.ID] = sighting{o.Node, time.Time{}, *o.idle > pingTimeout.Seconds()}
 		case was.unlocked.IsZero():
-			seen[o.ID] = sighting{time.Now(), was.silent}
-		case time.Since(was.unlocked) >= deadAfter:
-			why := whyEnded
-			if was.silent {
-				why = whySilent
-			}
-			if err := m.bury(ctx, pg, o.Node, why); err != nil {
-				return err
-			}
+			seen[o.ID] = sighting{o.Node, time.Now(), was.silent}
 		}
 	}
 	if !alive {
 		return ErrLeaseLost
 	}
-	_, err = pg.Exec(ctx, depose)
+	return nil
+}
+
+// lookAfter marks as gone the nodes that are, and takes the lead from one that was. What another process has locked is tried again with
+// the next look.
+func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
+	for id, s := range seen {
+		if s.unlocked.IsZero() || time.Since(s.unlocked) < deadAfter {
+			continue
+		}
+		delete(seen, id)
+		why := whyEnded
+		if s.silent {
+			why = whySilent
+		}
+		if err := m.briefly(ctx, func(ctx context.Context) error { return m.bury(ctx, pg, s.node, why) }); err != nil {
+			return err
+		}
+	}
+	return m.briefly(ctx, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, waitBriefly); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, depose)
+			return err
+		})
+	})
+}
+
+// waitBriefly has a transaction fail that would wait for what another process has locked: who waits looks after nothing else.
+const waitBriefly = `set local lock_timeout = 200`
+
+// briefly logs what PostgreSQL refuses, and returns an error of the connection.
+func (m *Membership) briefly(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	err := do(ctx)
+	if refused := new(pgconn.PgError); errors.As(err, &refused) && !broken(err) {
+		m.log.Warn("what nodes that are gone have left could not be taken; it is tried again", "error", err)
+		return nil
+	}
 	return err
 }
 
@@ -470,6 +508,9 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string) error {
 	gone := int64(0)
 	err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, waitBriefly); err != nil {
+			return err
+		}
 		var free bool // and stays so: a node that connects again waits until it can see the mark
 		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1, $2)`, m.class, int32(n.ID)).Scan(&free); err != nil || !free {
 			return err
@@ -479,9 +520,6 @@ func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string)
 			return err
 		}
 		gone = done.RowsAffected()
-		if err := takeBack(ctx, tx, n); err != nil {
-			return err
-		}
 		_, err = tx.Exec(ctx, `select pg_notify($1, '')`, m.l.channel())
 		return err
 	})

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -50,8 +51,16 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	defer func() {
 		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", applicationID)) // it ends with the session otherwise
 	}()
-	if err := migrateRiver(ctx, conn, o.Logger); err != nil {
+	var schema string
+	if err := conn.QueryRowContext(ctx, `select current_schema()`).Scan(&schema); err != nil {
+		return err
+	}
+	if err := migrateRiver(ctx, conn, schema); err != nil {
 		return fmt.Errorf("the tables of River: %w", err)
+	}
+	var other string
+	if err := conn.QueryRowContext(ctx, `select coalesce(max(kind), '') from river_job where kind <> 'run'`).Scan(&other); err != nil || other != "" {
+		return cmp.Or(err, fmt.Errorf("another program has jobs in River's tables of the schema %s (kind %s); give rouse a schema of its own: search_path=NAME in the address", schema, other))
 	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -89,7 +98,7 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	if err := l.findClass(ctx); err != nil {
 		return err
 	}
-	if l.river, err = newRiver(o.Logger); err != nil {
+	if l.river, err = newRiver(schema, o.Logger); err != nil {
 		return err
 	}
 	l.read, l.forUpdate, l.storedPath = newReader(db, nil), " for update", storable

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -52,7 +53,7 @@ func Queue(node string) string {
 	}
 	// River takes small letters, digits, and single dashes and underscores; the number keeps names apart that are alike then.
 	plain := strings.Join(strings.FieldsFunc(strings.ToLower(node), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
-	return fmt.Sprintf("node_%s_%08x", plain[:min(len(plain), 40)], crc32.ChecksumIEEE([]byte(node)))
+	return fmt.Sprintf("node_%s_%08x", strings.TrimRight(plain[:min(len(plain), 40)], "-"), crc32.ChecksumIEEE([]byte(node)))
 }
 
 // clientID is what the node is called in River.
@@ -79,8 +80,8 @@ func (joined) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
 func (j joined) Conn() *pgx.Conn { return j.pgxConn }
 
 // migrateRiver brings River's tables up to date. Each of its steps is a transaction: some use what the one before has made.
-func migrateRiver(ctx context.Context, conn *sql.Conn, log *slog.Logger) error {
-	m, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Logger: log})
+func migrateRiver(ctx context.Context, conn *sql.Conn, schema string) error {
+	m, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
@@ -99,9 +100,12 @@ func migrateRiver(ctx context.Context, conn *sql.Conn, log *slog.Logger) error {
 }
 
 // newRiver is a client that sends jobs and does none.
-func newRiver(log *slog.Logger) (*river.Client[pgx.Tx], error) {
-	return river.NewClient(riverpgxv5.New(nil), &river.Config{FetchCooldown: RiverFetchCooldown, Logger: log})
+func newRiver(schema string, log *slog.Logger) (*river.Client[pgx.Tx], error) {
+	return river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: schema, FetchCooldown: RiverFetchCooldown, Logger: log})
 }
+
+// RiverSchema is where River's tables are.
+func (l *Ledger) RiverSchema() string { return l.river.Schema() }
 
 // RunFor is a run that is to be done now, and where.
 type RunFor struct {
@@ -137,19 +141,18 @@ type SentRun struct {
 	On         bool   // an attempt is on
 	Node       string // that does it; "": which one is not known yet
 	Queue      string // where it is, until its attempt begins
-	Rests      bool   // it cannot begin where it is just now, and takes no lane of a node
 }
 
 // SentRuns lists the runs that are on, and those that River has.
 func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
 	return list(l.reads(ctx), func(r *SentRun) []any {
-		return []any{&r.Run, &r.Agent, &r.Job, &r.Trigger, &r.On, &r.Node, &r.Queue, &r.Rests}
+		return []any{&r.Run, &r.Agent, &r.Job, &r.Trigger, &r.On, &r.Node, &r.Queue}
 	}, `
-		select r.id, r.agent, r.job, r.triggered_by, true, coalesce(n.home, ''), '', false
+		select r.id, r.agent, r.job, r.triggered_by, true, coalesce(n.home, ''), ''
 		from runs r join attempts a on a.run = r.id and a.number = r.attempt left join nodes n on n.id = a.node
 		where r.state = 'running' and r.state <> 'finished'
 		union all
-		select r.id, r.agent, r.job, r.triggered_by, false, '', j.queue, j.scheduled_at > now()
+		select r.id, r.agent, r.job, r.triggered_by, false, '', j.queue
 		from river_job j join runs r on r.id = (j.args->>'run')::bigint
 		where j.kind = 'run' and j.state in ('available', 'pending', 'retryable', 'running', 'scheduled') and r.state in ('queued', 'waiting')`)
 }
@@ -161,7 +164,7 @@ func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
 		return
 	}
 	as := map[domain.AttemptState]string{domain.AttemptFailed: "discarded", domain.AttemptInterrupted: "discarded"}[state]
-	tx.Run(`update river_job set state = $1::river_job_state, finalized_at = now() where id = (select job from attempts where run = $2 and number = $3) and finalized_at is null`,
+	tx.Run(`update river_job set state = (case when metadata ? 'cancel_attempted_at' then 'cancelled' else $1 end)::river_job_state, finalized_at = now() where id = (select job from attempts where run = $2 and number = $3) and finalized_at is null`,
 		cmp.Or(as, "completed"), a.Run, a.Number)
 }
 
@@ -176,17 +179,21 @@ func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
 	}
 	return onTx(tx, func(pg pgx.Tx) error {
 		_, err := l.river.JobCancelTx(context.Background(), pg, job)
+		if errors.Is(err, rivertype.ErrNotFound) { // somebody has deleted it, and the attempt is ended for that
+			return nil
+		}
 		return err
 	})
 }
 
-// takeBack takes from a node that is gone the runs that River has given it. They are sent elsewhere.
-func takeBack(ctx context.Context, tx pgx.Tx, n Node) error {
-	_, err := tx.Exec(ctx, `delete from river_job where queue = $1 and kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled')`, Queue(n.Name))
-	if err != nil {
+// TakeBack takes from nodes that are gone, or take no more runs, what River has given them: it is sent elsewhere.
+func (l *Ledger) TakeBack(ctx context.Context) error {
+	if _, err := l.db.ExecContext(ctx, `delete from river_job where kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled') and queue <> $1
+		and not exists (select 1 from nodes where nodes.queue = river_job.queue and gone_at = 0 and lanes > 0)`, AnyQueue); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `update river_job set state = 'discarded', finalized_at = now() where kind = 'run' and state = 'running' and attempted_by[array_upper(attempted_by, 1)] = $1`, n.clientID())
+	_, err := l.db.ExecContext(ctx, `update river_job set state = 'discarded', finalized_at = now() where kind = 'run' and state = 'running'
+		and not exists (select 1 from nodes where gone_at = 0 and name || '/' || id = attempted_by[array_upper(attempted_by, 1)])`)
 	return err
 }
 
@@ -226,8 +233,9 @@ type JobCount struct {
 	Jobs        int
 }
 
-// RiverJobs counts the jobs of River that are not over.
+// RiverJobs counts the jobs of River that are not over; a queue that somebody has paused there is one of its own.
 func (l *Ledger) RiverJobs(ctx context.Context) ([]JobCount, error) {
 	return list(l.reads(ctx), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
-		`select queue, state::text, count(*) from river_job where finalized_at is null group by queue, state order by queue, state`)
+		`select queue, state::text, count(*) from river_job where kind = 'run' and finalized_at is null group by queue, state
+		union all select name, 'paused', 0 from river_queue where paused_at is not null order by 1, 2`)
 }

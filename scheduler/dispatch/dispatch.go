@@ -72,6 +72,7 @@ type Dispatcher struct {
 	blocked  map[int64]string                  // why runs stay queued
 	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on here
 	at       map[int64]struct{}                // the runs that an engine has brought here
+	stopping *Stop                             // set once all attempts have to end
 	drainFor time.Duration
 	attempts sync.WaitGroup
 }

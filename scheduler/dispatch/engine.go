@@ -47,8 +47,10 @@ func (e local) Start(writing context.Context, runs []ledger.RunFor) error {
 		}
 		work, end := d.begin(writing, s.Attempt)
 		d.attempts.Go(func() {
-			defer end()
 			d.execute(work, writing, s.Run, s.Attempt, do)
+			end()
+			d.releaseLanes(s.Run.ID)
+			d.notify()
 		})
 	}
 	return nil

@@ -54,10 +54,11 @@ func byTurn(a, b *jobQueue) int {
 
 // queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
-	id    int64
-	key   jobKey
-	since time.Time // when it could have begun
-	until time.Time // when its start_deadline ends; zero if it has none
+	id      int64
+	attempt int // that it has had
+	key     jobKey
+	since   time.Time // when it could have begun
+	until   time.Time // when its start_deadline ends; zero if it has none
 }
 
 func byID(a, b queuedRun) int { return cmp.Compare(a.id, b.id) }
@@ -124,7 +125,7 @@ func (f *FairQueue) Clear() {
 // Add queues a run, in front of younger ones that were added before it. Its start_deadline is that of its job's
 // policy now.
 func (f *FairQueue) Add(r ledger.Run) {
-	q := queuedRun{id: r.ID, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}, since: r.QueuedAt}
+	q := queuedRun{id: r.ID, attempt: r.Attempt, key: jobKey{r.Agent, r.Job, r.Trigger == domain.TriggerManual, r.Trigger == domain.TriggerBackfill}, since: r.QueuedAt}
 	if r.NotBefore.After(q.since) {
 		q.since = r.NotBefore
 	}
@@ -202,6 +203,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []le
 		f.take(r.id, r.key)
 		if f.nodes != nil {
 			f.nodes.take(node)
+			f.nodes.send(r)
 		}
 		starting = append(starting, ledger.RunFor{Run: r.id, Job: r.key.job, Agent: r.key.agent, Node: node})
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 const (
 	// readNodesEvery is how often the nodes of a shared ledger are looked at.
 	readNodesEvery = 200 * time.Millisecond
+	// restFor is how long a run rests that a node has sent back, because it cannot start there. It doubles with each time, up to maxRest.
+	restFor = 100 * time.Millisecond
+	maxRest = 15 * time.Second
 	// comeAfter is how long a run is left to the node that has its agent's database while that has no lane free, before another one gets
 	// both: agents would else go to and fro.
 	comeAfter = 5 * time.Second
@@ -24,7 +28,15 @@ type nodes struct {
 	homes  map[string]ledger.AgentHome
 	placed func(job, agent string) string // the node that alone may do a run, "" for any
 	now    time.Time
-	comes  time.Time // when a run may be done by another node than that of its agent
+	next   time.Time         // when a run may be sent that has to wait for no change
+	sent   map[int64]sending // what was sent to nodes, and has not begun
+}
+
+// sending is how often a run was sent to a node, and when it may be sent again.
+type sending struct {
+	attempt int // that it has had
+	times   int
+	again   time.Time
 }
 
 // readNodes says whether this process decides which runs start: one does for all that share a ledger. That one learns what the nodes do;
@@ -35,24 +47,9 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 	}
 	if now.Sub(d.nodesRead).Abs() >= readNodesEvery {
 		d.nodesRead = now
-		if err := d.stopCancelled(ctx); err != nil { // whose notification was lost
+		if err := d.lookForLead(ctx, writing); err != nil {
 			return false, err
 		}
-		leads, err := d.o.Ledger.Lead(ctx)
-		if err != nil {
-			return false, fmt.Errorf("which node leads cannot be read: %w", err)
-		}
-		if err := d.rescue(writing); err != nil {
-			return false, fmt.Errorf("rescuing what nodes that are gone have left: %w", err)
-		}
-		if leads && d.nodes == nil {
-			d.nodes = &nodes{placed: d.placed}
-			d.rereadQueue(now)
-		}
-		if !leads {
-			d.nodes = nil
-		}
-		d.leads.Store(leads)
 	}
 	if d.nodes == nil {
 		return false, nil
@@ -70,11 +67,37 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 		return false, fmt.Errorf("what the nodes do cannot be read: %w", err)
 	}
 	d.nodes.count(alive, sent)
-	d.nodes.now, d.nodes.comes = now, time.Time{}
+	d.nodes.now, d.nodes.next = now, time.Time{}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lanes.SetNodes(d.nodes, sent)
 	return true, nil
+}
+
+// lookForLead looks whether this process leads, and after what nodes that are gone have left.
+func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
+	if err := d.stopCancelled(ctx); err != nil { // whose notification was lost
+		return err
+	}
+	leads, err := d.o.Ledger.Lead(ctx)
+	if err != nil {
+		return fmt.Errorf("which node leads cannot be read: %w", err)
+	}
+	if leads {
+		err = d.o.Ledger.TakeBack(ctx)
+	}
+	if err := errors.Join(err, d.rescue(writing)); err != nil {
+		d.log.Error("what nodes that are gone have left could not be taken; it is tried again", "error", err)
+	}
+	switch {
+	case !leads:
+		d.nodes = nil
+	case d.nodes == nil:
+		d.nodes = &nodes{placed: d.placed, sent: map[int64]sending{}}
+		d.rereadQueue(d.o.Now())
+	}
+	d.leads.Store(leads)
+	return nil
 }
 
 // Leads reports whether this process decides which runs start. What one has left that did so before is over then.
@@ -105,10 +128,38 @@ func (n *nodes) count(alive []ledger.Node, sent []ledger.SentRun) {
 		if !s.On {
 			node = queues[s.Queue]
 		}
-		if _, known := n.lanes[node]; !s.Rests && (known || s.Queue == ledger.AnyQueue) {
+		if _, known := n.lanes[node]; known || s.Queue == ledger.AnyQueue {
 			n.take(node)
 		}
+		if s.On {
+			delete(n.sent, s.Run)
+		}
 	}
+	for id, s := range n.sent { // of runs that have ended
+		if n.now.Sub(s.again) > maxRest {
+			delete(n.sent, id)
+		}
+	}
+}
+
+// send keeps in mind that a run is sent to a node.
+func (n *nodes) send(r queuedRun) {
+	times := n.sent[r.id].times
+	n.sent[r.id] = sending{r.attempt, times + 1, n.now.Add(min(restFor<<min(times, 10), maxRest))}
+}
+
+// rests reports whether a run that a node has sent back has to wait.
+func (n *nodes) rests(r ledger.Run) bool {
+	s, sent := n.sent[r.ID]
+	if sent && s.attempt != r.Attempt { // it has begun since
+		delete(n.sent, r.ID)
+		return false
+	}
+	if !sent || !n.now.Before(s.again) {
+		return false
+	}
+	n.next = domain.Earlier(n.next, s.again)
+	return true
 }
 
 // take takes a lane of a node, or of any.
@@ -138,7 +189,7 @@ func (n *nodes) place(r queuedRun, busy bool) (node string, ok bool) {
 			return home.Node, true
 		}
 		if comes := r.since.Add(comeAfter); n.now.Before(comes) {
-			n.comes = domain.Earlier(n.comes, comes)
+			n.next = domain.Earlier(n.next, comes)
 			return "", false
 		}
 	}

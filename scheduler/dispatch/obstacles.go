@@ -21,7 +21,7 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 	if d.nodes != nil { // what is in the way of one node may not be in that of another: each looks by itself (Work)
 		look = func(context.Context, ledger.Run) []ledger.Obstacle { return nil }
 		d.mu.Lock()
-		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent })
+		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent || d.nodes.rests(r) })
 		d.mu.Unlock()
 	}
 	free, err := d.unblocked(ctx, writing, now, runs, look)
@@ -130,7 +130,7 @@ func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	was, known := d.blocked[r.ID]
-	if was == why {
+	if was == why && r.Blocked.Now() {
 		return false
 	}
 

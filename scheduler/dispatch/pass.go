@@ -59,7 +59,7 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 
 	next, err = d.o.Ledger.NextDue(ctx, now)
 	if d.nodes != nil {
-		next = domain.Earlier(domain.Earlier(next, d.nodes.comes), now.Add(time.Second)) // what a node that is gone has left is looked for
+		next = domain.Earlier(domain.Earlier(next, d.nodes.next), now.Add(readNodesEvery))
 	}
 	// A change that came while the deep queue rested is looked at when that is over.
 	if again := d.queue.rereadAt(); d.queue.stale && d.free() > 0 && again.After(now) {
@@ -128,7 +128,6 @@ func (d *Dispatcher) releaseLanes(ids ...int64) {
 	d.lanes.Release(ids...)
 	for _, id := range ids {
 		delete(d.cancels, id)
-		delete(d.at, id)
 	}
 }
 
@@ -235,7 +234,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 	d.mu.Unlock()
 
 	if d.o.Ledger.Membership() != nil { // others may have its lanes, or its agent
-		next = now.Add(askAgain)
+		next = now.Add(time.Second)
 	}
 	return false, next, d.startQueued(ctx, writing, now)
 }

@@ -12,7 +12,7 @@ import (
 
 // rescue ends the attempts whose process is gone: at the start those of the one before, for the home's lock says that
 // nobody else can be working on them; and at any time those of nodes that have lost their lease.
-func (d *Dispatcher) rescue(ctx context.Context) error {
+func (d *Dispatcher) rescue(ctx context.Context) (failed error) {
 	runs, err := d.o.Ledger.Orphans(ctx)
 	if err != nil {
 		return err
@@ -25,12 +25,13 @@ func (d *Dispatcher) rescue(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			return err
+			failed = errors.Join(failed, fmt.Errorf("run %d: %w", r.ID, err))
+			continue
 		}
 		d.log.Warn("an attempt was cut off", "job", r.Job, "run", r.ID, "attempt", a.Number)
 	}
 
-	return nil
+	return failed
 }
 
 // rescueFirst rescues what is left at the start. A node tries until it can: its database may be away for a moment.

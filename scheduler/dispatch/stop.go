@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"rouse/internal/domain"
@@ -93,13 +91,11 @@ func (d *Dispatcher) drain(writing context.Context) {
 
 // stopAll stops what is on, and gives up writing what cannot be written.
 func (d *Dispatcher) stopAll(why string) {
-	stop := &Stop{domain.OutcomeInterrupted, why}
 	d.mu.Lock()
-	ids := slices.Collect(maps.Keys(d.cancels))
-	d.mu.Unlock()
-	for _, id := range ids {
-		d.stop(id, stop)
+	d.stopping = &Stop{domain.OutcomeInterrupted, why}
+	for _, cancel := range d.cancels {
+		cancel(d.stopping)
 	}
-
+	d.mu.Unlock()
 	close(d.drained)
 }

@@ -3,80 +3,40 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"time"
 
 	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 )
 
-const (
-	// busyFor is when a run is brought again that found no free lane.
-	busyFor = 50 * time.Millisecond
-	// askAgain is when a run is brought again that another process keeps from starting.
-	askAgain = time.Second
-	// maxRest is the longest wait until a blocked run is looked at again.
-	maxRest = 10 * time.Second
-)
-
-// Work does a run that an engine has brought to this process, and returns when the attempt is over. again is after which time the run is
-// to be brought again, to this process or another one; 0: it is not. job is what brought it.
-func (d *Dispatcher) Work(ctx context.Context, id, job int64) (again time.Duration, err error) {
+// Work does a run that an engine has brought to this process, and returns when the attempt is over. job is what brought it. A run that
+// cannot start here just now goes back to the process that leads.
+func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	writing := context.WithoutCancel(ctx)
 	r, err := d.o.Ledger.Run(writing, id)
 	if errors.Is(err, ledger.ErrNotFound) {
-		return 0, nil
+		return nil
 	}
 	now := d.o.Now()
-	if err != nil || !r.Claimable() || r.NotBefore.After(now) {
-		return 0, err
+	if err != nil || !r.Claimable() || r.NotBefore.After(now) || !d.takeLane(id) {
+		return err
 	}
-	if !d.takeLane(id) {
-		return busyFor, nil
-	}
-	defer d.releaseLanes(id)
+	defer d.leave(id)
 
-	// Who sent it has seen to that, unless it has been blocked since.
-	if r.Blocked.Now() {
-		pauses, err := d.o.Ledger.Pauses(writing, now)
-		if _, paused := ledger.Paused(pauses, r.Job, r.Agent, now); err != nil || paused {
-			return 0, err
-		}
-	}
 	free, err := d.unblocked(ctx, writing, now, []ledger.Run{r}, d.o.Executor.Obstacles)
-	if err != nil {
-		return 0, err
+	if err != nil || len(free) == 0 {
+		return err
 	}
-	if len(free) == 0 {
-		return d.rest(writing, id, now)
-	}
-
 	do := d.o.Executor.Freeze()
 	started, err := d.o.Ledger.Start(writing, d.startOf(id, r.Job, job))
 	if err != nil {
-		return 0, err // whether it has begun is not known: if so, that is found by its job, which has ended
+		return err // whether it has begun is not known: if so, its job says that it has ended
 	}
-	switch s := started[0]; {
-	case errors.Is(s.Err, ledger.ErrNoLane):
-		return busyFor, nil
-	case errors.Is(s.Err, ledger.ErrAgentAway):
-		return askAgain, nil
-	case s.Err != nil:
-		return 0, nil
-	default:
+	if s := started[0]; s.Err == nil {
 		work, end := d.begin(writing, s.Attempt)
 		defer end()
 		d.execute(work, writing, s.Run, s.Attempt, do)
-		return 0, nil
 	}
-}
-
-// rest is how long a run rests that is blocked; 0 for one that was ended.
-func (d *Dispatcher) rest(ctx context.Context, id int64, now time.Time) (time.Duration, error) {
-	r, err := d.o.Ledger.Run(ctx, id)
-	if err != nil || !r.Blocked.Now() {
-		return 0, err
-	}
-	return min(askAgain+now.Sub(r.Blocked.Since)/10, maxRest), nil
+	return nil
 }
 
 // Cancel stops a run that somebody asked to cancel, or who looks after the engine.
@@ -104,11 +64,10 @@ func (d *Dispatcher) begin(writing context.Context, a ledger.Attempt) (work cont
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.cancels[a.Run] = cancel
-	return work, func() {
-		cancel(nil)
-		d.releaseLanes(a.Run)
-		d.notify()
+	if d.stopping != nil {
+		cancel(d.stopping)
 	}
+	return work, func() { cancel(nil) }
 }
 
 // takeLane takes a lane of this process for a run; false: none is free, or an earlier attempt of it is not over.
@@ -116,9 +75,17 @@ func (d *Dispatcher) takeLane(id int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, on := d.at[id]
-	if on || len(d.at) >= d.lanes.runs {
+	if on || len(d.at) >= d.lanes.runs || d.stopping != nil {
 		return false
 	}
 	d.at[id] = struct{}{}
 	return true
+}
+
+// leave gives the lane back that takeLane took.
+func (d *Dispatcher) leave(id int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.at, id)
+	delete(d.cancels, id)
 }

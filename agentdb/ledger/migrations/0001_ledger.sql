@@ -522,6 +522,7 @@ create table nodes (
     address    text    not null default '', -- of its pages
     triggers   integer not null,
     lanes      integer not null, -- how many runs it does at once; 0: it is given none
+    queue      text    not null, -- of River, with the runs that it alone may do
     started_at integer not null,
     gone_at    integer not null default 0, -- 0 while it may write
     why        text    not null default ''

@@ -290,7 +290,7 @@ func (d *Daemon) Close() {
 		d.replicator.LedgerClosed()
 	}
 	if d.jobs != nil {
-		d.jobs.Close()
+		go d.jobs.Close() // it waits for connections that may lead nowhere
 	}
 	if d.db != nil {
 		errs = append(errs, d.db.Close())

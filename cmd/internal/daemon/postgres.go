@@ -252,6 +252,7 @@ func connectRiver(ctx context.Context, address, node string) (*pgxpool.Pool, err
 		return nil, fmt.Errorf("engine.postgres is not understood: %w", err)
 	}
 	prepareConnections(cfg.ConnConfig, node)
+	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000" // what a frozen process has locked would hold up the others
 	cfg.AfterConnect, cfg.MaxConns = keepConnected, riverConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	return pool, explainPostgres(address, err)

@@ -60,8 +60,12 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	start := func(name string, ctx context.Context, run func(context.Context) error) {
 		group.run(name, func() error { return run(ctx) })
 	}
+	leading := rest
+	if d.shared() { // another node leads as soon as this one drains
+		leading = triggers
+	}
 	startLeading := func(name string, run func(context.Context) error) {
-		group.run(name, func() error { return d.onceLeading(rest, run) })
+		group.run(name, func() error { return d.onceLeading(leading, run) })
 	}
 	start("metrics", rest, d.metrics.Run)
 	if d.roaming != nil {

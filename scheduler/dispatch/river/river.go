@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,11 +58,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[ledger.RiverJob]) erro
 			w.d.Cancel(context.WithoutCancel(ctx), job.Args.Run)
 		}
 	})()
-	again, err := w.d.Work(ctx, job.Args.Run, job.ID)
-	if err == nil && again > 0 {
-		return river.JobSnooze(again)
-	}
-	return err
+	return w.d.Work(ctx, job.Args.Run, job.ID)
 }
 
 // Open implements dispatch.Engine.
@@ -76,10 +73,10 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 
 	var err error
 	e.client, err = river.NewClient(riverpgxv5.New(e.o.Pool), &river.Config{
-		ID: e.member.RiverClient(), Logger: slog.New(atLeast{e.o.Logger.Handler(), slog.LevelWarn}), Queues: queues, Workers: workers,
+		ID: e.member.RiverClient(), Schema: e.o.Ledger.RiverSchema(), Logger: slog.New(&quiet{Handler: e.o.Logger.Handler(), said: &said{at: map[string]time.Time{}}}), Queues: queues, Workers: workers,
 		FetchCooldown: ledger.RiverFetchCooldown, FetchPollInterval: pollEvery, FetchOnlyKnownKinds: true, LeaderElectionDisabled: !node.Triggers,
 		// A run takes as long as it takes; one whose process is gone is found by the ledger's nodes.
-		JobTimeout:                  -1,
+		JobTimeout: -1, RescueStuckJobsAfter: 100 * 365 * 24 * time.Hour,
 		CancelledJobRetentionPeriod: keepJobs, CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs,
 	})
 	if err != nil {
@@ -99,7 +96,9 @@ func (e *Engine) Start(ctx context.Context, runs []ledger.RunFor) error {
 // Close implements dispatch.Engine.
 func (e *Engine) Close(ctx context.Context) error {
 	if e.member.Err() == nil {
-		if err := e.member.SetLanes(ctx, 0); err != nil {
+		telling, cancel := context.WithTimeout(ctx, stopFor)
+		defer cancel()
+		if err := e.member.SetLanes(telling, 0); err != nil {
 			e.o.Logger.Warn("the other nodes were not told that this one takes no more runs", "error", err)
 		}
 	}
@@ -108,31 +107,50 @@ func (e *Engine) Close(ctx context.Context) error {
 	select {
 	case err := <-stopped:
 		return err
-	case <-e.member.Lost(): // what is on here is others' by now, and nothing of it can be recorded
+	case <-e.member.Lost():
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, stopFor)
-	defer cancel()
-	return e.client.StopAndCancel(ctx)
+	select { // what is on here is others' by now, and nothing of it can be recorded
+	case err := <-stopped:
+		return err
+	case <-time.After(stopFor):
+		return errors.New("River does not end")
+	}
 }
 
-// atLeast leaves out what is below a level.
-type atLeast struct {
+// quiet logs the warnings of River, and each no more often than it helps: it tries all the time.
+type quiet struct {
 	slog.Handler
-	level slog.Level
+	said *said
 }
+
+type said struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// sayEvery is how often a warning is repeated.
+const sayEvery = 10 * time.Second
 
 // Enabled implements slog.Handler.
-func (h atLeast) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= h.level && h.Handler.Enabled(ctx, level)
+func (q *quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (q *quiet) Handle(ctx context.Context, r slog.Record) error {
+	q.said.mu.Lock()
+	defer q.said.mu.Unlock()
+	if r.Time.Sub(q.said.at[r.Message]) < sayEvery {
+		return nil
+	}
+	q.said.at[r.Message] = r.Time
+	return q.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &quiet{q.Handler.WithAttrs(attrs), q.said}
 }
 
 // WithGroup implements slog.Handler.
-func (h atLeast) WithGroup(name string) slog.Handler {
-	return atLeast{h.Handler.WithGroup(name), h.level}
-}
+func (q *quiet) WithGroup(name string) slog.Handler { return &quiet{q.Handler.WithGroup(name), q.said} }
