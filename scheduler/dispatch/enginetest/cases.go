@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rouse/agentdb/ledger"
@@ -549,5 +550,70 @@ func moves(c *cluster) {
 	c.startNode("node9")
 	if r := c.untilFinished(waits); r.Summary != "node9" {
 		c.t.Errorf("%+v", r)
+	}
+}
+
+// obstacles: what one node cannot do is done by another one. What none can do waits, with its reason on record and without an attempt, holds
+// nothing up, and starts when nothing is in its way any more.
+func obstacles(c *cluster) {
+	c.perAgent = 1
+	var gone atomic.Bool
+	c.obstacles = func(node string, run ledger.Run) []ledger.Obstacle {
+		if run.Job == "picky" && node == "node1" && c.Engine.nodes > 1 || run.Job == "blocked" && !gone.Load() {
+			return []ledger.Obstacle{{Kind: "secret", Source: "secret/key", Text: "the secret key is missing"}}
+		}
+		return nil
+	}
+	c.execute = func(_ context.Context, node string, _ ledger.Run) ledger.Result { return success(node) }
+	c.start()
+	for range 4 {
+		if r := c.untilFinished(c.enqueue("", "picky")); c.Engine.nodes > 1 && r.Summary == "node1" {
+			c.t.Errorf("it was done where something is in its way: %+v", r)
+		}
+	}
+
+	blocked := c.enqueue("clerk", "blocked")
+	c.until("that the run is blocked", func() bool { return c.run(blocked).Blocked.Now() })
+	for range 3 {
+		c.untilFinished(c.enqueue("clerk", "other"))
+	}
+	if r := c.run(blocked); r.State != domain.StateQueued || r.Attempt != 0 || ledger.ObstaclesText(r.Blocked.By) != "secret: the secret key is missing" {
+		c.t.Errorf("%+v", r)
+	}
+	gone.Store(true)
+	c.nodes[0].d.Reconsider() // as a daemon does that has got the secret
+	if r := c.untilFinished(blocked); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
+		c.t.Errorf("%+v", r)
+	}
+}
+
+// stranded: what River has for a node that is not there, or what somebody has changed in River, keeps no run from being done once.
+func stranded(c *cluster) {
+	if !c.shared {
+		c.t.Skip("there are no nodes")
+	}
+	id := c.enqueue("clerk", "job")
+	for _, state := range []string{"'available', null, '{}'", "'running', now(), '{lost/1}'"} {
+		_, err := c.db.ExecContext(c.t.Context(), `insert into river_job (kind, queue, max_attempts, args, unique_key, unique_states, state, attempted_at, attempted_by)
+			values ('run', 'node_gone', 1, jsonb_build_object('run', $1::bigint), $2, B'11111111', `+state+`)`, id, []byte(state))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.start()
+	if r := c.untilFinished(id); r.Outcome != domain.OutcomeSuccess || r.Attempt != 1 {
+		c.t.Errorf("%+v", r)
+	}
+
+	// Its job is tried again by hand.
+	if _, err := c.db.ExecContext(c.t.Context(), `update river_job set state = 'available', finalized_at = null, max_attempts = 2 where state = 'completed'`); err != nil {
+		c.t.Fatal(err)
+	}
+	c.until("that nothing is left in River", func() bool {
+		jobs, err := c.l.RiverJobs(c.t.Context())
+		return err == nil && len(jobs) == 0
+	})
+	if r := c.run(id); r.Attempt != 1 {
+		c.t.Errorf("done again: %+v", r)
 	}
 }

@@ -69,7 +69,7 @@ func Run(t *testing.T, e Engine) {
 	for name, test := range map[string]func(*cluster){
 		"Once": once, "Order": order, "AgentOrder": agentOrder, "DaemonLanes": daemonLanes, "Retries": retries, "EarlyRetry": earlyRetry, "Deadline": deadline,
 		"Cancel": cancelled, "Pause": paused, "Answers": answers, "Late": late, "Restart": restart, "LeftRunning": leftRunning,
-		"Lost": lost, "Names": names, "Leads": leads, "Placement": placement, "Leaves": leaves, "Moves": moves,
+		"Lost": lost, "Names": names, "Leads": leads, "Obstacles": obstacles, "Stranded": stranded, "Placement": placement, "Leaves": leaves, "Moves": moves,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !e.shared { // each node has several of the connections that a server takes
@@ -100,6 +100,7 @@ type cluster struct {
 	lanes, perAgent int
 	drain           time.Duration
 	policy          func(job string) dispatch.Policy
+	obstacles       func(node string, run ledger.Run) []ledger.Obstacle
 	execute         func(ctx context.Context, node string, run ledger.Run) ledger.Result
 }
 
@@ -212,6 +213,14 @@ func (e *executor) Policy(job string) dispatch.Policy {
 		return e.ExecutorFunc.Policy(job)
 	}
 	return e.c.policy(job)
+}
+
+// Obstacles implements dispatch.Executor.
+func (e *executor) Obstacles(_ context.Context, run ledger.Run) []ledger.Obstacle {
+	if e.c.obstacles == nil {
+		return nil
+	}
+	return e.c.obstacles(e.node, run)
 }
 
 // Freeze implements dispatch.Executor.
