@@ -306,6 +306,7 @@ jobs:
 	south.stop(t)
 
 	idle := c.serve(t, "north", "--work=false")
+	cmdtest.Until(t, "that it leads", func() bool { return c.engine(t, "north").Leader == "north" })
 	if e := c.engine(t, "north"); e.Leader != "north" || len(e.Problems) != 1 || !strings.Contains(e.Problems[0], "no node does runs") {
 		t.Errorf("without work: %+v", e)
 	}
