@@ -162,7 +162,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	}
 
 	if err := d.o.Engine.Open(writing, d); err != nil {
-		return fmt.Errorf("runs cannot be done: %w", err)
+		return err
 	}
 	defer func() { _ = d.o.Engine.Close(writing) }() // it returns no other error than that of drain
 

@@ -82,10 +82,16 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 	if err != nil {
 		return fmt.Errorf("River: %w", err)
 	}
-	if err := e.client.Start(ctx); err != nil {
-		return fmt.Errorf("River: %w", err)
+	for { // the database may be away for a moment
+		if err = e.client.Start(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-e.member.Lost():
+			return fmt.Errorf("River: %w", errors.Join(err, e.member.Err()))
+		case <-time.After(pollEvery):
+		}
 	}
-	return nil
 }
 
 // Start implements dispatch.Engine.
