@@ -121,7 +121,7 @@ func workLedger(ctx context.Context, url string, ready func()) error {
 	e := noop{func(context.Context, ledger.Run, ledger.Attempt) (ledger.Result, error) {
 		return ledger.Result{Outcome: domain.OutcomeSuccess, Exit: domain.ExitFinalResponse}, nil
 	}}
-	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=5")
+	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=5&synchronous_commit=off") // as a daemon does
 	if err != nil {
 		return err
 	}

@@ -253,6 +253,8 @@ func connectRiver(ctx context.Context, address, node string) (*pgxpool.Pool, err
 	}
 	prepareConnections(cfg.ConnConfig, node)
 	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = "3000" // what a frozen process has locked would hold up the others
+	// What River writes comes before the start of an attempt, which is durable with all that came before it.
+	cfg.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	cfg.AfterConnect, cfg.MaxConns = keepConnected, riverConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	return pool, explainPostgres(address, err)
