@@ -89,7 +89,7 @@ func migrateRiver(ctx context.Context, conn *sql.Conn, schema string) error {
 		for {
 			var done *rivermigrate.MigrateResult
 			err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) (err error) {
-				done, err = m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{MaxSteps: 1})
+				done, err = m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{MaxSteps: 1}) //nolint:staticcheck // it is one step
 				return err
 			})
 			if err != nil || len(done.Versions) == 0 {
@@ -121,16 +121,16 @@ func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
 		params[i] = river.InsertManyParams{Args: RiverJob{r.Run, r.Job, r.Agent}, InsertOpts: &river.InsertOpts{Queue: Queue(r.Node)}}
 	}
 	return l.do(ctx, func(tx *sqlite.Tx) error {
-		return onTx(tx, func(pg pgx.Tx) error {
-			_, err := l.river.InsertManyTx(tx.Context(ctx), pg, params)
+		return onTx(tx, func(ctx context.Context, pg pgx.Tx) error {
+			_, err := l.river.InsertManyTx(ctx, pg, params)
 			return err
 		})
 	})
 }
 
 // onTx lends a transaction as pgx knows it.
-func onTx(tx *sqlite.Tx, use func(pgx.Tx) error) error {
-	return tx.Raw(func(conn any) error { return use(joined{conn.(*stdlib.Conn).Conn()}) })
+func onTx(tx *sqlite.Tx, use func(context.Context, pgx.Tx) error) error {
+	return tx.Raw(func(ctx context.Context, conn any) error { return use(ctx, joined{conn.(*stdlib.Conn).Conn()}) })
 }
 
 // SentRun is a run that is on, or that River has.
@@ -177,8 +177,8 @@ func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
 	if err != nil || job == 0 {
 		return err
 	}
-	return onTx(tx, func(pg pgx.Tx) error {
-		_, err := l.river.JobCancelTx(context.Background(), pg, job)
+	return onTx(tx, func(ctx context.Context, pg pgx.Tx) error {
+		_, err := l.river.JobCancelTx(ctx, pg, job)
 		if errors.Is(err, rivertype.ErrNotFound) { // somebody has deleted it, and the attempt is ended for that
 			return nil
 		}

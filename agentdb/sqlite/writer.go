@@ -491,11 +491,11 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 func (t *Tx) SQL() *sql.Tx { return t.tx }
 
 // Raw lends the connection of the transaction as its driver knows it.
-func (t *Tx) Raw(use func(driverConn any) error) error {
+func (t *Tx) Raw(use func(ctx context.Context, driverConn any) error) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return t.conn.conn.Raw(use)
+	return t.conn.conn.Raw(func(conn any) error { return use(t.conn.ctx, conn) })
 }
 
 // Row is the result of QueryRow.

@@ -80,7 +80,7 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 		CancelledJobRetentionPeriod: keepJobs, CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs,
 	})
 	if err != nil {
-		return fmt.Errorf("River: %w", err)
+		return fmt.Errorf("river: %w", err)
 	}
 	for { // the database may be away for a moment
 		if err = e.client.Start(ctx); err == nil {
@@ -88,7 +88,7 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 		}
 		select {
 		case <-e.member.Lost():
-			return fmt.Errorf("River: %w", errors.Join(err, e.member.Err()))
+			return fmt.Errorf("river: %w", errors.Join(err, e.member.Err()))
 		case <-time.After(pollEvery):
 		}
 	}
@@ -119,7 +119,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case err := <-stopped:
 		return err
 	case <-time.After(stopFor):
-		return errors.New("River does not end")
+		return errors.New("the parts of river do not end")
 	}
 }
 
