@@ -19,24 +19,23 @@ import (
 )
 
 const (
-	// pingEvery is how often a node asks in its session which of the others are there.
+	// pingEvery is the interval at which a node checks the other nodes.
 	pingEvery = 500 * time.Millisecond
-	// pingTimeout is for one such question.
+	// pingTimeout is the timeout of one check.
 	pingTimeout = 2 * time.Second
-	// giveUpAfter is how long a node goes on that gets no answer: it ends before others begin its work.
+	// giveUpAfter is how long a node continues without a successful check. It ends before other nodes take over its work.
 	giveUpAfter = 3 * time.Second
-	// idleTimeout is after how long PostgreSQL ends the session of a node that asks nothing: it is frozen, or cut off.
+	// idleTimeout is the idle timeout of a node's session. PostgreSQL ends the session of a frozen or disconnected node.
 	idleTimeout = 4 * time.Second
-	// deadAfter is how long a node may be without a session: it may be connecting again.
+	// deadAfter is how long a node may have no session. It may be reconnecting.
 	deadAfter = 1200 * time.Millisecond
-	// succeedWithin is how long a node waits at its start for the session of an earlier process of its name to end.
+	// succeedWithin is how long a starting node waits for the session of an earlier process with the same name to end.
 	succeedWithin = idleTimeout + 2*time.Second
 	// reconnectEvery is the pause between two attempts to get another session.
 	reconnectEvery = 100 * time.Millisecond
-	// tellEvery is how often a node is told of what others write. Busy nodes would otherwise wake each other for each write.
+	// tellEvery limits how often the writes of other nodes wake a node.
 	tellEvery = 3 * time.Millisecond
-	// maxIdleInTx is after how many milliseconds PostgreSQL ends a transaction whose process does nothing: what a frozen node
-	// has locked would hold up the others.
+	// maxIdleInTx is the idle timeout of a transaction in milliseconds. Without it, the locks of a frozen node would block the others.
 	maxIdleInTx = 3000
 )
 
@@ -47,21 +46,21 @@ const (
 	lockValues = -2 // the place of large values
 )
 
-// databaseClock is the time of the database in milliseconds, and not that of the transaction.
+// databaseClock is the current time of the database in milliseconds. It is not the start of the transaction.
 const databaseClock = `(extract(epoch from clock_timestamp()) * 1000)::bigint`
 
 // Membership is a process's right to write into a ledger that it shares with others.
 //
-// Each node keeps a session of PostgreSQL that holds an advisory lock. PostgreSQL ends the session when the process ends, or
-// when nothing is heard of it. A node whose lock is free is marked as gone by the node that notices it first, and with that its
-// attempts are over. Each transaction looks at the mark, so that a process that was frozen and goes on writes nothing.
+// Each node keeps a session of PostgreSQL that holds an advisory lock. PostgreSQL ends the session when the process ends or
+// stops responding. The first node that finds the lock free marks the node as gone, which ends its attempts. Every transaction
+// checks this mark, so that a frozen process cannot write after it resumes.
 type Membership struct {
 	l     *Ledger
 	db    *sql.DB
 	log   *slog.Logger
 	node  Node
 	class int32
-	// config is how the sessions of the node are made, each of which is its own.
+	// config is the configuration of the node's own session, which does not belong to the connection pool.
 	config *pgx.ConnConfig
 
 	stop context.CancelFunc
@@ -71,9 +70,8 @@ type Membership struct {
 	why  error // set before lost is closed
 }
 
-// Join makes this process one of the nodes that work on a ledger together, until Leave. The error is a *NameTakenError
-// when another node of that name is at work, and ErrPooled when sessions cannot be kept. An earlier process of that
-// name that is dead is marked as gone.
+// Join adds this process to the nodes of the ledger, until Leave. It returns a *NameTakenError if another process with that
+// name is alive, and ErrPooled if the database does not keep sessions.
 func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	if l.db == nil {
 		return nil, errors.New("only a ledger on PostgreSQL can be shared by several processes")
@@ -108,10 +106,10 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	return m, nil
 }
 
-// Membership is this process's among the nodes of the ledger; nil: it has the ledger to itself.
+// Membership returns the membership of this process, or nil if it does not share the ledger.
 func (l *Ledger) Membership() *Membership { return l.member.Load() }
 
-// nodeID is that of this process, 0 where it has the ledger to itself.
+// nodeID returns the id of this process, or 0 if it does not share the ledger.
 func (l *Ledger) nodeID() int64 {
 	if m := l.member.Load(); m != nil {
 		return m.node.ID
@@ -119,25 +117,25 @@ func (l *Ledger) nodeID() int64 {
 	return 0
 }
 
-// Node is the process as the others see it.
+// Node returns the description of this process for the other nodes.
 func (m *Membership) Node() Node { return m.node }
 
-// SetConfig tells the other nodes of another configuration.
+// SetConfig records the hash of the node's new configuration.
 func (m *Membership) SetConfig(ctx context.Context, hash string) error {
 	_, err := m.db.ExecContext(ctx, `update nodes set config = $1 where id = $2 and gone_at = 0`, hash, m.node.ID)
 	return err
 }
 
-// SetLanes tells the other nodes how many runs this one does at once. With 0 it gets no more of them.
+// SetLanes records how many runs this node executes at once. With 0, it receives no more runs.
 func (m *Membership) SetLanes(ctx context.Context, lanes int) error {
 	_, err := m.db.ExecContext(ctx, `with changed as (update nodes set lanes = $1 where id = $2 and gone_at = 0) select pg_notify($3, '')`, lanes, m.node.ID, m.l.channel())
 	return err
 }
 
-// Lost is closed once this process may not write any more.
+// Lost returns a channel that is closed when this process may no longer write.
 func (m *Membership) Lost() <-chan struct{} { return m.lost }
 
-// Err says why, nil before.
+// Err returns why this process may no longer write, or nil if it may.
 func (m *Membership) Err() error {
 	select {
 	case <-m.lost:
@@ -155,7 +153,7 @@ func (m *Membership) lose(why error) {
 	})
 }
 
-// Leave ends the membership, after all that the process has begun is over.
+// Leave ends the membership. The process must have finished its work.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.stop()
 	m.held.Wait()
@@ -164,7 +162,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The session of before may take a moment to end.
+	// The earlier session may take a moment to end.
 	_, err = pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, int32(m.node.ID))
 	if err == nil {
 		err = m.bury(ctx, pg, m.node, "it was stopped")
@@ -172,7 +170,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 	return errors.Join(err, pg.Close(ctx))
 }
 
-// findClass makes the locks and notifications of this ledger different from those of another one in the same database.
+// findClass sets the class of the advisory locks. It differs for each ledger in a database.
 func (l *Ledger) findClass(ctx context.Context) error {
 	var oid int64
 	if err := l.db.QueryRowContext(ctx, `select 'nodes'::regclass::oid::bigint`).Scan(&oid); err != nil {
@@ -182,11 +180,10 @@ func (l *Ledger) findClass(ctx context.Context) error {
 	return nil
 }
 
-// channel is on which the processes of a ledger tell each other that they have written.
+// channel returns the notification channel of the ledger. Each transaction notifies it.
 func (l *Ledger) channel() string { return fmt.Sprintf("rouse_%d", uint32(l.class)) }
 
-// RefusePooler is ErrPooled for a database whose idle sessions are lent to somebody else. It asks nothing that would fail
-// there in other words.
+// RefusePooler returns ErrPooled if a pooler gives the connection's session to other connections between transactions.
 func RefusePooler(ctx context.Context, db *sql.DB) error {
 	one, err := db.Conn(ctx)
 	if err != nil {
@@ -218,12 +215,12 @@ func RefusePooler(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// onSession lends the session of a connection.
+// onSession calls use with the pgx connection of conn.
 func onSession(conn *sql.Conn, use func(*pgx.Conn) error) error {
 	return conn.Raw(func(driver any) error { return use(driver.(*stdlib.Conn).Conn()) })
 }
 
-// register gives the node its row and its lock. Nodes are let in one at a time.
+// register inserts the row of the node and takes its lock. Nodes register one at a time.
 func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 	if _, err := pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, lockJoin); err != nil {
 		return err
@@ -247,7 +244,7 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 	return m.lock(ctx, pg)
 }
 
-// succeed waits until no node of this name is at work: one whose session has ended is marked as gone.
+// succeed waits until no node with this name is alive. It marks a node without a session as gone.
 func (m *Membership) succeed(ctx context.Context, pg *pgx.Conn) error {
 	for begun := time.Now(); ; {
 		rows, err := pg.Query(ctx, `select id, name, host, pid from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
@@ -277,8 +274,8 @@ func (m *Membership) succeed(ctx context.Context, pg *pgx.Conn) error {
 	}
 }
 
-// lock takes the node's lock in a session, and has the session hear of what others write. What is left of an earlier session of this
-// node is ended: the network may have lost it.
+// lock takes the node's lock and subscribes to the writes of other nodes. It first ends an earlier session of this node, which may
+// remain after a network failure.
 func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
 	for _, step := range []struct {
 		statement string
@@ -297,7 +294,7 @@ func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
 	return nil
 }
 
-// hold keeps a session with the node's lock until ctx ends or the node is lost.
+// hold keeps a session with the node's lock until ctx ends or the lock is lost.
 func (m *Membership) hold(ctx context.Context, pg *pgx.Conn) {
 	heard := time.Now() // when the database last answered
 	for {
@@ -320,17 +317,17 @@ func (m *Membership) hold(ctx context.Context, pg *pgx.Conn) {
 	}
 }
 
-// closeSession ends a session. One that is broken is ended by the database.
+// closeSession closes a session. Errors are ignored, because the database ends broken sessions.
 func (m *Membership) closeSession(ctx context.Context, pg *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reconnectEvery)
 	defer cancel()
 	_ = pg.Close(ctx)
 }
 
-// reconnect begins another session. The error says that this was not done in time.
+// reconnect opens another session. It returns ErrLeaseLost if that takes longer than giveUpAfter.
 func (m *Membership) reconnect(ctx context.Context, heard time.Time, failure error) (*pgx.Conn, error) {
 	for {
-		// Measured by a clock that goes on while the process is frozen, or the machine asleep.
+		// The wall clock also counts the time in which the machine sleeps.
 		if time.Since(heard) > giveUpAfter || time.Now().Round(0).Sub(heard.Round(0)) > giveUpAfter {
 			return nil, fmt.Errorf("%w (its session ended, and it could not begin another one in time: %w)", ErrLeaseLost, failure)
 		}
@@ -360,19 +357,19 @@ func (m *Membership) relock(ctx context.Context) (*pgx.Conn, error) {
 	return pg, nil
 }
 
-// sighting is what this session last knew of another node.
+// sighting is the last known state of another node.
 type sighting struct {
 	node     Node
-	unlocked time.Time // since when its lock is free; zero: it holds it
-	silent   bool      // it asked nothing for a while
+	unlocked time.Time // when its lock was found free; zero if it holds the lock
+	silent   bool      // it made no requests for pingTimeout
 }
 
-// watch looks after the other nodes, and tells of what they write.
+// watch checks the other nodes and reports their writes, until ctx ends or the session breaks.
 func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) error {
 	own := strconv.FormatInt(m.node.ID, 10)
-	seen := map[int64]sighting{} // of this session: while there was none, the others could not be seen
+	seen := map[int64]sighting{} // starts empty, because a node cannot be observed without a session
 	var pinged, toldAt time.Time
-	news := true // what was written before
+	news := true // other nodes may have written before
 	for {
 		if time.Since(pinged) >= pingEvery {
 			pinged = time.Now()
@@ -413,13 +410,13 @@ const (
 	whySilent = "it was not heard of for 4s: it is frozen, or cut off from the database"
 )
 
-// others are the nodes that are not marked as gone, with how many seconds ago each last asked something in its session; null: it has none.
+// others selects the nodes that are not marked as gone, with the idle time of their sessions in seconds: null without a session.
 const others = `select n.id, n.name, n.host, n.pid, extract(epoch from clock_timestamp() - a.state_change)::float8, ` + databaseClock + `
 	from nodes n left join pg_locks l on l.locktype = 'advisory' and l.granted and l.objsubid = 2 and l.classid::bigint = $1 and l.objid::bigint = n.id
 		and l.database = (select oid from pg_database where datname = current_database())
 	left join pg_stat_activity a on a.pid = l.pid where n.gone_at = 0`
 
-// ping looks at all nodes. The error is ErrLeaseLost when this one is marked as gone.
+// ping reads the state of all nodes. It returns ErrLeaseLost if this node is marked as gone.
 func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -461,8 +458,7 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 	return nil
 }
 
-// lookAfter marks as gone the nodes that are, and takes the lead from one that was. What another process has locked is tried again with
-// the next look.
+// lookAfter marks dead nodes as gone, and removes a leader that is gone. If another process holds a lock, the next check tries again.
 func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64]sighting) error {
 	for id, s := range seen {
 		if s.unlocked.IsZero() || time.Since(s.unlocked) < deadAfter {
@@ -488,10 +484,10 @@ func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64
 	})
 }
 
-// waitBriefly has a transaction fail that would wait for what another process has locked: who waits looks after nothing else.
+// waitBriefly limits the wait for locks. A waiting node could not check the others.
 const waitBriefly = `set local lock_timeout = 200`
 
-// briefly logs what PostgreSQL refuses, and returns an error of the connection.
+// briefly calls do with a timeout. It logs errors of statements, and returns errors of the connection.
 func (m *Membership) briefly(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -503,15 +499,14 @@ func (m *Membership) briefly(ctx context.Context, do func(context.Context) error
 	return err
 }
 
-// bury marks a node as gone whose lock is free. While a transaction
-// of the node is on, nothing happens: PostgreSQL ends it soon.
+// bury marks a node as gone if its lock is free and it has no open transaction. PostgreSQL soon ends the transactions of a dead node.
 func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string) error {
 	gone := int64(0)
 	err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, waitBriefly); err != nil {
 			return err
 		}
-		var free bool // and stays so: a node that connects again waits until it can see the mark
+		var free bool // until the commit: a node that reconnects waits for the lock, and then finds the mark
 		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock($1, $2)`, m.class, int32(n.ID)).Scan(&free); err != nil || !free {
 			return err
 		}
@@ -529,8 +524,8 @@ func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string)
 	return err
 }
 
-// fence begins each transaction on PostgreSQL. That of a node ends there for one that the others have taken for dead, and tells the
-// others of the commit. Its lock holds up who marks the node as gone (bury).
+// fence begins each transaction on PostgreSQL. It returns ErrLeaseLost if this node is marked as gone, and notifies the other nodes of
+// the commit. Its row lock delays bury until the transaction ends.
 func (l *Ledger) fence(tx *sqlite.Tx) error {
 	m := l.member.Load()
 	if m == nil { // a command that writes once
@@ -556,22 +551,22 @@ func (l *Ledger) fence(tx *sqlite.Tx) error {
 	return nil
 }
 
-// remoteChanged tells those who wait for a change of one that another node has made.
+// remoteChanged wakes those that wait for a change of the ledger.
 func (l *Ledger) remoteChanged() {
 	l.notifyChanged()
 	l.notifyPlanChanged()
 }
 
-// setSkew has the ledger's time be that of its database. Small differences are those of the measurement, which took so
-// long: on a busy machine, nodes would else disagree by what they waited for an answer.
+// setSkew sets the difference between the clocks of the database and this machine. It ignores small changes, which are errors of a
+// measurement that took so long.
 func (l *Ledger) setSkew(skew, took time.Duration) {
 	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > max(100*time.Millisecond, took) {
 		l.skew.Store(int64(skew))
 	}
 }
 
-// Skew is how much later the clock of the ledger's database is than this machine's; 0 for a file.
+// Skew returns how far the clock of the database is ahead of this machine. It is 0 for a file.
 func (l *Ledger) Skew() time.Duration { return time.Duration(l.skew.Load()) }
 
-// Now is the time by which the ledger records what happens: that of its database, where there are several nodes.
+// Now returns the time of the ledger. Several nodes use the time of their database.
 func (l *Ledger) Now() time.Time { return l.now() }

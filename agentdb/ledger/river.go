@@ -22,8 +22,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// RiverJob brings a run to a node that does it. River's tables are in the database of the ledger, so that the end of an attempt and
-// that of its job are one transaction.
+// RiverJob holds the arguments of the River job that brings a run to a node. River's tables are in the database of the ledger, so that
+// an attempt and its job end in one transaction.
 type RiverJob struct {
 	Run   int64  `json:"run"`
 	Job   string `json:"job,omitempty"`
@@ -33,41 +33,41 @@ type RiverJob struct {
 // Kind implements river.JobArgs.
 func (RiverJob) Kind() string { return "run" }
 
-// InsertOpts implements river.JobArgsWithInsertOpts: a run has one job that is not over. Whether it is tried again is the ledger's to say.
+// InsertOpts implements river.JobArgsWithInsertOpts. A run has at most one unfinished job. The ledger decides on retries.
 func (RiverJob) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{MaxAttempts: 1, UniqueOpts: river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
 		rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
 	}}}
 }
 
-// RiverFetchCooldown is how soon after one job River looks for the next.
+// RiverFetchCooldown is the shortest time between two fetches of jobs.
 const RiverFetchCooldown = time.Millisecond
 
-// AnyQueue is the queue of River with the runs that any node may do.
+// AnyQueue is the River queue for runs that any node may execute.
 const AnyQueue = "any"
 
-// Queue is the queue of River with the runs that the node of a name does.
+// Queue returns the River queue of a node, or AnyQueue for "".
 func Queue(node string) string {
 	if node == "" {
 		return AnyQueue
 	}
-	// River takes small letters, digits, and single dashes and underscores; the number keeps names apart that are alike then.
+	// River accepts lower-case letters, digits, and single dashes and underscores. The checksum keeps queue names unique.
 	plain := strings.Join(strings.FieldsFunc(strings.ToLower(node), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "-")
 	return fmt.Sprintf("node_%s_%08x", strings.TrimRight(plain[:min(len(plain), 40)], "-"), crc32.ChecksumIEEE([]byte(node)))
 }
 
-// clientID is what the node is called in River.
+// clientID returns the name of the node's River client.
 func (n Node) clientID() string { return fmt.Sprintf("%s/%d", n.Name, n.ID) }
 
-// RiverClient is what the node of this process is called in River.
+// RiverClient returns the name of this node's River client.
 func (m *Membership) RiverClient() string { return m.node.clientID() }
 
-// joined is a transaction that database/sql has begun on a connection of pgx, for what wants one of pgx.
+// joined makes a transaction of database/sql on a pgx connection usable as a pgx.Tx.
 type joined struct{ *pgxConn }
 
 type pgxConn = pgx.Conn
 
-// Commit implements pgx.Tx: who has begun the transaction ends it.
+// Commit implements pgx.Tx. The transaction belongs to database/sql, which ends it.
 func (joined) Commit(context.Context) error { return pgx.ErrTxClosed }
 
 // Rollback implements pgx.Tx.
@@ -79,7 +79,7 @@ func (joined) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
 // Conn implements pgx.Tx.
 func (j joined) Conn() *pgx.Conn { return j.pgxConn }
 
-// migrateRiver brings River's tables up to date. Each of its steps is a transaction: some use what the one before has made.
+// migrateRiver creates or updates River's tables. Each migration needs its own transaction, because some depend on a commit.
 func migrateRiver(ctx context.Context, conn *sql.Conn, schema string) error {
 	m, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -99,22 +99,22 @@ func migrateRiver(ctx context.Context, conn *sql.Conn, schema string) error {
 	})
 }
 
-// newRiver is a client that sends jobs and does none.
+// newRiver returns a client that only inserts jobs.
 func newRiver(schema string, log *slog.Logger) (*river.Client[pgx.Tx], error) {
 	return river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: schema, FetchCooldown: RiverFetchCooldown, Logger: log})
 }
 
-// RiverSchema is where River's tables are.
+// RiverSchema returns the schema of River's tables.
 func (l *Ledger) RiverSchema() string { return l.river.Schema() }
 
-// RunFor is a run that is to be done now, and where.
+// RunFor is a run that can start now, and its node.
 type RunFor struct {
 	Run        int64
 	Job, Agent string
-	Node       string // "": any
+	Node       string // empty for any node
 }
 
-// SendRuns gives runs to River, which brings each to a node. One that it has already is left where it is.
+// SendRuns inserts River jobs for runs. It skips runs with an unfinished job.
 func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
 	params := make([]river.InsertManyParams, len(runs))
 	for i, r := range runs {
@@ -128,22 +128,22 @@ func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
 	})
 }
 
-// onTx lends a transaction as pgx knows it.
+// onTx calls use with a transaction as a pgx.Tx.
 func onTx(tx *sqlite.Tx, use func(context.Context, pgx.Tx) error) error {
 	return tx.Raw(func(ctx context.Context, conn any) error { return use(ctx, joined{conn.(*stdlib.Conn).Conn()}) })
 }
 
-// SentRun is a run that is on, or that River has.
+// SentRun is a run that is running or has an unfinished River job.
 type SentRun struct {
 	Run        int64
 	Agent, Job string
 	Trigger    domain.Trigger
-	On         bool   // an attempt is on
-	Node       string // that does it; "": which one is not known yet
-	Queue      string // where it is, until its attempt begins
+	On         bool   // it is running
+	Node       string // the node that executes it, if it is running
+	Queue      string // the River queue, if it is not running yet
 }
 
-// SentRuns lists the runs that are on, and those that River has.
+// SentRuns returns the running runs and those with an unfinished River job.
 func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
 	return list(l.reads(ctx), func(r *SentRun) []any {
 		return []any{&r.Run, &r.Agent, &r.Job, &r.Trigger, &r.On, &r.Node, &r.Queue}
@@ -157,8 +157,8 @@ func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
 		where j.kind = 'run' and j.state in ('available', 'pending', 'retryable', 'running', 'scheduled') and r.state in ('queued', 'waiting')`)
 }
 
-// endJob ends the job of an attempt together with it. River's own call does that for the process that works on the job alone, and this may
-// be another one.
+// endJob finishes the River job of an attempt. It does not use river.JobCompleteTx, which only the job's worker can call: another node
+// ends the attempts of a dead one.
 func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
 	if l.db == nil {
 		return
@@ -168,7 +168,7 @@ func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
 		cmp.Or(as, "completed"), a.Run, a.Number)
 }
 
-// cancelJob has River stop the work on a run's attempt, at whichever node that is.
+// cancelJob cancels the River job of a running run. River notifies the node that executes it.
 func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
 	if l.db == nil {
 		return nil
@@ -179,14 +179,14 @@ func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
 	}
 	return onTx(tx, func(ctx context.Context, pg pgx.Tx) error {
 		_, err := l.river.JobCancelTx(ctx, pg, job)
-		if errors.Is(err, rivertype.ErrNotFound) { // somebody has deleted it, and the attempt is ended for that
+		if errors.Is(err, rivertype.ErrNotFound) { // it was deleted, which also ends the attempt
 			return nil
 		}
 		return err
 	})
 }
 
-// TakeBack takes from nodes that are gone, or take no more runs, what River has given them: it is sent elsewhere.
+// TakeBack removes the River jobs of nodes that are gone or accept no more runs. The leader then sends the runs to other nodes.
 func (l *Ledger) TakeBack(ctx context.Context) error {
 	if _, err := l.db.ExecContext(ctx, `delete from river_job where kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled') and queue <> $1
 		and not exists (select 1 from nodes where nodes.queue = river_job.queue and gone_at = 0 and lanes > 0)`, AnyQueue); err != nil {
@@ -197,12 +197,12 @@ func (l *Ledger) TakeBack(ctx context.Context) error {
 	return err
 }
 
-// depose takes the lead from a node that is gone. River would wait for 15 seconds; this has it elect another one at once.
+// depose removes a leader that is gone, and starts an election. River itself would wait up to 15 seconds.
 const depose = `with led as (delete from river_leader where not exists (select 1 from nodes where gone_at = 0 and name || '/' || id = leader_id) returning leader_id)
 	select pg_notify(current_schema() || '.river_leadership', json_build_object('action', 'resigned', 'leader_id', leader_id)::text) from led`
 
-// Lead reports whether this process is the one that does what one has to do: start runs, fire schedules, send notices, remove what is
-// over. River elects it among the nodes that look for reasons to start runs. A process that has the ledger to itself leads always.
+// Lead reports whether this process leads: it starts runs, fires schedules, sends notices and removes old records. River elects the
+// leader among the nodes with triggers. A process with a file always leads.
 func (l *Ledger) Lead(ctx context.Context) (bool, error) {
 	m := l.member.Load()
 	if m == nil {
@@ -212,7 +212,7 @@ func (l *Ledger) Lead(ctx context.Context) (bool, error) {
 	return leader == m.node.clientID(), err
 }
 
-// Leader is the id of the node that leads, 0 where there is none just now.
+// Leader returns the id of the leading node, or 0 if there is none.
 func (l *Ledger) Leader(ctx context.Context) (int64, error) {
 	leader, err := l.riverLeader(ctx)
 	if err != nil || leader == "" {
@@ -227,13 +227,13 @@ func (l *Ledger) riverLeader(ctx context.Context) (string, error) {
 	return value[string](l.reads(ctx), `select coalesce(max(leader_id), '') from river_leader where expires_at > now()`)
 }
 
-// JobCount is how many jobs of River a queue has in a state.
+// JobCount is the number of River jobs in one state of a queue.
 type JobCount struct {
 	Name, State string
 	Jobs        int
 }
 
-// RiverJobs counts the jobs of River that are not over; a queue that somebody has paused there is one of its own.
+// RiverJobs counts the unfinished River jobs. It also returns paused queues, with the state "paused".
 func (l *Ledger) RiverJobs(ctx context.Context) ([]JobCount, error) {
 	return list(l.reads(ctx), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
 		`select queue, state::text, count(*) from river_job where kind = 'run' and finalized_at is null group by queue, state

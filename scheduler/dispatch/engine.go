@@ -6,24 +6,24 @@ import (
 	"rouse/agentdb/ledger"
 )
 
-// Engine has the runs done that got their lanes. The local one does them in this process; that of package river in those that share
-// a ledger. Who asks to cancel a run says so to the ledger, which tells the process that does it.
+// Engine executes the runs that the dispatcher starts: in this process, or on the nodes of a shared ledger (package river). Requests to
+// cancel a run go through the ledger.
 type Engine interface {
-	// Open begins to do runs with a dispatcher, until Close.
+	// Open starts the workers, which call d.Work, until Close.
 	Open(ctx context.Context, d *Dispatcher) error
-	// Start has runs done. Of one that is not started after all, the lanes are free again.
+	// Start executes runs, or sends them to the nodes that execute them.
 	Start(ctx context.Context, runs []ledger.RunFor) error
-	// Close takes no further runs, and returns when those that are on have ended.
+	// Close accepts no more runs, and returns when the running ones have ended.
 	Close(ctx context.Context) error
 }
 
-// local does runs in this process.
+// local executes runs in this process.
 type local struct{ d *Dispatcher }
 
 // Open implements Engine.
 func (local) Open(context.Context, *Dispatcher) error { return nil }
 
-// Start implements Engine: all attempts are recorded in one commit.
+// Start implements Engine. It records all attempts in one commit.
 func (e local) Start(writing context.Context, runs []ledger.RunFor) error {
 	d := e.d
 	starts := make([]ledger.Start, len(runs))
@@ -41,7 +41,7 @@ func (e local) Start(writing context.Context, runs []ledger.RunFor) error {
 		return err
 	}
 	for i, s := range started {
-		if s.Err != nil { // cancelled since it was read, or another process was first, or has its lanes or its agent
+		if s.Err != nil { // it was cancelled since it was read, or another process has it, its lanes or its agent
 			d.releaseLanes(runs[i].Run)
 			continue
 		}

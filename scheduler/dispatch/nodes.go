@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// readNodesEvery is how often the nodes of a shared ledger are looked at.
+	// readNodesEvery is the interval at which a node checks who leads and whether attempts are orphaned.
 	readNodesEvery = 200 * time.Millisecond
-	// restFor is how long a run rests that a node has sent back, because it cannot start there. It doubles with each time, up to maxRest.
+	// restFor is the delay after which the leader sends a run again that could not start. It doubles each time, up to maxRest.
 	restFor = 100 * time.Millisecond
 	maxRest = 15 * time.Second
-	// comeAfter is how long a run is left to the node that has its agent's database while that has no lane free, before another one gets
-	// both: agents would else go to and fro.
+	// comeAfter is how long a run waits for the node that has its agent's database, if that node has no free lane. After that, another
+	// node may take over both. The delay keeps agents from moving back and forth.
 	comeAfter = 5 * time.Second
 )
 
-// nodes are those of a shared ledger as the one that leads sees them: where agents are, and which lanes are free.
+// nodes is the leader's view of the nodes: their free lanes, and the places of agents.
 type nodes struct {
-	lanes  map[string]int // free ones of each node that does runs
+	lanes  map[string]int // free lanes of each node that executes runs
 	free   int            // over all nodes
 	homes  map[string]ledger.AgentHome
-	placed func(job, agent string) string // the node that alone may do a run, "" for any
+	placed func(job, agent string) string // the only node for a run, or "" for any
 	now    time.Time
-	next   time.Time         // when a run may be sent that has to wait for no change
-	sent   map[int64]sending // what was sent to nodes, and has not begun
+	next   time.Time         // when the next delay of a run ends
+	sent   map[int64]sending // runs that were sent and have not started
 }
 
-// sending is how often a run was sent to a node, and when it may be sent again.
+// sending records how often a run was sent, and when it may be sent again.
 type sending struct {
-	attempt int // that it has had
+	attempt int // the run's last attempt at that time
 	times   int
 	again   time.Time
 }
 
-// readNodes says whether this process decides which runs start: one does for all that share a ledger. That one learns what the nodes do;
-// all of them end what a node has left behind that is gone.
+// readNodes reports whether this process leads, and reads the state of the nodes if it does. Only the leader of a shared ledger starts
+// runs.
 func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (leads bool, err error) {
 	if d.o.Ledger.Membership() == nil {
 		return true, nil
@@ -74,9 +74,9 @@ func (d *Dispatcher) readNodes(ctx, writing context.Context, now time.Time) (lea
 	return true, nil
 }
 
-// lookForLead looks whether this process leads, and after what nodes that are gone have left.
+// lookForLead checks whether this process leads, and takes over the runs of nodes that are gone.
 func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
-	if err := d.stopCancelled(ctx); err != nil { // whose notification was lost
+	if err := d.stopCancelled(ctx); err != nil { // their notifications may be lost
 		return err
 	}
 	leads, err := d.o.Ledger.Lead(ctx)
@@ -100,10 +100,10 @@ func (d *Dispatcher) lookForLead(ctx, writing context.Context) error {
 	return nil
 }
 
-// Leads reports whether this process decides which runs start. What one has left that did so before is over then.
+// Leads reports whether this process leads. It has then ended the attempts of the previous leader.
 func (d *Dispatcher) Leads() bool { return d.leads.Load() }
 
-// placed is the node that alone may do the runs of a job and an agent, "" for any.
+// placed returns the only node for the runs of a job and an agent, or "" for any.
 func (d *Dispatcher) placed(job, agent string) string {
 	node := d.o.Executor.Policy(job).Node
 	if node == "" && d.o.Placed != nil {
@@ -112,7 +112,7 @@ func (d *Dispatcher) placed(job, agent string) string {
 	return node
 }
 
-// count counts the free lanes.
+// count sets the free lanes.
 func (n *nodes) count(alive []ledger.Node, sent []ledger.SentRun) {
 	n.lanes, n.free = map[string]int{}, 0
 	queues := map[string]string{}
@@ -135,23 +135,23 @@ func (n *nodes) count(alive []ledger.Node, sent []ledger.SentRun) {
 			delete(n.sent, s.Run)
 		}
 	}
-	for id, s := range n.sent { // of runs that have ended
+	for id, s := range n.sent { // runs that have ended
 		if n.now.Sub(s.again) > maxRest {
 			delete(n.sent, id)
 		}
 	}
 }
 
-// send keeps in mind that a run is sent to a node.
+// send records that a run is sent to a node.
 func (n *nodes) send(r queuedRun) {
 	times := n.sent[r.id].times
 	n.sent[r.id] = sending{r.attempt, times + 1, n.now.Add(min(restFor<<min(times, 10), maxRest))}
 }
 
-// rests reports whether a run that a node has sent back has to wait.
+// rests reports whether a run that could not start must wait before it is sent again.
 func (n *nodes) rests(r ledger.Run) bool {
 	s, sent := n.sent[r.ID]
-	if sent && s.attempt != r.Attempt { // it has begun since
+	if sent && s.attempt != r.Attempt { // it has started since
 		delete(n.sent, r.ID)
 		return false
 	}
@@ -162,7 +162,7 @@ func (n *nodes) rests(r ledger.Run) bool {
 	return true
 }
 
-// take takes a lane of a node, or of any.
+// take takes a lane of a node, or of any node for "".
 func (n *nodes) take(node string) {
 	n.free--
 	if node != "" {
@@ -170,11 +170,12 @@ func (n *nodes) take(node string) {
 	}
 }
 
-// place says which node may do a run now, "" for any; false: none may. busy says that runs of its agent are on.
+// place returns the node for a run, or "" for any. It returns false if no node can execute the run now. busy reports whether runs of its
+// agent are running.
 func (n *nodes) place(r queuedRun, busy bool) (node string, ok bool) {
 	only := n.placed(r.key.job, r.key.agent)
 	home, known := n.homes[r.key.agent]
-	if known && (busy || !home.State.Free()) { // what the agent has is in use there, or there alone
+	if known && (busy || !home.State.Free()) { // the agent cannot move: it is in use, or has files there
 		if only != "" && only != home.Node {
 			return "", false
 		}

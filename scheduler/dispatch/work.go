@@ -8,8 +8,8 @@ import (
 	"rouse/internal/domain"
 )
 
-// Work does a run that an engine has brought to this process, and returns when the attempt is over. job is what brought it. A run that
-// cannot start here just now goes back to the process that leads.
+// Work executes a run that an engine has sent to this process, and returns at the end of the attempt. job is the engine's job. If the run
+// cannot start here now, Work returns nil, and the leader sends the run again later.
 func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	writing := context.WithoutCancel(ctx)
 	r, err := d.o.Ledger.Run(writing, id)
@@ -29,7 +29,7 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	do := d.o.Executor.Freeze()
 	started, err := d.o.Ledger.Start(writing, d.startOf(id, r.Job, job))
 	if err != nil {
-		return err // whether it has begun is not known: if so, its job says that it has ended
+		return err // the attempt may be recorded; it is then an orphan, because its job ends
 	}
 	if s := started[0]; s.Err == nil {
 		work, end := d.begin(writing, s.Attempt)
@@ -39,7 +39,7 @@ func (d *Dispatcher) Work(ctx context.Context, id, job int64) error {
 	return nil
 }
 
-// Cancel stops a run that somebody asked to cancel, or who looks after the engine.
+// Cancel stops a run after a request to cancel it, or after its job was cancelled in the engine.
 func (d *Dispatcher) Cancel(ctx context.Context, id int64) {
 	reason := "it was cancelled in River"
 	if asked, err := d.o.Ledger.Cancelling(ctx); err != nil {
@@ -50,7 +50,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, id int64) {
 	d.stop(id, &Stop{domain.OutcomeCancelled, reason})
 }
 
-// startOf asks for an attempt of a run of a job, within the lanes that it has.
+// startOf returns the request for an attempt of a run, with the limits of its job and its agent.
 func (d *Dispatcher) startOf(run int64, name string, job int64) ledger.Start {
 	lanes := jobLanes(d.o.Executor.Policy(name))
 	d.mu.Lock()
@@ -58,7 +58,7 @@ func (d *Dispatcher) startOf(run int64, name string, job int64) ledger.Start {
 	return ledger.Start{Run: run, Job: job, AgentLanes: d.lanes.perAgent, JobLanes: lanes, Behind: lanes > 0 && d.o.Only == 0}
 }
 
-// begin has an attempt be one that can be stopped, until end. Its context outlives that of Run, until drain ends the attempt.
+// begin registers an attempt, so that it can be stopped, until end is called. Its context does not end with that of Run.
 func (d *Dispatcher) begin(writing context.Context, a ledger.Attempt) (work context.Context, end func()) {
 	work, cancel := context.WithCancelCause(writing)
 	d.mu.Lock()
@@ -70,7 +70,7 @@ func (d *Dispatcher) begin(writing context.Context, a ledger.Attempt) (work cont
 	return work, func() { cancel(nil) }
 }
 
-// takeLane takes a lane of this process for a run; false: none is free, or an earlier attempt of it is not over.
+// takeLane reserves a lane of this process for a run. It returns false if none is free or an earlier attempt has not ended.
 func (d *Dispatcher) takeLane(id int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +82,7 @@ func (d *Dispatcher) takeLane(id int64) bool {
 	return true
 }
 
-// leave gives the lane back that takeLane took.
+// leave frees the lane of a run.
 func (d *Dispatcher) leave(id int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

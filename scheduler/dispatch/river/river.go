@@ -1,5 +1,5 @@
-// Package river has runs done by the processes that share a ledger in PostgreSQL. River (riverqueue.com) brings each run to one of them,
-// and elects the one that decides which runs start. What is decided, and what becomes of a run, is the dispatcher's and the ledger's.
+// Package river executes runs on the nodes that share a ledger in PostgreSQL. River (riverqueue.com) elects the leader, whose dispatcher
+// decides which runs start, and brings each run to a node.
 package river
 
 import (
@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// pollEvery is how soon a job is found whose notification was lost.
+	// pollEvery is the interval at which River looks for jobs whose notifications were lost.
 	pollEvery = 100 * time.Millisecond
-	// keepJobs is how long River keeps what is over; the ledger has its history.
+	// keepJobs is how long River keeps finished jobs. The ledger keeps the history.
 	keepJobs = 24 * time.Hour
-	// stopFor is how long River may take to end after all runs have: it may be waiting for a database that is away.
+	// stopFor is how long a stop waits for the database.
 	stopFor = 5 * time.Second
 )
 
@@ -35,17 +35,17 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Engine is River in this process.
+// Engine is the River client of this process.
 type Engine struct {
 	o      Options
 	member *ledger.Membership
 	client *river.Client[pgx.Tx]
 }
 
-// New makes the engine of a process that has joined the nodes of its ledger.
+// New returns an engine. The process must have joined the nodes of its ledger.
 func New(o Options) *Engine { return &Engine{o: o, member: o.Ledger.Membership()} }
 
-// worker does the runs that River brings here.
+// worker executes the runs that River brings to this process.
 type worker struct {
 	river.WorkerDefaults[ledger.RiverJob]
 	d *dispatch.Dispatcher
@@ -75,14 +75,14 @@ func (e *Engine) Open(ctx context.Context, d *dispatch.Dispatcher) error {
 	e.client, err = river.NewClient(riverpgxv5.New(e.o.Pool), &river.Config{
 		ID: e.member.RiverClient(), Schema: e.o.Ledger.RiverSchema(), Logger: slog.New(&quiet{Handler: e.o.Logger.Handler(), said: &said{at: map[string]time.Time{}}}), Queues: queues, Workers: workers,
 		FetchCooldown: ledger.RiverFetchCooldown, FetchPollInterval: pollEvery, FetchOnlyKnownKinds: true, LeaderElectionDisabled: !node.Triggers,
-		// A run takes as long as it takes; one whose process is gone is found by the ledger's nodes.
+		// Runs may take hours. The nodes of the ledger find the runs of dead processes.
 		JobTimeout: -1, RescueStuckJobsAfter: 100 * 365 * 24 * time.Hour,
 		CancelledJobRetentionPeriod: keepJobs, CompletedJobRetentionPeriod: keepJobs, DiscardedJobRetentionPeriod: keepJobs,
 	})
 	if err != nil {
 		return fmt.Errorf("river: %w", err)
 	}
-	for { // the database may be away for a moment
+	for { // the database may be unreachable for a moment
 		if err = e.client.Start(ctx); err == nil {
 			return nil
 		}
@@ -115,7 +115,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return err
 	case <-e.member.Lost():
 	}
-	select { // what is on here is others' by now, and nothing of it can be recorded
+	select { // other nodes have taken over the runs
 	case err := <-stopped:
 		return err
 	case <-time.After(stopFor):
@@ -123,7 +123,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 }
 
-// quiet logs the warnings of River, and each no more often than it helps: it tries all the time.
+// quiet logs warnings and errors only, and repeats a message at most every 10 seconds: River retries all the time.
 type quiet struct {
 	slog.Handler
 	said *said
@@ -134,7 +134,7 @@ type said struct {
 	at map[string]time.Time
 }
 
-// sayEvery is how often a warning is repeated.
+// sayEvery is the shortest time between two equal messages.
 const sayEvery = 10 * time.Second
 
 // Enabled implements slog.Handler.
