@@ -71,7 +71,7 @@ func (d *Daemon) self(cfg *config.Config, name string) ledger.Node {
 	return n
 }
 
-// lanes is how many runs other nodes may give to this process at once.
+// lanes returns how many runs this node accepts at once.
 func (d *Daemon) lanes(cfg *config.Config) int {
 	if !d.nodes.work {
 		return 0
@@ -79,7 +79,7 @@ func (d *Daemon) lanes(cfg *config.Config) int {
 	return cfg.Limits.Runs
 }
 
-// openEngine has River bring the runs of a shared ledger to this process.
+// openEngine prepares River, which brings the runs of a shared ledger to this process.
 func (d *Daemon) openEngine(ctx context.Context) (err error) {
 	if !d.shared() {
 		return nil
@@ -91,7 +91,7 @@ func (d *Daemon) openEngine(ctx context.Context) (err error) {
 	return nil
 }
 
-// tellLanes tells the other nodes of a new limit.
+// tellLanes records a new limit for the other nodes.
 func (d *Daemon) tellLanes(ctx context.Context, lanes int) {
 	m := d.ledger.Membership()
 	if m == nil || !d.nodes.work {
@@ -150,7 +150,7 @@ func (d *Daemon) Lost() <-chan struct{} {
 	return nil
 }
 
-// watchLease ends the daemon when its lease is lost, or the lead: it begins again as one of the others.
+// watchLease ends the daemon when it has lost its lease, or when another node leads in its place.
 func (d *Daemon) watchLease(ctx context.Context, dispatcher *dispatch.Dispatcher) error {
 	m := d.ledger.Membership()
 	if m == nil {
@@ -167,8 +167,12 @@ func (d *Daemon) watchLease(ctx context.Context, dispatcher *dispatch.Dispatcher
 			return nil
 		case <-tick.C:
 		}
-		if d.leading() && !dispatcher.Leads() {
-			return fmt.Errorf("the node %s does not lead any more: it begins again as one of the others", d.nodes.node)
+		if !d.leading() || dispatcher.Leads() {
+			continue
+		}
+		// After a crash of the database, no node leads until River has elected one again.
+		if leader, err := d.ledger.Leader(ctx); err == nil && leader != 0 && leader != m.Node().ID {
+			return fmt.Errorf("another node leads now: the node %s has to start again", d.nodes.node)
 		}
 	}
 }
@@ -221,8 +225,8 @@ func (d *Daemon) tryLead(ctx context.Context, p *Plan) (bool, error) {
 	return true, nil
 }
 
-// awaitLead returns true once this process leads, and false when ctx ends before. What the one before has left was seen to by the
-// dispatcher then: overlap is decided on the runs that are on.
+// awaitLead returns true once this process leads, and false if ctx ends before. The dispatcher has then ended the attempts of the
+// previous leader, which would otherwise count for overlap.
 func (d *Daemon) awaitLead(ctx context.Context, dispatcher *dispatch.Dispatcher) bool {
 	if d.leading() {
 		return true
