@@ -228,6 +228,13 @@ func TestClusterReconnects(t *testing.T) {
 		}
 		cmdtest.Until(t, "more runs", func() bool { return finished() > before+1 })
 	}
+
+	// A crash of the database empties River's table of leaders.
+	if _, err := c.db.ExecContext(t.Context(), `delete from river_leader`); err != nil {
+		t.Fatal(err)
+	}
+	before := finished()
+	cmdtest.Until(t, "that it leads again", func() bool { return c.engine(t, "south").Leader == "south" && finished() > before })
 	if n := c.count(t, `select count(*) from nodes where gone_at = 0 and id = `+fmt.Sprint(lease)); n != 1 {
 		t.Error("its lease was lost")
 	}
