@@ -137,7 +137,6 @@ func onTx(tx *sqlite.Tx, use func(context.Context, pgx.Tx) error) error {
 type SentRun struct {
 	Run        int64
 	Agent, Job string
-	Trigger    domain.Trigger
 	On         bool   // it is running
 	Node       string // the node that executes it, if it is running
 	Queue      string // the River queue, if it is not running yet
@@ -146,13 +145,13 @@ type SentRun struct {
 // SentRuns returns the running runs and those with an unfinished River job.
 func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
 	return list(l.reads(ctx), func(r *SentRun) []any {
-		return []any{&r.Run, &r.Agent, &r.Job, &r.Trigger, &r.On, &r.Node, &r.Queue}
+		return []any{&r.Run, &r.Agent, &r.Job, &r.On, &r.Node, &r.Queue}
 	}, `
-		select r.id, r.agent, r.job, r.triggered_by, true, coalesce(n.home, ''), ''
+		select r.id, r.agent, r.job, true, coalesce(n.home, ''), ''
 		from runs r join attempts a on a.run = r.id and a.number = r.attempt left join nodes n on n.id = a.node
 		where r.state = 'running' and r.state <> 'finished'
 		union all
-		select r.id, r.agent, r.job, r.triggered_by, false, '', j.queue
+		select r.id, r.agent, r.job, false, '', j.queue
 		from river_job j join runs r on r.id = (j.args->>'run')::bigint
 		where j.kind = 'run' and j.state in ('available', 'pending', 'retryable', 'running', 'scheduled') and r.state in ('queued', 'waiting')`)
 }
