@@ -34,14 +34,14 @@ type Options struct {
 	After <-chan struct{}
 	// Only, when set, restricts the dispatcher to one run and lets Run end with it.
 	Only int64
-	// Engine does the runs; nil: this process does.
+	// Engine executes the runs. If nil, this process does.
 	Engine Engine
-	// Placed, when set, says which node may do the runs of an agent, "" for any, beside what the policy of a job says.
+	// Placed, if set, returns the only node for the runs of an agent, or "" for any. The policy of a job has priority.
 	Placed func(agent string) string
 	Now    func() time.Time // the wall clock; nil means the system's
 }
 
-// Dispatcher decides which run is done when, and has an Engine do it.
+// Dispatcher decides when runs start. An Engine executes them.
 type Dispatcher struct {
 	o          Options
 	log        *slog.Logger
@@ -58,11 +58,11 @@ type Dispatcher struct {
 	queue         backlog
 	pauses        []ledger.Pause
 	pausesChanged <-chan struct{} // closed: the pauses have to be read again
-	nodes         *nodes          // of a shared ledger, where this process leads
+	nodes         *nodes          // nil unless this process leads a shared ledger
 	nodesRead     time.Time       // when they were last read
 	unsure        []int64         // runs whose start failed, and may have been written
 
-	leads    atomic.Bool // as it was seen last
+	leads    atomic.Bool // result of the last check
 	looking  sync.Mutex  // of lookedAt
 	lookedAt time.Time   // when runs that are held back were last looked at: see EndMissedHolds
 
@@ -70,9 +70,9 @@ type Dispatcher struct {
 	mu       sync.Mutex
 	lanes    *FairQueue
 	blocked  map[int64]string                  // why runs stay queued
-	cancels  map[int64]context.CancelCauseFunc // of the attempts that are on here
-	at       map[int64]struct{}                // the runs that an engine has brought here
-	stopping *Stop                             // set once all attempts have to end
+	cancels  map[int64]context.CancelCauseFunc // of the attempts in this process
+	at       map[int64]struct{}                // the runs that an engine has sent to this process
+	stopping *Stop                             // set when all attempts have to end
 	drainFor time.Duration
 	attempts sync.WaitGroup
 }
@@ -164,7 +164,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	if err := d.o.Engine.Open(writing, d); err != nil {
 		return err
 	}
-	defer func() { _ = d.o.Engine.Close(writing) }() // it returns no other error than that of drain
+	defer func() { _ = d.o.Engine.Close(writing) }() // drain has logged its error
 
 	changed := d.o.Ledger.Changed()
 	for {

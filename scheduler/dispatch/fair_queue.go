@@ -24,7 +24,7 @@ type FairQueue struct {
 	running        map[int64]jobKey
 	agents         map[string]int // running runs
 	jobs           map[string]int
-	nodes          *nodes // of a shared ledger; nil: this process does all runs
+	nodes          *nodes // nil unless several nodes share the ledger
 }
 
 // jobKey names the queue for the lanes of one agent and one job. Manual runs have a queue of
@@ -55,10 +55,10 @@ func byTurn(a, b *jobQueue) int {
 // queuedRun is a claimable run that has no lanes yet.
 type queuedRun struct {
 	id      int64
-	attempt int // that it has had
+	attempt int // the last attempt, or 0
 	key     jobKey
-	since   time.Time // when it could have begun
-	until   time.Time // when its start_deadline ends; zero if it has none
+	since   time.Time // when it became ready to start
+	until   time.Time // the end of its start_deadline, or zero
 }
 
 func byID(a, b queuedRun) int { return cmp.Compare(a.id, b.id) }
@@ -89,7 +89,7 @@ func (f *FairQueue) SetLanes(runs, perAgent int) {
 	}
 }
 
-// SetNodes gives lanes of nodes, in place of those of one process, to the runs that are on now.
+// SetNodes replaces the lanes of this process by those of the nodes, and sets the runs that occupy them.
 func (f *FairQueue) SetNodes(n *nodes, sent []ledger.SentRun) {
 	f.nodes = n
 	clear(f.running)
@@ -100,7 +100,7 @@ func (f *FairQueue) SetNodes(n *nodes, sent []ledger.SentRun) {
 	}
 }
 
-// take gives a run its lanes.
+// take reserves the lanes of a run.
 func (f *FairQueue) take(id int64, key jobKey) {
 	f.running[id] = key
 	f.agents[key.agent]++
@@ -210,8 +210,7 @@ func (f *FairQueue) Dequeue(now time.Time, pauses []ledger.Pause) (starting []le
 	return starting, late
 }
 
-// next returns the run that has waited longest of those that can start, and the node that may do it. It looks only at agents that have a
-// lane free.
+// next returns the run that has waited longest of those that can start, and its node. It skips agents without a free lane.
 func (f *FairQueue) next(now time.Time, pauses []ledger.Pause) (run queuedRun, node string, ok bool) {
 	var first *jobQueue
 	for agent, queues := range f.waiting {

@@ -15,10 +15,10 @@ import (
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
 const missGrace = 30 * time.Second
 
-// admit lets those of some queued runs wait for a lane that nothing keeps from starting.
+// admit adds the runs without obstacles to the fair queue.
 func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []ledger.Run) error {
 	look := d.o.Executor.Obstacles
-	if d.nodes != nil { // what is in the way of one node may not be in that of another: each looks by itself (Work)
+	if d.nodes != nil { // obstacles can differ between nodes: the node that gets the run checks them (Work)
 		look = func(context.Context, ledger.Run) []ledger.Obstacle { return nil }
 		d.mu.Lock()
 		runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { _, sent := d.lanes.running[r.ID]; return sent || d.nodes.rests(r) })
@@ -36,8 +36,7 @@ func (d *Dispatcher) admit(ctx, writing context.Context, now time.Time, runs []l
 	return nil
 }
 
-// unblocked returns those of some runs that nothing keeps from starting. What keeps the others is put on record, once for each reason, and
-// costs nothing else: no attempt begins.
+// unblocked returns the runs without obstacles. It records the obstacles of the others once for each reason, without an attempt.
 func (d *Dispatcher) unblocked(ctx, writing context.Context, now time.Time, runs []ledger.Run, look func(context.Context, ledger.Run) []ledger.Obstacle) ([]ledger.Run, error) {
 	var holds []ledger.Hold
 	var free, released []ledger.Run
@@ -135,7 +134,7 @@ func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
 	}
 
 	d.blocked[r.ID] = why
-	if !known && r.Blocked.Now() && d.o.Ledger.Membership() != nil { // another node has said why
+	if !known && r.Blocked.Now() && d.o.Ledger.Membership() != nil { // another node has recorded the reason
 		return false
 	}
 	d.log.Warn("a run stays queued", "job", r.Job, "run", r.ID, "reason", why)
