@@ -45,12 +45,10 @@ func TestClocksApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			check := d.checkNodes(t.Context())
-			if c.want == "" {
-				if len(is.Problems) != 0 || !check.OK || strings.Contains(log.String(), "clock") {
-					t.Errorf("%v, %+v, %s", is.Problems, check, log.String())
+			for _, said := range []string{strings.Join(is.Problems, "; "), check.Detail, log.String()} {
+				if c.want == "" && strings.Contains(said, "clock") || !strings.Contains(said, c.want) {
+					t.Errorf("it says: %s", said)
 				}
-			} else if len(is.Problems) != 1 || !strings.Contains(is.Problems[0], c.want) || check.OK || !strings.Contains(check.Detail, c.want) || !strings.Contains(log.String(), c.want) {
-				t.Errorf("%v, %+v, %s", is.Problems, check, log.String())
 			}
 			if skew := time.Duration(is.SkewMS) * time.Millisecond; (skew + c.apart).Abs() > 10*time.Second {
 				t.Errorf("the database is %s ahead", skew)
