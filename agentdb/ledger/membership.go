@@ -241,7 +241,10 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 		return err
 	}
 	n.StartedAt = instant(started)
-	return m.lock(ctx, pg)
+	if err := m.lock(ctx, pg); err != nil {
+		return err
+	}
+	return m.ping(ctx, pg, map[int64]sighting{}) // it also sets the time of the ledger
 }
 
 // succeed waits until no node with this name is alive. It marks a node without a session as gone.
