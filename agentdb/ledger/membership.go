@@ -365,6 +365,7 @@ type sighting struct {
 	node     Node
 	unlocked time.Time // when its lock was found free; zero if it holds the lock
 	silent   bool      // it made no requests for pingTimeout
+	met      bool      // it has held its lock
 }
 
 // watch checks the other nodes and reports their writes, until ctx ends or the session breaks.
@@ -410,6 +411,7 @@ func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) 
 // Why nodes are gone.
 const (
 	whyEnded  = "its process ended"
+	whyBefore = "it was gone before the others looked"
 	whySilent = "it was not heard of for 4s: it is frozen, or cut off from the database"
 )
 
@@ -450,9 +452,9 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 		case o.ID == m.node.ID:
 			alive = true
 		case o.idle != nil:
-			seen[o.ID] = sighting{o.Node, time.Time{}, *o.idle > pingTimeout.Seconds()}
+			seen[o.ID] = sighting{o.Node, time.Time{}, *o.idle > pingTimeout.Seconds(), true}
 		case was.unlocked.IsZero():
-			seen[o.ID] = sighting{o.Node, time.Now(), was.silent}
+			seen[o.ID] = sighting{o.Node, time.Now(), was.silent, was.node.ID != 0}
 		}
 	}
 	if !alive {
@@ -469,8 +471,11 @@ func (m *Membership) lookAfter(ctx context.Context, pg *pgx.Conn, seen map[int64
 		}
 		delete(seen, id)
 		why := whyEnded
-		if s.silent {
+		switch {
+		case s.silent:
 			why = whySilent
+		case !s.met:
+			why = whyBefore
 		}
 		if err := m.briefly(ctx, func(ctx context.Context) error { return m.bury(ctx, pg, s.node, why) }); err != nil {
 			return err
