@@ -41,7 +41,7 @@ func TestClusterLostLease(t *testing.T) {
 
 const counting = `agents: [{name: counter}]
 jobs:
-  - {name: count, agent: counter, playbook: [{call: db_query, with: {sql: "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000000) select count(*) as n from n"}}], notify: {on: [error]}}
+  - {name: count, agent: counter, playbook: [{call: db_query, with: {sql: "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1000000) select count(*) as n from n"}}], notify: {on: [error]}}
 `
 
 // A node that is frozen while it does a run, and goes on when another one has done it, writes nothing at all and ends with a failure:
