@@ -78,7 +78,7 @@ type copiedTable struct {
 	counts       bool            // its ids are given by the database
 }
 
-// notCopied are tables of one ledger alone, as those of River are: its schema, who works on it, where its large values are, and what nodes have shipped to it.
+// notCopied lists tables that a copy leaves out, like those of River: they belong to one database.
 var notCopied = []string{"schema_version", "copies", "blobs", "agent_copies"}
 
 func copiedTables(ctx context.Context, from, to *Ledger) ([]copiedTable, error) {

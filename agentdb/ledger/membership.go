@@ -411,7 +411,7 @@ func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) 
 // Why nodes are gone.
 const (
 	whyEnded  = "its process ended"
-	whyBefore = "it was gone before the others looked"
+	whyBefore = "its session had ended before this node started"
 	whySilent = "it was not heard of for 4s: it is frozen, or cut off from the database"
 )
 

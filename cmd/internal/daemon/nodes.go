@@ -352,7 +352,7 @@ func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 	for _, j := range jobs {
 		out.Queues = append(out.Queues, api.EngineQueue(j))
 		if j.State == "paused" {
-			out.Problems = append(out.Problems, fmt.Sprintf("the queue %s is paused in River: no run of it starts before somebody resumes it there", j.Name))
+			out.Problems = append(out.Problems, fmt.Sprintf("the queue %s is paused in River: its runs wait until you resume it in River UI", j.Name))
 		}
 	}
 	on := map[string]int{}

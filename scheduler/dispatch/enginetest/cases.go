@@ -559,8 +559,8 @@ func moves(c *cluster) {
 	}
 }
 
-// obstacles: what one node cannot do is done by another one. What none can do waits, with its reason on record and without an attempt, holds
-// nothing up, and starts when nothing is in its way any more.
+// obstacles: if one node cannot start a run, another node executes it. If no node can, the run waits without an attempt, its reason is
+// recorded, other runs continue, and it starts when the obstacle is gone.
 func obstacles(c *cluster) {
 	c.perAgent = 1
 	var gone atomic.Bool
@@ -593,7 +593,7 @@ func obstacles(c *cluster) {
 	}
 }
 
-// stranded: what River has for a node that is not there, or what somebody has changed in River, keeps no run from being done once.
+// stranded: River jobs of missing nodes, and jobs that a person changed in River, do not stop a run or repeat it.
 func stranded(c *cluster) {
 	if !c.shared {
 		c.t.Skip("there are no nodes")
