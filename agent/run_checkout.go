@@ -285,7 +285,7 @@ func (r *Runner) PruneCheckouts(ctx context.Context) error {
 
 // recoverCheckouts finishes what a crash has cut off. What cannot be finished is told, and can be applied again.
 func (r *Runner) recoverCheckouts(ctx context.Context) {
-	if r.clones == nil || r.ledger.ReadOnly() != nil {
+	if r.clones == nil {
 		return
 	}
 	if err := r.clones.Recover(ctx); err != nil {

@@ -159,6 +159,9 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r.health = newModelHealth(pauses)
+	if r.ledger.ReadOnly() != nil {
+		return r, nil // what a crash left is cleaned up by the next process that can write
+	}
 	if err := r.recoverCommands(context.Background()); err != nil {
 		return r, err
 	}

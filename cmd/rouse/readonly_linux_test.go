@@ -71,6 +71,10 @@ func TestReadOnlyHome(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "h", "ledger.db-shm")); err != nil {
 				t.Fatal(err)
 			}
+			// What a check of the sandbox leaves behind when its process is killed.
+			if err := os.MkdirAll(filepath.Join(dir, "h", "commands", "rouse-sandbox-1", "inside"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
 		lock(t, filepath.Join(dir, "h"))
 
