@@ -7,7 +7,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // TestApprovalTellsWhatIsMixed checks that an approval request names the content that brings the three labels together, its origins and

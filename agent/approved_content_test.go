@@ -11,7 +11,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // scriptJob is a job whose one call runs a script of its agent's folder, unapproved.

@@ -15,8 +15,8 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.

@@ -17,8 +17,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )

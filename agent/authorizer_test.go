@@ -14,8 +14,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // post is a tool that sends letters, which no agent may do by itself. What it sent, it keeps.

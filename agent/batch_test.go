@@ -17,8 +17,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // put writes files below the bench's folder and describes them as a watch does.

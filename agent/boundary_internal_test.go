@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

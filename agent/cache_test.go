@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // The tools of a job are cached for an hour if the job's last run ended so long ago that a shorter cache is gone, and not longer.

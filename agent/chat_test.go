@@ -7,9 +7,9 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // OSA-01: a run that answers in a conversation has the policy of a chat: fewer steps, unless its owner says how many, and an

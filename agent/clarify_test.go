@@ -9,8 +9,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestClarify: OSA-06, OSA-18, a question ends the attempt and not the run; the next attempt goes

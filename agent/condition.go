@@ -17,9 +17,9 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/redact"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/dial"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -16,8 +16,8 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )

@@ -16,8 +16,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/sandbox"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

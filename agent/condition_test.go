@@ -14,8 +14,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // seen is what a condition left in the record.

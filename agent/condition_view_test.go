@@ -14,8 +14,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

@@ -15,8 +15,8 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/gitlayout"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

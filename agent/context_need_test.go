@@ -19,8 +19,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // pager is a model that reads a file to its end, page by page, as the results tell it to.

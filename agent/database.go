@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // quarantined returns why a run must wait for its agent's database, or "".

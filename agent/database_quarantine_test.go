@@ -9,8 +9,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // The run that meets a database which cannot be used says what can be done, in its record

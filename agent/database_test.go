@@ -9,8 +9,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // OSA-62: the owner hears of a quota once when 80 % of it is used, by whichever run, and again

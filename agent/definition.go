@@ -14,7 +14,7 @@ import (
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // definition is what a run does and may do, as its owner approves it (OSL-19). It holds no secrets.

@@ -15,8 +15,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // executes reports whether an installed agent program does the run instead of the loop.

@@ -13,7 +13,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )

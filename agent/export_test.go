@@ -1,6 +1,6 @@
 package agent
 
-import "rouse/agentdb/ledger"
+import "rouse/internal/ledger"
 
 // NewRecorder returns the record of one attempt. asks: each step asks a model.
 func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *Recorder {

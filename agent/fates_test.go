@@ -16,8 +16,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // turns makes answers for a script. A call is written as it reads: tool {arguments}.

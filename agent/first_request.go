@@ -17,8 +17,8 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // FirstRequest is the first request of a scheduled run of a job, as far as it is known before the run.

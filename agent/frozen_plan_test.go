@@ -5,8 +5,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestStartedRunKeepsItsPlan removes a job after its run was recorded as started and before the run executes.

@@ -9,8 +9,8 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/redact"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Entries that may lag are written after maxLag, or as soon as maxQueued of them are queued.

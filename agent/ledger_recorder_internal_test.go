@@ -17,9 +17,9 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/redact"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // recordedOp is one operation that the loop records, in one of the parallel lanes of a step.

@@ -11,8 +11,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/loop"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestRecorderHoldsBack checks that the start of a call with an effect and the end of a call that cannot be repeated are written at

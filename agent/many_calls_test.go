@@ -12,8 +12,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // manyCalls is a model that makes 24 calls in each answer: it reads eight files, writes eight and reads eight more.

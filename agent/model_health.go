@@ -12,8 +12,8 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // OSA-40: isolated from the folder that its work is about an agent is told of it and reads it, changes nothing in it, and works in its own.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/awake/awaketest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // OSL-37: the machine is kept awake while a run of a skill that asks for it is on, not while it waits, and not for others; where that

@@ -18,8 +18,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // runsDate is a module that runs a program which nobody granted.

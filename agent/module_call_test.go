@@ -17,9 +17,9 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // typesOf returns a body of execute that tells the type of each expression.

@@ -8,7 +8,7 @@ import (
 
 	"rouse/agent/redact"
 	"rouse/agent/tool/host"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/skills/module"
 )

@@ -11,9 +11,9 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // flows is the manifest of a skill that may stop and go on, in a workspace.

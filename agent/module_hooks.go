@@ -14,8 +14,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/host/store"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills"
 	"rouse/skills/module"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

@@ -17,9 +17,9 @@ import (
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/host/signin/signintest"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // whereBrowsersGo is where nobody listens in these tests.

@@ -11,8 +11,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // modulePass is a point at which a module began again with its workspace as it is: after a pause,

@@ -16,8 +16,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/skills/module"
 )

@@ -16,9 +16,9 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // wasmAdds is a WebAssembly module with a function add of two numbers.

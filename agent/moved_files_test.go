@@ -7,8 +7,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A moved or copied file keeps its labels at its new path, and the run gets them.

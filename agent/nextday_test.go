@@ -9,8 +9,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A command that no grant covers waits over the night, without anything that holds on to it; on

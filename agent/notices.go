@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // TestChannelsOfAgentsNotices checks the order of channels for the tool notify: those of the call, the job, the agent, the default, and the

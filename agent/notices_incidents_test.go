@@ -8,8 +8,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // failing is a plan with a job that tells of failures on three channels, which gather them in different ways.

@@ -7,8 +7,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestShared: OSA-19, the notice of a run's end lists what it shared, however the job words it,

@@ -13,8 +13,8 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A server that does not take the key, or lacks the model, is asked once; other runs wait, whoever starts one tries it, and an

@@ -13,8 +13,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // own is what the ledger knows of a content at a path that a run of the job wrote itself.

@@ -12,8 +12,8 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A picture that a tool has read is shown to the model, kept in the record, and shown again

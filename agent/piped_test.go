@@ -18,7 +18,7 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // dialects are the ways to speak to a model.

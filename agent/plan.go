@@ -17,7 +17,7 @@ import (
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/scheduler/schedule"
 	"rouse/skills"

@@ -13,8 +13,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Each call of a playbook is a step: the bound on steps holds, the run says so, and a repeated

@@ -10,7 +10,7 @@ import (
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // programHosts start the programs of all runs, with one sandbox for each reason not to confine.

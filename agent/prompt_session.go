@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

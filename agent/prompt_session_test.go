@@ -10,9 +10,9 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 func completes(id, summary string) modeltest.Turn {

@@ -8,8 +8,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // The prompt holds the start of the run, in the zone of the job, and its trigger.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

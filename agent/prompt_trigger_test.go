@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")

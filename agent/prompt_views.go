@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // maxTablesText is how many characters the tables of a database have in a prompt (OSA-63).

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agent/loop"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestWakeText: OSA-76, what an agent is told when its wake has come, word for word.

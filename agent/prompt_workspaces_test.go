@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

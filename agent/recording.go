@@ -23,8 +23,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
 	"rouse/agent/redact"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // recordingPath returns the file of an attempt's recording. The id of the ledger is in it, so that

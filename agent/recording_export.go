@@ -11,8 +11,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // ExportRecording returns everything that is kept of a finished run, to be replayed.

@@ -14,7 +14,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // BenchmarkRecord is what the recording of one exchange takes, late in a run of 100 steps

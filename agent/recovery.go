@@ -11,8 +11,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

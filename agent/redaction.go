@@ -7,7 +7,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // longSecret is the shortest secret, in bytes, that is removed from API answers. A shorter one may

@@ -13,8 +13,8 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // ReplayResult is what became of a run that was played again.

@@ -16,8 +16,8 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/model/replay"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // recorded is a bench whose job j is recorded.

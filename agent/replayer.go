@@ -16,8 +16,8 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // errCut is where the record of an attempt that was cut off ends.

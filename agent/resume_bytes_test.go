@@ -8,8 +8,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A run that goes on after an interruption sends what it sent before, byte for byte, however the model

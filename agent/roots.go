@@ -8,8 +8,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
-	"rouse/agentdb/ledger"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

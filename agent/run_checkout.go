@@ -18,9 +18,9 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/dial"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

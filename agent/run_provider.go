@@ -13,8 +13,8 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // relay asks the model that answers now: the first, until it has failed for good and the loop

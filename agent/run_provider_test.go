@@ -10,8 +10,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/anthropic"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // spent is a provider whose credit is used up.

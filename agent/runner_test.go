@@ -20,9 +20,9 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // bench is a runner on a real ledger, a real database, and a scripted server.

@@ -15,9 +15,9 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

@@ -18,7 +18,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/noexec"
 	"rouse/internal/text"
 	"rouse/skills"

@@ -18,8 +18,8 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/noexec"
 )
 

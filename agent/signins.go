@@ -10,7 +10,7 @@ import (
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

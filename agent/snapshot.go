@@ -6,7 +6,7 @@ import (
 
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // snapshot is what an attempt found in the ledger, the database and the folders when it began. A

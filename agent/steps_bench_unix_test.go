@@ -26,8 +26,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/openai"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

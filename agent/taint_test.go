@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // met is what a run has met by now.

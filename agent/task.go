@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 )
 

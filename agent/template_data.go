@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // templateTime prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).

@@ -7,8 +7,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // C-3: the times of a template have milliseconds, however they get into a call: two runs of a second are

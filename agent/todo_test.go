@@ -7,8 +7,8 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // UNI-10: the todo list of a run that was cut off is there when it goes on, in phases or not.

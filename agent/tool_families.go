@@ -25,7 +25,7 @@ import (
 	"rouse/agent/tool/skill"
 	"rouse/agent/tool/web"
 	"rouse/agent/tool/workspace"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
 	"rouse/internal/fspath"
 	"rouse/internal/hardlink"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

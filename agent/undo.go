@@ -12,8 +12,8 @@ import (
 	"rouse/agent/checkout"
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A run of a webhook knows what came with its request, its conditions decide by it, and its model is told that it is data.

@@ -14,8 +14,8 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // tree returns the content of each file below a folder. Folders have a trailing slash.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Apply does steps in one transaction: those of the changelog, on an empty database, rebuild its

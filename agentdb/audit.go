@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Audit calls found unless an agent's database is sound and the ledger knows the runs whose writes

@@ -5,7 +5,7 @@ import (
 
 	msqlite "modernc.org/sqlite"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // The boundary of SQL that writes holds by itself, whatever a check before it, or SQLite, would refuse as well.

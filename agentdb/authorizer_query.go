@@ -8,7 +8,7 @@ import (
 
 	msqlite "modernc.org/sqlite"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // queryAuthorizer is the boundary between an agent's SQL and its file: SQLite asks it about every

@@ -10,7 +10,7 @@ import (
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // writeAuthorizer is the boundary of SQL that may write. SQLite asks it while a statement is

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 const benchRows = 200_000

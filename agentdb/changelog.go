@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Operations of the changelog, OSA-61. What a trigger or a cascade changed is logged with

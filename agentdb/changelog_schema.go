@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // schemaObject is a table, an index, a view or a trigger as the changelog keeps it.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // UndoSpec says which run to undo, and how far that may go.

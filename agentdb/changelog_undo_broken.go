@@ -7,7 +7,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // key tells objects of one schema apart.

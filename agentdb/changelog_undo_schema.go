@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // undoSchema undoes a change of the schema: a table that the run made is dropped once the

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 const crashRows = 1500

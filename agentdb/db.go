@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/sqlite"
 )
 
 // applicationID marks a file as an agent's database: "rsag".

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/contract"
+	"rouse/internal/storage/sqlite"
 )
 
 func open(t testing.TB, path string) *agentdb.DB {

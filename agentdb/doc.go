@@ -4,7 +4,7 @@
 // # Design
 //
 // A DB is one file of one agent. Every write is one operation of the file's serial writer
-// (agentdb/sqlite). It looks into the call journal _calls, does its work, and stores (run, call
+// (internal/storage/sqlite). It looks into the call journal _calls, does its work, and stores (run, call
 // key, result) in the same transaction. A call that is repeated after a crash finds its result and
 // changes nothing. Results always pass through their JSON, so a repeated one equals the first.
 //

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/sqlite"
 )
 
 // GuardedConn lends a connection as queries use it.

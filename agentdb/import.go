@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/storage/sqlite"
 )
 
 // mapping says which column of a file goes into which column of the table.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/storage/sqlite"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 const (

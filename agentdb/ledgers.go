@@ -8,8 +8,8 @@ import (
 	"math"
 	"slices"
 
-	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
 )
 
 // Ledger is what a database has to know of the ledger whose runs write into it. *ledger.Ledger is

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
 	"rouse/agentdb/tabular"
+	"rouse/internal/storage/sqlite"
 )
 
 // errConfine says that a write may change or read more than the rows it names, by a trigger,

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agentdb/sqlite"
 	"rouse/internal/atomicfile"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

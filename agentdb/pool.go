@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rouse/agentdb/dbfile"
+	"rouse/internal/storage/dbfile"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/sqlite"
 )
 
 // automaticPrefix begins the labels of copies that rouse makes by itself.

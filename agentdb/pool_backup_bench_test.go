@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // benchFull makes a database of some 150 MiB, open.

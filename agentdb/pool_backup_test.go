@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/dbfile"
+	"rouse/internal/storage/dbfile"
 )
 
 // lent gives an agent's database of a pool until the test ends.

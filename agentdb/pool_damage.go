@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/sqlite"
 )
 
 // maxCheck is up to which size a file that was not closed is checked while it is opened, in

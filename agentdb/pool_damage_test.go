@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // full makes a database as an agent has it, with rows in many pages, long values in chains

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // LedgerUse is which ledger has an agent's database.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/sqlite"
 )
 
 // RestoreSpec says what an agent's database is to be again.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/contract"
+	"rouse/internal/storage/sqlite"
 )
 
 func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {

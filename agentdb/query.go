@@ -15,7 +15,7 @@ import (
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Schema is what an agent's database holds.

@@ -8,7 +8,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // messageName finds the name that an SQLite message complains of.

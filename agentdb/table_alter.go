@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // AlterTable adds columns to a table. A column that cannot be NULL and has no default gets

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Created is the result of CreateTable, OSA-52.

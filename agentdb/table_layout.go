@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // tableLayout is what is needed to write a table and to record its rows.

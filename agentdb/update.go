@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Affected is the result of Update, Delete, Restore and Upsert.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // View is a query that the agent saved under a name (OSA-60).

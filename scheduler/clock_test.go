@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )

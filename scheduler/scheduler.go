@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

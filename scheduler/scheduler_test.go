@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // isBack says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // batch holds the files that are ready and wait for the others of their run. It is in memory

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // NextHandover returns the time of the next handover of a collecting watch with a saved state. A

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // loadState reads from the ledger at which step the last watcher was, and goes on there.

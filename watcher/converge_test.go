@@ -14,9 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/watcher"
 )
 

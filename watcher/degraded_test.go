@@ -15,7 +15,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -3,8 +3,8 @@ package watcher
 import (
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // What is due to the files of a folder that another node watches is that node's, and so is what is recorded of the folder.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // preexisting is what was in a folder when its job began to watch it, for a watch that ignores

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // SetRunSettle says how long after a run a folder that converges is looked at, before Run.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const followPause = 10 * time.Millisecond // least time between two reads of the ledger

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // Which names are those of a download that goes on: in any case, with the random part before the first dot or none.

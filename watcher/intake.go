@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

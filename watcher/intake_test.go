@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // settled is a file of the watched folder that has settled and been read.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // TestManyFiles creates files faster than their runs are recorded. Each file has exactly one run. With

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // readOnce is the hash of a file that its owner names, unless something holds it back.

@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/watcher"
 )
 

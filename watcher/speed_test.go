@@ -12,7 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // BenchmarkDrop measures what a drop takes beyond its settle window until its run is

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/watcher"
 )
 

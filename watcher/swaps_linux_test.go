@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
 )

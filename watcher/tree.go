@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // maxNames is how many changed files a run is told by name.

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // ErrBusy is what Trigger gives while the folder is not idle.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 const (

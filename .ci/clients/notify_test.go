@@ -13,10 +13,10 @@ import (
 	"github.com/emersion/go-smtp"
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestStandardWebhooks: the library of Standard Webhooks accepts requests that rouse signs, and signs requests that rouse accepts.

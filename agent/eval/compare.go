@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 func (st *scenarioRun) compare(ctx context.Context, run ledger.Run) ([]string, error) {

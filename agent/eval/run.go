@@ -13,8 +13,8 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Report is the result of a scenario, or of a case of a skill.

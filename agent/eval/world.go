@@ -13,8 +13,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Worker is the one agent of a world.

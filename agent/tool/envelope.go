@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"rouse/agent/model"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // Kind says what went wrong in a call (OSA-10).

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/hardlink"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 )
 

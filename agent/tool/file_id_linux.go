@@ -3,7 +3,7 @@ package tool
 import (
 	"golang.org/x/sys/unix"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // fileID is the identity of what is at a path, links not followed; zero where there is nothing.

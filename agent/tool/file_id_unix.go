@@ -6,7 +6,7 @@ import (
 	"os"
 	"syscall"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // fileID is the identity of what is at a path, links not followed; zero where there is nothing.

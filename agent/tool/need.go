@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/jsonread"
+	"rouse/internal/ledger"
 )
 
 // Need is what one call would do. The authorizer decides on it before the call is made.

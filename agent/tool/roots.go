@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // Distrust names folders in which strangers leave files. What is read there, names included, is

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger"
 )
 
 const afterKillConfig = `version: 1

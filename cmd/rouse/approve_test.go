@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // newApprovalItems makes runs that wait for approval, each to do what is given, as an agent's authorizer

@@ -30,10 +30,10 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 )
 
 // What nobody may find anywhere: a secret of the store, and what the daemon's environment holds.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

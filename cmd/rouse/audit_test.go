@@ -10,9 +10,9 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger"
 )
 
 // auditClean proves all that can be proved of the home of a configuration, which may be served.

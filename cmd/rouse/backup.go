@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/replicate"
 	where "rouse/cmd/internal/replicate/target"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )

@@ -19,10 +19,10 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/replicate/target/s3test"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // cluster is a folder with a configuration whose ledger is in PostgreSQL, and a home for each node.

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"testing"
 
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // A node that was frozen for longer than its lease ends when it goes on, with a failure, and has written nothing meanwhile.

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

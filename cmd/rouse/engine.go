@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/roam"
+	"rouse/agentdb/placement"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 
@@ -253,7 +253,7 @@ func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	keeper := roam.New(cmd.Context(), pool, daemon.RoamOptions(home, daemon.NodeOf(home), from, nil))
+	keeper := placement.New(cmd.Context(), pool, daemon.PlacementOptions(home, daemon.NodeOf(home), from, nil))
 	defer keeper.Close()
 	return keeper.Bring(cmd.Context(), func(agent string) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "brings the database of %s\n", text.OneLine(agent))

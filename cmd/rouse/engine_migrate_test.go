@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger/ledgertest"
 )
 
 const migrateConfig = `version: 1

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const flowKillConfig = `version: 1

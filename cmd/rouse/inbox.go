@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/form"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 )
 
 // countJob is a configuration whose job counts for itself.

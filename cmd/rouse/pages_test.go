@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Listings go beyond what one request gives: each run once, newest first, as many as are asked for, from any of them on.

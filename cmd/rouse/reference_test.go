@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/internal/ledger"
 	"rouse/skills/install"
 )
 
@@ -446,7 +446,7 @@ func TestEventKindsAreKnown(t *testing.T) {
 			}
 			named[m[1]] = true
 			if !known[m[1]] {
-				t.Errorf("%s names the event %s, which agentdb/ledger/event_kinds.go does not describe", file, m[1])
+				t.Errorf("%s names the event %s, which internal/ledger/event_kinds.go does not describe", file, m[1])
 			}
 		}
 		// The states of notices and the decisions on instants are put behind these.

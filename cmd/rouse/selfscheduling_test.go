@@ -9,9 +9,9 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger"
 )
 
 // TestSelfScheduling: OSA-70, OSA-76, through the daemon: what a job plans wakes its agent,

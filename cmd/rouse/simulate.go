@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"

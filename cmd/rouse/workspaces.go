@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestPrintWorkspace: who works in a workspace, how far, what that waits for and what can be done about it; what skills and models have

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // The wait is doubled with each try up to its bound, and at most a quarter of it is taken off, which differs between runs.

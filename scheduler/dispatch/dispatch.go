@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 const (

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 	"rouse/scheduler/dispatch"
 )
 

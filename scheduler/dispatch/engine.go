@@ -3,7 +3,7 @@ package dispatch
 import (
 	"context"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // Engine executes the runs that the dispatcher starts: in this process, or on the nodes of a shared ledger (package river). Requests to

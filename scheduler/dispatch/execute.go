@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // execute runs one attempt to its end and records it.

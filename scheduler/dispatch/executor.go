@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Executor does the work of runs, and knows what is configured for them. Everything that it

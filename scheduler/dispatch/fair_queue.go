@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // FairQueue gives lanes to waiting runs. It has no clock and no database: the Dispatcher and a

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // plainQueue does what a FairQueue does by looking at all runs each time.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

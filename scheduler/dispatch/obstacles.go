@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // maxPage is how many runs are read from the ledger at once; the first read of a pass is

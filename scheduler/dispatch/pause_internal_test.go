@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A run that is queued in a pause which was set after a pass had begun does not start.

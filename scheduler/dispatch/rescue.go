@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // rescue ends the attempts whose process is gone: at the start those of the one before, for the home's lock says that

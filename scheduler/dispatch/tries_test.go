@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/sqlite"
 	"rouse/scheduler/dispatch"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Work executes a run that an engine has sent to this process, and returns at the end of the attempt. job is the engine's job. If the run

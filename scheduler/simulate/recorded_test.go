@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/schedule"

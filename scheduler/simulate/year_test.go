@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/dbfile"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/dbfile"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 )

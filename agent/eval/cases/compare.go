@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"rouse/agent/tool/host"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

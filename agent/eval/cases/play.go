@@ -19,8 +19,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/skills"
 )

@@ -11,8 +11,8 @@ import (
 
 	"rouse/agent/loop/memory"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

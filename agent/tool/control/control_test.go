@@ -11,8 +11,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
+	"rouse/internal/ledger"
 )
 
 func setup(t *testing.T) (*tool.Registry, *ledger.Ledger) {

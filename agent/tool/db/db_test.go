@@ -11,8 +11,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/db"
 	"rouse/agentdb"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
 )
 
 type bench struct {

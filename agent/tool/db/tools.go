@@ -11,8 +11,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 //go:embed *.md

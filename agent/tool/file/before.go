@@ -18,9 +18,9 @@ import (
 	"syscall"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
 )

@@ -10,8 +10,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

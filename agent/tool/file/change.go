@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // folderHash is recorded for a folder instead of the hash of a content.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // TestFolderGoneWhileWriting checks that the call fails and no change is recorded if the folder disappears right before the file is

@@ -16,8 +16,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // caller calls a tool; a success comes with its result.

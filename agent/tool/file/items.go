@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )

@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"rouse/agent/preview"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Log records what was done to files, and stores what was shared. *ledger.Ledger is one.

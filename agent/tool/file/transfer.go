@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )

@@ -13,7 +13,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

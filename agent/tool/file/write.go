@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -12,7 +12,7 @@ import (
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/host/store"
 	"rouse/agent/tool/web"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/form"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/skills"
 )

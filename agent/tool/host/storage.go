@@ -9,8 +9,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/store"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // The tools of host.workspace (OSL-26). Reads stand in later attempts with writes, as with the

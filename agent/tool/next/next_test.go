@@ -14,9 +14,9 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/next"
-	"rouse/agentdb/ledger"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

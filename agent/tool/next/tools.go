@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )

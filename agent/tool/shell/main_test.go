@@ -19,8 +19,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/shell"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // TestMain runs the tests, or one of the programs that they start: this very binary with "as NAME".

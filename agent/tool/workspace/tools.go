@@ -9,8 +9,8 @@ import (
 	"strconv"
 
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 //go:embed workspace_manage.md

@@ -11,8 +11,8 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/workspace"
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // bench is a run of an agent with the tools.

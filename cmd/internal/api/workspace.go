@@ -3,8 +3,8 @@ package api
 import (
 	"encoding/json"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Workspace is state of one skill for one agent that outlives runs.

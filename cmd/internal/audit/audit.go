@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // databases is the check of the agents' databases.

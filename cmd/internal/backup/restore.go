@@ -14,12 +14,12 @@ import (
 
 	"rouse/agent/tool/shell"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/audit"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -16,9 +16,9 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/klauspost/compress/zstd"
 
-	"rouse/agentdb/sqlite"
 	"rouse/internal/atomicfile"
 	"rouse/internal/owner"
+	"rouse/internal/storage/sqlite"
 )
 
 const (

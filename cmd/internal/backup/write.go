@@ -21,13 +21,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/nofollow"
 	"rouse/internal/space"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

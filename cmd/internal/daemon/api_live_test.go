@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const liveConfig = `

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 )
 
 // refused is a request that is wrong in one way, and what it is answered with.

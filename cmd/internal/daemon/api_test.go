@@ -23,11 +23,11 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool/host/signin/signintest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // apiFixture is a daemon with something of everything that the API tells of.

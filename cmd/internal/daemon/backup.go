@@ -16,15 +16,15 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/cmd/internal/web"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const benchConfig = `version: 1

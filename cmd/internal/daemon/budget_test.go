@@ -3,7 +3,7 @@ package daemon
 import (
 	"testing"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // A forecast is the median of what ran, times what comes; where nothing ran there is none.

@@ -12,8 +12,8 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/checkout"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // TestCostRow: what a week costs is as many times what a run does; the median lies between the least and the most, what is high between the

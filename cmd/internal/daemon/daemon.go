@@ -16,8 +16,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/roam"
+	"rouse/agentdb/placement"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
@@ -25,6 +24,7 @@ import (
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/internal/live"
 	"rouse/scheduler"
 	"rouse/scheduler/dispatch"
@@ -67,7 +67,7 @@ type Daemon struct {
 	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
 	nodes      membership
 	databases  *agentdb.Pool
-	roaming    *roam.Keeper // nil where the ledger is a file
+	roaming    *placement.Manager // nil where the ledger is a file
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
 	watcher    *watcher.Watcher // nil in a command
@@ -174,7 +174,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if d.shared() && d.ledger.ReadOnly() == nil {
-		d.roaming = roam.New(ctx, d.databases, RoamOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
+		d.roaming = placement.New(ctx, d.databases, PlacementOptions(d.home.Dir, d.nodes.node, d.ledger, d.log))
 	}
 	writable := d.ledger.ReadOnly() == nil
 	if o.Serves {

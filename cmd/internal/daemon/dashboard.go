@@ -24,7 +24,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/net/netutil"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -33,6 +32,7 @@ import (
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/webhook"
+	"rouse/internal/ledger"
 	"rouse/internal/noexec"
 )
 

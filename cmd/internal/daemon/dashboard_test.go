@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger"
 )
 
 // openHere is a daemon on a home that nobody serves yet.

@@ -7,9 +7,9 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Databases implements web.Backend.

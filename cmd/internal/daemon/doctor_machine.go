@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/service"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
 	"rouse/internal/space"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // listings is a server that tells of its models as four providers do, and runs none.

@@ -17,11 +17,11 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/tool/host"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/watcher"
 )

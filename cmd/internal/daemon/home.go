@@ -14,11 +14,11 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
 	"rouse/internal/text"
 )

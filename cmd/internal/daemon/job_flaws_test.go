@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
 )
 
 // openFlawed opens a home without a daemon. The secrets of its configuration are not set.

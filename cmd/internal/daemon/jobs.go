@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/secret"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/sqlite"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 

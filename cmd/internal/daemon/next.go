@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"

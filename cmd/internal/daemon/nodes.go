@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/roam"
+	"rouse/agentdb/placement"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/dispatch/river"
@@ -184,10 +184,10 @@ func (d *Daemon) leading() bool {
 	return d.nodes.leads
 }
 
-// RoamOptions say where in a home what is that comes along to the node that works for an agent.
-func RoamOptions(home, node string, l *ledger.Ledger, log *slog.Logger) roam.Options {
+// PlacementOptions say where in a home what is that comes along to the node that works for an agent.
+func PlacementOptions(home, node string, l *ledger.Ledger, log *slog.Logger) placement.Options {
 	part := func(name string) string { return filepath.Join(home, name) }
-	return roam.Options{Ledger: l, Node: node, Agents: part("agents"), Storage: part("storage"), State: part("replica"), Logger: log}
+	return placement.Options{Ledger: l, Node: node, Agents: part("agents"), Storage: part("storage"), State: part("replica"), Logger: log}
 }
 
 // setSchedules puts the schedules of a plan into force. Who leads keeps on record how far they are; others only know what comes next.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // A machine whose clock is a minute apart from the database's is told of at the start, in the list of nodes and by the doctor, and records

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 const keyed = `version: 1

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // A job without a success in time causes one notice for each window, also after a restart and while it is paused. A success

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )

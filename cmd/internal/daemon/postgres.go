@@ -19,11 +19,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/objects"
-	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/objects"
+	"rouse/internal/storage/sqlite"
 )
 
 const (

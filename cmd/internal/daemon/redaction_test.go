@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
 )
 
 const passphrase = "correct horse battery-staple Quixotic"

@@ -17,9 +17,9 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/redact"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
 )

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // served is a daemon at work in this process.

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"rouse/agent/tool/host/signin"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/secret"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
+	"rouse/internal/ledger"
 )
 
 // Status implements web.Backend.

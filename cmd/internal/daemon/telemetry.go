@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/traces"
+	"rouse/internal/ledger"
 )
 
 // newHeartbeat pings the address of the configuration in force.

@@ -19,11 +19,11 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // letters are the calls that reached a tool which was added to the others.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/objects"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/replicate/target"
+	"rouse/internal/ledger"
 	"rouse/internal/owner"
+	"rouse/internal/storage/objects"
 )
 
 // checkValuesFor is how long a place of large values may take to show that it works.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"rouse/agent/tool/next"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

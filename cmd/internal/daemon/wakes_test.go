@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
 )
 
 // The run of a wake belongs to the history of the job that planned the wake. The explanation of a job also lists wakes that the owner

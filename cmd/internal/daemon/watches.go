@@ -12,10 +12,10 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 	"rouse/watcher"
 )

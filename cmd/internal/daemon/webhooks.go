@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

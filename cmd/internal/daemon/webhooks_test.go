@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/webhook"
+	"rouse/internal/ledger"
 )
 
 const hooked = `version: 1

@@ -12,10 +12,10 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

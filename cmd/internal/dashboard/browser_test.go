@@ -16,10 +16,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rouse/agent/model/modeltest"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // The sizes of windows that pages are tried in: a phone's and a desk's.

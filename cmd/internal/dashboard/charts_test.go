@@ -17,10 +17,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // heard is what a screen reader says of a page, in its order: a line for each item, row, link, heading, paragraph and drawing.

@@ -15,9 +15,9 @@ import (
 	"github.com/a-h/templ"
 	"github.com/klauspost/compress/gzhttp"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -21,11 +21,11 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/preview"
 	"rouse/agent/sandbox"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/skills/module"
 )
 

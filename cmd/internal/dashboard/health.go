@@ -7,8 +7,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 const maxUndelivered = 50

@@ -10,9 +10,9 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

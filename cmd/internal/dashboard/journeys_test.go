@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // seedFailure makes a run of books that made a number of calls, of which the last one failed.

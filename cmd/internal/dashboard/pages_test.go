@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
+	"rouse/internal/ledger"
 	"rouse/skills"
 )
 

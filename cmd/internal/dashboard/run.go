@@ -14,10 +14,10 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/folderzip"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

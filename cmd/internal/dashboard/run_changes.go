@@ -15,9 +15,9 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

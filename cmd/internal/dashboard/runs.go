@@ -10,8 +10,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

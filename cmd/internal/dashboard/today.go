@@ -13,9 +13,9 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // Bounds of what Today reads.

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/net/html"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // nodes are all elements of a page.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/a-h/templ"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 func (s *site) workspaceRoutes(mux *http.ServeMux) {

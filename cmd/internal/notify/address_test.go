@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // request is what a server got.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/gen2brain/beeep"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

@@ -3,8 +3,8 @@ package notify
 import (
 	"testing"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // OSA-80: a text that begins with its title says it once; what only begins like it stays.

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 const (

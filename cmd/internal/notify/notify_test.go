@@ -17,8 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // post is a channel that does what it is told.

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
 )
 

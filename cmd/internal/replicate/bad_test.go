@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/objects"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/storage/objects"
 )
 
 // disk is a folder on a disk that has room for so many bytes more; what does not fit is cut off in the middle.

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"rouse/agentdb/replica"
 	"rouse/internal/atomicfile"
+	"rouse/internal/storage/replica"
 	"rouse/internal/text"
 )
 

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/replica"
-	"rouse/agentdb/sqlite"
 	"rouse/cmd/internal/backup"
+	"rouse/internal/storage/replica"
+	"rouse/internal/storage/sqlite"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/replica"
 	"rouse/cmd/internal/backup"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/replica"
 )
 
 const (

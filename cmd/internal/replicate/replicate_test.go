@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/objects"
-	"rouse/agentdb/replica"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/objects"
+	"rouse/internal/storage/replica"
 )
 
 // place is a folder that takes nothing while it is held.

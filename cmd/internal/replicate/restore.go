@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/replica"
 	"rouse/cmd/internal/backup"
+	"rouse/internal/storage/replica"
 	"rouse/internal/text"
 )
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/replica"
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/replica"
+	"rouse/internal/storage/sqlite"
 )
 
 // round ships what was written until now, beside whatever is written meanwhile.

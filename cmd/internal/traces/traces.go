@@ -20,7 +20,7 @@ import (
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

@@ -20,9 +20,9 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/traces"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // receiver takes traces as a collector does.

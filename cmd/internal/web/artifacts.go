@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/folderzip"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

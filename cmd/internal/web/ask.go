@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // maxWait bounds how long a client may ask to wait, in seconds.

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // A stream on which nothing happens says now and then that it is alive, and breaks off when the server stops.

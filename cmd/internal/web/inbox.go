@@ -13,10 +13,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/form"
 	"rouse/internal/fspath"
+	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
 

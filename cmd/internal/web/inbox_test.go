@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 )
 
 // An answer may be an option in words or by its number; a slip of the finger is refused.

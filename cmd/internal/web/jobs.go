@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 func (s *Server) jobRoutes() []Route {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net/http"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 )
 
 // mcpRoutes are all local but the listing: they start programs, and decide what agents may call.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 	"rouse/internal/live"
 )
 

@@ -6,8 +6,8 @@ import (
 	"reflect"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
 	"rouse/skills/install"
 )
 

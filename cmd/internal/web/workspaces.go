@@ -6,9 +6,9 @@ import (
 	"errors"
 	"net/http"
 
-	"rouse/agentdb/ledger"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 )
 
 // How much of a workspace is shown.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 )
 

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agentdb/ledger"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 )
 

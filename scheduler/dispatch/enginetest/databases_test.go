@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/roam"
+	"rouse/agentdb/placement"
+	"rouse/internal/ledger"
 )
 
 // rowsJob is the job whose runs write into the database of their agent, which comes along to the worker that does them.
@@ -27,13 +27,13 @@ const (
 func rowsAgent(n int) string { return fmt.Sprint("clerk", n%rowsAgents) }
 
 // homes are the databases of a worker, in a folder that is there when it comes back.
-func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Logger) (*agentdb.Pool, *roam.Keeper, error) {
+func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Logger) (*agentdb.Pool, *placement.Manager, error) {
 	dir := filepath.Join(os.Getenv("ROUSE_TEST_WORKER_HOMES"), name)
 	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents"), Ledger: l, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
-	return pool, roam.New(ctx, pool, roam.Options{Ledger: l, Node: name, Agents: filepath.Join(dir, "agents"), Storage: filepath.Join(dir, "storage"), State: filepath.Join(dir, "replica"), Logger: log}), nil
+	return pool, placement.New(ctx, pool, placement.Options{Ledger: l, Node: name, Agents: filepath.Join(dir, "agents"), Storage: filepath.Join(dir, "storage"), State: filepath.Join(dir, "replica"), Logger: log}), nil
 }
 
 // writeRows makes the calls of a run one by one, each until it is done, and tells of each that is: what was told has to stay.

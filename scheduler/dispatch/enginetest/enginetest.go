@@ -14,9 +14,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/dispatch/river"
 )

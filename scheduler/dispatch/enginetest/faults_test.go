@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/ledger/ledgertest"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
 )
 
 // record has PostgreSQL itself write down what becomes of runs, by which process, in an order in which no lane is free before

@@ -27,9 +27,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"rouse/agentdb"
-	"rouse/agentdb/ledger"
-	"rouse/agentdb/roam"
+	"rouse/agentdb/placement"
 	"rouse/internal/domain"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 	"rouse/scheduler/dispatch/river"
 )
@@ -63,7 +63,7 @@ type worker struct {
 	name   string
 	direct *sql.DB // a connection that no fault of the network meets
 	pool   *agentdb.Pool
-	keeper *roam.Keeper
+	keeper *placement.Manager
 }
 
 // Policy implements dispatch.Executor.

@@ -15,7 +15,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
-	"rouse/agentdb/ledger"
+	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
 )
 

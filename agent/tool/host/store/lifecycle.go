@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // Lifecycle is what the hooks of a skill were told for an agent (OSL-06). It lies beside what the skill stores there, where its module

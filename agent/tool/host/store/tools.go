@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"rouse/agentdb/sqlite"
+	"rouse/internal/storage/sqlite"
 )
 
 // maxTools is how many tools a module may register for an agent.

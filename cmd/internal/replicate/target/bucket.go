@@ -15,7 +15,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"rouse/agent/redact"
-	"rouse/agentdb/objects"
+	"rouse/internal/storage/objects"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"rouse/agentdb/objects"
+	"rouse/internal/storage/objects"
 )
 
 // Target is a place as its URL names it.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agentdb/objects"
 	"rouse/cmd/internal/replicate/target/s3test"
+	"rouse/internal/storage/objects"
 )
 
 // What is no place is refused in words, and what is said never has a key in it.

@@ -1,0 +1,132 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"rouse/agentdb"
+	"rouse/internal/ledger"
+)
+
+// hasFiles says whether an agent has made something in the home beside its database, which does not come along.
+func (k *Manager) hasFiles(a *agent) bool {
+	for _, folder := range []string{filepath.Join(k.o.Agents, a.name, "work"), filepath.Join(k.o.Agents, a.name, "home"), filepath.Join(k.o.Storage, a.name)} {
+		if !isEmpty(folder) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmpty says whether there is nothing in a folder, or none. What cannot be read may be something.
+func isEmpty(folder string) bool {
+	f, err := os.Open(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.Readdirnames(1)
+	return errors.Is(err, io.EOF)
+}
+
+// keep puts on record whether other nodes can get an agent whose database is shipped.
+func (k *Manager) keep(ctx context.Context, a *agent, copies ledger.AgentCopies) error {
+	a.keeping.Lock()
+	defer a.keeping.Unlock()
+	state := ledger.HomeKept
+	if k.hasFiles(a) {
+		state = ledger.HomeAlone
+	}
+	if state == a.homeState() && a.alone == (state == ledger.HomeAlone) {
+		return nil
+	}
+
+	if err := copies.Keep(ctx, state); err != nil {
+		return err
+	}
+	a.setState(state)
+	a.alone = state == ledger.HomeAlone
+	if a.alone {
+		k.o.Logger.Info("an agent stays at this node, where it has files", "agent", a.name, "node", k.o.Node)
+	}
+	return nil
+}
+
+// Stay implements agentdb.Sharing.
+func (k *Manager) Stay(ctx context.Context, name string, h agentdb.Hold) error {
+	a := k.agent(name)
+	a.keeping.Lock()
+	defer a.keeping.Unlock()
+	if err := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease}).Keep(ctx, ledger.HomeAlone); err != nil {
+		return err
+	}
+	a.setState(ledger.HomeAlone)
+	return nil
+}
+
+// Arrive has all of an agent be here that comes along, before a run of it begins: its database, where it has one.
+func (k *Manager) Arrive(ctx context.Context, name string) error {
+	h, err := k.Hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	if h.Node != "" {
+		return &ledger.AgentElsewhereError{Agent: name, Node: h.Node}
+	}
+
+	a := k.agent(name)
+	if a.homeState() != ledger.HomeKept || !k.holds(a, h.Lease) {
+		if err := k.pool.Ship(ctx, name); err != nil {
+			return err
+		}
+	}
+	return k.Settle(ctx, name)
+}
+
+// KeepAll ships the databases of this node's agents that are nowhere else yet, so that other nodes can get them.
+func (k *Manager) KeepAll(ctx context.Context) {
+	homes, err := k.o.Ledger.AgentHomes(ctx)
+	if err != nil && ctx.Err() == nil {
+		k.o.Logger.Warn("whether the databases of all agents are shipped is not known; each is shipped with its next run", "error", err)
+	}
+	for _, h := range homes {
+		if h.State == ledger.HomeKept || h.Node != k.o.Node {
+			continue
+		}
+		if err := k.Arrive(ctx, h.Agent); err != nil && ctx.Err() == nil {
+			k.o.Logger.Warn("the database of an agent is at this node alone; it is tried again with its next run", "agent", h.Agent, "error", err)
+		}
+	}
+}
+
+// Settle puts on record whether other nodes can get an agent: not when it has files here. It comes before anything is on record that
+// made files.
+func (k *Manager) Settle(ctx context.Context, name string) error {
+	a := k.agent(name)
+	files := k.hasFiles(a)
+	a.keeping.Lock()
+	settled := files && a.alone || !files && !a.alone && a.homeState() == ledger.HomeKept
+	a.keeping.Unlock()
+	if settled {
+		return nil
+	}
+	if !files && a.exists() {
+		return nil // with the next that is shipped
+	}
+
+	home, err := k.o.Ledger.AgentHome(ctx, name, k.o.Node)
+	if err != nil {
+		return err
+	}
+	if home.Node != k.o.Node {
+		return &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
+	}
+	a.setState(home.State)
+	return k.keep(ctx, a, k.o.Ledger.AgentCopies(home))
+}

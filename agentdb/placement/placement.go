@@ -1,0 +1,456 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agentdb"
+	"rouse/internal/atomicfile"
+	"rouse/internal/ledger"
+	"rouse/internal/storage/dbfile"
+	"rouse/internal/storage/replica"
+)
+
+const (
+	// tendEvery is after how many writes what was shipped of a database is merged. The first one of a process counts as the last of so many.
+	tendEvery = 64
+	// shipFor is how long one shipping may take. Whoever wants it may give up before: what is on its way arrives, or does not, and
+	// that has to be known.
+	shipFor = 10 * time.Minute
+	// closeFor is how long a keeper waits at its end for what was shipped to be merged; the next one does it otherwise.
+	closeFor = 5 * time.Second
+)
+
+// Options say whose databases placement.
+type Options struct {
+	Ledger  *ledger.Ledger // on PostgreSQL
+	Node    string         // whose home it is
+	Agents  string         // the folder of the agents: AGENT/db.sqlite, and AGENT/work of those that make files
+	Storage string         // the folder of what skills store: AGENT/SKILL.db
+	State   string         // the folder for what is known of the files
+	Logger  *slog.Logger
+}
+
+// Manager ships the databases of the agents that its node has, and gets those of the agents that it is given.
+type Manager struct {
+	o       Options
+	pool    *agentdb.Pool
+	tending sync.WaitGroup
+	stop    context.CancelFunc
+	running context.Context //nolint:containedctx // of what goes on between calls
+
+	mu     sync.Mutex
+	agents map[string]*agent // by their names
+}
+
+// agent is one agent's database.
+type agent struct {
+	name string
+	path string // of the database
+
+	mu       sync.Mutex // held while it is fetched or shipped
+	follower *replica.Follower
+	store    *store
+
+	keeping sync.Mutex // held while it is looked whether the agent has files, and that is put on record
+	alone   bool       // this process put on record that it has; with keeping
+
+	asked sync.Mutex
+	state ledger.HomeState // as the ledger had it last
+	// By those who want their writes shipped: who comes later is served with who came before.
+	wanted, done uint64
+	writes       int
+	tended       bool // it is being tended
+}
+
+// New shares a pool with other nodes. Nothing of it was opened.
+func New(ctx context.Context, pool *agentdb.Pool, o Options) *Manager {
+	k := &Manager{o: o, pool: pool, agents: map[string]*agent{}}
+	if k.o.Logger == nil {
+		k.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	k.running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	k.removeLeft()
+	pool.Share(k)
+	pool.Watch(k)
+	return k
+}
+
+// Close waits a while for what goes on beside the writes. The pool is closed before.
+func (k *Manager) Close() {
+	over := make(chan struct{})
+	go func() {
+		k.tending.Wait()
+		close(over)
+	}()
+
+	var lost <-chan struct{} // a node that lost its lease waits for nothing
+	if m := k.o.Ledger.Membership(); m != nil {
+		lost = m.Lost()
+	}
+	select {
+	case <-over:
+	case <-lost:
+	case <-time.After(closeFor):
+	}
+	k.stop()
+	<-over
+}
+
+// removeLeft removes copies of databases that a process left which was killed while it shipped them.
+func (k *Manager) removeLeft() {
+	left, err := filepath.Glob(filepath.Join(k.o.State, "base-*"))
+	if err != nil {
+		return // the pattern is right
+	}
+	for _, path := range left {
+		_ = os.RemoveAll(path) // it only takes space
+	}
+}
+
+func (k *Manager) agent(name string) *agent {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.agents[name]
+	if a == nil {
+		a = &agent{name: name, path: filepath.Join(k.o.Agents, name, "db.sqlite"), store: &store{}, writes: tendEvery - 1}
+		a.follower = replica.New(a.path, k.stateFile("agent-"+name+".json"), replica.NewClient(a.store, database))
+		k.agents[name] = a
+	}
+	return a
+}
+
+func (k *Manager) stateFile(name string) string { return filepath.Join(k.o.State, name) }
+
+// Hold implements agentdb.Sharing.
+func (k *Manager) Hold(ctx context.Context, name string) (agentdb.Hold, error) {
+	home, err := k.o.Ledger.AgentHome(ctx, name, k.o.Node)
+	if err != nil {
+		return agentdb.Hold{}, err
+	}
+	k.agent(name).setState(home.State)
+	if home.Node == k.o.Node {
+		return agentdb.Hold{Lease: home.Lease}, nil
+	}
+
+	as, err := k.o.Ledger.AgentCopies(home).Newest(ctx, singles)
+	if err != nil {
+		return agentdb.Hold{}, err
+	}
+	if as == "" && home.State != ledger.HomeKept {
+		return agentdb.Hold{}, &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
+	}
+	return agentdb.Hold{Lease: home.Lease, Node: home.Node, As: as}, nil
+}
+
+func (a *agent) setState(s ledger.HomeState) {
+	a.asked.Lock()
+	defer a.asked.Unlock()
+	a.state = s
+}
+
+func (a *agent) homeState() ledger.HomeState {
+	a.asked.Lock()
+	defer a.asked.Unlock()
+	return a.state
+}
+
+// Known implements agentdb.Sharing.
+func (k *Manager) Known(name string) bool {
+	ctx, cancel := context.WithTimeout(k.running, knownFor)
+	defer cancel()
+	newest, err := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name}).Newest(ctx, singles)
+	return err == nil && newest != ""
+}
+
+// Elsewhere implements agentdb.Sharing.
+func (k *Manager) Elsewhere(name string) bool {
+	ctx, cancel := context.WithTimeout(k.running, knownFor)
+	defer cancel()
+	h, err := k.Hold(ctx, name)
+	return err == nil && h.Node != ""
+}
+
+// Fetch implements agentdb.Sharing.
+func (k *Manager) Fetch(ctx context.Context, name string, h agentdb.Hold) error {
+	a := k.agent(name)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	copies := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: name, Node: k.o.Node, Lease: h.Lease})
+	newest, err := copies.Newest(ctx, singles)
+	if err != nil {
+		return err
+	}
+	mine, shipped := h.Node == "", version(newest)
+	switch {
+	// What is here goes on. A file that knows of another state than was shipped last is an old one that was put back, or the ledger was.
+	case mine && k.holds(a, h.Lease) && a.follower.Last() == shipped && (shipped.TX == 0 || a.exists()):
+		return nil
+	case shipped.TX == 0 && mine && a.homeState() != ledger.HomeKept: // nobody else ever had it
+	case shipped.TX == 0: // nothing of it was acknowledged anywhere
+		err = k.discard(a)
+	case a.follower.Holds(ctx, shipped):
+	default:
+		err = k.restore(ctx, a, copies)
+	}
+	if err != nil {
+		return err
+	}
+	if !mine {
+		return k.noteLease(a, readHere)
+	}
+	return k.noteLease(a, h.Lease)
+}
+
+// exists says whether the agent has a database here, or had one that got lost.
+func (a *agent) exists() bool {
+	_, err := os.Stat(a.path)
+	_, marked := os.Stat(dbfile.MarkerPath(a.path))
+	return err == nil || marked == nil
+}
+
+// Bring gets the databases of all agents of the ledger that were shipped, for a home that is to have its ledger in a file again.
+// Those that its node has are there. It returns the agents that have files at another node, by that.
+func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left map[string]string, err error) {
+	homes, err := k.o.Ledger.AgentHomes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(homes)) {
+		h := homes[name]
+		a := k.agent(name)
+		a.setState(h.State)
+		if h.Node == k.o.Node && (h.State != ledger.HomeKept || k.holds(a, h.Lease)) {
+			continue
+		}
+
+		if !h.State.Free() {
+			left[name] = h.Node
+		}
+		newest, err := k.o.Ledger.AgentCopies(h).Newest(ctx, singles)
+		if err != nil {
+			return left, err
+		}
+		if newest == "" {
+			continue
+		}
+		progress(name)
+		if err := k.Fetch(ctx, name, agentdb.Hold{Lease: h.Lease, Node: h.Node, As: newest}); err != nil {
+			return left, fmt.Errorf("the database of %s: %w", name, err)
+		}
+	}
+	return left, nil
+}
+
+// restore puts what was shipped last into the place of the file. What is there was shipped, or nobody was told of it; a file that this
+// node did not have from the ledger is kept aside.
+func (k *Manager) restore(ctx context.Context, a *agent, copies ledger.AgentCopies) error {
+	if err := os.MkdirAll(filepath.Dir(a.path), 0o700); err != nil {
+		return err
+	}
+	to := a.path + dbfile.NewSuffix
+
+	var version replica.Version
+	for tries := 0; ; tries++ {
+		if err := dbfile.DiscardNew(a.path); err != nil {
+			return err
+		}
+		var err error
+		if version, err = restoreNewest(ctx, copies, to); err == nil {
+			break
+		}
+		// The node that has it merges what it has shipped.
+		if !errors.Is(err, fs.ErrNotExist) || tries == restoreTries {
+			return errors.Join(err, dbfile.DiscardNew(a.path))
+		}
+	}
+
+	m, err := dbfile.ClosedMarker(to)
+	if err == nil {
+		err = errors.Join(syncFile(to), dbfile.WriteMarker(to, m))
+	}
+	if err != nil {
+		return errors.Join(err, dbfile.DiscardNew(a.path))
+	}
+	if err := k.replace(a, a.follower.Last().TX > version.TX); err != nil {
+		return err
+	}
+	k.o.Logger.Info("the database of an agent was brought here", "agent", a.name, "node", k.o.Node, "as", version.TX.String())
+	return a.follower.Restored(version)
+}
+
+// replace has the new file take the place of the one that is there; newer says that this one knows of more than the ledger.
+func (k *Manager) replace(a *agent, newer bool) error {
+	aside := dbfile.AsidePath()
+	if err := dbfile.Replace(a.path, aside); err != nil {
+		return err
+	}
+	return k.drop(a, aside, newer)
+}
+
+// drop removes a file that was put aside, if this node had it from the ledger, as that has it still.
+func (k *Manager) drop(a *agent, aside string, newer bool) error {
+	kept := filepath.Join(filepath.Dir(a.path), aside)
+	if _, err := os.Stat(filepath.Join(kept, filepath.Base(a.path))); err == nil && (newer || !k.knows(a)) {
+		k.o.Logger.Warn("another database of an agent was here before it came, and is kept", "agent", a.name, "at", kept)
+		return nil
+	}
+	if err := os.RemoveAll(kept); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(kept)) // where nothing else is in it
+	return nil
+}
+
+// discard has no file be there: nothing of it counts.
+func (k *Manager) discard(a *agent) error {
+	if err := dbfile.DiscardNew(a.path); err != nil {
+		return err
+	}
+	if _, err := os.Stat(a.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+
+	aside := dbfile.AsidePath()
+	kept := filepath.Join(filepath.Dir(a.path), aside)
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return err
+	}
+	for _, part := range []string{"-journal", "-shm", "-wal", "-seal", ""} { // the database is last: until then it is repeated
+		if err := os.Rename(a.path+part, filepath.Join(kept, filepath.Base(a.path)+part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return k.drop(a, aside, a.follower.Last().TX > 0)
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// readHere stands for the lease of a file that is only read here.
+const readHere = 0
+
+// knows says whether the file came from the ledger, or was shipped to it.
+func (k *Manager) knows(a *agent) bool {
+	text, err := os.ReadFile(k.leaseFile(a))
+	return err == nil && strings.HasPrefix(string(text), k.leaseOwner(a))
+}
+
+// holds says whether the file is what this node has had under a lease, and so goes on.
+func (k *Manager) holds(a *agent, lease int64) bool {
+	text, err := os.ReadFile(k.leaseFile(a))
+	return err == nil && string(text) == k.leaseText(a, lease)
+}
+
+func (k *Manager) noteLease(a *agent, lease int64) error {
+	if err := os.MkdirAll(k.o.State, 0o700); err != nil {
+		return err
+	}
+	return atomicfile.Write(k.leaseFile(a), []byte(k.leaseText(a, lease)), 0o600)
+}
+
+func (k *Manager) leaseFile(a *agent) string { return k.stateFile("agent-" + a.name + ".lease") }
+
+// leaseOwner names the ledger and the agent: leases of others have nothing to do with these, also where a file system takes names that
+// differ in case for one.
+func (k *Manager) leaseOwner(a *agent) string { return k.o.Ledger.Epochs()[0].ID + " " + a.name + " " }
+
+func (k *Manager) leaseText(a *agent, lease int64) string {
+	return k.leaseOwner(a) + strconv.FormatInt(lease, 10) + "\n"
+}
+
+// Opened implements agentdb.Watcher.
+func (k *Manager) Opened(name string, db *agentdb.DB) {
+	file, found := db.File()
+	k.agent(name).follower.Opened(k.running, file, found, func() {})
+}
+
+// Closed implements agentdb.Watcher.
+func (k *Manager) Closed(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, a := range k.agents {
+		if strings.EqualFold(name, key) {
+			a.follower.Closed()
+		}
+	}
+}
+
+// Ship implements agentdb.Sharing.
+func (k *Manager) Ship(ctx context.Context, name string, h agentdb.Hold) error {
+	a := k.agent(name)
+	a.asked.Lock()
+	a.wanted++
+	mine := a.wanted
+	a.asked.Unlock()
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done >= mine {
+		return nil
+	}
+	a.asked.Lock()
+	all := a.wanted
+	a.asked.Unlock()
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shipFor)
+	defer cancel()
+	if err := k.ship(sending, a, h); err != nil {
+		return err
+	}
+	a.done = all
+	return nil
+}
+
+// ship ships what is committed until now.
+func (k *Manager) ship(ctx context.Context, a *agent, h agentdb.Hold) error {
+	copies := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
+	a.store.set(copies)
+	if err := a.follower.Prepare(ctx); err != nil {
+		return err
+	}
+	if err := a.follower.Cut(ctx); err != nil {
+		return err
+	}
+	n, err := a.follower.Ship(ctx, k.o.Ledger.Now().UnixMilli())
+	if err != nil {
+		return err
+	}
+	if err := a.follower.Drain(ctx); err != nil {
+		return err
+	}
+
+	if err := k.keep(ctx, a, copies); err != nil {
+		return err
+	}
+	if a.writes += n; a.writes >= tendEvery && !a.tended {
+		a.writes, a.tended = 0, true
+		k.tending.Go(func() { k.tend(a, copies) })
+	}
+	return nil
+}
+
+// version is that of an object of the shipped database, none for none.
+func version(name string) replica.Version {
+	v, ok := replica.VersionOf(strings.TrimPrefix(name, singles))
+	if !ok {
+		return replica.Version{At: time.UnixMilli(0).UTC()}
+	}
+	return v
+}

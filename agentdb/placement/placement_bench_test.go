@@ -1,0 +1,64 @@
+package placement_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"rouse/agentdb"
+)
+
+// BenchmarkWrite is a write of one row: into a file alone, and shipped before it is acknowledged.
+func BenchmarkWrite(b *testing.B) {
+	c := newCluster(b)
+	alone, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.TempDir(), "agents")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer alone.Close()
+	for _, w := range []struct {
+		name string
+		pool *agentdb.Pool
+	}{{"alone", alone}, {"shipped", c.start("north", b.TempDir()).pool}} {
+		b.Run(w.name, func(b *testing.B) {
+			db, release, err := w.pool.Get(b.Context(), "clerk")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer release()
+			if _, err := db.Execute(b.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: `create table if not exists notes (text text)`}); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if _, err := db.Insert(b.Context(), agentdb.By{}, "notes", []map[string]any{{"text": "a note"}}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkMove is a run at a node that has to get the database of its agent first, of a size: begun, a row read, and ended.
+func BenchmarkMove(b *testing.B) {
+	for _, rows := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(rows, "rows"), func(b *testing.B) {
+			c := newCluster(b)
+			nodes := []*node{c.start("north", b.TempDir()), c.start("south", b.TempDir())}
+			r, err := nodes[0].run("clerk")
+			if err != nil {
+				b.Fatal(err)
+			}
+			nodes[0].mustWrite("clerk", makeNotes)
+			nodes[0].mustWrite("clerk", fmt.Sprintf(`with recursive c(n) as (select 1 union all select n + 1 from c where n < %d) insert into notes (text) select 'a note, the ' || n || '. of many' from c`, rows))
+			nodes[0].finish(r)
+			for i := 1; b.Loop(); i++ {
+				n := nodes[i%2]
+				if r, err = n.run("clerk"); err != nil {
+					b.Fatal(err)
+				}
+				n.mustWrite("clerk", fmt.Sprintf(addNote, "one more"))
+				n.finish(r)
+			}
+		})
+	}
+}

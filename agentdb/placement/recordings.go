@@ -1,0 +1,73 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rouse/internal/ledger"
+)
+
+// recordings is the prefix of the recordings of an agent's runs.
+const recordings = "recordings/"
+
+// KeepRecording has the file of a recording be where other nodes find it.
+func (k *Manager) KeepRecording(ctx context.Context, agent, path string) error {
+	home, err := k.o.Ledger.AgentHome(ctx, agent, k.o.Node)
+	if err != nil {
+		return err
+	}
+	if home.Node != k.o.Node {
+		return &ledger.AgentElsewhereError{Agent: agent, Node: home.Node}
+	}
+
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return k.o.Ledger.AgentCopies(home).Put(ctx, recordings+filepath.Base(path), f, info.Size())
+}
+
+// Recording opens a recording by the name of its file. fs.ErrNotExist: there is none.
+func (k *Manager) Recording(ctx context.Context, agent, name string) (io.ReadCloser, error) {
+	return k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: agent}).Get(ctx, recordings+name, 0, 0)
+}
+
+// SweepRecordings removes the recordings of this node's agents that are gone.
+func (k *Manager) SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error {
+	homes, err := k.o.Ledger.AgentHomes(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range homes {
+		if h.Node != k.o.Node {
+			continue
+		}
+		copies := k.o.Ledger.AgentCopies(h)
+		all, err := copies.List(ctx, recordings, "")
+		if err != nil {
+			return err
+		}
+		var names []string
+		for _, o := range all {
+			remove, err := gone(strings.TrimPrefix(o.Name, recordings))
+			if err != nil {
+				return err
+			}
+			if remove {
+				names = append(names, o.Name)
+			}
+		}
+		errs = append(errs, copies.Delete(ctx, names...))
+	}
+	return errors.Join(errs...)
+}

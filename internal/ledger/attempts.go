@@ -1,0 +1,477 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+)
+
+// Started answers Start for one run.
+type Started struct {
+	Run     Run
+	Attempt Attempt
+	Err     error // ErrNotClaimable or ErrNotFound
+}
+
+// Start moves queued runs, and those that wait for retry or resume, to running, all in one transaction. A run that cannot
+// be started any more has its error, and so has one whose lanes other nodes have, or whose agent is elsewhere.
+func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) {
+	// Nothing begins whose record would go into a file that is gone.
+	if err := l.CheckFile(ctx); err != nil {
+		return nil, err
+	}
+
+	now := l.now()
+	out := make([]Started, len(starts))
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		if l.db != nil { // before the lock of a run or a claim: processes that take both in another order would wait for each other
+			tx.Run(`select pg_advisory_xact_lock($1::int, $2::int)`, l.class, lockLanes)
+		}
+		for i, s := range starts {
+			started, err := l.startRun(tx, s, now)
+			// These concern one run; the others of the batch start all the same.
+			if err != nil && !errors.Is(err, ErrNotClaimable) && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			out[i] = startedRun(s.Run, started, now, err)
+		}
+		return nil
+	})
+
+	return out, err
+}
+
+func startedRun(id int64, r Run, now time.Time, err error) Started {
+	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
+}
+
+// StartAttempt is Start for a single run without bounds.
+func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, error) {
+	started, err := l.Start(ctx, Start{Run: run})
+	if err != nil {
+		return Run{}, Attempt{}, err
+	}
+	return started[0].Run, started[0].Attempt, started[0].Err
+}
+
+// waitingBeside selects the oldest other run of a job that waits for a person.
+const waitingBeside = `select ` + runColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
+
+// checkBehind returns ErrNotClaimable for a queued run of an instant if another run of its job waits for a person: see Start.Behind.
+func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
+	if !s.Behind || !r.Behind() {
+		return nil
+	}
+	before, err := list(tx, runFields, waitingBeside, r.Job, r.ID)
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	return fmt.Errorf("run %d starts after run %d, which %s: %w", r.ID, before[0].ID, waitText(before[0]), ErrNotClaimable)
+}
+
+// RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
+func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
+	all, err := list(l.reads(ctx), runFields, waitingForPersons)
+	out := map[string]WaitingRun{}
+	for _, r := range all {
+		if _, older := out[r.Job]; !older {
+			out[r.Job] = WaitingRun{r.ID, waitText(r)}
+		}
+	}
+	return out, err
+}
+
+const waitingForPersons = `select ` + runColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
+
+// HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
+func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
+	return list(l.reads(ctx), runFields, heldRuns, ms(from), ms(to))
+}
+
+const heldRuns = `select ` + runColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
+	and not_before > $1 and not_before <= $2 order by id`
+
+// WaitingRun is a run that waits for a person.
+type WaitingRun struct {
+	Run  int64
+	Text string // of its wait: waits for an approval
+}
+
+func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
+	run := s.Run
+	r, err := l.lockRun(tx, run)
+	if err != nil {
+		return Run{}, err
+	}
+	if err := checkBehind(tx, r, s); err != nil {
+		return Run{}, err
+	}
+	next, err := nextAttempt(r, now)
+	if err == nil && l.db != nil {
+		err = l.startShared(tx, r, s, now)
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	r = next
+
+	tx.Run(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
+		r.Attempt, ms(r.StartedAt), run)
+	endBlock(tx, r, now)
+	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, ms(now), l.nodeID(), s.Job)
+
+	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+}
+
+// nextAttempt is a run as it is with its next attempt.
+func nextAttempt(r Run, now time.Time) (Run, error) {
+	if !r.Claimable() {
+		return r, fmt.Errorf("run %d is %s: %w", r.ID, r.State, ErrNotClaimable)
+	}
+
+	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
+	// A run started with its first attempt; later ones do not move that.
+	if r.StartedAt.IsZero() {
+		r.StartedAt = instant(ms(now))
+	}
+	return r, nil
+}
+
+// checkFence returns the run of an attempt if that attempt is the running one.
+func (l *Ledger) checkFence(tx *sqlite.Tx, a Attempt) (Run, error) {
+	r, err := l.lockRun(tx, a.Run)
+	if err != nil {
+		return Run{}, err
+	}
+	if r.State != domain.StateRunning || r.Attempt != a.Number {
+		return Run{}, fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
+	}
+	return r, nil
+}
+
+// Finish commits how an attempt ended: what is left of its record, outcome, event, notices and the after-move of its
+// file together. With RetryAt the run waits for its next attempt instead, unless somebody
+// asked to cancel it meanwhile. With Wait it waits for an answer.
+func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
+	defer l.hold()()
+	left, err := l.packEntries(ctx, res.Record)
+	if err != nil {
+		return err
+	}
+
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		res := res // an operation may run again
+		r, err := l.checkFence(tx, a)
+		if err != nil {
+			return err
+		}
+		if err := left.write(tx, a, r.Job); err != nil {
+			return err
+		}
+
+		state := domain.AttemptDone
+		switch {
+		case res.Wait != nil:
+			state = domain.AttemptWaiting
+		case res.Outcome.Failed():
+			state = domain.AttemptFailed
+		}
+		if err := l.endAttempt(tx, a, state, res.Error, now); err != nil {
+			return err
+		}
+		addUsage(tx, a.Run, res)
+
+		// Somebody asked for the end meanwhile: neither a retry nor a question outlives that.
+		if (!res.RetryAt.IsZero() || res.Wait != nil) && r.CancelReason != "" {
+			res.Outcome, res.Error, res.RetryAt, res.Wait = domain.OutcomeCancelled, r.CancelReason, time.Time{}, nil
+		}
+		if res.Wait != nil {
+			return parkRun(tx, r, res, now)
+		}
+
+		if res.RetryAt.IsZero() {
+			// No later attempt will ask about its calls with an unknown effect, so the owner is told now.
+			if res.Outcome.Failed() || res.Outcome == domain.OutcomeCancelled {
+				if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
+					return err
+				}
+			}
+			return l.finish(tx, r, res, now)
+		}
+
+		kind, postponed := "run.retry", 0
+		if res.Postpone != nil {
+			kind, postponed = "run.postponed", 1
+		}
+
+		tx.Run(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
+			ms(res.RetryAt), tx.Redact(res.Error), postponed, r.ID)
+
+		addNotices(tx, now, res.Notices...)
+
+		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
+			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
+	})
+}
+
+func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
+	// Nobody settles its open reservations any more: they become spending with its end.
+	if err := l.settleAttempt(tx, a); err != nil {
+		return err
+	}
+	l.endJob(tx, a, state)
+	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
+	return nil
+}
+
+func addUsage(tx *sqlite.Tx, run int64, res Result) {
+	tx.Run(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
+		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6, estimated_tokens = estimated_tokens + $7, estimated_micro_usd = estimated_micro_usd + $8 where id = $9`,
+		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
+}
+
+// finish gives a run its outcome, whatever state it was in.
+func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
+		summary = $5, error = $6 where id = $7`,
+		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
+
+	endBlock(tx, r, now)
+	// No other trigger claims files. Rows with own = 1 are outputs of the job, which stay where they are.
+	if r.Trigger == domain.TriggerWatch || r.Trigger == domain.TriggerManual {
+		tx.Run(`update claims set outcome = $1, after = 'pending' where run = $2 and own = 0`, string(res.Outcome), r.ID)
+	}
+
+	// It ended without its answer. An info stays open: nothing waits for it.
+	if r.WaitsForPerson() {
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID)
+	}
+
+	if r.Trigger.OfInstant() && res.Outcome == domain.OutcomeSkipped {
+		tx.Run(skipOccurrence, res.Error, r.ID)
+	}
+
+	if err := l.requireReviews(tx, r, res.Outcome, now); err != nil {
+		return err
+	}
+
+	addNotices(tx, now, res.Notices...)
+
+	if err := tellEnd(tx, r, res, now); err != nil {
+		return err
+	}
+	if err := l.startFollowers(tx, r, res, now); err != nil {
+		return err
+	}
+
+	if res.Outcome.Failed() {
+		if err := l.pauseFailing(tx, r, res.Pause, res.Error, now); err != nil {
+			return err
+		}
+	}
+
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
+		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
+}
+
+// A run that is skipped makes its instant skipped too; a retry turns both back.
+const (
+	skipOccurrence = `update occurrences set decision = 'skipped', reason = $1 where run = $2 and run <> 0`
+	runOccurrence  = `update occurrences set decision = 'run', reason = 'retried manually' where run = $1 and run <> 0 and decision <> 'run'`
+)
+
+// FinishUnstarted ends a run that got no attempt for it: it has not started, and no time of a start is kept.
+// ErrNotClaimable when it is on, waits for a person, or is finished.
+func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.lockRun(tx, run)
+		if err != nil {
+			return err
+		}
+		if !r.Claimable() {
+			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+		}
+
+		return l.endUnstarted(tx, r, res, l.now())
+	})
+}
+
+// endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
+func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
+		return err
+	}
+	return l.finish(tx, r, res, now)
+}
+
+// Interrupt ends an attempt that was cut off: its process is gone, or has to go. Calls
+// that were on become interrupted, or uncertain when they may have changed the world. The
+// run waits for its next attempt, or is finished: with final, or as cancelled when somebody
+// asked to cancel it. What the attempt used is what final says, or else what it recorded.
+func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.checkFence(tx, a)
+		if err != nil {
+			return err
+		}
+		if err := l.endAttempt(tx, a, domain.AttemptInterrupted, reason, now); err != nil {
+			return err
+		}
+		interruptCalls(tx, a, now)
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
+			return err
+		}
+		tx.Run(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
+
+		// A request to cancel decides where the caller does not: an interrupted run would resume otherwise.
+		last := final
+		if last == nil && r.CancelReason != "" {
+			last = &Result{Outcome: domain.OutcomeCancelled, Error: r.CancelReason}
+		}
+
+		used, err := recordedUsage(tx, a)
+		if err != nil {
+			return err
+		}
+
+		if last != nil && last.Steps+last.Calls > 0 {
+			used = *last
+		}
+		addUsage(tx, a.Run, used)
+		if last == nil {
+			return nil
+		}
+		if err := addUncertainCallInfos(tx, r, a.Number, now); err != nil {
+			return err
+		}
+
+		return l.finish(tx, r, *last, now)
+	})
+}
+
+// interruptCalls marks the calls in which an attempt was cut off: uncertain where nobody can
+// know whether they took effect, else interrupted. A call that an earlier attempt completed was
+// only being replayed, and is not uncertain.
+func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) {
+	tx.Run(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
+		and not exists (select 1 from calls as earlier where earlier.run = $2 and earlier.attempt < $3 and earlier.key = calls.key and earlier.state in ('done', 'replayed', 'deduped'))`,
+		ms(now), a.Run, a.Number)
+	tx.Run(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, ms(now), a.Run, a.Number)
+}
+
+// recordedUsage is what an attempt used, as far as its steps and calls say. In a run of a model a step that
+// ended and names none only finished the calls of an earlier attempt, and is not counted.
+func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
+	var used Result
+	err := tx.QueryRow(`select count(*) filter (where model <> '' or finished_at = 0 or not exists (select 1 from steps as asked where asked.run = $1 and asked.model <> '')), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
+		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
+		cast(coalesce(sum(estimated_tokens), 0) as bigint), cast(coalesce(sum(estimated_micro_usd), 0) as bigint),
+		(select count(*) from calls where run = $1 and attempt = $2)
+		from steps where run = $1 and attempt = $2`, a.Run, a.Number).
+		Scan(&used.Steps, &used.Usage.TokensIn, &used.Usage.TokensOut, &used.Usage.TokensCached, &used.Usage.CostMicroUSD, &used.Usage.EstimatedTokens, &used.Usage.EstimatedMicroUSD, &used.Calls)
+	return used, err
+}
+
+// RequestCancel ends a run that is not running at once; a running one gets a reason that
+// its dispatcher observes. A finished run is returned as it is.
+func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.lockRun(tx, run)
+		if err != nil || r.State == domain.StateFinished {
+			return err
+		}
+		return l.cancelRun(tx, r, reason, l.now())
+	})
+	if err != nil {
+		return Run{}, err
+	}
+
+	return l.Run(ctx, run)
+}
+
+func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+	if r.State != domain.StateRunning {
+		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
+	}
+
+	tx.Run(`update runs set cancel_reason = $1 where id = $2`, tx.Redact(reason), r.ID)
+	if err := l.cancelJob(tx, r); err != nil {
+		return err
+	}
+	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
+}
+
+// Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
+// due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
+func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		r, err := l.lockRun(tx, run)
+		if err != nil {
+			return err
+		}
+		if err := l.checkReview(tx, r); err != nil {
+			return err
+		}
+
+		switch {
+		case r.State == domain.StateFinished:
+			requeue(tx, r)
+		case r.WaitsForRetry():
+			tx.Run(`update runs set not_before = 0, detail = $1 where id = $2`, retriedDetail(r.Detail), run)
+		default:
+			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
+		}
+		return addEvent(tx, Event{Run: run, Job: r.Job, At: l.now(), Kind: "run.queued"}, map[string]any{"retry": true})
+	})
+	if err != nil {
+		return Run{}, err
+	}
+
+	return l.Run(ctx, run)
+}
+
+// requeue queues a finished run, with its files and its instant.
+func requeue(tx *sqlite.Tx, r Run) {
+	tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '',
+		interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1 where id = $2`, retriedDetail(r.Detail), r.ID)
+	// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
+	// away stays pending, until it is recorded where it has come to lie.
+	tx.Run(`update claims set outcome = '', after = case when after = 'pending' then after else '' end where run = $1 and own = 0`, r.ID)
+	tx.Run(runOccurrence, r.ID)
+}
+
+// retriedDetail adds to what triggered a run that a person had it tried again. One that is damaged stays as it is: the
+// next attempt says so.
+func retriedDetail(detail json.RawMessage) string {
+	var d Detail
+	if json.Unmarshal(detail, &d) != nil {
+		return string(detail)
+	}
+
+	d.Retried = true
+	text, err := json.Marshal(d)
+	if err != nil {
+		return string(detail)
+	}
+	return string(text)
+}
+
+// lockRun reads a run that is about to be changed. PostgreSQL locks the row for this
+// transaction, so that of two processes the second sees what the first wrote; SQLite
+// has one writer at a time anyway.
+func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
+	r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id)
+	return orNotFound(r, err, "run %d", id)
+}
+
+// lockKnown is lockRun for a run that may have been removed.
+func (l *Ledger) lockKnown(tx *sqlite.Tx, id int64) (Run, bool, error) {
+	return orFalse(one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
+}

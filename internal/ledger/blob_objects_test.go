@@ -1,0 +1,433 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/storage/objects"
+)
+
+// flaky is a place that may be out of reach.
+type flaky struct {
+	objects.Folder
+	down atomic.Bool
+}
+
+var errDown = errors.New("the place is out of reach")
+
+func (f *flaky) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+	if f.down.Load() {
+		return errDown
+	}
+	return f.Folder.Put(ctx, name, r, size)
+}
+
+func (f *flaky) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if f.down.Load() {
+		return nil, errDown
+	}
+	return f.Folder.Get(ctx, name, offset, length)
+}
+
+// values are the files of large values at a place.
+func (f *flaky) values(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(f.Path, "values", "*", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func newFlaky(t *testing.T) *flaky { return &flaky{Folder: objects.Folder{Path: t.TempDir()}} }
+
+// withValues opens the ledger of a database whose large values are at a place.
+func withValues(t *testing.T, url string, s objects.Store) *ledger.Ledger {
+	t.Helper()
+	db := ledgertest.OpenPostgres(t, url)
+	db.SetMaxIdleConns(0) // tests open many, and a server takes a hundred connections
+	l, err := ledger.Open(context.WithoutCancel(t.Context()), ledger.Options{DB: db, Values: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func claimed(t *testing.T, url string, s objects.Store) *ledger.Ledger {
+	t.Helper()
+	l := withValues(t, url, s)
+	if err := l.ClaimValues(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// largeRun is a run with a large value in each of the columns that may hold one, and another in a workspace.
+type largeRun struct {
+	run       int64
+	attempt   ledger.Attempt
+	artifacts []int64
+	fileOp    int64
+}
+
+var large = []byte(`"` + strings.Repeat("large ", 20_000) + `"`)
+
+func newLargeRun(t *testing.T, l *ledger.Ledger) (r largeRun) {
+	t.Helper()
+	ctx := t.Context()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: string(large)})
+	check(err)
+	r.run = accepted[0].Run
+	_, r.attempt, err = l.StartAttempt(ctx, r.run)
+	check(err)
+	check(l.StartStep(ctx, r.attempt, ledger.Step{Number: 1}))
+	check(l.FinishStep(ctx, r.attempt, ledger.Step{Number: 1, Message: large}))
+	call := ledger.Call{Run: r.run, Attempt: 1, Step: 1, Key: "k1", Tool: "file_read", Args: large}
+	check(l.StartCall(ctx, r.attempt, call))
+	call.Envelope, call.State = large, domain.CallDone
+	check(l.FinishCall(ctx, r.attempt, call))
+	op, err := l.AddFileOp(ctx, r.attempt, ledger.FileOp{Agent: "a", Type: ledger.FileWrite, Root: "/w", Path: "/w/x", Size: int64(len(large)), BeforeHash: "b"}, large)
+	r.fileOp = op.ID
+	check(err)
+	a, err := l.AddArtifact(ctx, r.attempt, ledger.Artifact{Agent: "a", Key: "k2", Name: "x"}, large)
+	check(err)
+	w, err := l.CreateWorkspace(ctx, ledger.Author{Attempt: r.attempt, Key: "k3"}, ledger.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "2", State: []byte(`{"n": 1}`)})
+	check(err)
+	b, err := l.AddWorkspaceArtifact(ctx, ledger.Author{Attempt: r.attempt, Key: "k4"}, ledger.Artifact{Workspace: w.ID, Title: "plan"}, large)
+	check(err)
+	r.artifacts = []int64{a.ID, b.ID}
+	return r
+}
+
+// read reads all of them.
+func (r largeRun) read(t *testing.T, l *ledger.Ledger) error {
+	t.Helper()
+	ctx := t.Context()
+	same := func(what string, got []byte, err error) error {
+		if err == nil && !bytes.Equal(got, large) {
+			t.Errorf("%s has %d bytes", what, len(got))
+		}
+		return err
+	}
+	body, err := l.DeliveryBody(ctx, r.run)
+	errs := []error{same("the body", []byte(body), err)}
+	steps, err := l.Steps(ctx, r.run)
+	if err == nil {
+		err = same("the step", steps[0].Message, nil)
+	}
+	calls, err2 := l.Calls(ctx, r.run)
+	if err2 == nil {
+		err2 = errors.Join(same("the arguments", calls[0].Args, nil), same("the envelope", calls[0].Envelope, nil))
+	}
+	before, err3 := l.FileBefore(ctx, r.fileOp)
+	errs = append(errs, err, err2, same("what the file was", before, err3))
+	for _, id := range r.artifacts {
+		_, content, err := l.ArtifactBytes(ctx, r.run, id)
+		errs = append(errs, same("the artifact", content, err))
+	}
+	return errors.Join(errs...)
+}
+
+// inDatabase is how many large values are in the database itself.
+func inDatabase(t *testing.T, url string) (n int) {
+	t.Helper()
+	err := ledgertest.OpenPostgres(t, url).QueryRowContext(t.Context(), `select (select count(*) from steps where length(message) > 65536) + (select count(*) from calls where length(args) > 65536)
+		+ (select count(*) from calls where length(envelope) > 65536) + (select count(*) from artifacts where length(content) > 65536)
+		+ (select count(*) from file_ops where length(before) > 65536) + (select count(*) from deliveries where length(body) > 65536)`).Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Large values are at the place, for each process of the ledger, and are held to their content when they are read; what the place does
+// not take is lost by nobody.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	place := newFlaky(t)
+	l := claimed(t, url, place)
+	r := newLargeRun(t, l)
+	if n := inDatabase(t, url); n != 0 || len(place.values(t)) != 7 {
+		t.Errorf("%d large values are in the database, %d at the place", n, len(place.values(t)))
+	}
+	other := claimed(t, url, place)
+	if err := r.read(t, other); err != nil {
+		t.Error(err)
+	}
+	ledgertest.Audited(t, other)
+	if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "small", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: "small"}); err != nil || len(place.values(t)) != 7 {
+		t.Errorf("a small one: %v, %d at the place", err, len(place.values(t)))
+	}
+
+	// Out of reach: what is written stays in the database and is read, what is there is an error that says so.
+	place.down.Store(true)
+	while := newLargeRunAgain(t, l)
+	if err := while.read(t, l); err != nil {
+		t.Errorf("what was written while the place was down: %v", err)
+	}
+	if n := inDatabase(t, url); n != 1 {
+		t.Errorf("%d large values are in the database", n)
+	}
+	if err := r.read(t, l); err == nil || !strings.Contains(err.Error(), "cannot be read") || !errors.Is(err, errDown) {
+		t.Errorf("reading: %v", err)
+	}
+	if _, why := l.ValuesProblem(); !errors.Is(why, errDown) {
+		t.Errorf("what is told of it: %v", why)
+	}
+	if err := l.CheckValues(t.Context()); !errors.Is(err, errDown) {
+		t.Errorf("the check says %v", err)
+	}
+	place.down.Store(false)
+	if err := errors.Join(l.CheckValues(t.Context()), r.read(t, l), while.read(t, l)); err != nil {
+		t.Errorf("once it is back: %v", err)
+	}
+	if _, why := l.ValuesProblem(); why != nil {
+		t.Errorf("what is told of it: %v", why)
+	}
+	if newLargeRunAgain(t, l); len(place.values(t)) != 8 {
+		t.Errorf("%d at the place", len(place.values(t)))
+	}
+
+	// Another folder in its place, as of a disk that is not mounted, takes none.
+	if err := errors.Join(os.Rename(place.Path, place.Path+"-away"), os.Mkdir(place.Path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	away := newLargeRunAgain(t, l)
+	if n := len(place.values(t)); n != 0 {
+		t.Errorf("%d were written into another folder", n)
+	}
+	if err := errors.Join(os.Remove(place.Path), os.Rename(place.Path+"-away", place.Path), l.CheckValues(t.Context()), away.read(t, l)); err != nil {
+		t.Error(err)
+	}
+
+	// Damaged and gone: each is said by its name, and a value that another one took the place of is not believed.
+	first := place.values(t)[0]
+	if err := os.WriteFile(first, append(bytes.Clone(large[:1000]), '"'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.read(t, l), while.read(t, l)); err == nil || !strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), filepath.Base(first)) {
+		t.Errorf("damaged: %v", err)
+	}
+	if err := os.Remove(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.read(t, l), while.read(t, l)); err == nil || !strings.Contains(err.Error(), "is missing") || !strings.Contains(err.Error(), filepath.Base(first)) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+// newLargeRunAgain is a run with one large value, the body of its request.
+func newLargeRunAgain(t *testing.T, l *ledger.Ledger) bodyOnly {
+	t.Helper()
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerWebhook, Detail: ledger.Detail{Webhook: &ledger.Delivery{}}, Body: string(large)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bodyOnly(accepted[0].Run)
+}
+
+type bodyOnly int64
+
+func (b bodyOnly) read(t *testing.T, l *ledger.Ledger) error {
+	t.Helper()
+	body, err := l.DeliveryBody(t.Context(), int64(b))
+	if err == nil && body != string(large) {
+		t.Errorf("the body has %d bytes", len(body))
+	}
+	return err
+}
+
+// What no row refers to is removed a day after it was written, and nothing else is: neither what is new, nor what a workspace needs, nor by a
+// database that the place does not belong to any more.
+func TestValuesAreCollected(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	place := newFlaky(t)
+	l := claimed(t, url, place)
+	r := newLargeRun(t, l)
+	if err := l.Finish(t.Context(), r.attempt, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+		t.Fatal(err)
+	}
+	kept := newLargeRunAgain(t, l)
+	orphan := filepath.Join(place.Path, "values", "ab", "ab"+strings.Repeat("0", 62)+".1.ORPHAN")
+	foreign := filepath.Join(place.Path, "values", "ab", "notes.txt")
+	for _, path := range []string{orphan, foreign} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// A prune by the hour: the run is removed, and its values are not a day old.
+	hour := func(string) time.Duration { return time.Hour }
+	if n, err := l.Prune(t.Context(), time.Now().Add(2*time.Hour), hour); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := os.Stat(orphan); err == nil {
+		t.Error("an old orphan is still there")
+	}
+	if n := len(place.values(t)); n != 7+1+1 {
+		t.Errorf("%d are there while they are new", n)
+	}
+
+	// As another database that took the place over would have it.
+	claim := filepath.Join(place.Path, "rouse-values.json")
+	own, err := os.ReadFile(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(claim, bytes.Replace(own, []byte(`"database": "`), []byte(`"database": "1`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err == nil || !strings.Contains(err.Error(), "another database") {
+		t.Errorf("a place that is another's: %v", err)
+	}
+	if n := len(place.values(t)); n != 7+1+1 {
+		t.Errorf("%d are there after it", n)
+	}
+	if err := os.WriteFile(claim, own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := l.Prune(t.Context(), time.Now().Add(30*time.Hour), hour); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(place.values(t)); n != 1+1+1 { // the workspace's, the body of the other run, and what is nobody's
+		t.Errorf("%d are left: %v", n, place.values(t))
+	}
+	_, content, err := l.ArtifactBytes(t.Context(), r.run, r.artifacts[1])
+	if err := errors.Join(err, kept.read(t, l)); err != nil || !bytes.Equal(content, large) {
+		t.Errorf("what is needed: %v", err)
+	}
+	if _, err := os.Stat(foreign); err != nil {
+		t.Error("what is no value was removed")
+	}
+}
+
+// A place belongs to one ledger, and a ledger has one place: each other one is refused in words.
+func TestValuesAreClaimed(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	other, _ := ledgertest.Postgres(t)
+	place, elsewhere, gone := newFlaky(t), newFlaky(t), newFlaky(t)
+	full := newFlaky(t)
+	if err := errors.Join(os.WriteFile(filepath.Join(full.Path, "notes.txt"), nil, 0o600), os.Remove(gone.Path)); err != nil {
+		t.Fatal(err)
+	}
+	closed := newFlaky(t)
+	closed.down.Store(true)
+
+	refused := func(what, url string, s objects.Store, adopt bool, want string) {
+		t.Helper()
+		if err := withValues(t, url, s).ClaimValues(t.Context(), adopt); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	refused("a place with something else", url, full, false, "notes.txt")
+	refused("a place that is gone", url, gone, false, "no such file")
+	refused("a place that is down", url, closed, false, errDown.Error())
+	for range 2 { // again, as each start does
+		claimed(t, url, place)
+	}
+	refused("another place", url, elsewhere, false, "are not there")
+	refused("another ledger", other, place, false, "belong to another ledger")
+	refused("another ledger by force", other, place, true, "belong to another ledger")
+	refused("without a place", url, nil, false, "put engine.blobs back")
+	claimed(t, other, elsewhere)
+
+	// A copy of the database, with all its rows.
+	claim := filepath.Join(place.Path, "rouse-values.json")
+	own, err := os.ReadFile(claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(claim, bytes.Replace(own, []byte(`"database": "`), []byte(`"database": "1`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("a copy", url, place, false, "rouse serve --adopt")
+	if err := withValues(t, url, place).ClaimValues(t.Context(), true); err != nil {
+		t.Errorf("taking it over: %v", err)
+	}
+	claimed(t, url, place)
+
+	// A claim that was cut off before the ledger knew of it.
+	if _, err := ledgertest.OpenPostgres(t, url).ExecContext(t.Context(), `delete from blobs where run = 0`); err != nil {
+		t.Fatal(err)
+	}
+	claimed(t, url, place)
+	if err := os.WriteFile(claim, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("a claim that is none", url, place, false, "none that this rouse understands")
+}
+
+// A copy takes large values to the place and back into a home, with those that outlive their run.
+func TestCopyWithValues(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	from := openIn(t, first)
+	r := newLargeRun(t, from)
+	if err := from.Finish(t.Context(), r.attempt, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+		t.Fatal(err)
+	}
+
+	url, _ := ledgertest.Postgres(t)
+	place := newFlaky(t)
+	there := openCopy(t, ledger.Options{DB: ledgertest.OpenPostgres(t, url), Values: place})
+	if err := there.ClaimValues(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Copy(t.Context(), from, there, ledger.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := inDatabase(t, url); n != 0 {
+		t.Errorf("%d large values are in the database", n)
+	}
+	if err := r.read(t, there); err != nil {
+		t.Error(err)
+	}
+	ledgertest.Audited(t, there)
+
+	back := openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
+	place.down.Store(true)
+	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); !errors.Is(err, errDown) {
+		t.Errorf("copied from a place that is down: %v", err)
+	}
+	place.down.Store(false)
+	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.read(t, back); err != nil {
+		t.Error(err)
+	}
+	if err := back.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// What a workspace needs stays there too when the run is removed.
+	home := openIn(t, second)
+	if n, err := home.Prune(t.Context(), time.Now().Add(48*time.Hour), func(string) time.Duration { return time.Hour }); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, content, err := home.ArtifactBytes(t.Context(), r.run, r.artifacts[1]); err != nil || !bytes.Equal(content, large) {
+		t.Errorf("the artifact of the workspace: %v", err)
+	}
+}

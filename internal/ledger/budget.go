@@ -1,0 +1,291 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/internal/storage/sqlite"
+)
+
+// What a budget is of.
+const (
+	ScopeDaemon = "daemon"
+	ScopeAgent  = "agent"
+	ScopeJob    = "job"
+)
+
+// keepSpending is how long the sums of a day are kept, in days.
+const keepSpending = 400
+
+// Day is a day of a time zone: over it a budget lasts.
+type Day struct {
+	Name string    // 2026-11-21
+	Ends time.Time // the first instant that is not of this day
+}
+
+// DayOf is the day of an instant. A day has as many hours as its zone gives it, and ends when
+// its date does: midnight may not exist.
+func DayOf(at time.Time, zone *time.Location) Day {
+	at = at.In(zone)
+	name := at.Format(time.DateOnly)
+	// Searched for, because time.Date cannot name a midnight that does not exist or comes twice.
+	low, high := at, at.Add(50*time.Hour) // longer than the longest day
+	for high.Sub(low) > time.Nanosecond {
+		middle := low.Add(high.Sub(low) / 2)
+		if middle.Format(time.DateOnly) == name {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+
+	return Day{Name: name, Ends: high.UTC()}
+}
+
+// MonthOf is the calendar month of an instant, as 2026-11, and its first instant that is not of it.
+func MonthOf(at time.Time, zone *time.Location) Day {
+	at = at.In(zone)
+	next := time.Date(at.Year(), at.Month()+1, 1, 12, 0, 0, 0, zone) // noon, which every day has
+	last := next.AddDate(0, 0, -1)
+	return Day{Name: monthOf(at.Format(time.DateOnly)), Ends: DayOf(last, zone).Ends}
+}
+
+// monthOf is the month of a day.
+func monthOf(day string) string { return day[:min(len(day), len("2026-11"))] }
+
+// Limit is the most that may be taken in a day, and in a calendar month; 0 is no limit.
+type Limit struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
+
+// Reservation is what one call of a model may take. Whatever becomes of the process, it
+// counts from the moment that it is committed.
+type Reservation struct {
+	Step       int
+	Day        string
+	Agent, Job string // Job "": of no job
+	Usage      Usage  // the most that the call is expected to take
+	// The limits that apply.
+	DaemonLimit, AgentLimit, JobLimit Limit
+}
+
+// Spending is what was spent in a day or a month, and what calls in progress may still spend.
+type Spending struct {
+	Day, Scope, Name                 string
+	Tokens, CostMicroUSD             int64
+	ReservedTokens, ReservedMicroUSD int64
+	// The part of what was spent that is estimated, and why the last of it is.
+	EstimatedTokens, EstimatedMicroUSD int64
+	EstimatedWhy                       string
+}
+
+// Monthly says that it is of a month: Day is 2026-11 then.
+func (s Spending) Monthly() bool { return len(s.Day) == len("2026-11") }
+
+// Limit is the part of a limit that this is held against: in money, and in tokens.
+func (s Spending) Limit(l Limit) (costMicroUSD, tokens int64) {
+	if s.Monthly() {
+		return l.MonthMicroUSD, l.MonthTokens
+	}
+	return l.CostMicroUSD, l.Tokens
+}
+
+// BudgetExceeded is a limit of a day or a month that has no room for a call.
+type BudgetExceeded struct {
+	Spending
+	Limit Limit
+	Money bool // the limit in money is exceeded; false: the one in tokens
+}
+
+// account is a row of spending, with its limit.
+type account struct {
+	period, scope, name string
+	limit               Limit
+}
+
+const spendingColumns = `period, scope, name, tokens, cost_micro_usd, reserved_tokens, reserved_micro_usd, estimated_tokens, estimated_micro_usd, estimated_why`
+
+// accounts are in the order in which they are locked, the same for every reservation, so that two of them cannot wait for each other.
+func (r Reservation) accounts() []account {
+	whose := []account{{scope: ScopeDaemon, limit: r.DaemonLimit}, {scope: ScopeAgent, name: r.Agent, limit: r.AgentLimit}}
+	if r.Job != "" {
+		whose = append(whose, account{scope: ScopeJob, name: r.Job, limit: r.JobLimit})
+	}
+
+	var out []account
+	for _, acc := range whose {
+		acc.period = monthOf(r.Day)
+		out = append(out, acc)
+		acc.period = r.Day
+		out = append(out, acc)
+	}
+	return out
+}
+
+// lock reads the row of an account, makes it where there is none, and locks it for this transaction.
+func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
+	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
+	return one(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.forUpdate, acc.period, acc.scope, acc.name)
+}
+
+func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
+
+func spendingFields(s *Spending) []any {
+	return []any{
+		&s.Day, &s.Scope, &s.Name, &s.Tokens, &s.CostMicroUSD, &s.ReservedTokens, &s.ReservedMicroUSD,
+		&s.EstimatedTokens, &s.EstimatedMicroUSD, &s.EstimatedWhy,
+	}
+}
+
+// Reserve commits that a model is about to be called, when every limit has room for it. If one
+// has not, it is returned and nothing is written. Attempts that reserve at the same time see
+// each other's reservations.
+func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
+	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
+	err = l.write(ctx, func(tx *sqlite.Tx) error {
+		id, full = 0, nil
+		if _, err := l.checkFence(tx, a); err != nil {
+			return err
+		}
+
+		for _, acc := range r.accounts() {
+			// All limits are checked before any sum is changed: a refusal writes nothing.
+			var err error
+			if full, err = l.checkLimit(tx, r, acc); err != nil || full != nil {
+				return err
+			}
+		}
+
+		for _, acc := range r.accounts() {
+			tx.Run(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
+				where period = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name)
+		}
+
+		var err error
+		id, err = value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(l.now()))
+		return err
+	})
+
+	return id, full, err
+}
+
+// checkLimit locks the row of an account for this transaction, and returns its limit if that has no room. A call that costs nothing fits
+// any limit in money.
+func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
+	s, err := l.lock(tx, acc)
+	if err != nil {
+		return nil, err
+	}
+
+	over := func(limit, taken, reserved, wanted int64) bool {
+		return limit > 0 && wanted > 0 && taken+reserved+wanted > limit
+	}
+	cost, tokens := s.Limit(acc.limit)
+	switch {
+	case over(cost, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
+		return &BudgetExceeded{Spending: s, Limit: acc.limit, Money: true}, nil
+	case over(tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
+		return &BudgetExceeded{Spending: s, Limit: acc.limit}, nil
+	}
+
+	return nil, nil
+}
+
+// Settle replaces what was reserved for a call by what it used, also in its step, and returns
+// the sums of its day. why is the reason for the part of it that is estimated. If its attempt was
+// ended meanwhile, the reservation was settled with it.
+func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) ([]Spending, error) {
+	var out []Spending
+	err := l.write(ctx, func(tx *sqlite.Tx) error {
+		out = nil
+		rows, err := list(tx, reservationFields, `delete from reservations where id = $1 returning `+reservationColumns, id)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+
+		used, why := used, why // the operation may run more than once
+		if used.impossible() {
+			used = rows[0].Usage
+			used.EstimatedTokens, used.EstimatedMicroUSD = used.tokens(), used.CostMicroUSD
+			why = strings.TrimPrefix(fmt.Sprintf("%s; run %d: an impossible use was reported, so all that was set aside for the call counts as spent", why, rows[0].Run), "; ")
+		}
+		out, err = l.settle(tx, rows[0], used, why)
+		return err
+	})
+
+	return out, err
+}
+
+// maxUse is more than any call can take: 10,000 USD in micro-USD, and as many tokens.
+const maxUse = 10_000_000_000
+
+// impossible reports whether a use cannot be true. Booked, it would free what others have spent, or use up every budget.
+func (u Usage) impossible() bool {
+	all := []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD}
+	return slices.Min(all) < 0 || slices.Max(all) > maxUse
+}
+
+// openReservation is a reservation that has not been settled, with its attempt.
+type openReservation struct {
+	Reservation
+	Attempt
+}
+
+const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
+
+func reservationFields(h *openReservation) []any {
+	return []any{&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD}
+}
+
+func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
+	var out []Spending
+	for _, acc := range h.accounts() {
+		s, err := one(tx, spendingFields, `update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
+			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
+			where period = $8 and scope = $9 and name = $10 returning `+spendingColumns,
+			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name)
+		if err != nil {
+			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
+		}
+		out = append(out, s)
+	}
+
+	tx.Run(`update steps set tokens_in = tokens_in + $1, tokens_out = tokens_out + $2, tokens_cached = tokens_cached + $3, cost_micro_usd = cost_micro_usd + $4,
+		estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6
+		where run = $7 and attempt = $8 and number = $9`,
+		used.TokensIn, used.TokensOut, used.TokensCached, used.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, h.Run, h.Number, h.Step)
+	return out, nil
+}
+
+// settleAttempt counts what an attempt still has reserved as spent: the call may have been
+// made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
+func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
+	open, err := list(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
+	if err != nil {
+		return err
+	}
+
+	for _, h := range open {
+		h.Usage.EstimatedTokens, h.Usage.EstimatedMicroUSD = h.Usage.tokens(), h.Usage.CostMicroUSD
+		if _, err := l.settle(tx, h, h.Usage, fmt.Sprintf("run %d: its process ended during a request", a.Run)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SpendingOn lists what was taken in a day or a month, and what is reserved.
+func (l *Ledger) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
+	return list(l.reads(ctx), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
+}
+
+// SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
+func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
+	err = scan(l.reads(ctx), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
+		from spending where scope = $1 and period >= $2 and length(period) = 10`, ScopeDaemon, day)
+	return tokens, costMicroUSD, err
+}

@@ -1,0 +1,373 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
+)
+
+// A ledger that is taken to another database and back is the same, row for row, whatever is in it; a copy that was cut off
+// is not used, and goes on where it ended.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	from := everyTable(t, first)
+	large := `"` + strings.Repeat("large ", 20_000) + `"`
+	run, attempt, call := withLargeCall(t, from, large)
+
+	between := func() *ledger.Ledger { // each time as another process would open it
+		return openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
+	}
+	copied := copyInParts(t, from, between)
+	if i := slices.IndexFunc(copied, func(c ledger.CopiedTable) bool { return c.Name == "calls" }); len(copied) < 30 || copied[i].Rows < 100 {
+		t.Errorf("%d tables were copied: %+v", len(copied), copied)
+	}
+	sameTables(t, filepath.Join(first, "ledger.db"), filepath.Join(second, "ledger.db"))
+
+	to := openIn(t, second)
+	if to.ID() != from.ID() {
+		t.Error("the copy is another ledger")
+	}
+	calls, err := to.Calls(t.Context(), run.ID)
+	if err != nil || len(calls) != 1 || string(calls[0].Args) != large || calls[0].Key != call {
+		t.Errorf("the large value: %d calls (%v)", len(calls), err)
+	}
+	if err := to.Audit(t.Context(), ledger.AuditOptions{Begin: func(ledger.AuditCheck) {}, Found: func(v ledger.Violation) error {
+		if strings.HasPrefix(v.Check, "value-") {
+			t.Errorf("%s: %s", v.Check, v.Text)
+		}
+		return nil
+	}}); err != nil {
+		t.Error(err)
+	}
+	if err := to.Finish(t.Context(), attempt, ledger.Result{Outcome: domain.OutcomeSuccess}); err != nil {
+		t.Errorf("the run that is on cannot end there: %v", err)
+	}
+	goesOn(t, from, to)
+}
+
+// The same over PostgreSQL.
+func copyOnPostgres(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	from := everyTable(t, first)
+	large := `"` + strings.Repeat("large ", 20_000) + `"`
+	run, _, _ := withLargeCall(t, from, large)
+
+	url, _ := ledgertest.Postgres(t)
+	open := func() *ledger.Ledger { return openCopy(t, ledger.Options{DB: ledgertest.OpenPostgres(t, url)}) }
+	copyInParts(t, from, open)
+	there := ledgertest.OpenOn(t, url)
+	calls, err := there.Calls(t.Context(), run.ID)
+	if err != nil || len(calls) != 1 || string(calls[0].Args) != large {
+		t.Errorf("the large value: %d calls (%v)", len(calls), err)
+	}
+
+	back := openCopy(t, ledger.Options{Path: filepath.Join(second, "ledger.db"), Blobs: filepath.Join(second, "blobs")})
+	if _, err := ledger.Copy(t.Context(), there, back, ledger.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sameTables(t, filepath.Join(first, "ledger.db"), filepath.Join(second, "ledger.db"))
+	goesOn(t, from, back)
+	goesOn(t, from, there)
+
+	// A node at work is in the way.
+	if _, err := there.Join(t.Context(), ledger.Node{Name: "north", Host: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ledger.Copy(t.Context(), there, openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}), ledger.CopyOptions{})
+	if err == nil || !strings.Contains(err.Error(), "the node north") {
+		t.Errorf("a ledger in use is copied: %v", err)
+	}
+	if err := there.Membership().Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openCopy(t *testing.T, o ledger.Options) *ledger.Ledger {
+	t.Helper()
+	o.Copying = true
+	l, err := ledger.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// copyInParts cuts a copy off a few times, and has it go on.
+func copyInParts(t *testing.T, from *ledger.Ledger, open func() *ledger.Ledger) []ledger.CopiedTable {
+	t.Helper()
+	for part := range 4 {
+		to := open()
+		ctx, cut := context.WithCancel(t.Context())
+		chunks := 0
+		_, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(string, int64, int64) {
+			if chunks++; chunks > 3+part {
+				cut()
+			}
+		}})
+		if err == nil {
+			t.Fatal("it was not cut off")
+		}
+		if err := to.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	to := open()
+	left := map[string]int64{}
+	copied, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{Progress: func(table string, rows, of int64) { left[table] = of - rows }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, n := range left {
+		if n != 0 {
+			t.Errorf("the table %s is copied, and %d rows are said to be left", table, n)
+		}
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// A whole copy is made once more where nobody has heard of its end, but not over what was recorded since.
+func TestCopyAgain(t *testing.T) {
+	t.Parallel()
+	from := openIn(t, t.TempDir())
+	request := ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}
+	if _, err := from.Enqueue(t.Context(), request, request); err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Exec(t.Context(), "delete from runs where id = 2", "delete from events where run = 2"); err != nil { // its id is not given again
+		t.Fatal(err)
+	}
+	to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+	for range 2 {
+		if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	goesOn(t, from, to)
+	if _, err := ledger.Copy(t.Context(), from, to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "replaces nothing") {
+		t.Errorf("a ledger is replaced: %v", err)
+	}
+}
+
+// Ledgers of different versions are told apart before anything is copied.
+func TestCopyOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	for what, statement := range map[string]string{"is not the same in both": "alter table pauses add column more text not null default ''", "different tables": "create table more (id integer primary key)"} {
+		to := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")})
+		if err := to.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ledger.Copy(t.Context(), openIn(t, t.TempDir()), to, ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("after %s: %v", statement, err)
+		}
+	}
+}
+
+// A copy that is not whole is refused by whoever wants to work on it.
+func TestUnfinishedCopy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	from := openIn(t, t.TempDir())
+	if _, err := from.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
+		t.Fatal(err)
+	}
+	o := ledger.Options{Path: filepath.Join(dir, "ledger.db")}
+	to := openCopy(t, o)
+	ctx, cut := context.WithCancel(t.Context())
+	if _, err := ledger.Copy(ctx, from, to, ledger.CopyOptions{Progress: func(string, int64, int64) { cut() }}); err == nil {
+		t.Fatal("it was not cut off")
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := ledger.Open(t.Context(), o); !errors.Is(err, ledger.ErrUnfinishedCopy) {
+		t.Errorf("it is opened: %v", err)
+	}
+	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // one with an id of its own
+	if _, err := ledger.Copy(t.Context(), other, openCopy(t, o), ledger.CopyOptions{}); err == nil || !strings.Contains(err.Error(), "another ledger was begun") {
+		t.Errorf("another ledger is mixed into it: %v", err)
+	}
+}
+
+// goesOn: ids of the copy are above all that the ledger has given.
+func goesOn(t *testing.T, from, to *ledger.Ledger) {
+	t.Helper()
+	newest, err := from.NewestRun(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := to.Enqueue(t.Context(), ledger.Request{Job: "next", Agent: "a", Trigger: domain.TriggerAPI})
+	if err != nil || a[0].Run <= newest {
+		t.Errorf("the next run is %v, after %d (%v)", a, newest, err)
+	}
+}
+
+func withLargeCall(t *testing.T, l *ledger.Ledger, args string) (ledger.Run, ledger.Attempt, string) {
+	t.Helper()
+	accepted, err := l.Enqueue(t.Context(), ledger.Request{Job: "large", Agent: "a", Trigger: domain.TriggerAPI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, attempt, err := l.StartAttempt(t.Context(), accepted[0].Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := ledger.Call{Run: run.ID, Attempt: 1, Step: 1, Key: "k1", Tool: "file_read", Args: []byte(args)}
+	if err := l.StartCall(t.Context(), attempt, call); err != nil {
+		t.Fatal(err)
+	}
+	call.State, call.Envelope = domain.CallDone, []byte(args[:len(args)-1]+` as read"`)
+	if err := l.FinishCall(t.Context(), attempt, call); err != nil {
+		t.Fatal(err)
+	}
+	return run, attempt, call.Key
+}
+
+// everyTable is a ledger with rows in every table, more than one part of a copy takes.
+func everyTable(t *testing.T, dir string) *ledger.Ledger {
+	t.Helper()
+	if err := openIn(t, dir).Close(); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filepath.Join(dir, "ledger.db"), 120, map[string]int{"events": 2050, "labels": 2050, "runs": 4100})
+	return openIn(t, dir)
+}
+
+// fill writes rows into every table that there is, with values of the kinds of its columns.
+func fill(t *testing.T, path string, some int, many map[string]int) {
+	t.Helper()
+	db := openSQLite(t, path)
+	for _, table := range tablesOf(t, db) {
+		columns := columnsOf(t, db, table)
+		marks := strings.TrimSuffix(strings.Repeat("?, ", len(columns)), ", ")
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := some
+		if many[table] > 0 {
+			rows = many[table]
+		}
+		for i := range rows {
+			var values []any
+			for j, c := range columns {
+				switch {
+				case !strings.EqualFold(c.kind, "text"):
+					values = append(values, 1000+i)
+				case c.name == "id" && table == "epochs":
+					values = append(values, fmt.Sprintf("%032x", i))
+				default:
+					values = append(values, fmt.Sprintf("%d ü%c %s", j, 'A'+i%50, strings.Repeat("x", i%7)+fmt.Sprint(i)))
+				}
+			}
+			if _, err := tx.ExecContext(t.Context(), fmt.Sprintf("insert or ignore into %s values (%s)", table, marks), values...); err != nil {
+				t.Fatalf("%s: %v", table, err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type column struct{ name, kind string }
+
+func openSQLite(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func tablesOf(t *testing.T, db *sql.DB) (names []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' and name not in ('schema_version', 'copies', 'blobs', 'agent_copies') order by name`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func columnsOf(t *testing.T, db *sql.DB, table string) (columns []column) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `select name, type from pragma_table_info(?)`, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c column
+		if err := rows.Scan(&c.name, &c.kind); err != nil {
+			t.Fatal(err)
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+// sameTables compares two files, table by table and row by row.
+func sameTables(t *testing.T, one, two string) {
+	t.Helper()
+	a, b := openSQLite(t, one), openSQLite(t, two)
+	for _, table := range tablesOf(t, a) {
+		var names []string
+		for _, c := range columnsOf(t, a, table) {
+			names = append(names, c.name)
+		}
+		want, got := rowsOf(t, a, table, names), rowsOf(t, b, table, names)
+		if len(want) == 0 {
+			t.Errorf("nothing was tried of %s", table)
+		}
+		if !slices.Equal(want, got) {
+			t.Errorf("%s differs: %d and %d rows", table, len(want), len(got))
+		}
+	}
+}
+
+func rowsOf(t *testing.T, db *sql.DB, table string, columns []string) (out []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), fmt.Sprintf(`select %s from %s`, strings.Join(columns, ", "), table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%q", values))
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+)
+
+// Enqueue accepts requests, all of them in one transaction: a run under its unique key
+// and, for a file, its claim. What comes back is on disk.
+//
+// A content that a run has claimed, unfinished or done, gives Blocked; if its file had been
+// moved away, it has been dropped again and is due to be moved again. A claim whose run failed
+// gives Blocked as long as the definition of its job is the same, and then passes to a new run.
+func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, error) {
+	// Marshalled before the transaction, where an error would make the other writers run again.
+	details := make([]string, len(reqs))
+	for i, r := range reqs {
+		if w := r.Detail.Webhook; w != nil { // strangers may send a secret; what a signature covers was checked before
+			clean := *w
+			clean.ID, clean.Event = l.redact(w.ID), l.redact(w.Event)
+			r.Detail.Webhook = &clean
+		}
+		text, err := json.Marshal(r.Detail)
+		if err != nil {
+			return nil, fmt.Errorf("the details of a run of %s cannot be recorded: %w", r.Job, err)
+		}
+		details[i] = string(text)
+	}
+
+	defer l.hold()()
+	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
+	for i, r := range reqs {
+		text, err := json.Marshal(l.redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
+		if err == nil {
+			bodies[i], hashes[i], err = l.pack(ctx, string(text))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	now := l.now()
+	out := make([]Accepted, len(reqs))
+	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
+		for i, r := range reqs {
+			if r.Claim != nil || len(r.Claims) > 0 {
+				out[i], err = l.enqueueClaims(tx, now, r, details[i])
+			} else {
+				out[i], err = insertRun(tx, now, r, r.Key, details[i])
+			}
+
+			// A repeated request finds its run, and what the watch has seen since then must not be undone.
+			if err == nil && r.Watch != nil && out[i].New {
+				st := *r.Watch
+				st.Run = out[i].Run
+				saveWatch(tx, st)
+			}
+			if err == nil && r.Detail.Webhook != nil && out[i].New {
+				keepBlob(tx, hashes[i], out[i].Run)
+				tx.Run(`insert into deliveries (run, body) values ($1, $2)`, out[i].Run, bodies[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// keepBlob keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
+func keepBlob(tx *sqlite.Tx, hash string, run int64) {
+	if hash != "" {
+		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
+	}
+}
+
+// DeliveryBody is what came with the request that started a run, "" for any other run.
+func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
+	stored, known, err := orFalse(value[string](l.reads(ctx), `select body from deliveries where run = $1`, run))
+	if err != nil || !known {
+		return "", err
+	}
+
+	text, err := l.unpack(ctx, stored)
+	if err != nil {
+		return "", err
+	}
+
+	var body string
+	if err := json.Unmarshal(text, &body); err != nil {
+		return "", fmt.Errorf("what came with the request of run %d is damaged: %w", run, err)
+	}
+	return body, nil
+}
+
+// RunByKey is the run that a request of a key has made; false where none has.
+func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
+	return orFalse(one(l.reads(ctx), runFields, `select `+runColumns+` from runs where key = $1`, key))
+}
+
+// insertRun inserts a run unless its key has one.
+func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
+	if key == "" {
+		key = string(r.Trigger) + "/" + rand.Text()
+	}
+
+	taint, err := initialTaint(tx, r)
+	if err != nil {
+		return Accepted{}, err
+	}
+
+	id, isNew, err := orFalse(value[int64](tx, `insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
+		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9) on conflict (key) do nothing returning id`,
+		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint))
+	if err != nil {
+		return Accepted{}, err
+	}
+	if !isNew {
+		return one(tx, func(a *Accepted) []any { return []any{&a.Run, &a.Outcome} }, `select id, outcome from runs where key = $1`, key)
+	}
+	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
+}
+
+// enqueueClaims queues the run of a request's files. Of many files, those that other runs have
+// claimed are left out; if all are, there is no run.
+func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+	claims := r.Claims
+	if r.Claim != nil {
+		claims = []Claim{*r.Claim}
+	}
+
+	var mine []newClaim
+	var blocked Accepted
+	free := r.Detail
+	free.Files = nil
+	for i, c := range claims {
+		t, by, err := l.claim(tx, now, c, r)
+		switch {
+		case err != nil:
+			return Accepted{}, err
+		case by != nil:
+			blocked = *by
+			continue
+		}
+
+		mine = append(mine, t)
+		if len(r.Claims) > 0 {
+			free.Files = append(free.Files, r.Detail.Files[i])
+		}
+	}
+	if len(mine) == 0 {
+		return blocked, nil
+	}
+
+	// A claim that passes to a new run has the next generation, and so another key.
+	key := fmt.Sprintf("file/%d/%d", mine[0].id, mine[0].generation)
+	if mine[0].wanted {
+		key = "again/" + key // the audit accepts several successes of such content
+	}
+	if len(r.Claims) > 0 {
+		key = "batch/" + key
+		text, err := json.Marshal(free)
+		if err != nil {
+			return Accepted{}, err
+		}
+		detail = string(text)
+	}
+
+	a, err := insertRun(tx, now, r, key, detail)
+	if err != nil {
+		return Accepted{}, err
+	}
+
+	for _, t := range mine {
+		tx.Run(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
+			a.Run, t.generation, t.Size, ms(t.ModTime), t.id)
+		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
+			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
+				return a, err
+			}
+		}
+	}
+
+	return a, nil
+}
+
+// newClaim is a claim that a run is about to get.
+type newClaim struct {
+	Claim
+	id, generation int64
+	wanted         bool // the content had its run, and a user requested another one
+}
+
+// claim inserts the claim first, so that of two processes that saw the same file the second
+// waits for the first and is blocked by it. blocked says by which run.
+func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
+	t := newClaim{Claim: c}
+	var run, modified int64
+	var outcome domain.Outcome
+	var after string
+	tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
+		on conflict (job, path, hash) do nothing`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime))
+	if err := scan(tx, []any{&t.id, &run, &t.generation, &modified, &outcome, &after},
+		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.forUpdate, c.Job, c.Path, c.Hash); err != nil {
+		return t, nil, err
+	}
+
+	// The same file as before, which could not be moved away: its failed run is not repeated.
+	stuck := after == AfterFailed && modified == ms(c.ModTime)
+	undone := after == AfterUndone && modified != ms(c.ModTime)
+	t.wanted = outcome != "" && (r.Again || undone)
+	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
+	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == AfterUndone) {
+		return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, repeatAfterMove(tx, now, c, t.id, run, after)
+	}
+
+	if outcome.Failed() && !r.Named && !t.wanted {
+		if same, err := failedAlike(tx, run, r.Detail.Definition); err != nil || same {
+			return t, &Accepted{Run: run, Blocked: true, Outcome: outcome}, err
+		}
+	}
+
+	t.generation++
+	return t, nil, nil
+}
+
+// repeatAfterMove handles the same content at the same path again: nothing runs, but the file
+// is moved or deleted as after the run that had it first.
+func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after string) error {
+	if after != AfterDone && after != AfterFailed {
+		return nil
+	}
+	// Where the first one went stays known: of the same bytes no second copy is made there.
+	tx.Run(`update claims set after = 'pending' where id = $1`, id)
+	if after == AfterFailed {
+		return nil // the same file, which could not be moved before: no event each time it is seen
+	}
+
+	return addEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
+}

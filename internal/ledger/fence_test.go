@@ -1,0 +1,243 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/storage/objects"
+)
+
+// readers are the methods of a ledger that write nothing, or nothing but a file.
+var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes ArtifactChain Artifacts AttemptNodes Attempts Audit BackUpDaily Backup Backups BlockedRuns Calls Cancelling Changed CheckFile
+	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
+	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
+	LastUsages LatestInstant Lead Leader Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
+	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RedactWith RiverJobs RiverSchema Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes SentRuns Skew Snapshot SpendingOn
+	SpentSince StandingApprovals Steps UndeliveredNotices Unfinished Unlabelled ValuesProblem WaitChecked WakeUsage Wakes WatchState WatchStates Workspace WorkspaceArtifacts WorkspaceEvents
+	WorkspaceNamed WorkspaceRuns Workspaces WritesFail`)
+
+// Not tried: Join makes another node of the process, TakeBack goes by which nodes are alive, and the others are tests' own.
+var notFenced = []string{"Join", "Exec", "SetFailing", "TakeBack"}
+
+// TestFence takes the lease of a node away and has it write by every method that there is: none of them writes anything, and each says why. A
+// method that is new is tried as well, with values of its types, or has to be called a reader.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	url, _ := ledgertest.Postgres(t)
+	db := ledgertest.OpenPostgres(t, url)
+	f := newFenced(t, ledgertest.OpenOn(t, url))
+	for _, statement := range []string{`insert into agent_homes (agent, node, since) values ('a', 'ships', 0)`, `insert into agent_copies (agent, name, part, data) values ('a', 'db/0/0', 0, 'x')`} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, place := contents(t, db), newFlaky(t)
+
+	methods := reflect.TypeFor[*ledger.Ledger]()
+	tried := 0
+	for m := range methods.Methods() {
+		if slices.Contains(readers, m.Name) || slices.Contains(notFenced, m.Name) {
+			continue
+		}
+		tried++
+		l, node := lostNode(t, url, m.Name, place, db)
+		err := f.call(t, l, m)
+		if !errors.Is(err, ledger.ErrLeaseLost) {
+			t.Errorf("%s of a node that has lost its lease: %v", m.Name, err)
+		}
+		if now := contents(t, db); now != before {
+			t.Errorf("%s wrote:\n%s\nbefore\n%s", m.Name, now, before)
+			before = now
+		}
+		if err := node.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if tried < 70 {
+		t.Errorf("only %d methods were tried", tried)
+	}
+	for _, name := range slices.Concat(readers, notFenced) {
+		if _, ok := methods.MethodByName(name); !ok {
+			t.Errorf("there is no method %s any more", name)
+		}
+	}
+
+	// What nodes ship of agents is written beside those methods.
+	l, node := lostNode(t, url, "ships", place, db)
+	copies := l.AgentCopies(ledger.AgentHome{Agent: "a", Node: "ships", Lease: 1})
+	for what, err := range map[string]error{
+		"an object": copies.Put(t.Context(), "db/0/1", strings.NewReader("x"), 1), "a large one": copies.Put(t.Context(), "db/0/2", strings.NewReader(strings.Repeat("x", 3<<20)), 3<<20), "its state": copies.Keep(t.Context(), ledger.HomeKept),
+	} {
+		if !errors.Is(err, ledger.ErrLeaseLost) {
+			t.Errorf("%s of a node that has lost its lease: %v", what, err)
+		}
+	}
+	if err := errors.Join(copies.Delete(t.Context(), "db/0/0"), node.Leave(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if now := contents(t, db); now != before {
+		t.Errorf("it ships:\n%s\nbefore\n%s", now, before)
+	}
+
+	// What a node says of itself is no part of the record, and follows its lease all the same.
+	l, node = lostNode(t, url, "config", place, db)
+	if err := node.SetConfig(t.Context(), "another"); err != nil {
+		t.Error(err)
+	}
+	all, err := l.Nodes(t.Context())
+	if i := slices.IndexFunc(all, func(n ledger.Node) bool { return n.Name == "config" }); err != nil || i < 0 || all[i].Config != "" {
+		t.Errorf("a lost node changed its own row: %+v %v", all, err)
+	}
+	if err := node.Leave(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lostNode is a node whose lease another one has just taken, which it was not told yet.
+func lostNode(t *testing.T, url, name string, place objects.Store, db *sql.DB) (*ledger.Ledger, *ledger.Membership) {
+	t.Helper()
+	l := withValues(t, url, place)
+	m, err := l.Join(t.Context(), ledger.Node{Name: name, Host: "here", PID: 1, Triggers: true, Lanes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `update nodes set gone_at = 1, why = 'a test' where id = $1`, m.Node().ID); err != nil {
+		t.Fatal(err)
+	}
+	return l, m
+}
+
+// contents is what all tables hold, but for the nodes themselves.
+func contents(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `select table_name from information_schema.tables where table_schema = current_schema() and table_name <> 'nodes' order by 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var parts []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, fmt.Sprintf(`select '%[1]s ' || count(*) || ' ' || coalesce(md5(string_agg(r::text, ' ' order by r::text)), '') from %[1]s r`, name))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	var all string
+	if err := db.QueryRowContext(t.Context(), `select string_agg(line, E'\n' order by line) from (`+strings.Join(parts, " union all ")+`) tables(line)`).Scan(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// fenced is a record in which there is something to write by each method.
+type fenced struct {
+	queued, running int64
+	attempt         ledger.Attempt
+	arguments       map[string][]any // those that a method needs to get as far as to write, after its context
+}
+
+func newFenced(t *testing.T, l *ledger.Ledger) *fenced {
+	t.Helper()
+	ctx := t.Context()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepted, err := l.Enqueue(ctx, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}, ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}, ledger.Request{Job: "old", Agent: "a", Trigger: domain.TriggerAPI})
+	check(err)
+	f := &fenced{queued: accepted[0].Run, running: accepted[1].Run}
+	_, f.attempt, err = l.StartAttempt(ctx, f.running)
+	check(err)
+	_, over, err := l.StartAttempt(ctx, accepted[2].Run)
+	check(err)
+	check(l.RecordTaint(ctx, over, ledger.TaintUpdate{Taint: ledger.TaintUntrusted, Writes: []ledger.Place{ledger.TablePlace("a", "")}}))
+	check(l.Finish(ctx, over, ledger.Result{Outcome: domain.OutcomeSuccess}))
+	_, err = l.SetWake(ctx, ledger.Wake{Agent: "a", At: time.Now().Add(time.Hour)}, ledger.WakeUsage{})
+	check(err)
+	_, err = l.DigestThrough(ctx, "known", time.Now())
+	check(err)
+
+	now := time.Now()
+	f.arguments = map[string][]any{
+		"AddCheckpoint":        {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Checkpoint{Step: "one"}},
+		"AddWorkspaceArtifact": {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Artifact{Title: "plan"}, []byte("x")},
+		"AddWorkspaceEvent":    {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), "note", map[string]any{}},
+		"CancelWakesExcept":    {[]string{}},
+		"ChangeWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, int64(1), ledger.WorkspaceChange{State: []byte(`{}`)}},
+		"ClearLabel":           {ledger.TaintUntrusted, ledger.TablePlace("a", "")},
+		"CreateWorkspace":      {ledger.Author{Attempt: f.attempt, Key: "k"}, ledger.Workspace{Agent: "a", Skill: "notes", Name: "trip", SchemaVersion: "1", State: []byte(`{}`)}},
+		"DecideArtifact":       {int64(1), int64(1), ledger.ArtifactApproved},
+		"KeepDigests":          {map[string]bool{}},
+		"Prune":                {now.Add(1000 * time.Hour), func(string) time.Duration { return time.Hour }},
+		"SetPause":             {ledger.Pause{Scope: ledger.PauseAll}},
+		"SetWake":              {ledger.Wake{Agent: "a"}, ledger.WakeUsage{}},
+		"Start":                {ledger.Start{Run: f.queued}},
+		"StartAttempt":         {f.queued},
+		"StartAttempts":        {f.queued},
+	}
+	return f
+}
+
+// call calls a method with what it needs, or with values of its types, and returns its error.
+func (f *fenced) call(t *testing.T, l *ledger.Ledger, m reflect.Method) error {
+	t.Helper()
+	args := []reflect.Value{reflect.ValueOf(l)}
+	given, known := f.arguments[m.Name]
+	for i := 1; i < m.Type.NumIn(); i++ {
+		in := m.Type.In(i)
+		if m.Type.IsVariadic() && i == m.Type.NumIn()-1 {
+			in = in.Elem()
+		}
+		switch {
+		case in == reflect.TypeFor[context.Context]():
+			args = append(args, reflect.ValueOf(t.Context()))
+		case known:
+			args = append(args, reflect.ValueOf(given[i-2]).Convert(in))
+		default:
+			args = append(args, f.some(in))
+		}
+	}
+
+	out := m.Func.Call(args)
+	err, _ := out[len(out)-1].Interface().(error)
+	return err
+}
+
+// some is a value of a type that a method has not refused before it writes.
+func (f *fenced) some(t reflect.Type) reflect.Value {
+	switch t {
+	case reflect.TypeFor[ledger.Attempt]():
+		return reflect.ValueOf(f.attempt)
+	case reflect.TypeFor[ledger.Entry]():
+		return reflect.ValueOf(ledger.StepStarted(ledger.Step{Number: 1}))
+	case reflect.TypeFor[time.Time]():
+		return reflect.ValueOf(time.Now())
+	}
+	v := reflect.New(t).Elem()
+	switch t.Kind() {
+	case reflect.Int64:
+		v.SetInt(f.running)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Slice:
+		v.Set(reflect.Append(v, f.some(t.Elem())))
+	}
+	return v
+}

@@ -1,0 +1,130 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+)
+
+// Follower is a job that begins when a run of another one has ended.
+type Follower struct {
+	Job, Agent string
+	After      string // the job whose runs it follows
+	Outcomes   []domain.Outcome
+}
+
+// EndedRun is the run that one of a Follower was queued for, as it was when it ended.
+type EndedRun struct {
+	Run        int64           `json:"run"`
+	Job        string          `json:"job"`
+	Outcome    domain.Outcome  `json:"outcome"`
+	Summary    string          `json:"summary,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	FinishedAt time.Time       `json:"finished_at"`
+	Artifacts  []EndedArtifact `json:"artifacts,omitempty"`
+}
+
+// EndedArtifact is what an EndedRun handed over.
+type EndedArtifact struct {
+	ID          int64  `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Version     int    `json:"version"`
+	Size        int64  `json:"size"` // bytes
+	Hash        string `json:"hash"` // SHA-256, hexadecimal
+}
+
+// SetFollowers replaces the followers by those of the configuration that is in force. Runs that have ended before are followed as
+// it was then.
+func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
+	known, err := l.followers(ctx)
+	if err != nil || slices.EqualFunc(known, sortedFollowers(all), sameFollower) {
+		return err // most reloads are about something else
+	}
+
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		tx.Run(`delete from followers`)
+		for _, f := range all {
+			outcomes, err := json.Marshal(f.Outcomes)
+			if err != nil {
+				return err
+			}
+			tx.Run(`insert into followers (after, job, agent, outcomes) values ($1, $2, $3, $4)`, f.After, f.Job, f.Agent, string(outcomes))
+		}
+		return nil
+	})
+}
+
+// sortedFollowers are in an order that does not depend on the collation of a database.
+func sortedFollowers(all []Follower) []Follower {
+	return slices.SortedFunc(slices.Values(all), func(a, b Follower) int {
+		return cmp.Or(strings.Compare(a.After, b.After), strings.Compare(a.Job, b.Job))
+	})
+}
+
+func sameFollower(a, b Follower) bool {
+	return a.After == b.After && a.Job == b.Job && a.Agent == b.Agent && slices.Equal(a.Outcomes, b.Outcomes)
+}
+
+func (l *Ledger) followers(ctx context.Context) ([]Follower, error) {
+	all, err := list(l.reads(ctx), followerFields, `select after, job, agent, outcomes from followers`)
+	return sortedFollowers(all), err
+}
+
+func followerFields(f *Follower) []any {
+	return []any{&f.After, &f.Job, &f.Agent, decoded(&f.Outcomes)}
+}
+
+// FollowerKey makes a run that has ended one run of a job that follows it, however often it ends.
+func FollowerKey(run int64, job string) string { return fmt.Sprintf("after/%d/%s", run, job) }
+
+// startFollowers queues the runs that follow a run, in the transaction that writes its outcome: whatever is killed, there are
+// both or neither. A run that is tried again manually ends again, and is followed by none that has followed it before. What was
+// only tried out is followed by nothing.
+func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	if r.Job == "" {
+		return nil
+	}
+	all, err := list(tx, followerFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
+	all = slices.DeleteFunc(all, func(f Follower) bool { return !slices.Contains(f.Outcomes, res.Outcome) })
+	if err != nil || len(all) == 0 {
+		return err
+	}
+
+	var d Detail
+	_ = json.Unmarshal(r.Detail, &d) // one that is damaged was no trial: those are made by people, and are short
+	if d.DryRun {
+		return nil
+	}
+
+	ended := &EndedRun{Run: r.ID, Job: r.Job, Outcome: res.Outcome, Summary: res.Summary, Error: res.Error, FinishedAt: instant(ms(now))}
+	if ended.Artifacts, err = endedArtifacts(tx, r.ID); err != nil {
+		return err
+	}
+	detail, err := json.Marshal(Detail{After: ended})
+	if err != nil {
+		return err
+	}
+
+	for _, f := range sortedFollowers(all) {
+		request := Request{Job: f.Job, Agent: f.Agent, Trigger: domain.TriggerAfter, Detail: Detail{After: ended}}
+		if _, err := insertRun(tx, now, request, FollowerKey(r.ID, f.Job), string(detail)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endedArtifacts are what a run handed over and is still there.
+func endedArtifacts(tx *sqlite.Tx, run int64) ([]EndedArtifact, error) {
+	return list(tx, func(a *EndedArtifact) []any {
+		return []any{&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash}
+	}, `select id, name, description, version, size, hash from artifacts where run = $1 and discarded = 0 order by id`, run)
+}

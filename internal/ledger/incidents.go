@@ -1,0 +1,351 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+	"rouse/internal/text"
+)
+
+// Incident is a job and a kind of error that it fails with, from the first failure to the next success. It is found by
+// its job, or by its agent where the runs belong to no job.
+type Incident struct {
+	ID                int64
+	Job, Agent, Kind  string
+	Failures          int
+	Error             string // of the last failure
+	FirstRun, LastRun int64
+	OpenedAt, LastAt  time.Time
+	Told              int       // notices of it
+	AckedAt           time.Time // zero: nobody has acknowledged it
+	Note              string    // of who did
+	ClosedAt          time.Time // zero: it is open
+	ClosedBy          int64     // the run that succeeded
+}
+
+// Of is whose incident it is: a job, or an agent.
+func (i Incident) Of() string {
+	if i.Job == "" {
+		return i.Agent
+	}
+	return i.Job
+}
+
+// IncidentChange is what the end of a run means to incidents.
+type IncidentChange struct {
+	Failed    *Incident  // that the failure opened, or was counted in; nil: the run has not failed
+	Recovered []Incident // that the success has closed
+}
+
+// about is the incident that a notice of the change is about, 0 where there is none or more than one.
+func (c IncidentChange) about() int64 {
+	switch {
+	case c.Failed != nil:
+		return c.Failed.ID
+	case len(c.Recovered) == 1:
+		return c.Recovered[0].ID
+	}
+	return 0
+}
+
+// errorKind is by which failures are gathered: what its executor says of it, or else as much as outcome and exit tell.
+func (res Result) errorKind() string {
+	switch {
+	case res.Kind != "":
+		return res.Kind
+	case res.Outcome == domain.OutcomeBudget && res.Exit == domain.ExitEnded:
+		return "daily budget"
+	case res.Outcome == domain.OutcomeError && res.Exit != "" && res.Exit != domain.ExitEnded:
+		return string(res.Exit)
+	}
+	return string(res.Outcome)
+}
+
+// tellEnd counts the end of a run in the incidents of its job, and puts what people are told of it into the outbox.
+func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+	if res.Tell == nil {
+		return nil // whoever asked for the run waits for it, and sees how it ends
+	}
+
+	change, err := changeIncidents(tx, r, res, now)
+	if err != nil {
+		return err
+	}
+
+	notices := res.Tell.For(change)
+	for _, n := range notices {
+		n.Incident = change.about()
+		addNotices(tx, now, n)
+	}
+	if change.about() == 0 || len(notices) == 0 {
+		return nil
+	}
+
+	tx.Run(`update incidents set told = told + $1 where id = $2`, len(notices), change.about())
+	return nil
+}
+
+// changeIncidents counts a failure in the incident of its kind, which it may open, and has a success close all of its job.
+// Other ends change none: that of a run which was cancelled or skipped, or has done a part, says nothing of the error.
+func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentChange, error) {
+	switch {
+	case res.Outcome.OpensIncident():
+		i, err := countFailure(tx, r, res, now)
+		return IncidentChange{Failed: &i}, err
+	case res.Outcome == domain.OutcomeSuccess || res.Outcome == domain.OutcomeNothing:
+		closed, err := closeIncidents(tx, r, now)
+		return IncidentChange{Recovered: closed}, err
+	}
+	return IncidentChange{}, nil
+}
+
+func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
+	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
+	count := func() (Incident, error) {
+		return one(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, ms(now), r.Job, kind)
+	}
+
+	// Not the insert first: numbers of rows that are there already would be used up.
+	i, err := count()
+	if !errors.Is(err, sql.ErrNoRows) {
+		return i, err
+	}
+
+	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
+	tx.Run(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
+		r.Job, r.Agent, kind, r.ID, ms(now))
+	if i, err = count(); err != nil || i.Failures > 1 {
+		return i, err
+	}
+	return i, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
+}
+
+// maxIncidentKind is how long the name of a kind of error is at most, in characters.
+const maxIncidentKind = 100
+
+func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
+	closed, err := list(tx, incidentFields, closeOpen, ms(now), r.ID, r.Job, r.Agent)
+	for _, i := range closed {
+		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
+	}
+	return closed, err
+}
+
+const (
+	countFailed = `update incidents set failures = failures + 1, agent = $1, error = $2, last_run = $3, last_at = $4
+		where job = $5 and kind = $6 and closed_at = 0 and ($5 <> '' or agent = $1) returning ` + incidentColumns
+	closeOpen       = `update incidents set closed_at = $1, closed_by = $2 where job = $3 and closed_at = 0 and ($3 <> '' or agent = $4) returning ` + incidentColumns
+	incidentColumns = `id, job, agent, kind, failures, error, first_run, last_run, opened_at, last_at, told, acked_at, note, closed_at, closed_by`
+	openIncidents   = `select ` + incidentColumns + ` from incidents where closed_at = 0 order by id limit $1`
+	lastIncidents   = `select ` + incidentColumns + ` from incidents order by id desc limit $1`
+	incidentsOfJob  = `select ` + incidentColumns + ` from incidents where job = $2 order by last_at desc, id desc limit $1`
+	openOfJob       = `select ` + incidentColumns + ` from incidents where closed_at = 0 and job = $2 order by id limit $1`
+)
+
+func incidentFields(i *Incident) []any {
+	return []any{
+		&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, at(&i.OpenedAt), at(&i.LastAt),
+		&i.Told, at(&i.AckedAt), &i.Note, at(&i.ClosedAt), &i.ClosedBy,
+	}
+}
+
+// IncidentFilter selects incidents.
+type IncidentFilter struct {
+	Job    string // "" for all
+	Closed bool   // those that are over, too, the newest first; else the oldest
+	Limit  int    // 0 means 100
+}
+
+// Incidents lists those that are open, the oldest first, or all.
+func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, error) {
+	if f.Limit == 0 {
+		f.Limit = 100
+	}
+
+	query, args := openIncidents, []any{f.Limit}
+	switch {
+	case f.Job != "" && f.Closed:
+		query, args = incidentsOfJob, append(args, f.Job)
+	case f.Job != "":
+		query, args = openOfJob, append(args, f.Job)
+	case f.Closed:
+		query = lastIncidents
+	}
+
+	return list(l.reads(ctx), incidentFields, query, args...)
+}
+
+// Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first
+// acknowledgement stays. The error is ErrNotFound where there is none of the number, and *IncidentOverError where it is over.
+func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incident, error) {
+	now := l.now()
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Incident, error) {
+		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id)
+		i, err = orNotFound(i, err, "incident %d", id)
+		switch {
+		case err != nil || !i.AckedAt.IsZero() && i.ClosedAt.IsZero():
+			return i, err
+		case !i.ClosedAt.IsZero():
+			return i, &IncidentOverError{i}
+		}
+
+		i.AckedAt, i.Note = instant(ms(now)), tx.Redact(note)
+		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id)
+		return i, addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
+	})
+}
+
+// IncidentOverError is the error of an acknowledgement that comes too late.
+type IncidentOverError struct{ Incident Incident }
+
+func (e *IncidentOverError) Error() string {
+	return fmt.Sprintf("incident %d of %s is over: run %d succeeded at %s", e.Incident.ID, e.Incident.Of(), e.Incident.ClosedBy, e.Incident.ClosedAt.UTC().Format(time.RFC3339))
+}
+
+// oldIncidents go with the run that failed last, open or not: nobody knows any more what happened.
+var oldIncidents = oldRows{`select id from incidents where job = $1 and last_at < $2 order by last_at limit $3`, `delete from incidents where id in (%s)`}
+
+// Overdue describes a job that has not succeeded within expect_success_within.
+type Overdue struct {
+	Job, Agent string
+	Missed     int    // windows without a success
+	Why        string // known cause
+	LastRun    int64  // 0 if the job has not run
+	Notices    []Notice
+}
+
+// RecordOverdue opens the incident of an overdue job or updates its missed windows, and adds the notices to the
+// outbox. It does nothing if these windows are already recorded, and sends no notices of an acknowledged
+// incident.
+func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue)
+		opened := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
+			return err
+		}
+		if opened {
+			if i, err = one(tx, incidentFields, `insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
+				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now)); err != nil {
+				return err
+			}
+			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
+				return err
+			}
+		}
+
+		told := 0
+		for _, n := range o.Notices {
+			if !i.AckedAt.IsZero() {
+				break
+			}
+			n.Incident = i.ID
+			addNotices(tx, now, n)
+			told++
+		}
+		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
+		return nil
+	})
+}
+
+// CloseOverdue closes the incident of a job that is not overdue any more.
+func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
+	return l.exec(ctx, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
+}
+
+// EndNotices are the notices of the end of a run. The ledger completes them in the transaction that ends the run,
+// because only then the incident of a failure and its number are known.
+type EndNotices struct {
+	Notices  []EndNotice
+	Recovery []Notice // used if Notices is empty and the run closes an incident with notices; incidents are listed above the body
+	Zone     *time.Location
+}
+
+// EndNotice is a notice for one channel.
+type EndNotice struct {
+	Notice
+	// Every selects the failures of an incident after the first that cause a notice: 1 for all, n for every n-th,
+	// 0 for none.
+	Every int
+}
+
+// maxIncidentError is the maximum length of the error of an incident in a notice, in characters.
+const maxIncidentError = 200
+
+// For returns the notices of an end with this effect on incidents. An acknowledged incident has none.
+func (e EndNotices) For(c IncidentChange) []Notice {
+	if c.Failed != nil {
+		return e.ofFailure(*c.Failed)
+	}
+
+	notices := make([]Notice, len(e.Notices))
+	for i, n := range e.Notices {
+		notices[i] = n.Notice
+	}
+	if len(c.Recovered) == 0 {
+		return notices
+	}
+
+	var closed []string
+	told := false
+	for _, i := range c.Recovered {
+		told = told || i.Told > 0
+		closed = append(closed, fmt.Sprintf("incident %d is over: %s (%s), %s since %s", i.ID, i.Kind, text.Truncate(text.Collapse(text.OneLine(i.Error)), maxIncidentError), text.Plural(i.Failures, domain.IncidentUnit(i.Kind, "failed run")), e.time(i.OpenedAt)))
+	}
+	words := strings.Join(closed, "\n")
+
+	if len(notices) > 0 {
+		for i := range notices {
+			notices[i].Body += "\n" + words
+		}
+		return notices
+	}
+	if !told {
+		return nil
+	}
+	for _, n := range e.Recovery {
+		n.Body = words + n.Body
+		notices = append(notices, n)
+	}
+	return notices
+}
+
+func (e EndNotices) ofFailure(i Incident) (out []Notice) {
+	if !i.AckedAt.IsZero() {
+		return nil
+	}
+
+	for _, n := range e.Notices {
+		if i.Failures > 1 && (n.Every == 0 || i.Failures%n.Every != 0) {
+			continue
+		}
+		if i.Failures > 1 {
+			n.Title += fmt.Sprintf(" (%d times)", i.Failures)
+			n.Body += fmt.Sprintf("\n%s failed like this since %s", text.Plural(i.Failures, "run"), e.time(i.OpenedAt))
+		}
+		next := fmt.Sprintf("Next message at failure %d.", i.Failures+n.Every-i.Failures%max(n.Every, 1))
+		switch n.Every {
+		case 0:
+			next = "No further message of such failures."
+		case 1:
+			next = "Next message at each further failure."
+		}
+		n.Body += fmt.Sprintf("\n%s To hear no more until it recovers: rouse ack %d", next, i.ID)
+		out = append(out, n.Notice)
+	}
+	return out
+}
+
+func (e EndNotices) time(at time.Time) string {
+	zone := e.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	return at.In(zone).Format("2006-01-02 15:04 MST")
+}

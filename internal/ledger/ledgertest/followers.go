@@ -1,0 +1,162 @@
+package ledgertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+)
+
+func follows(job, after string, on ...domain.Outcome) ledger.Follower {
+	return ledger.Follower{Job: job, Agent: "of-" + job, After: after, Outcomes: on}
+}
+
+// followersOf are the runs that were queued after others, with the run that each follows.
+func followersOf(t *testing.T, l *ledger.Ledger) (out []string) {
+	t.Helper()
+	for _, r := range must[[]ledger.Run](t)(l.Runs(t.Context(), ledger.RunFilter{Trigger: domain.TriggerAfter})) {
+		var d ledger.Detail
+		ok(t, json.Unmarshal(r.Detail, &d))
+		if r.Key != ledger.FollowerKey(d.After.Run, r.Job) || r.Agent != "of-"+r.Job {
+			t.Errorf("a run that follows: %+v", r)
+		}
+		out = append(out, fmt.Sprintf("%s after %s %d (%s)", r.Job, d.After.Job, d.After.Run, d.After.Outcome))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// followers: the end of a run queues those that follow it in the same transaction, each once for a run, with what that left, and
+// only for the outcomes that they wait for.
+func followers(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{
+		follows("report", "import", domain.OutcomeSuccess), follows("alarm", "import", domain.OutcomeError, domain.OutcomeCancelled), follows("last", "report", domain.OutcomeSuccess),
+	}))
+
+	end := func(run int64, res ledger.Result) {
+		t.Helper()
+		ok(t, l.Finish(ctx, start(t, l, run), res)) //nolint:contextcheck // start has that of the test
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		if got := followersOf(t, open(t)); !slices.Equal(got, want) {
+			t.Errorf("followed:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+
+	// With what it handed over, and the letters of strangers' content that it has read.
+	first := enqueue(t, l, manual("import"))[0].Run
+	a := start(t, l, first)
+	ok(t, l.RecordTaint(ctx, a, ledger.TaintUpdate{Taint: "AB"}))
+	must[ledger.Artifact](t)(l.AddArtifact(ctx, a, ledger.Artifact{Agent: "a", Key: "k", Name: "sums.csv", Description: "sums"}, []byte("1;2")))
+	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess, Summary: "12 rows"}))
+	expect(fmt.Sprintf("report after import %d (success)", first))
+	report, found, err := l.RunByKey(ctx, ledger.FollowerKey(first, "report"))
+	ok(t, err)
+	var d ledger.Detail
+	ok(t, json.Unmarshal(report.Detail, &d))
+	if !found || report.Taint != "AB" || report.State != domain.StateQueued || d.After.Summary != "12 rows" || len(d.After.Artifacts) != 1 || d.After.Artifacts[0].Name != "sums.csv" || d.After.Artifacts[0].Size != 3 {
+		t.Errorf("it begins with %+v (%+v)", d.After, report)
+	}
+
+	// A chain goes on, whoever ends the runs of it.
+	end(report.ID, ledger.Result{Outcome: domain.OutcomeSuccess})
+	expect(fmt.Sprintf("last after report %d (success)", report.ID), fmt.Sprintf("report after import %d (success)", first))
+
+	// The last outcome counts: an attempt that is tried again is followed by nothing, and one that a person asked for once for each follower.
+	failed := enqueue(t, l, manual("import"))[0].Run
+	end(failed, ledger.Result{Outcome: domain.OutcomeError, RetryAt: noon})
+	end(failed, ledger.Result{Outcome: domain.OutcomeError, Error: "no disk"})
+	alarm := fmt.Sprintf("alarm after import %d (error)", failed)
+	had := followersOf(t, l)
+	if len(had) != 3 || had[0] != alarm {
+		t.Fatalf("after an error: %q", had)
+	}
+	for range 2 {
+		must[ledger.Run](t)(l.Retry(ctx, failed))
+		end(failed, ledger.Result{Outcome: domain.OutcomeSuccess})
+	}
+	expect(append(had[:3:3], fmt.Sprintf("report after import %d (success)", failed))...)
+
+	// What was cancelled before it began has ended as well; what was tried out has not, and other jobs are not followed.
+	cancelled := enqueue(t, l, manual("import"))[0].Run
+	must[ledger.Run](t)(l.RequestCancel(ctx, cancelled, "not needed"))
+	had = followersOf(t, l)
+	if !slices.Contains(had, fmt.Sprintf("alarm after import %d (cancelled)", cancelled)) {
+		t.Errorf("after the end of one that had not begun: %q", had)
+	}
+	trial := manual("import")
+	trial.Detail.DryRun = true
+	for _, r := range []ledger.Request{trial, manual("other"), manual("")} {
+		end(enqueue(t, l, r)[0].Run, ledger.Result{Outcome: domain.OutcomeSuccess})
+	}
+	expect(had...)
+
+	// Another configuration counts from then on.
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("last", "import", domain.OutcomeSuccess)}))
+	run := enqueue(t, l, manual("import"))[0].Run
+	end(run, ledger.Result{Outcome: domain.OutcomeSuccess})
+	ok(t, l.SetFollowers(ctx, nil))
+	end(enqueue(t, l, manual("import"))[0].Run, ledger.Result{Outcome: domain.OutcomeSuccess})
+	had = append(had, fmt.Sprintf("last after import %d (success)", run))
+	slices.Sort(had)
+	expect(had...)
+}
+
+// sameFollowers: what is as it was is not written again, and any change of it is in force at once.
+func sameFollowers(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("b", "import", domain.OutcomeSuccess), follows("c", "import", domain.OutcomeSuccess)}))
+	before := l.Changed()
+	ok(t, l.SetFollowers(ctx, []ledger.Follower{follows("c", "import", domain.OutcomeSuccess), follows("b", "import", domain.OutcomeSuccess)}))
+	select {
+	case <-before:
+		t.Error("the same followers in another order were written again")
+	default:
+	}
+
+	other := follows("b", "import", domain.OutcomeSuccess)
+	other.Agent = "another"
+	for _, c := range []struct {
+		f    ledger.Follower
+		want string
+	}{
+		{other, "another's b"}, {follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("b", "import", domain.OutcomeError), ""},
+		{follows("b", "import", domain.OutcomeSuccess), "of-b's b"}, {follows("a", "import", domain.OutcomeSuccess), "of-a's a"}, {follows("a", "export", domain.OutcomeSuccess), ""},
+	} {
+		ok(t, l.SetFollowers(ctx, []ledger.Follower{c.f}))
+		run := enqueue(t, l, manual("import"))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeSuccess}))
+		var got string
+		for _, r := range must[[]ledger.Run](t)(l.Runs(ctx, ledger.RunFilter{Trigger: domain.TriggerAfter, After: run})) {
+			got += r.Agent + "'s " + r.Job
+		}
+		if got != c.want {
+			t.Errorf("%+v: followed by %q, want %q", c.f, got, c.want)
+		}
+	}
+}
+
+// followersRace: of two processes that end a run one does, and its followers are queued once.
+func followersRace(t *testing.T, open Open) {
+	two, ctx := [2]*ledger.Ledger{open(t), open(t)}, t.Context()
+	ok(t, two[0].SetFollowers(ctx, []ledger.Follower{follows("report", "import", domain.OutcomeSuccess, domain.OutcomeCancelled)}))
+	for range 20 {
+		run := enqueue(t, two[0], manual("import"))[0].Run
+		a := start(t, two[1], run)
+		atOnce(two, func(i int, l *ledger.Ledger) error {
+			if i == 0 {
+				return l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess})
+			}
+			return l.Interrupt(ctx, a, "gone", &ledger.Result{Outcome: domain.OutcomeCancelled})
+		})
+	}
+	if got := followersOf(t, two[0]); len(got) != 20 || len(slices.Compact(got)) != 20 {
+		t.Errorf("20 runs ended, and were followed by %d: %q", len(got), got)
+	}
+}

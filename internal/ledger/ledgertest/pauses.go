@@ -1,0 +1,532 @@
+package ledgertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+)
+
+// pause begins a pause of so long, by the owner; 0 is without an end.
+func pause(t *testing.T, l *ledger.Ledger, scope, name string, long time.Duration) ledger.Pause {
+	t.Helper()
+	p := ledger.Pause{Scope: scope, Name: name, Reason: "holidays", By: ledger.ByUser}
+	if long > 0 {
+		p.Until = time.Now().Add(long)
+	}
+	return must[ledger.Pause](t)(l.SetPause(t.Context(), p))
+}
+
+func pausesFrom(t *testing.T, l *ledger.Ledger, from time.Time) []ledger.Pause {
+	t.Helper()
+	return must[[]ledger.Pause](t)(l.Pauses(t.Context(), from))
+}
+
+func kinds(t *testing.T, l *ledger.Ledger, f ledger.EventFilter) string {
+	t.Helper()
+	var out []string
+	for _, e := range must[[]ledger.Event](t)(l.Events(t.Context(), f)) {
+		out = append(out, e.Kind)
+	}
+	return strings.Join(out, " ")
+}
+
+// pauseKept: what is set is what is read, by whoever opens the ledger; one of the same
+// thing is replaced, those of other things stay, and one that is over stays in the record.
+func pauseKept(t *testing.T, open Open) {
+	l, ctx, begin := open(t), t.Context(), time.Now()
+	set := pause(t, l, ledger.PauseJob, "j", time.Hour)
+	if read := pausesFrom(t, open(t), begin); len(read) != 1 || fmt.Sprintf("%+v", read[0]) != fmt.Sprintf("%+v", set) || !set.Since.Equal(begin) || set.ID == 0 {
+		t.Errorf("set %+v, read %+v", set, read)
+	}
+
+	agent, all := pause(t, l, ledger.PauseAgent, "j", 0), pause(t, l, ledger.PauseAll, "", 3*time.Hour)
+	time.Sleep(time.Minute)
+	second := pause(t, l, ledger.PauseJob, "j", 2*time.Hour)
+	on := pausesFrom(t, l, time.Now())
+	if len(on) != 3 || on[0].ID != agent.ID || on[1].ID != all.ID || on[2].ID != second.ID || second.ID == set.ID {
+		t.Errorf("on: %+v", on)
+	}
+
+	past := pausesFrom(t, l, begin)
+	if len(past) != 4 || past[0].ID != set.ID || !past[0].EndedAt.Equal(second.Since) {
+		t.Errorf("a pause that was replaced is not in the record: %+v", past)
+	}
+	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "other")); ended {
+		t.Error("a pause was ended that nobody had set")
+	}
+
+	for _, want := range []bool{true, false} {
+		if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")); ended != want {
+			t.Errorf("ended: %v, want %v", ended, want)
+		}
+	}
+
+	time.Sleep(3 * time.Hour)
+	if on := pausesFrom(t, l, time.Now()); len(on) != 1 || on[0].ID != agent.ID {
+		t.Errorf("three hours later: %+v", on)
+	}
+	if ended := must[bool](t)(l.EndPause(ctx, ledger.PauseAll, "")); ended {
+		t.Error("a pause that was over was ended")
+	}
+	if all := pausesFrom(t, l, time.Time{}); len(all) != 4 {
+		t.Errorf("the record: %+v", all)
+	}
+
+	if got := kinds(t, l, ledger.EventFilter{Job: "j"}); got != "paused paused resumed" {
+		t.Errorf("events of the job: %s", got)
+	}
+}
+
+// pauseRefused: a slip neither pauses everything nor pretends to.
+func pauseRefused(t *testing.T, open Open) {
+	l := open(t)
+	for _, p := range []ledger.Pause{{}, {Scope: "jobs", Name: "j"}, {Scope: ledger.PauseJob}, {Scope: ledger.PauseAgent}, {Scope: ledger.PauseAll, Name: "j"}} {
+		if _, err := l.SetPause(t.Context(), p); err == nil {
+			t.Errorf("%+v was set", p)
+		}
+	}
+
+	if all := pausesFrom(t, l, time.Time{}); len(all) != 0 {
+		t.Errorf("pauses: %+v", all)
+	}
+}
+
+// pauseCovers asks pauses from the database about instants at their edges.
+func pauseCovers(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Now()
+	const ms = time.Millisecond
+	all := pause(t, l, ledger.PauseAll, "", time.Hour)
+	agent := pause(t, l, ledger.PauseAgent, "a", 2*time.Hour)
+	job := pause(t, l, ledger.PauseJob, "j", 0)
+	time.Sleep(3 * time.Hour)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j"))
+	early := pause(t, l, ledger.PauseJob, "early", time.Hour)
+	time.Sleep(time.Minute)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "early"))
+	pauses := pausesFrom(t, l, at)
+	for _, c := range []struct {
+		job, agent string
+		after      time.Duration
+		want       int64
+	}{
+		{"x", "x", -ms, 0}, {"x", "x", 0, all.ID}, {"x", "x", time.Hour - ms, all.ID}, {"x", "x", time.Hour, 0},
+		{"x", "a", -ms, 0}, {"x", "a", 0, agent.ID}, {"x", "a", 2*time.Hour - ms, agent.ID}, {"x", "a", 2 * time.Hour, 0},
+		{"", "a", time.Hour, agent.ID}, {"", "x", time.Hour, 0}, {"", "j", time.Hour, 0}, {"a", "x", time.Hour, 0},
+		{"j", "a", 0, job.ID}, {"j", "a", 3*time.Hour - ms, job.ID}, {"j", "a", 3 * time.Hour, 0}, {"j", "x", 2 * time.Hour, job.ID},
+		{"early", "x", 3*time.Hour - ms, 0}, {"early", "x", 3 * time.Hour, early.ID},
+		{"early", "x", 3*time.Hour + time.Minute - ms, early.ID}, {"early", "x", 3*time.Hour + time.Minute, 0},
+	} {
+		if p, ok := ledger.Paused(pauses, c.job, c.agent, at.Add(c.after)); p.ID != c.want || ok != (c.want != 0) {
+			t.Errorf("job %q of %q after %s: pause %d %v, want %d", c.job, c.agent, c.after, p.ID, ok, c.want)
+		}
+	}
+
+	// Of several the longest, in whatever order they come.
+	for range 2 {
+		slices.Reverse(pauses)
+		for job, want := range map[string]int64{"x": agent.ID, "j": job.ID} {
+			if p, _ := ledger.Paused(pauses, job, "a", at); p.ID != want {
+				t.Errorf("of several pauses of %s: %+v", job, p)
+			}
+		}
+
+		pauses = append(pauses, pause(t, l, ledger.PauseAgent, "x", time.Hour), pause(t, l, ledger.PauseJob, "x", 0), pause(t, l, ledger.PauseAll, "", 2*time.Hour))
+		for range 2 {
+			slices.Reverse(pauses)
+			if p, _ := ledger.Paused(pauses, "x", "x", time.Now()); p.Scope != ledger.PauseJob {
+				t.Errorf("of several pauses, one of them without an end: %+v", p)
+			}
+		}
+	}
+}
+
+// pausedInstants: what decides is whether the instant is in the pause, not whether the pause
+// is still on when somebody gets round to it.
+func pausedInstants(t *testing.T, open Open) {
+	l, ctx, at := open(t), t.Context(), time.Now()
+	pause(t, l, ledger.PauseJob, "job", time.Hour)
+	pause(t, l, ledger.PauseAgent, "paused", 0)
+	time.Sleep(time.Hour)
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAgent, "paused"))
+	time.Sleep(time.Hour)
+	second := pause(t, l, ledger.PauseAll, "", 0)
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		job, agent string
+		after      time.Duration
+		want       string
+	}{
+		{"job", "x", -ms, ""}, {"job", "x", 0, "paused until 2000-01-01T01:00:00Z: holidays"}, {"job", "x", time.Hour - ms, "paused until 2000-01-01T01:00:00Z: holidays"},
+		{"job", "x", time.Hour, ""}, {"other", "x", 0, ""},
+		{"its", "paused", -ms, ""}, {"its", "paused", 0, "paused: agent paused: holidays"}, {"its", "paused", time.Hour - ms, "paused: agent paused: holidays"}, {"its", "paused", time.Hour, ""},
+		{"now", "x", 2*time.Hour - ms, ""}, {"now", "x", 2 * time.Hour, "paused: everything: holidays"}, {"now", "x", 3 * time.Hour, "paused: everything: holidays"},
+	} {
+		d := due(c.job, at.Add(c.after), "allow")
+		d.Agent = c.agent
+		o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{d}, nil))[0]
+		want := domain.DecisionRun
+		if c.want != "" {
+			want = domain.DecisionSkipped
+		}
+		if o.Decision != want || o.Reason != c.want || (o.Run != 0) != (c.want == "") {
+			t.Errorf("%s of %s after %s: %+v, want %s %q", c.job, c.agent, c.after, o, want, c.want)
+		}
+
+		again := must[[]ledger.Occurrence](t)(l.Occurrences(ctx, c.job, d.Nominal, d.Nominal, 10))
+		if len(again) != 1 || again[0].Decision != want || again[0].Reason != c.want {
+			t.Errorf("%s of %s after %s: recorded as %+v", c.job, c.agent, c.after, again)
+		}
+	}
+
+	// What was held back stays held back, and what a person asks for is not the ledger's to hold.
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, second.Name))
+	o := must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("now", at.Add(2*time.Hour), "allow")}, nil))[0]
+	if o.Decision != domain.DecisionSkipped || o.Run != 0 {
+		t.Errorf("an instant of a pause that is over: %+v", o)
+	}
+
+	pause(t, l, ledger.PauseAll, "", 0)
+	if a := enqueue(t, l, manual("job"))[0]; !a.New {
+		t.Errorf("a manual run in a pause: %+v", a)
+	}
+}
+
+// closes says whether something that is written closes Replanned.
+func closes(t *testing.T, l *ledger.Ledger, what string, want bool, do func()) {
+	t.Helper()
+	replanned := l.PlanChanged()
+	do()
+	got := false
+	select {
+	case <-replanned:
+		got = true
+	default:
+	}
+	if got != want {
+		t.Errorf("%s: replanned is %v, want %v", what, got, want)
+	}
+}
+
+// planChanges: whoever plans what is due next is notified of everything that changes it, and of
+// nothing else.
+func planChanges(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	closes(t, l, "a run", false, func() { enqueue(t, l, manual("j")) })
+	closes(t, l, "an instant", false, func() {
+		must[[]ledger.Occurrence](t)(l.RecordDue(ctx, time.Now(), []ledger.Due{due("j", time.Now(), "allow")}, nil))
+	})
+	closes(t, l, "a pause", true, func() { pause(t, l, ledger.PauseJob, "j", 0) })
+	closes(t, l, "a pause in its place", true, func() { pause(t, l, ledger.PauseJob, "j", time.Hour) })
+	closes(t, l, "a resume", true, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
+	closes(t, l, "a resume of nothing", false, func() { must[bool](t)(l.EndPause(ctx, ledger.PauseJob, "j")) })
+	closes(t, l, "a wake", true, func() { setWake(t, l, "a", time.Now().Add(time.Hour)) })
+	closes(t, l, "a refused wake", false, func() {
+		if _, err := l.SetWake(ctx, ledger.Wake{Agent: "a"}, ledger.WakeUsage{Started: 1000}); !errors.Is(err, ledger.ErrWakeUsageChanged) {
+			t.Error(err)
+		}
+	})
+	closes(t, l, "wakes that are retained", false, func() { ok(t, l.CancelWakesExcept(ctx, []string{"a"})) })
+	closes(t, l, "a cancelled wake", true, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	closes(t, l, "a wake that is not there", false, func() { must[bool](t)(l.CancelWake(ctx, "a", "user")) })
+	setWake(t, l, "a", time.Now().Add(time.Hour))
+	closes(t, l, "wakes that are not retained", true, func() { ok(t, l.CancelWakesExcept(ctx, nil)) })
+	rule := ledger.PauseRule{After: 2}
+	for i, want := range []bool{false, true, false} {
+		closes(t, l, fmt.Sprintf("failure %d", i+1), want, func() { failing(t, l, "f", domain.OutcomeError, rule) })
+	}
+}
+
+// failing makes a run of a job that ends in an outcome, under a rule.
+func failing(t *testing.T, l *ledger.Ledger, job string, o domain.Outcome, rule ledger.PauseRule) int64 {
+	t.Helper()
+	run := enqueue(t, l, manual(job))[0].Run
+	ok(t, l.Finish(t.Context(), start(t, l, run), ledger.Result{Outcome: o, Error: "no such host", Pause: rule}))
+	time.Sleep(time.Second)
+	return run
+}
+
+func pausedJobs(t *testing.T, l *ledger.Ledger, job string) []ledger.Pause {
+	t.Helper()
+	var out []ledger.Pause
+	for _, p := range pausesFrom(t, l, time.Time{}) {
+		if p.Scope == ledger.PauseJob && p.Name == job && p.By == ledger.BySystem {
+			out = append(out, p)
+		}
+	}
+
+	return out
+}
+
+// pauseAfterFailures plays scripts of what happens to a job, a letter for each thing, and checks
+// after which letters a rule of three failures pauses it.
+func pauseAfterFailures(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	for _, c := range []struct{ script, paused string }{
+		{"eee", "3"}, {"etb", "3"}, {"ee", ""}, {"eeee", "3"}, {"eeeeeeee", "3"},
+		{"eesee", ""}, {"eeseee", "6"}, {"eenee", ""}, {"eepee", ""}, {"seee", "4"},
+		{"ecekce", "6"}, {"kkkccc", ""}, {"eec", ""}, {"eek", ""}, // cancelled and skipped ones are as if they had not been
+		{"erre", ""}, {"errere", "6"}, // an attempt that is tried again is not a run that failed
+		{"eeeRee", "3"}, {"eeeReee", "3 7"}, {"eeReee", "4"}, // R resumes: of a pause that is not on it is nothing
+		{"eUee", ""}, {"eUeeRee", ""}, {"eUeRee", ""}, {"eUReee", "6"}, // U is the owner's pause: it is not replaced, and ends what counts
+		{"eAee", "4"}, {"eGee", "4"}, // all and the agent paused: what is resumed one day still fails
+		{"oeee", "4"}, // o is another job's success
+		{"ieee", "4"}, {"eei", ""}, {"eeI", "3"},
+		{"dddd", ""}, {"eded", ""}, {"edede", "5"}, // d found no room in the day's budget
+	} {
+		var paused []string
+		before := 0
+		rule := ledger.PauseRule{After: 3, Notices: []ledger.Notice{{Job: c.script, Channel: "desktop", Title: "paused " + c.script}}}
+		for i, what := range c.script {
+			playLetter(t, l, c.script, what, rule)
+			if n := len(pausedJobs(t, l, c.script)); n > before {
+				paused, before = append(paused, fmt.Sprint(i+1)), n
+			}
+		}
+		if got := strings.Join(paused, " "); got != c.paused {
+			t.Errorf("%s: paused after %q, want %q", c.script, got, c.paused)
+		}
+
+		notices := 0
+		for _, n := range must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 1000)) {
+			if n.Title == "paused "+c.script {
+				notices++
+			}
+		}
+
+		if notices != len(paused) {
+			t.Errorf("%s: %d notices of %d pauses", c.script, notices, len(paused))
+		}
+
+		// What a script paused for everybody must not reach the next one.
+		for _, scope := range []string{ledger.PauseAll, ledger.PauseAgent} {
+			must[bool](t)(l.EndPause(ctx, scope, map[string]string{ledger.PauseAgent: "a"}[scope]))
+		}
+	}
+}
+
+// playLetter plays one letter of a script of pauseAfterFailures: something that happens to a job.
+func playLetter(t *testing.T, l *ledger.Ledger, job string, what rune, rule ledger.PauseRule) {
+	t.Helper()
+	ctx := t.Context()
+	outcomes := map[rune]domain.Outcome{'e': domain.OutcomeError, 't': domain.OutcomeTimeout, 'b': domain.OutcomeBudget, 's': domain.OutcomeSuccess,
+		'n': domain.OutcomeNothing, 'p': domain.OutcomePartial, 'c': domain.OutcomeCancelled, 'k': domain.OutcomeSkipped}
+
+	switch what {
+	case 'R':
+		must[bool](t)(l.EndPause(ctx, ledger.PauseJob, job))
+		time.Sleep(time.Second)
+	case 'U':
+		pause(t, l, ledger.PauseJob, job, 0)
+	case 'A':
+		pause(t, l, ledger.PauseAll, "", 0)
+	case 'G':
+		pause(t, l, ledger.PauseAgent, "a", 0)
+	case 'o':
+		failing(t, l, "other", domain.OutcomeSuccess, rule)
+	case 'r':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeError, Pause: rule, RetryAt: time.Now().Add(time.Hour)}))
+	case 'd':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Finish(ctx, start(t, l, run), ledger.Result{Outcome: domain.OutcomeBudget, Exit: "ended_by_surface", Pause: rule}))
+	case 'i': // the last of several interruptions says nothing about the job
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Pause: rule}))
+	case 'I':
+		run := enqueue(t, l, manual(job))[0].Run
+		ok(t, l.Interrupt(ctx, start(t, l, run), "too long", &ledger.Result{Outcome: domain.OutcomeTimeout, Pause: rule}))
+	default:
+		failing(t, l, job, outcomes[what], rule)
+	}
+}
+
+// pauseReason: the pause of a rule says who, why and since which run, has no end, and is
+// written with the end of the run or not at all.
+func pauseReason(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	rule := ledger.PauseRule{After: 1, Notices: []ledger.Notice{{Job: "j", Channel: "desktop", Title: "paused"}}}
+	lost := enqueue(t, l, manual("j"))[0].Run
+	old := start(t, l, lost)
+	ok(t, l.Interrupt(ctx, old, "killed", nil))
+	if err := l.Finish(ctx, old, ledger.Result{Outcome: domain.OutcomeError, Pause: rule}); err == nil {
+		t.Error("an attempt that is not on ended its run")
+	}
+	if n, p := len(must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 10))), pausedJobs(t, l, "j"); n != 0 || len(p) != 0 {
+		t.Errorf("an end that was refused paused the job: %+v, %d notices", p, n)
+	}
+
+	run := failing(t, l, "j", domain.OutcomeError, rule)
+	p := pausedJobs(t, l, "j")
+	want := fmt.Sprintf("1 runs in a row failed (pause_after_failures), the last was run %d: no such host", run)
+	if len(p) != 1 || p[0].Reason != want || !p[0].Until.IsZero() || p[0].Over(time.Now().Add(1000*time.Hour)) {
+		t.Errorf("pause: %+v, want %s", p, want)
+	}
+	if at := get(t, l, run).FinishedAt; !at.Equal(p[0].Since) {
+		t.Errorf("paused since %s, the run ended at %s", p[0].Since, at)
+	}
+	if failing(t, l, "free", domain.OutcomeError, ledger.PauseRule{}); len(pausedJobs(t, l, "free")) != 0 {
+		t.Error("a job without the rule was paused")
+	}
+
+	if failing(t, l, "", domain.OutcomeError, rule); len(pausesFrom(t, l, time.Time{})) != 1 {
+		t.Error("a run of no job paused something")
+	}
+}
+
+// pauseOrder: runs count in the order in which they ended, not in which they were asked for.
+func pauseOrder(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	end := func(a ledger.Attempt, o domain.Outcome) {
+		t.Helper()
+		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: o, Pause: ledger.PauseRule{After: 2}}))
+		time.Sleep(time.Second)
+	}
+
+	// The success of an old run that was tried again comes between two failures.
+	first := failing(t, l, "again", domain.OutcomeError, ledger.PauseRule{After: 2})
+	a, b := start(t, l, enqueue(t, l, manual("again"))[0].Run), start(t, l, enqueue(t, l, manual("again"))[0].Run)
+	must[ledger.Run](t)(l.Retry(ctx, first))
+	end(start(t, l, first), domain.OutcomeSuccess)
+	end(a, domain.OutcomeError)
+	if p := pausedJobs(t, l, "again"); len(p) != 0 {
+		t.Errorf("a success in between was overlooked: %+v", p)
+	}
+
+	end(b, domain.OutcomeError)
+	if p := pausedJobs(t, l, "again"); len(p) != 1 {
+		t.Errorf("two failures since: %+v", p)
+	}
+
+	// A long run fails after a short one that was asked for later has succeeded.
+	slow, slower, short := start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run), start(t, l, enqueue(t, l, manual("slow"))[0].Run)
+	end(short, domain.OutcomeSuccess)
+	end(slow, domain.OutcomeError)
+	end(slower, domain.OutcomeError)
+	if p := pausedJobs(t, l, "slow"); len(p) != 1 {
+		t.Errorf("the last two runs that ended failed: %+v", p)
+	}
+}
+
+// pauseRace: two processes pause the same thing, manually or because it failed; one pause is in force.
+func pauseRace(t *testing.T, open Open) {
+	two := [2]*ledger.Ledger{open(t), open(t)}
+	for i := range 20 {
+		by, failed := fmt.Sprint("manual ", i), fmt.Sprint("failed ", i)
+		for _, err := range atOnce(two, func(_ int, l *ledger.Ledger) error {
+			_, err := l.SetPause(t.Context(), ledger.Pause{Scope: ledger.PauseJob, Name: by, By: ledger.ByUser})
+			return err
+		}) {
+			ok(t, err)
+		}
+
+		// The second failure of two completes the rule, in whichever process it ends.
+		attempts := [2]ledger.Attempt{start(t, two[0], enqueue(t, two[0], manual(failed))[0].Run), start(t, two[1], enqueue(t, two[1], manual(failed))[0].Run)}
+		for _, err := range atOnce(two, func(n int, l *ledger.Ledger) error {
+			return l.Finish(t.Context(), attempts[n], ledger.Result{Outcome: domain.OutcomeError, Pause: ledger.PauseRule{After: 2}})
+		}) {
+			ok(t, err)
+		}
+
+		on := map[string]int{}
+		for _, p := range pausesFrom(t, two[0], time.Now().Add(time.Hour)) {
+			on[p.Name]++
+		}
+
+		if on[by] != 1 || on[failed] != 1 {
+			t.Errorf("round %d: %d manual pauses and %d after failures are in force", i, on[by], on[failed])
+		}
+	}
+}
+
+// modelPauses: a model is paused until it answers, over a restart, and its owner is told with the first.
+func modelPauses(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	since := time.UnixMilli(time.Now().UnixMilli()).UTC()
+	p := ledger.ModelPause{Model: "big", Since: since, Until: since.Add(time.Hour), Tries: 1, Reason: "no credit"}
+	ok(t, l.PauseModel(ctx, p, ledger.Notice{Channel: "desktop", Title: "paused", Key: "k"}))
+	if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(p.Until) {
+		t.Errorf("next due %s, want %s", due, p.Until)
+	}
+
+	// The end of a pause, or the time of a run: whichever comes first.
+	for _, c := range []struct{ run, due time.Duration }{{2 * time.Hour, time.Hour}, {time.Hour - time.Millisecond, time.Hour - time.Millisecond}} {
+		r := manual("later")
+		r.NotBefore = since.Add(c.run)
+		enqueue(t, l, r)
+		if due := must[time.Time](t)(l.NextDue(ctx, since)); !due.Equal(since.Add(c.due)) {
+			t.Errorf("next due %s, want %s", due, since.Add(c.due))
+		}
+	}
+
+	p.Until, p.Tries = since.Add(3*time.Hour), 2
+	ok(t, l.PauseModel(ctx, p))
+	ok(t, l.Close())
+	l = open(t)
+	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 1 || got[0] != p {
+		t.Errorf("paused: %+v, want %+v", got, p)
+	}
+	if due := must[time.Time](t)(l.NextDue(ctx, p.Until)); !due.IsZero() {
+		t.Errorf("a pause that is over is due %s", due)
+	}
+	if told := must[[]ledger.Notice](t)(l.PendingNotices(ctx, time.Now(), 9)); len(told) != 1 {
+		t.Errorf("told: %+v", told)
+	}
+
+	// Runs that wait for a model need not wait for the end of a pause that ended before; others do.
+	waits, fails := enqueue(t, l, manual("waits"))[0].Run, enqueue(t, l, manual("fails"))[0].Run
+	ok(t, l.Finish(ctx, start(t, l, waits), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until, Postpone: &ledger.Postponement{}}))
+	ok(t, l.Finish(ctx, start(t, l, fails), ledger.Result{Outcome: domain.OutcomeError, RetryAt: p.Until}))
+
+	ok(t, l.ResumeModel(ctx, "big"))
+	if c := must[[]ledger.Run](t)(l.Claimable(ctx, since, 0, 9)); len(c) != 1 || c[0].ID != waits {
+		t.Errorf("due after the resumption: %+v", c)
+	}
+	ok(t, l.ResumeModel(ctx, "big")) // it answers all the time
+	var kinds []string
+	for _, e := range must[[]ledger.Event](t)(l.Events(ctx, ledger.EventFilter{})) {
+		if e.Run == 0 {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	if got := must[[]ledger.ModelPause](t)(l.ModelPauses(ctx)); len(got) != 0 || strings.Join(kinds, " ") != "model.paused model.paused model.resumed" {
+		t.Errorf("after the resumption: %+v, %v", got, kinds)
+	}
+}
+
+// postponedOverlaps: a run that waits for its model counts as one that is queued, so that an outage does
+// not pile up the runs of a schedule.
+func postponedOverlaps(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	at := time.UnixMilli(time.Now().UnixMilli()).UTC()
+	due := func(job string, n int, policy domain.Overlap) ledger.Occurrence {
+		nominal := at.Add(time.Duration(n) * time.Hour)
+		return must[[]ledger.Occurrence](t)(l.RecordDue(ctx, nominal, []ledger.Due{{Job: job, Agent: "a", Source: "cron", Nominal: nominal, Actual: nominal, Decision: domain.DecisionRun, Overlap: policy}}, nil))[0]
+	}
+
+	for policy, want := range map[domain.Overlap]domain.Decision{
+		domain.OverlapSkip: domain.DecisionSkipped, domain.OverlapQueueOne: domain.DecisionSkipped, domain.OverlapQueueAll: domain.DecisionRun,
+		domain.OverlapAllow: domain.DecisionRun, domain.OverlapCancel: domain.DecisionRun,
+	} {
+		job := "j-" + string(policy)
+		first := due(job, 0, policy).Run
+		a := start(t, l, first)
+		ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeError, Error: "down", RetryAt: at.Add(9 * time.Hour), Postpone: &ledger.Postponement{}}))
+		if r := get(t, l, first); !r.Postponed() || r.Postponements != 1 {
+			t.Fatalf("%s: %+v", policy, r)
+		}
+
+		second := due(job, 1, policy)
+		if second.Decision != want {
+			t.Errorf("%s: %+v, want %s", policy, second, want)
+		}
+		if r := get(t, l, first); (r.Outcome == domain.OutcomeCancelled) != (policy == domain.OverlapCancel) {
+			t.Errorf("%s: the first is %+v", policy, r)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package ledgertest
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rouse/internal/ledger"
+)
+
+// restored: a ledger that was put back with its home sends nothing that may have been sent, pauses everything, gives no run id again, and
+// takes the files of its home for those of where it is now.
+func restored(t *testing.T, open Open) {
+	l, ctx := open(t), t.Context()
+	run := enqueue(t, l, manual("j"))[0].Run
+	a := start(t, l, run)
+	home, elsewhere := filepath.FromSlash("/old/h"), filepath.FromSlash("/old/house/x")
+	for _, path := range []string{filepath.Join(home, "agents", "ü", "x"), elsewhere} {
+		must[ledger.FileOp](t)(l.AddFileOp(ctx, a, ledger.FileOp{Agent: "a", Batch: path, Type: ledger.FileCreate, Root: filepath.Dir(path), Path: path, AfterHash: "h"}, nil))
+	}
+	ok(t, l.AppendNotices(ctx, ledger.Notice{Channel: "c", Title: "t"}))
+	before := l.ID()
+
+	done := must[ledger.Restored](t)(l.Restored(ctx, ledger.RestoreSpec{From: "b", TakenAt: time.Now(), NewestRun: 40, Home: home, At: filepath.FromSlash("/new/höme"), Pause: true}))
+	if done.Notices != 1 || done.Queued != 1 || l.ID() == before {
+		t.Errorf("%+v, ledger %s and then %s", done, before, l.ID())
+	}
+	left := must[[]ledger.Notice](t)(l.UndeliveredNotices(ctx, 10))
+	if len(left) != 1 || left[0].State != ledger.NoticeFailed || !strings.Contains(left[0].Error, "it may have been delivered") {
+		t.Errorf("notices: %+v", left)
+	}
+	pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now().Add(time.Minute)))
+	if _, paused := ledger.Paused(pauses, "j", "a", time.Now().Add(time.Second)); !paused {
+		t.Errorf("pauses: %+v", pauses)
+	}
+	if next := enqueue(t, l, manual("j"))[0].Run; next != 41 {
+		t.Errorf("the next run is %d", next)
+	}
+
+	if got := kinds(t, l, ledger.EventFilter{}); strings.Count(got, "home.restored") != 1 {
+		t.Errorf("events: %s", got)
+	}
+
+	files := func() {
+		t.Helper()
+		var paths []string
+		for _, op := range must[[]ledger.FileOp](t)(l.FileOps(ctx, ledger.FileOpFilter{Run: run})) {
+			paths = append(paths, filepath.ToSlash(op.Root)+" "+filepath.ToSlash(op.Path))
+		}
+		if got, want := strings.Join(paths, "\n"), "/old/house /old/house/x\n/new/höme/agents/ü /new/höme/agents/ü/x"; got != want {
+			t.Errorf("files:\n%s\nwant\n%s", got, want)
+		}
+	}
+	files()
+
+	// Where it is not known where the home was, its files are left as they are; and nothing is paused unless that is wanted.
+	must[bool](t)(l.EndPause(ctx, ledger.PauseAll, ""))
+	must[ledger.Restored](t)(l.Restored(ctx, ledger.RestoreSpec{From: "b", TakenAt: time.Now(), At: filepath.FromSlash("/third")}))
+	files()
+	if pauses := must[[]ledger.Pause](t)(l.Pauses(ctx, time.Now().Add(time.Minute))); len(pauses) != 0 {
+		t.Errorf("pauses: %+v", pauses)
+	}
+}

@@ -1,0 +1,223 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+)
+
+// Obstacle is one thing that keeps a run from starting, before it has cost anything.
+type Obstacle struct {
+	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill,
+	// database, workspace, agent, overlap.
+	Kind string `json:"kind"`
+	// Source is what is in the way, the same for all the runs that it is in the way of: secret/api.
+	Source string `json:"source"`
+	Text   string `json:"text"`            // what is wrong and what to do, never the value of a secret
+	Where  string `json:"where,omitempty"` // file:line of the configuration, "" where it is not known
+	// Quiet says that its owner is told of it in another way, or need not be.
+	Quiet bool `json:"-"`
+}
+
+func (o Obstacle) String() string {
+	out := o.Kind + ": " + o.Text
+	if o.Where != "" {
+		out += " (" + o.Where + ")"
+	}
+	return out
+}
+
+// ObstaclesText is why a run does not start, "" without an obstacle.
+func ObstaclesText(all []Obstacle) string {
+	var out []string
+	for _, o := range all {
+		out = append(out, o.String())
+	}
+	return strings.Join(out, "; ")
+}
+
+// Blocked is the time in which a run was kept from starting.
+type Blocked struct {
+	Since, Until time.Time // Since is zero where nothing was in its way, and Until while something is
+	By           []Obstacle
+}
+
+// Now says whether something is in the way of the run.
+func (b Blocked) Now() bool { return !b.Since.IsZero() && b.Until.IsZero() }
+
+// Hold says what keeps a queued run from starting now.
+type Hold struct {
+	Run int64
+	By  []Obstacle
+	// Notices tell its owner, of each obstacle by its source, unless they were told of it already.
+	Notices map[string][]Notice
+}
+
+// tellAgain is for how long an obstacle that comes and goes is told of once.
+const tellAgain = time.Hour
+
+// HoldRuns records what keeps runs from starting, and tells of the obstacles that nobody was told of yet, in one transaction. A run that
+// is not queued any more is left as it is.
+func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
+	if len(holds) == 0 {
+		return nil
+	}
+
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		// What only runs waited for that were cancelled is known to be there no more.
+		blocked, err := value[int](tx, blockedRuns)
+		if err != nil {
+			return err
+		}
+		if blocked == 0 {
+			tx.Run(`update obstacles set over_at = $1 where over_at = 0`, ms(now))
+		}
+
+		for _, h := range holds {
+			r, known, err := l.lockKnown(tx, h.Run)
+			if err == nil && known && r.Claimable() {
+				err = holdRun(tx, r, h, now)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
+	// What is in its way may change while it waits, which is one wait all the same; and a daemon that was
+	// killed says again what is on record.
+	since := now
+	if r.Blocked.Now() {
+		since = r.Blocked.Since
+	}
+	known := r.Blocked.Now() && slices.EqualFunc(r.Blocked.By, h.By, func(a, b Obstacle) bool { a.Quiet, b.Quiet = false, false; return a == b })
+
+	by, err := json.Marshal(h.By)
+	if err != nil {
+		return err
+	}
+	if !known {
+		tx.Run(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, ms(since), string(by), r.ID)
+		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": ObstaclesText(h.By), "obstacles": h.By}); err != nil {
+			return err
+		}
+	}
+
+	for _, o := range h.By {
+		if err := meetObstacle(tx, o, h.Notices[o.Source], now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetObstacle records that an obstacle is there, and tells of it once.
+func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) error {
+	var over, told time.Time
+	err := scan(tx, []any{at(&over), at(&told)}, `select over_at, told_at from obstacles where source = $1`, o.Source)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		tx.Run(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), ms(now))
+	case err != nil:
+		return err
+	case !over.IsZero():
+		// It is there again. One that comes and goes is not told of each time.
+		if now.Sub(told) > tellAgain {
+			told = time.Time{}
+		}
+		tx.Run(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), ms(told), tx.Redact(o.Text), o.Source)
+	}
+
+	if told.IsZero() && len(notices) > 0 {
+		addNotices(tx, now, notices...)
+		tx.Run(`update obstacles set told_at = $1 where source = $2`, ms(now), o.Source)
+	}
+	return nil
+}
+
+// ReleaseRuns records that nothing is in the way of some runs any more, and so of no other run that waited for the same.
+func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
+	if len(runs) == 0 {
+		return nil
+	}
+
+	now := l.now()
+	return l.do(ctx, func(tx *sqlite.Tx) error {
+		for _, id := range runs {
+			r, _, err := l.lockKnown(tx, id)
+			if err != nil {
+				return err
+			}
+			if !r.Blocked.Now() {
+				continue
+			}
+
+			endBlock(tx, r, now)
+			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.unblocked"},
+				map[string]any{"reason": ObstaclesText(r.Blocked.By), "seconds": now.Sub(r.Blocked.Since).Seconds()}); err != nil {
+				return err
+			}
+			for _, o := range r.Blocked.By {
+				tx.Run(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, ms(now), o.Source)
+			}
+		}
+		return nil
+	})
+}
+
+// endBlock notes until when a run was blocked; nothing where it is not.
+func endBlock(tx *sqlite.Tx, r Run, now time.Time) {
+	if r.Blocked.Now() {
+		tx.Run(`update runs set blocked_until = $1 where id = $2`, ms(now), r.ID)
+	}
+}
+
+// OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
+func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
+	return list(l.reads(ctx), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
+}
+
+// blockedRuns counts in the index of what has not ended.
+const blockedRuns = `select count(*) from runs where state <> 'finished' and state in ('queued', 'waiting') and blocked_since <> 0 and blocked_until = 0`
+
+// BlockedRuns is how many runs something is in the way of.
+func (l *Ledger) BlockedRuns(ctx context.Context) (int, error) {
+	return value[int](l.reads(ctx), blockedRuns)
+}
+
+// LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
+func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
+	return timeOf(l.reads(ctx), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, ms(until))
+}
+
+// obstacleColumn is the destination of a column with obstacles. Damaged ones are left out: the run is checked again before it
+// starts.
+type obstacleColumn []Obstacle
+
+// Scan implements sql.Scanner.
+func (c *obstacleColumn) Scan(v any) error {
+	var all []Obstacle
+	_ = decoded(&all).Scan(v)
+	*c = all
+	return nil
+}
+
+// blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.
+func blockedFirst(queued []Run) (Run, bool) {
+	i := slices.IndexFunc(queued, func(r Run) bool { return r.State == domain.StateQueued && r.Blocked.Now() })
+	if i < 0 {
+		return Run{}, false
+	}
+	return queued[i], true
+}

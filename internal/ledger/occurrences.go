@@ -1,0 +1,317 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"rouse/internal/domain"
+	"rouse/internal/storage/sqlite"
+)
+
+// RecordDue gives each instant its one row, queues the runs, and advances the watermarks
+// of the jobs, all in one transaction. An instant that has a row keeps it, and the row is
+// returned, so it does not matter how often, or by whom, it is reported. Only an instant that
+// was missed, and is due again because the clock was set back, may run after all.
+func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, watermarks map[string]time.Time) ([]Occurrence, error) {
+	out := make([]Occurrence, len(due))
+	// A pause counts at the nominal instant. One that is over by now may cover an earlier instant.
+	earliest := now
+	for _, d := range due {
+		if d.Nominal.Before(earliest) {
+			earliest = d.Nominal
+		}
+	}
+
+	err := l.do(ctx, func(tx *sqlite.Tx) error {
+		pauses, err := pausesAt(tx, earliest)
+		if err != nil {
+			return err
+		}
+
+		for i, d := range due {
+			if out[i], err = l.recordOccurrence(tx, now, d, pauses); err != nil {
+				return err
+			}
+		}
+
+		for job, at := range watermarks {
+			tx.Run(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job)
+		}
+
+		return nil
+	})
+
+	return out, err
+}
+
+// recordOccurrence inserts the row of the instant first, so that of two schedulers the second
+// waits for the first and finds its decision.
+func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
+	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
+		Through: d.Through, Instants: d.Instants}
+	if d.Through.IsZero() {
+		o.Instants = 1
+	}
+
+	isNew, err := insertOccurrence(tx, now, o)
+	if err != nil {
+		return o, err
+	}
+	if !isNew {
+		// The instant has a row. It stands, unless it was missed and may run after all.
+		old, err := l.recordedOccurrence(tx, d)
+		switch {
+		case err != nil:
+			return old, err
+		case !d.Through.IsZero():
+			return recordStretch(tx, now, old, d)
+		case old.Decision != domain.DecisionMissed || d.Decision != domain.DecisionRun:
+			return old, nil
+		}
+
+		if err := detachFirst(tx, now, old); err != nil {
+			return old, err
+		}
+	}
+
+	if d.Decision == domain.DecisionRun {
+		if o.Decision, o.Reason, err = l.decideWithRuns(tx, now, d, pauses); err != nil {
+			return o, err
+		}
+	}
+
+	if o.Decision == domain.DecisionRun {
+		a, err := enqueueDue(tx, now, d)
+		if o.Run = a.Run; err != nil {
+			return o, err
+		}
+	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
+		return o, err
+	}
+
+	// What is not to run was inserted as it was decided.
+	if d.Decision != domain.DecisionRun {
+		return o, nil
+	}
+
+	updateOccurrence(tx, o)
+	return o, nil
+}
+
+// insertOccurrence inserts the row of an instant, and reports whether it had none.
+func insertOccurrence(tx *sqlite.Tx, now time.Time, o Occurrence) (bool, error) {
+	return changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing`,
+		o.Job, ms(o.Nominal), ms(o.Actual), o.Decision, o.Reason, ms(now), o.Source, ms(o.Through), o.Instants)
+}
+
+// updateOccurrence records what was decided about an instant.
+func updateOccurrence(tx *sqlite.Tx, o Occurrence) {
+	tx.Run(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
+		o.Decision, o.Reason, o.Run, o.Source, ms(o.Actual), o.Job, ms(o.Nominal))
+}
+
+// recordStretch records a stretch of missed instants whose first instant has a row already. A
+// row that stands for a stretch is extended; next to any other row, the rest gets its own.
+func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+	if old.Through.IsZero() {
+		// The first instant keeps its own row, and the stretch begins right behind it.
+		if d.Instants == 1 {
+			return old, nil
+		}
+		d.Nominal = d.Nominal.Add(time.Millisecond)
+		d.Instants = max(d.Instants-1, 0)
+	}
+
+	tx.Run(`insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do update
+		set through = excluded.through, instants = excluded.instants, reason = excluded.reason
+		where occurrences.through <> 0 and occurrences.through < excluded.through`,
+		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants)
+
+	return one(tx, occurrenceFields, oneOccurrence, d.Job, ms(d.Nominal))
+}
+
+// detachFirst separates the first instant of a stretch from the rest, so that it has a row of
+// its own.
+func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
+	if o.Through.IsZero() {
+		return nil
+	}
+	tx.Run(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal))
+
+	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
+	o.Through = time.Time{}
+	_, err := recordStretch(tx, now, o, rest)
+	return err
+}
+
+// occurrenceData is what the event of an occurrence that does not run says.
+func occurrenceData(o Occurrence) map[string]any {
+	data := map[string]any{"nominal": o.Nominal.UTC(), "reason": o.Reason}
+	if !o.Through.IsZero() {
+		data["through"], data["instants"] = o.Through.UTC(), o.Instants
+	}
+	return data
+}
+
+const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
+
+// recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
+// that of two schedulers that see a missed instant again the second finds the first's decision.
+func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
+	query := oneOccurrence
+	if l.forUpdate != "" {
+		// PostgreSQL refuses to lock the nullable side of the outer join.
+		query += l.forUpdate + ` of o`
+	}
+	return one(tx, occurrenceFields, query, d.Job, ms(d.Nominal))
+}
+
+func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
+	detail, err := instantDetail(d)
+	if err != nil {
+		return Accepted{}, err
+	}
+
+	var notBefore time.Time // zero when Actual has come: a clock that is set back must not delay the run
+	if d.Actual.After(now) {
+		notBefore = d.Actual
+	}
+
+	return insertRun(tx, now, Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerSchedule, ScheduledAt: d.Nominal, NotBefore: notBefore},
+		instantKey(d), detail)
+}
+
+// instantDetail is what triggers the run of an instant. One that JSON cannot write fails the whole batch.
+func instantDetail(d Due) (string, error) {
+	nominal := d.Nominal.UTC()
+	detail, err := json.Marshal(Detail{Source: d.Source, Nominal: &nominal})
+	return string(detail), err
+}
+
+// instantKey makes an instant one run, whoever asks for it.
+func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)) }
+
+// decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
+func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+	begun, most := OverlapCandidates(d.Overlap)
+	others, err := list(tx, runFields, overlappingRuns+l.forUpdate, d.Job, flag(begun), most)
+	if err != nil {
+		return "", "", err
+	}
+
+	decision, reason, cancel := DecideDue(d, others, pauses)
+	if !cancel {
+		return decision, reason, nil
+	}
+
+	// They are cancelled in the transaction that queues their successor: never both, never neither.
+	for _, r := range others {
+		if err := l.cancelRun(tx, r, replacedReason, now); err != nil {
+			return "", "", err
+		}
+	}
+
+	return decision, reason, nil
+}
+
+const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.reason, o.run, o.through, o.instants, coalesce(r.outcome, '')
+	from occurrences o left join runs r on r.id = o.run`
+
+func occurrenceFields(o *Occurrence) []any {
+	return []any{&o.Job, &o.Source, at(&o.Nominal), at(&o.Actual), &o.Decision, &o.Reason, &o.Run, at(&o.Through), &o.Instants, &o.Outcome}
+}
+
+// Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
+// that stands for a stretch is listed when any part of the stretch lies between them.
+func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
+	args := []any{ms(from), ms(to), limit}
+	if job != "" {
+		args = append(args, job)
+	}
+	return list(l.reads(ctx), occurrenceFields, occurrencesBetween(job), args...)
+}
+
+// NotRun is Occurrences of all jobs without those that became runs.
+func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
+	return list(l.reads(ctx), occurrenceFields, notRun, ms(from), ms(to), limit)
+}
+
+// notRun adds 0 as occurrencesBetween does.
+const notRun = occurrences + ` where o.nominal >= $1 and o.nominal <= $2 and o.decision <> 'run' union all ` +
+	occurrences + ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1 and o.decision <> 'run' order by 3 desc, 1 limit $3`
+
+// occurrencesBetween adds 0 or an empty text to columns to keep SQLite from their index: the one
+// on stretches, which are few, is better there than the one on instants.
+func occurrencesBetween(job string) string {
+	within, reaching := ` where o.nominal >= $1 and o.nominal <= $2`, ` where o.through <> 0 and o.through >= $1 and o.nominal + 0 < $1`
+	if job != "" {
+		within, reaching = within+` and o.job = $4`, reaching+` and o.job || '' = $4`
+	}
+	return occurrences + within + ` union all ` + occurrences + reaching + ` order by 3 desc, 1 limit $3`
+}
+
+// Backfill queues the runs of past instants that have none, or whose run was skipped before it began, all in
+// one transaction; the row of each says what it was before. An instant that ran keeps its row and its run, so
+// that it does not matter how often it is asked for, or what the scheduler decides meanwhile.
+//
+// Neither pauses nor overlaps are looked at: a pause holds the runs back while it lasts, and they wait behind
+// all others (Run.Yields). The due instants carry no decision; the rows are returned in their order.
+func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occurrence, error) {
+	return inTx(ctx, l, func(tx *sqlite.Tx) ([]Occurrence, error) {
+		out := make([]Occurrence, len(due))
+		for i, d := range due {
+			var err error
+			if out[i], err = l.backfillOne(tx, now, d); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	})
+}
+
+// backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the
+// decision of the first.
+func (l *Ledger) backfillOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
+	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
+	isNew, err := insertOccurrence(tx, now, o)
+	if err != nil {
+		return o, err
+	}
+
+	o.Reason = "backfilled"
+	if !isNew {
+		old, err := l.recordedOccurrence(tx, d)
+		if err != nil || old.Decision == domain.DecisionRun {
+			return old, err
+		}
+		if err := detachFirst(tx, now, old); err != nil {
+			return old, err
+		}
+		o.Reason = strings.TrimSuffix(fmt.Sprintf("backfilled, was %s: %s", old.Decision, old.Reason), ": ")
+	}
+
+	detail, err := instantDetail(d)
+	if err != nil {
+		return o, err
+	}
+
+	// A run that was skipped has the key of the instant; the next one is told apart by it.
+	key := instantKey(d)
+	request := Request{Job: d.Job, Agent: d.Agent, Trigger: domain.TriggerBackfill, ScheduledAt: d.Nominal}
+	a, err := insertRun(tx, now, request, key, detail)
+	for a.Outcome == domain.OutcomeSkipped {
+		a, err = insertRun(tx, now, request, fmt.Sprintf("%s/%d", key, a.Run), detail)
+	}
+	if err != nil {
+		return o, err
+	}
+
+	o.Run, o.Outcome = a.Run, a.Outcome
+	updateOccurrence(tx, o)
+	return o, nil
+}

@@ -1,0 +1,228 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/powercut"
+)
+
+// TestPowerCuts cuts the power at random instants of a program that uses a ledger, and opens what may be left on the disk: it opens
+// without a question, everything that was on record is, every promise holds, and it goes on. ROUSE_TEST_POWERCUTS is how many cuts.
+func TestPowerCuts(t *testing.T) {
+	t.Parallel()
+	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
+	if err != nil {
+		t.Skip("ROUSE_TEST_POWERCUTS is not set; .ci/run sets it")
+	}
+
+	home := t.TempDir()
+	if err := ledgertest.Blank(filepath.Join(home, "ledger.db")); err != nil {
+		t.Fatal(err)
+	}
+	trace := recordWorkload(t, home, powercut.Options{Env: []string{workloadIs + "=busy"}})
+	rows, lost := 0, 0
+	for i := range cuts {
+		r := rand.New(rand.NewPCG(11, uint64(i)))
+		cut := r.IntN(trace.Len() + 1)
+		dir := t.TempDir()
+		if err := errors.Join(trace.State(cut, r, dir), keepInodes(filepath.Join(dir, "ledger.db"))); err != nil {
+			t.Fatal(err)
+		}
+
+		said := trace.Said(cut)
+		rows += len(said)
+		if err := checkAfterCut(t, dir, said); err != nil {
+			lost++
+			t.Errorf("cut %d, behind step %d of %d: %v", i, cut, trace.Len(), err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d power cuts in %d steps with %d syncs, %d rows that were on record: %d states with a loss", cuts, trace.Len(), trace.Syncs(), rows, lost)
+}
+
+// recordWorkload runs beWorkload in a folder.
+func recordWorkload(t *testing.T, home string, o powercut.Options) *powercut.Trace {
+	t.Helper()
+	o.Root, o.Program = home, os.Args[0]
+	o.Env = append(append(os.Environ(), workloadIn+"="+home), o.Env...)
+	trace, err := powercut.Record(o)
+	if errors.Is(err, powercut.ErrNotAllowed) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trace
+}
+
+// TestPowerCutsOfAMigration cuts the power at random instants while a ledger is migrated, and, in a
+// new home, while a ledger is made: it opens, and has all that it had. ROUSE_TEST_POWERCUTS is how many cuts.
+func TestPowerCutsOfAMigration(t *testing.T) {
+	t.Parallel()
+	cuts, err := strconv.Atoi(os.Getenv("ROUSE_TEST_POWERCUTS"))
+	if err != nil {
+		t.Skip("ROUSE_TEST_POWERCUTS is not set; .ci/run sets it")
+	}
+
+	for _, fresh := range []bool{true, false} {
+		home := t.TempDir()
+		if !fresh {
+			makeForMigration(t, filepath.Join(home, "ledger.db"))
+		}
+		trace := recordWorkload(t, home, powercut.Options{Env: []string{workloadIs + "=migrated"}})
+
+		for i := range cuts / 2 {
+			r := rand.New(rand.NewPCG(13, uint64(i)))
+			cut, dir := r.IntN(trace.Len()+1), t.TempDir()
+			if err := errors.Join(trace.State(cut, r, dir), keepInodes(filepath.Join(dir, "ledger.db"))); err != nil {
+				t.Fatal(err)
+			}
+
+			l, err := ledger.OpenMigrating(t.Context(), ledger.Options{Path: filepath.Join(dir, "ledger.db")}, secondMigration)
+			if err != nil {
+				t.Errorf("fresh %v, cut %d, behind step %d of %d: %v", fresh, i, cut, trace.Len(), err)
+				continue
+			}
+			if !fresh {
+				checkMigrated(t, l)
+			}
+			if err := errors.Join(l.Close(), os.RemoveAll(dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("%d power cuts in %d steps, of a new ledger %v: all open", cuts/2, trace.Len(), fresh)
+	}
+}
+
+// TestFailingSyncs tells a program that works with a ledger that some syncs failed, of which nobody knows whether what was written
+// is on disk. It reads by key before it decides: nothing is lost, and nothing there twice. ROUSE_TEST_FAILING_SYNCS is how many
+// runs each of three agents makes.
+func TestFailingSyncs(t *testing.T) {
+	t.Parallel()
+	each, err := strconv.Atoi(os.Getenv("ROUSE_TEST_FAILING_SYNCS"))
+	if err != nil {
+		t.Skip("ROUSE_TEST_FAILING_SYNCS is not set; .ci/run sets it")
+	}
+
+	home := t.TempDir()
+	if err := ledgertest.Blank(filepath.Join(home, "ledger.db")); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 5))
+	failed := 0
+	trace := recordWorkload(t, home, powercut.Options{
+		Env: []string{workloadIs + "=" + strconv.Itoa(each)},
+		FailSync: func(path string) bool {
+			fails := r.IntN(4) == 0
+			if fails {
+				failed++
+			}
+			return fails
+		},
+	})
+
+	l := openIn(t, home)
+	runs, err := l.Runs(t.Context(), ledger.RunFilter{Limit: 10 * each})
+	if err != nil || len(runs) != 3*each {
+		t.Errorf("%d runs, want %d: %v", len(runs), 3*each, err)
+	}
+	keys := map[string]bool{}
+	for _, run := range runs {
+		if keys[run.Key] || run.Outcome != domain.OutcomeSkipped {
+			t.Errorf("%+v", run)
+		}
+		keys[run.Key] = true
+	}
+	ledgertest.Audited(t, l)
+
+	kept := 0
+	for _, line := range trace.Said(trace.Len()) {
+		if strings.HasPrefix(line, "kept") {
+			kept++
+		}
+	}
+	if failed == 0 {
+		t.Error("no sync failed")
+	}
+	t.Logf("%d syncs failed; %d writes failed and were there all the same; %d runs, none lost or twice", failed, kept, len(runs))
+}
+
+// keepInodes has the marker of a ledger name its files by the numbers that they have by now: a power cut does not change those.
+func keepInodes(path string) error {
+	marker, err := os.ReadFile(path + "-seal")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for name, file := range map[string]string{"inode": path, "log_inode": path + "-wal"} {
+		var now unix.Stat_t
+		if unix.Stat(file, &now) == nil {
+			marker = regexp.MustCompile(`"`+name+`":\d+`).ReplaceAll(marker, fmt.Appendf(nil, `"%s":%d`, name, now.Ino))
+		}
+	}
+	return errors.Join(err, os.WriteFile(path+"-seal", marker, 0o600))
+}
+
+// checkAfterCut opens a ledger and looks for what was on record.
+func checkAfterCut(t *testing.T, dir string, said []string) error {
+	ctx := t.Context()
+	l, err := ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+
+	for _, line := range said {
+		what, key, _ := strings.Cut(strings.TrimSpace(line), " ")
+		r, found, err := l.RunByKey(ctx, key)
+		switch {
+		case err != nil || !found:
+			return fmt.Errorf("%s was accepted and is lost: %w", key, err)
+		case what == "finished" && r.Outcome != domain.OutcomeSuccess:
+			return fmt.Errorf("%s was finished and is %s", key, r.State)
+		case what == "called":
+			calls, err := l.Calls(ctx, r.ID)
+			if err != nil || len(calls) != 1 || calls[0].State != domain.CallDone {
+				return fmt.Errorf("the call of %s is lost: %+v %w", key, calls, err)
+			}
+			var life, i int
+			if _, err := fmt.Sscanf(key, "%d.%d", &life, &i); err != nil || string(calls[0].Envelope) != string(value(life, i)) {
+				return fmt.Errorf("the call of %s has another answer, %w", key, err)
+			}
+		}
+	}
+
+	if err := l.Audit(ctx, ledger.AuditOptions{
+		Begin: func(ledger.AuditCheck) {},
+		Found: func(v ledger.Violation) error { return fmt.Errorf("audit: %s: %s", v.Check, v.Text) },
+	}); err != nil {
+		return err
+	}
+
+	// Whoever got no answer asks again: it is the same run.
+	request := ledger.Request{Job: "j0", Agent: "a", Trigger: domain.TriggerAPI, Key: "0.0.0"}
+	before, known, err := l.RunByKey(ctx, request.Key)
+	if err != nil {
+		return err
+	}
+	again, err := l.Enqueue(ctx, request)
+	if err != nil || again[0].New == known || known && again[0].Run != before.ID {
+		return fmt.Errorf("asked for again: %+v, and before %d (%v) %w", again, before.ID, known, err)
+	}
+	return l.Close()
+}

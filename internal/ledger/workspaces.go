@@ -1,0 +1,421 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"rouse/internal/storage/sqlite"
+	"rouse/internal/text"
+)
+
+// Workspace is state of one skill for one agent that outlives runs (OSL-23, OSL-27, OSL-28).
+type Workspace struct {
+	ID            int64
+	Agent, Skill  string
+	Name          string // unique for its skill and agent
+	Status        WorkspaceStatus
+	StatusBy      string // ByUser or ByAgent: a run does not resume what its owner has paused
+	Phase, Role   string
+	State         json.RawMessage // an object of at most 256 KiB
+	SchemaVersion string          // of the state, as the skill counts
+	LockVersion   int64           // how often it was written, from 1
+	// Review is the run that left it half changed; 0: none. No run may work in it until its owner has decided.
+	Review               int64
+	CreatedAt, UpdatedAt time.Time
+}
+
+// WorkspaceStatus says whether runs may work in a workspace.
+type WorkspaceStatus string
+
+// The statuses: active ⇄ paused, both → archived, and an archived one can be resumed.
+const (
+	WorkspaceActive   WorkspaceStatus = "active"
+	WorkspacePaused   WorkspaceStatus = "paused"
+	WorkspaceArchived WorkspaceStatus = "archived"
+)
+
+// Bounds of what a workspace holds.
+const (
+	maxWorkspaceState = 256 << 10 // bytes, of a state and of the state of a run in a checkpoint
+	maxWorkspaceWord  = 100       // characters, of a name, a phase, a role, a step, a type, a status
+	maxWorkspaceEvent = 16 << 10  // bytes, of the data of an event
+)
+
+// ConflictError is a write to a workspace that somebody else has written since it was read (OSL-27).
+type ConflictError struct {
+	Workspace  int64
+	Name       string
+	Given, Now int64 // lock versions
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("workspace %d (%s) has the lock version %d by now, and %d was given: somebody else has written it; read it again, and repeat the change", e.Workspace, e.Name, e.Now, e.Given)
+}
+
+// BlockedError is why a run may not work in a workspace, and what its owner can do.
+type BlockedError struct{ Workspace Workspace }
+
+func (e *BlockedError) Error() string {
+	w := e.Workspace
+	if w.Review != 0 {
+		return fmt.Sprintf("run %d left workspace %d (%s) half changed, and its owner decides first what becomes of that: rouse workspaces show %[2]d", w.Review, w.ID, w.Name)
+	}
+	return fmt.Sprintf("workspace %d (%s) is %s; resume it with: rouse workspaces resume %[1]d", w.ID, w.Name, w.Status)
+}
+
+// WorkspaceError is what was asked of a workspace and cannot be done.
+type WorkspaceError struct {
+	Field   string // what was wrong of what was given; "": something else
+	Message string
+}
+
+func (e *WorkspaceError) Error() string { return e.Message }
+
+func wrongWorkspace(field, format string, args ...any) error {
+	return &WorkspaceError{field, fmt.Sprintf(format, args...)}
+}
+
+// Author is who writes to a workspace: a call of an attempt, or the owner.
+type Author struct {
+	Attempt Attempt // the zero value: the owner
+	Key     string  // of the call, which writes once however often it is made
+}
+
+func (by Author) name() string {
+	if by.Attempt.Run == 0 {
+		return ByUser
+	}
+	return ByAgent
+}
+
+// Blocked says why no run may work in the workspace: nil, or a *BlockedError.
+func (w Workspace) Blocked() error {
+	if w.Status != WorkspaceActive || w.Review != 0 {
+		return &BlockedError{w}
+	}
+	return nil
+}
+
+const workspaceColumns = `id, agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, review, created_at, updated_at`
+
+func workspaceFields(w *Workspace) []any {
+	return []any{
+		&w.ID, &w.Agent, &w.Skill, &w.Name, &w.Status, &w.StatusBy, &w.Phase, &w.Role, raw(&w.State), &w.SchemaVersion, &w.LockVersion,
+		&w.Review, at(&w.CreatedAt), at(&w.UpdatedAt),
+	}
+}
+
+// Workspace reads one; ErrNotFound when there is none of that number.
+func (l *Ledger) Workspace(ctx context.Context, id int64) (Workspace, error) {
+	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, id)
+	return orNotFound(w, err, "workspace %d", id)
+}
+
+// WorkspaceNamed reads the workspace of an agent's skill with a name; ErrNotFound when there is none.
+func (l *Ledger) WorkspaceNamed(ctx context.Context, agent, skill, name string) (Workspace, error) {
+	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name)
+	return orNotFound(w, err, "the workspace %q of the skill %s", name, skill)
+}
+
+// WorkspaceFilter selects workspaces; the zero value of a field selects all.
+type WorkspaceFilter struct {
+	Agent, Skill string
+	Status       WorkspaceStatus
+	Limit        int   // 0 means 100
+	Before       int64 // those that were written before the workspace of this id; 0: all
+}
+
+// Workspaces lists workspaces, those written last first.
+func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+
+	return list(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces
+		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
+		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
+		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
+}
+
+// CreateWorkspace creates a workspace of an agent's skill: Agent, Skill, Name, and what else is given of
+// Phase, Role, State and SchemaVersion. The error is a *WorkspaceError when the name is taken.
+func (l *Ledger) CreateWorkspace(ctx context.Context, by Author, w Workspace) (Workspace, error) {
+	if err := w.check(); err != nil {
+		return Workspace{}, err
+	}
+	if len(w.State) == 0 {
+		w.State = json.RawMessage(`{}`)
+	}
+
+	now := l.now()
+	w.Status, w.StatusBy, w.LockVersion, w.CreatedAt, w.UpdatedAt = WorkspaceActive, by.name(), 1, instant(ms(now)), instant(ms(now))
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+		r, err := l.author(tx, by)
+		if err != nil {
+			return w, err
+		}
+
+		// A call that a crash made happen again has created it already.
+		known, _, err := writtenBefore(tx, by)
+		if err != nil {
+			return w, err
+		}
+		if known != 0 {
+			return l.lockWorkspace(tx, known)
+		}
+		if by.Attempt.Run != 0 && w.Agent != r.Agent {
+			return w, wrongWorkspace("", "a run of the agent %s can create no workspace of %s", r.Agent, w.Agent)
+		}
+
+		w := w
+		w.ID, err = value[int64](tx, `insert into workspaces (agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, created_at, updated_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) on conflict do nothing returning id`,
+			w.Agent, w.Skill, w.Name, string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, ms(now))
+		if errors.Is(err, sql.ErrNoRows) {
+			err = wrongWorkspace("name", "the skill %s has a workspace %q of the agent %s already; take that, or choose another name", w.Skill, w.Name, w.Agent)
+		}
+		if err == nil {
+			err = addWorkspaceEvent(tx, by, r, w, now, workspaceCreated, nil)
+		}
+		if err == nil && by.Attempt.Run != 0 {
+			err = beginIn(tx, r, w, now)
+		}
+		return w, err
+	})
+}
+
+// check refuses words and a state that a workspace cannot hold.
+func (w Workspace) check() error {
+	for _, f := range []struct{ field, value string }{{"skill", w.Skill}, {"name", w.Name}, {"agent", w.Agent}} {
+		if f.value == "" {
+			return wrongWorkspace(f.field, "the %s of the workspace is missing", f.field)
+		}
+	}
+
+	for _, f := range []struct{ field, value string }{{"name", w.Name}, {"phase", w.Phase}, {"role", w.Role}, {"schema version", w.SchemaVersion}} {
+		if err := checkWord(f.field, f.value); err != nil {
+			return err
+		}
+	}
+	return checkState("state", w.State)
+}
+
+// checkWord refuses what is no short text of one line: it is shown in lists, and to models.
+func checkWord(field, value string) error {
+	if n := utf8.RuneCountInString(value); n > maxWorkspaceWord {
+		return wrongWorkspace(field, "the %s has %d characters; at most %d are kept", field, n, maxWorkspaceWord)
+	}
+	if value != text.OneLine(value) || value != strings.TrimSpace(value) {
+		return wrongWorkspace(field, "the %s %q is not a text of one line", field, text.OneLine(value))
+	}
+	return nil
+}
+
+// checkState refuses a state that is no JSON object, or too large; nil is none.
+func checkState(field string, state json.RawMessage) error {
+	if len(state) == 0 {
+		return nil
+	}
+	if len(state) > maxWorkspaceState {
+		return wrongWorkspace(field, "the %s has %s; at most %s are kept: put what is large into artifacts", field, text.Size(int64(len(state))), text.Size(maxWorkspaceState))
+	}
+
+	if !json.Valid(state) || !bytes.HasPrefix(bytes.TrimSpace(state), []byte("{")) {
+		return wrongWorkspace(field, "the %s is no JSON object", field)
+	}
+	return nil
+}
+
+// WorkspaceChange is what becomes different of a workspace; what is left out stays.
+type WorkspaceChange struct {
+	LockVersion   int64 // that it was read with; 0: whatever it is by now
+	Since         int64 // that it was read with, by an author whose own changes since do no harm; 0: none
+	State         json.RawMessage
+	Phase, Role   *string
+	SchemaVersion *string
+	Status        WorkspaceStatus
+}
+
+// ChangeWorkspace changes a workspace, once for its author's call, and returns it as it is then. The
+// error is a *ConflictError, a *BlockedError, a *WorkspaceError, ErrFenced or ErrNotFound.
+func (l *Ledger) ChangeWorkspace(ctx context.Context, by Author, id int64, c WorkspaceChange) (Workspace, error) {
+	if err := checkState("state", c.State); err != nil {
+		return Workspace{}, err
+	}
+	for field, value := range map[string]*string{"phase": c.Phase, "role": c.Role, "schema version": c.SchemaVersion} {
+		if value == nil {
+			continue
+		}
+		if err := checkWord(field, *value); err != nil {
+			return Workspace{}, err
+		}
+	}
+
+	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+		return l.writeWorkspace(tx, by, id, l.now(), c.moves(), func(w *Workspace) (string, map[string]any, error) {
+			return c.apply(tx, by, w)
+		})
+	})
+}
+
+// moves reports whether the change is about the status alone.
+func (c WorkspaceChange) moves() bool {
+	return c.Status != "" && c.State == nil && c.Phase == nil && c.Role == nil && c.SchemaVersion == nil
+}
+
+// apply makes the change, and says which event it is.
+func (c WorkspaceChange) apply(tx *sqlite.Tx, by Author, w *Workspace) (kind string, data map[string]any, err error) {
+	if c.LockVersion != 0 && c.LockVersion != w.LockVersion {
+		return "", nil, &ConflictError{w.ID, w.Name, c.LockVersion, w.LockVersion}
+	}
+	if err := c.checkOthers(tx, by, *w); err != nil {
+		return "", nil, err
+	}
+
+	kind, data = workspaceStatus, map[string]any{}
+	if c.Status != "" && c.Status != w.Status {
+		if err := w.checkMove(tx, by, c.Status); err != nil {
+			return "", nil, err
+		}
+		w.Status, w.StatusBy, data["status"] = c.Status, by.name(), c.Status
+	}
+
+	if c.State != nil {
+		w.State, kind, data["state"] = c.State, workspaceChanged, len(c.State)
+	}
+	for _, f := range []struct {
+		name string
+		to   *string
+		of   *string
+	}{{"phase", c.Phase, &w.Phase}, {"role", c.Role, &w.Role}, {"schema_version", c.SchemaVersion, &w.SchemaVersion}} {
+		if f.to != nil {
+			*f.of, kind, data[f.name] = *f.to, workspaceChanged, *f.to
+		}
+	}
+
+	if kind == workspaceChanged && w.Status == WorkspaceArchived {
+		return "", nil, &BlockedError{*w}
+	}
+	return kind, data, nil
+}
+
+// checkOthers refuses a change where another run, or the owner, has changed the workspace since its author read it (OSL-27).
+func (c WorkspaceChange) checkOthers(tx *sqlite.Tx, by Author, w Workspace) error {
+	if c.Since == 0 {
+		return nil
+	}
+
+	others, err := value[int](tx, `select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
+		w.ID, c.Since, by.Attempt.Run)
+	if err == nil && others > 0 {
+		err = &ConflictError{w.ID, w.Name, c.Since, w.LockVersion}
+	}
+	return err
+}
+
+// checkMove refuses a status that a workspace cannot get from its author.
+func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error {
+	switch {
+	case to != WorkspaceActive && to != WorkspacePaused && to != WorkspaceArchived:
+		return wrongWorkspace("status", "a workspace is active, paused or archived, not %q", to)
+	case w.Status == WorkspaceArchived && to == WorkspacePaused:
+		return wrongWorkspace("status", "workspace %d (%s) is archived; resume it first", w.ID, w.Name)
+	case to == WorkspaceActive && by.name() == ByAgent && w.StatusBy == ByUser:
+		return &BlockedError{w}
+	case to != WorkspaceArchived:
+		return nil
+	}
+
+	// A run would lose the ground under its feet.
+	run, works, err := orFalse(value[int64](tx, `select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run))
+	if works {
+		err = wrongWorkspace("status", "run %d works in workspace %d (%s); cancel it first: rouse stop %[1]d", run, w.ID, w.Name)
+	}
+	return err
+}
+
+// author is the run whose attempt writes, fenced; the zero Run for the owner.
+func (l *Ledger) author(tx *sqlite.Tx, by Author) (Run, error) {
+	switch {
+	case by.Attempt.Run == 0:
+		return Run{}, nil
+	case by.Key == "":
+		return Run{}, fmt.Errorf("attempt %d of run %d writes to a workspace and does not say by which call", by.Attempt.Number, by.Attempt.Run)
+	}
+	return l.checkFence(tx, by.Attempt)
+}
+
+// writtenBefore is the workspace that a call has written already, 0 for none, and the lock version that it had then.
+func writtenBefore(tx *sqlite.Tx, by Author) (workspace, lockVersion int64, err error) {
+	err = scan(tx, []any{&workspace, &lockVersion}, `select workspace, lock_version from workspace_events where run = $1 and run <> 0 and key = $2 and key <> ''`, by.Attempt.Run, by.Key)
+	_, err = orZero(0, err)
+	return workspace, lockVersion, err
+}
+
+// lockWorkspace reads a workspace that is about to be changed.
+func (l *Ledger) lockWorkspace(tx *sqlite.Tx, id int64) (Workspace, error) {
+	w, err := one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`+l.forUpdate, id)
+	return orNotFound(w, err, "workspace %d", id)
+}
+
+// writeWorkspace is the one way to write to a workspace: fenced by the attempt, by a run of its agent alone,
+// once for a call, while no one else has to decide first. change says which event it is. moves says that it is about
+// the status, so that a paused workspace can be resumed, and its author need not
+// work in it.
+func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Time, moves bool, change func(*Workspace) (kind string, data map[string]any, err error)) (Workspace, error) {
+	r, err := l.author(tx, by)
+	if err != nil {
+		return Workspace{}, err
+	}
+
+	w, err := l.lockWorkspace(tx, id)
+	if err != nil {
+		return w, err
+	}
+
+	// Of other agents a run knows nothing.
+	byRun := by.Attempt.Run != 0
+	if byRun && w.Agent != r.Agent {
+		return Workspace{}, fmt.Errorf("workspace %d is %w", id, ErrNotFound)
+	}
+
+	if known, version, err := writtenBefore(tx, by); err != nil || known != 0 {
+		w.LockVersion = version
+		return w, err
+	}
+
+	if byRun {
+		if err := w.Blocked(); err != nil && (!moves || w.Review != 0) {
+			return w, err
+		}
+		if !moves {
+			if err := beginIn(tx, r, w, now); err != nil {
+				return w, err
+			}
+		}
+	}
+
+	kind, data, err := change(&w)
+	if err != nil {
+		return w, err
+	}
+
+	if workspaceWrites[kind] {
+		w.LockVersion++
+		w.UpdatedAt = instant(ms(now))
+		storeWorkspace(tx, w)
+	}
+	return w, addWorkspaceEvent(tx, by, r, w, now, kind, data)
+}
+
+func storeWorkspace(tx *sqlite.Tx, w Workspace) {
+	tx.Run(`update workspaces set status = $1, status_by = $2, phase = $3, role = $4, state = $5, schema_version = $6, lock_version = $7, review = $8, updated_at = $9 where id = $10`,
+		string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, w.LockVersion, w.Review, ms(w.UpdatedAt), w.ID)
+}
