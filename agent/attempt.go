@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rouse/agent/checkout"
+	"rouse/agent/checkout/runclone"
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
@@ -149,7 +150,7 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 			return o, err
 		}
 	}
-	if err := r.makeClone(ctx, t); err != nil {
+	if err := t.makeClone(ctx, r.clones); err != nil {
 		if ctx.Err() != nil {
 			return o, context.Cause(ctx)
 		}
@@ -197,14 +198,16 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 	}
 
 	// Before the checks: a test that the agent has written must not change the branch.
-	branch, err := r.collectClone(ctx, t, res)
-	if err != nil {
-		return ledger.Result{}, err
+	var branch runclone.Branch
+	if t.clone != nil && res.Wait == nil && res.Approval == nil {
+		if branch, err = r.clones.Collect(ctx, t.run, *t.clone); err != nil {
+			return ledger.Result{}, err
+		}
 	}
 	out, err = r.judge(ctx, t, res)
-	branch.tell(&out)
-	if err == nil {
-		err = r.pushBranch(ctx, t, branch.got, &out)
+	branch.Report(&out)
+	if o := t.checkout(); err == nil && o != nil {
+		r.clones.Push(ctx, t.run, o.Push, branch, &out)
 	}
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agent/checkout"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
@@ -63,7 +64,7 @@ type Agent struct {
 	// Servers are its MCP servers, whose approved tools it has.
 	Servers []mcp.Server
 	// Checkout is the repository of which each of its runs gets a clone; nil: they work in Workdir.
-	Checkout *Checkout
+	Checkout *checkout.Options
 	// OnDemand are globs of tools that its model is not told of: it finds and loads them.
 	OnDemand []string
 	Where    string // file:line of the configuration
@@ -149,11 +150,11 @@ type Job struct {
 	Record      bool   // what its model is asked and answers is kept, to be replayed
 	// UndoOnFailure undoes what a run wrote, files and database, when it fails.
 	UndoOnFailure bool
-	ContextViews  []string       // saved views of the agent's database whose rows the prompt shows
-	Checkout      *Checkout      // in the place of the agent's; nil: the agent's
-	KeepSession   bool           // its runs continue the session of earlier runs
-	Zone          *time.Location // of its schedule; nil: the plan's
-	Where         string         // file:line of the configuration
+	ContextViews  []string          // saved views of the agent's database whose rows the prompt shows
+	Checkout      *checkout.Options // in the place of the agent's; nil: the agent's
+	KeepSession   bool              // its runs continue the session of earlier runs
+	Zone          *time.Location    // of its schedule; nil: the plan's
+	Where         string            // file:line of the configuration
 	// Obstacles keep its runs from starting, as the configuration says.
 	Obstacles []ledger.Obstacle
 }

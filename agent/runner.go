@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agent/checkout"
+	"rouse/agent/checkout/runclone"
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -109,9 +110,8 @@ type Runner struct {
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
 	version       string
-	clones        *checkout.Store // nil: no clones are made
-	clonesMu      sync.RWMutex    // held for writing while clones are pruned
-	budgetsWarned sync.Map        // the warnings of budgets that were given
+	clones        *runclone.Clones
+	budgetsWarned sync.Map // the warnings of budgets that were given
 }
 
 // New checks the options. Set gives the runner somebody to run.
@@ -140,7 +140,7 @@ func New(o Options) (*Runner, error) {
 	}
 	r.viewer = preview.New(box)
 	if o.Checkouts != "" {
-		r.clones = &checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}
+		r.clones = runclone.New(&checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}, r.ledger, r.Redact, r.log)
 	}
 	r.programs.readable = r.readable
 
@@ -165,7 +165,7 @@ func New(o Options) (*Runner, error) {
 	if err := r.recoverCommands(context.Background()); err != nil {
 		return r, err
 	}
-	r.recoverCheckouts(context.Background())
+	r.clones.Recover(context.Background())
 	if err := file.RecoverBefore(context.Background(), r.ledger, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
 		r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
 	}

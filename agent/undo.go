@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agent/checkout"
+	"rouse/agent/checkout/runclone"
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
 	"rouse/internal/domain"
@@ -85,7 +86,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, spec UndoOptions) (Un
 
 // askUndo returns the changes that an undo would make, without making them.
 func (r *Runner) askUndo(ctx context.Context, run ledger.Run, spec UndoOptions) (out UndoResult, err error) {
-	clone, err := r.CheckoutOf(run)
+	clone, err := r.clones.Of(run)
 	if err != nil && !errors.Is(err, checkout.ErrNone) {
 		return out, err
 	}
@@ -127,7 +128,7 @@ func (r *Runner) applyUndo(ctx context.Context, run ledger.Run, spec UndoOptions
 	}
 
 	if out.clone {
-		if err := r.DiscardCheckout(ctx, run); err != nil {
+		if err := r.clones.Discard(ctx, run); err != nil {
 			return err
 		}
 	}
@@ -205,7 +206,7 @@ func (r *Runner) undoOnFailure(ctx context.Context, t *attempt, res ledger.Resul
 		return res
 	}
 	// The work is done, and its branch waits to be sent or brought back: an undo would discard it.
-	if res.Kind == kindCheckout || res.Kind == kindPush {
+	if runclone.KeepsBranch(res) {
 		return res
 	}
 	return r.undoIfConfigured(ctx, &t.task, res)

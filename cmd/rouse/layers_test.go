@@ -22,10 +22,11 @@ var mayImport = map[string][]string{
 		"agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin", "agent/tool/host/store",
 		"agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory", "agent/model", "agent/model/*",
 		"internal/ledger", "agentdb", "skills", "skills/install", "skills/module", "scheduler/schedule",
-		"agent/sandbox", "agent/checkout", "agent/checkout/pullrequest",
+		"agent/sandbox", "agent/checkout", "agent/checkout/runclone",
 	},
 	"agent/checkout":             {"agent/sandbox"},
 	"agent/checkout/pullrequest": {},
+	"agent/checkout/runclone":    {"agent/checkout", "agent/checkout/pullrequest", "agent/tool", "internal/ledger"},
 	"agent/eval":                 {"agent", "agent/loop", "agent/model", "agentdb", "internal/ledger"},
 	"agent/eval/cases": {
 		"agent", "agent/eval", "agent/model/replay", "agent/tool", "agent/tool/host", "agent/tool/shell",

@@ -47,13 +47,13 @@ func (c *Config) CheckoutOf(j *Job) *Checkout {
 }
 
 // Spec returns the checkout in the terms of the runner.
-func (o *Checkout) Spec() *agent.Checkout {
+func (o *Checkout) Spec() *checkout.Options {
 	if o == nil {
 		return nil
 	}
-	out := &agent.Checkout{Repo: string(o.Repo), Ref: o.Ref, Branch: o.Branch, Keep: time.Duration(o.Keep)}
+	out := &checkout.Options{Repo: string(o.Repo), Ref: o.Ref, Branch: o.Branch, Keep: time.Duration(o.Keep)}
 	if s := o.OnSuccess; s != nil {
-		out.Push = &agent.Push{Remote: s.Push, Token: s.Token, PullRequest: s.PullRequest, Provider: s.Provider}
+		out.Push = &checkout.PushOptions{Remote: s.Push, Token: s.Token, PullRequest: s.PullRequest, Provider: s.Provider}
 	}
 	return out
 }
@@ -155,7 +155,7 @@ func (c *checker) branch(path, source string) {
 		return
 	}
 	before := len(c.d.problems)
-	c.template(path, source, agent.CheckoutNames())
+	c.template(path, source, checkout.BranchNames())
 	if len(c.d.problems) > before {
 		return
 	}

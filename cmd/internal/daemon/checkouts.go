@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"rouse/agent"
 	"rouse/agent/checkout"
+	"rouse/agent/checkout/runclone"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -22,7 +22,7 @@ const maxCheckoutDiff = 256 << 10
 
 // Checkout implements web.Backend.
 func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
-	s, err := d.runner.CheckoutOf(run)
+	s, err := d.runner.Clones().Of(run)
 	if errors.Is(err, checkout.ErrNone) {
 		return nil, nil
 	}
@@ -35,7 +35,7 @@ func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.
 		return nil, err
 	}
 	if diff {
-		if c.Diff, err = d.runner.CheckoutDiff(ctx, s, maxCheckoutDiff); err != nil {
+		if c.Diff, err = d.runner.Clones().Diff(ctx, s, maxCheckoutDiff); err != nil {
 			c.Notes = append(c.Notes, "the changes cannot be shown: "+err.Error())
 		}
 	}
@@ -58,7 +58,7 @@ func (d *Daemon) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) e
 	return nil
 }
 
-func newCheckout(run ledger.Run, s agent.CheckoutState) api.Checkout {
+func newCheckout(run ledger.Run, s runclone.State) api.Checkout {
 	c := api.Checkout{Run: strconv.FormatInt(run.ID, 10), State: api.CheckoutOpen, Repo: s.Repo, Ref: s.Ref, Target: s.Target, Branch: s.Branch, Base: s.Base, Commits: []checkout.Commit{}, Files: []checkout.FileStat{},
 		Notes: append([]string{}, s.Notes...), Applied: s.Applied, Clone: s.Dir, KeptUntil: api.At(s.Made.Add(s.Keep)), Taint: append([]string{}, strings.Split(run.Taint, "")...)}
 	if s.Result != nil {
@@ -76,7 +76,7 @@ func newCheckout(run ledger.Run, s agent.CheckoutState) api.Checkout {
 
 // WaitingCheckouts implements web.Backend.
 func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
-	all, err := d.runner.WaitingCheckouts()
+	all, err := d.runner.Clones().Waiting()
 	out := []api.Checkout{}
 	for _, s := range all {
 		run, missing := d.ledger.Run(ctx, s.Run)
@@ -94,25 +94,25 @@ func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest
 		return api.Checkout{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is neither merge nor cherry-pick", ask.How)}
 	}
 
-	s, err := d.runner.CheckoutOf(run)
+	s, err := d.runner.Clones().Of(run)
 	if err == nil && ask.Head != "" && s.Result != nil && s.Result.Head != ask.Head {
 		err = errors.New("its branch has other commits than those that were shown; look at it again")
 	}
 	if err == nil {
-		_, err = d.runner.ApplyCheckout(ctx, run, how)
+		_, err = d.runner.Clones().Apply(ctx, run, how)
 	}
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "applied", err)
 	}
-	s, err = d.runner.CheckoutOf(run)
+	s, err = d.runner.Clones().Of(run)
 	return newCheckout(run, s), err
 }
 
 // Discard implements web.Backend.
 func (d *Daemon) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
-	s, err := d.runner.CheckoutOf(run)
+	s, err := d.runner.Clones().Of(run)
 	if err == nil {
-		err = d.runner.DiscardCheckout(ctx, run)
+		err = d.runner.Clones().Discard(ctx, run)
 	}
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "discarded", err)
@@ -130,8 +130,8 @@ func checkoutError(run ledger.Run, done string, err error) error {
 
 // checkClones reports the disk space of the private clones of runs, if there are any.
 func (d *Daemon) checkClones() []api.Check {
-	used, err := d.runner.CheckoutUsage()
-	waiting, listed := d.runner.WaitingCheckouts()
+	used, err := d.runner.Clones().Usage()
+	waiting, listed := d.runner.Clones().Waiting()
 	if err := errors.Join(err, listed); err != nil {
 		return []api.Check{failed("checkouts", err.Error(), "look at the folder checkouts of the home")}
 	}

@@ -285,7 +285,7 @@ func (d *Daemon) prune(ctx context.Context) {
 		d.log.Warn("lists of files of runs that are over could not be removed; it is tried again", "error", err)
 	}
 
-	if err := d.runner.PruneCheckouts(ctx); err != nil && ctx.Err() == nil {
+	if err := d.runner.Clones().Prune(ctx); err != nil && ctx.Err() == nil {
 		d.log.Warn("old clones could not be removed; it is tried again", "error", err)
 	}
 
