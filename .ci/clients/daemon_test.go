@@ -23,6 +23,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/skills/module"
 )
@@ -57,7 +58,7 @@ func serve(t *testing.T) (base, token string, local *api.Client) {
 	asks := modeltest.New(t, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which account?","options":["A","B"]}`)}}})
 	breaks := modeltest.New(t, modeltest.Turn{Status: http.StatusBadRequest, Raw: `{"error":{"message":"no"}}`})
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": strings.NewReplacer("DOES", does.URL, "ASKS", asks.URL, "BREAKS", breaks.URL).Replace(config)})
-	cfg, err := daemon.Load(filepath.Join(dir, "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(dir, "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
 )
 
@@ -118,7 +119,7 @@ func explainRequest(cmd *cobra.Command, at *place, job string) error {
 	if err != nil {
 		return err
 	}
-	names := (&daemon.Setup{Config: cfg}).JobNames()
+	names := (&plan.Setup{Config: cfg}).JobNames()
 	if !slices.Contains(names, job) {
 		return usagef("%s", text.NoSuch("job", job, names))
 	}
@@ -127,14 +128,14 @@ func explainRequest(cmd *cobra.Command, at *place, job string) error {
 		return err
 	}
 
-	first, err := daemon.FirstRequestOf(cmd.Context(), cfg, job, tables)
+	first, err := plan.FirstRequestOf(cmd.Context(), cfg, daemon.QuietLogger(), job, tables)
 	if err != nil {
 		return err
 	}
 	return jsonOr(cmd, first, func() error { return printRequest(cmd.OutOrStdout(), first) })
 }
 
-func printRequest(w io.Writer, first daemon.FirstRequest) error {
+func printRequest(w io.Writer, first plan.FirstRequest) error {
 	fmt.Fprintf(w, "The first request of job %s (agent %s) to the model %s: %d bytes\n\n", first.Job, first.Agent, first.Model, first.Bytes)
 	rows := [][]string{{"system prompt", strconv.Itoa(first.System)}, {"task", strconv.Itoa(first.Task)}, {text.Plural(len(first.EachOf), "tool"), strconv.Itoa(first.Tools)}}
 	for _, t := range first.EachOf {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/imports"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
 	"rouse/internal/text"
 )
@@ -163,7 +163,7 @@ func (i *importer) write(cmd *cobra.Command, d *imports.Document, skipped []stri
 
 // check checks a configuration as rouse config check will.
 func (i *importer) check(path string, content []byte) ([]imports.Problem, error) {
-	_, err := daemon.LoadText(path, i.at.home, content)
+	_, err := plan.LoadText(path, i.at.home, content)
 	var wrong *config.Errors
 	if err == nil || !errors.As(err, &wrong) {
 		return nil, err

@@ -103,7 +103,12 @@ var mayImport = map[string][]string{
 	"cmd/internal/mcpserver": {"cmd/internal/api"},
 	"cmd/internal/metrics":   {"internal/ledger", "cmd/internal/api"},
 	"cmd/internal/notify":    {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
-	"cmd/internal/releases":  {},
+	"cmd/internal/plan": {
+		"agent", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
+		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/secret",
+		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher",
+	},
+	"cmd/internal/releases": {},
 	"cmd/internal/replicate": {
 		"cmd/internal/backup", "agentdb", "internal/ledger", "internal/storage/objects",
 		"internal/storage/replica", "internal/storage/sqlite",

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
 	"rouse/internal/owner"
@@ -342,7 +342,7 @@ func (d *draft) read() (err error) {
 	} else if err != nil {
 		return fmt.Errorf("the configuration cannot be read: %w", err)
 	}
-	if d.cfg, err = daemon.LoadText(d.path, d.at.home, d.old); err != nil {
+	if d.cfg, err = plan.LoadText(d.path, d.at.home, d.old); err != nil {
 		return fmt.Errorf("the configuration has mistakes; correct them first, nothing was written:\n%w", err)
 	}
 	return nil
@@ -409,7 +409,7 @@ func (d *draft) build() (err error) {
 		return err
 	}
 
-	cfg, err := daemon.LoadText(d.path, d.at.home, d.now)
+	cfg, err := plan.LoadText(d.path, d.at.home, d.now)
 	var wrong *config.Errors
 	if errors.As(err, &wrong) {
 		var lines []string

@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 )
 
 // ollamaHere is an Ollama that has models, with what each of them can do.
@@ -59,7 +60,7 @@ func TestOllamaIsFound(t *testing.T) {
 	}
 
 	getenv := func(string) string { return s.URL }
-	if name, _, ok := daemon.FindOllama(getenv); !ok || name != "good" {
+	if name, _, ok := plan.FindOllama(getenv); !ok || name != "good" {
 		t.Errorf("%q %v", name, ok)
 	}
 
@@ -68,7 +69,7 @@ func TestOllamaIsFound(t *testing.T) {
 		if name == "nobody" {
 			other.Close()
 		}
-		if found, _, ok := daemon.FindOllama(func(string) string { return other.URL }); ok {
+		if found, _, ok := plan.FindOllama(func(string) string { return other.URL }); ok {
 			t.Errorf("%s: %s was found", name, found)
 		}
 	}
@@ -89,12 +90,12 @@ jobs:
 `
 
 	for models, want := range map[string]string{"": "queue_one queue_one skip allow", "models: [{name: m, provider: ollama, model: x}]\n": "allow queue_all skip allow"} {
-		cfg, err := daemon.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text + models}), "rouse.yaml"), "")
+		cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text + models}), "rouse.yaml"), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 
-		p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
+		p, err := plan.New(cfg, daemon.QuietLogger())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
-	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 	"rouse/skills/install"
 )
@@ -219,7 +219,7 @@ var jsonShapes = []struct {
 }{
 	{"rouse backfill JOB", api.Backfill{}}, {"rouse budget", api.Budget{}}, {"rouse config check", checked{}}, {"rouse config reload", api.Reload{}},
 	{"rouse db AGENT backups", []api.Backup{}}, {"rouse db AGENT query SQL", api.Rows{}}, {"rouse db AGENT schema", api.Schema{}}, {"rouse doctor", []api.Check{}}, {"rouse engine status", api.Engine{}},
-	{"rouse explain", []config.Key{}}, {"rouse explain KEY", []config.Key{}}, {"rouse explain --request JOB", daemon.FirstRequest{}}, {"rouse grants", standingPermission{}}, {"rouse inbox", []api.Item{}}, {"rouse incidents", []api.Incident{}}, {"rouse jobs", []api.Job{}},
+	{"rouse explain", []config.Key{}}, {"rouse explain KEY", []config.Key{}}, {"rouse explain --request JOB", plan.FirstRequest{}}, {"rouse grants", standingPermission{}}, {"rouse inbox", []api.Item{}}, {"rouse incidents", []api.Incident{}}, {"rouse jobs", []api.Job{}},
 	{"rouse logs", api.Event{}}, {"rouse next", []api.Occurrence{}}, {"rouse pause", []api.Pause{}}, {"rouse run JOB", api.Run{}}, {"rouse runs", []api.Run{}}, {"rouse show RUN", api.RunDetail{}},
 	{"rouse simulate", []simulatedOccurrence{}}, {"rouse skills list", install.Inventory{}}, {"rouse wake", []api.AgentWake{}}, {"rouse status", api.Status{}}, {"rouse tools", []toolReport{}}, {"rouse tools TOOL", toolReport{}},
 	{"rouse undo RUN", api.Undo{}}, {"rouse version", versionReport{}}, {"rouse webhooks", []api.Webhook{}}, {"rouse why JOB", []api.Explanation{}}, {"rouse workspaces", []api.Workspace{}}, {"rouse workspaces show WORKSPACE", api.WorkspaceDetail{}},

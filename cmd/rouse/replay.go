@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
 	"rouse/internal/text"
 )
@@ -92,12 +93,12 @@ func saveRecording(out io.Writer, rec replay.Recording, o replayOptions) error {
 func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with string) error {
 	cfg, err := at.load()
 	if with != "" {
-		cfg, err = daemon.Load(with, at.home)
+		cfg, err = plan.Load(with, at.home)
 	}
 	if err != nil {
 		return err
 	}
-	plan, err := daemon.NewPlan(cfg, daemon.QuietLogger())
+	plan, err := plan.New(cfg, daemon.QuietLogger())
 	if err != nil {
 		return err
 	}

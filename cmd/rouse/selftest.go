@@ -17,6 +17,7 @@ import (
 	"rouse/agent/eval"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
@@ -178,7 +179,7 @@ func (o selftestOptions) testedModel() (*agent.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	models, err := daemon.NewModels(cfg, daemon.QuietLogger())
+	models, err := plan.NewModels(cfg, daemon.QuietLogger())
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
 	"rouse/internal/owner"
 	"rouse/internal/text"
@@ -463,7 +464,7 @@ func (t target) doubts(ctx context.Context, at *place, cfg *config.Config) (out 
 	if err != nil || env == nil {
 		return out // that it cannot be asked is said by the installation
 	}
-	lacking, err := daemon.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // looking for an Ollama has a limit of its own
+	lacking, err := plan.CheckWith(t.spec.Config, t.spec.Home, func(name string) string { return env[name] }) //nolint:contextcheck // looking for an Ollama has a limit of its own
 	var all *config.Errors
 	switch {
 	case errors.As(err, &all):

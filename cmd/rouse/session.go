@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
@@ -33,10 +34,10 @@ type place struct {
 }
 
 // load reads the configuration, wherever it is found. The error lists every problem; a secret that is missing is none.
-func (at *place) load() (*config.Config, error) { return at.read(daemon.Load) }
+func (at *place) load() (*config.Config, error) { return at.read(plan.Load) }
 
 // check is load for which a missing secret is a problem, too.
-func (at *place) check() (*config.Config, error) { return at.read(daemon.Check) }
+func (at *place) check() (*config.Config, error) { return at.read(plan.Check) }
 
 func (at *place) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
 	path, err := config.Find(at.config, os.Getenv)

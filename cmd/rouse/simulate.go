@@ -15,6 +15,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -73,11 +74,11 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 		return err
 	}
 	// Checked before the simulation, which may take long.
-	if names := (&daemon.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
+	if names := (&plan.Setup{Config: cfg}).JobNames(); o.job != "" && !slices.Contains(names, o.job) {
 		return usagef("%s", text.NoSuch("job", o.job, names))
 	}
 
-	p, err := daemon.NewPlan(cfg, daemon.QuietLogger())
+	p, err := plan.New(cfg, daemon.QuietLogger())
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 }
 
 // world is what the simulation begins with.
-func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *daemon.Plan) (simulate.Options, error) {
+func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.Plan) (simulate.Options, error) {
 	now := time.Now()
 	w := simulate.Options{Jobs: p.Jobs, Job: o.job, From: now, Policy: p.Policy, Runs: cfg.Limits.Runs, RunsPerAgent: cfg.Limits.RunsPerAgent}
 	var err error
@@ -115,7 +116,7 @@ func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *daemon
 	if w.Events, err = o.events(now, cfg.Zone()); err != nil {
 		return w, err
 	}
-	if w.Runtime, err = o.runtime((&daemon.Setup{Config: cfg}).JobNames()); err != nil {
+	if w.Runtime, err = o.runtime((&plan.Setup{Config: cfg}).JobNames()); err != nil {
 		return w, err
 	}
 

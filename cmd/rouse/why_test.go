@@ -15,6 +15,7 @@ import (
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/scheduler"
@@ -49,7 +50,7 @@ func newPast(t *testing.T, text string) *past {
 		t.Fatal(err)
 	}
 
-	plan, err := daemon.NewPlan(cfg, daemon.QuietLogger())
+	plan, err := plan.New(cfg, daemon.QuietLogger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,10 @@ const maxBackfill = 1000
 // Backfill implements web.Backend: the instants of a span that did not run are queued, unless it is a dry run.
 func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
 	s, now := d.Current(), d.ledger.Now()
-	if err := s.known(job, ""); err != nil {
+	if err := s.Known(job, ""); err != nil {
 		return api.Backfill{}, err
 	}
-	if j := s.job(job); !config.On(j.Enabled) {
+	if j := s.Job(job); !config.On(j.Enabled) {
 		return api.Backfill{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", job, j.At)}
 	}
 

@@ -130,7 +130,7 @@ func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
 		}
 		c := backup.Config{Path: file, Content: content}
 		if !secrets {
-			c.Content, _ = now.Config.Mask(file, content, now.plan.Plan.Secrets)
+			c.Content, _ = now.Config.Mask(file, content, now.Plan.Runner.Secrets)
 			c.Redacted = !bytes.Equal(c.Content, content)
 		}
 		out = append(out, c)

@@ -10,28 +10,12 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/calendars"
-	"rouse/cmd/internal/config"
-	"rouse/internal/text"
+	"rouse/cmd/internal/plan"
 	"rouse/scheduler/schedule"
 )
 
 // lookCalendars is how often it is looked whether a calendar is to be fetched.
 const lookCalendars = 15 * time.Second
-
-// calendarSource is where a calendar is fetched from, false for one that is not.
-func calendarSource(c config.Calendar) (calendars.Source, bool) {
-	return calendars.Source{Name: string(c.Name), Address: c.Address(), Near: c.Near, Refresh: time.Duration(c.Refresh)}, c.URL != ""
-}
-
-// fillCalendars fills the fetched calendars from their copies. A calendar without a copy is empty.
-func fillCalendars(cfg *config.Config, now time.Time) {
-	store := calendars.NewStore(string(cfg.Home))
-	for _, c := range cfg.Calendars {
-		if from, ok := calendarSource(c); ok {
-			cfg.CalendarOf(from.Name).Set(store.Load(from, now).Entries)
-		}
-	}
-}
 
 // followCalendars fetches calendars when they are due, until ctx ends.
 func (d *Daemon) followCalendars(ctx context.Context) error {
@@ -40,7 +24,7 @@ func (d *Daemon) followCalendars(ctx context.Context) error {
 	defer tick.Stop()
 	for said, filled := map[string]string{}, map[*schedule.Calendar]time.Time{}; ; {
 		for _, c := range d.Current().Config.Calendars {
-			if from, ok := calendarSource(c); ok {
+			if from, ok := plan.CalendarSource(c); ok {
 				d.fetchCalendar(ctx, store, from, said)
 			}
 		}
@@ -90,7 +74,7 @@ func (d *Daemon) refill(store calendars.Store, filled map[*schedule.Calendar]tim
 	before := maps.Clone(filled)
 	clear(filled) // calendars of older configurations are gone
 	for _, c := range cfg.Calendars {
-		from, ok := calendarSource(c)
+		from, ok := plan.CalendarSource(c)
 		if !ok {
 			continue
 		}
@@ -104,33 +88,11 @@ func (d *Daemon) refill(store calendars.Store, filled map[*schedule.Calendar]tim
 	return changed
 }
 
-// calendarStates are how the calendars of the configuration are.
-func (d *Daemon) calendarStates() []api.Calendar {
-	now, cfg := time.Now(), d.Current().Config
-	store, out := calendars.NewStore(string(cfg.Home)), []api.Calendar{}
-	for _, c := range cfg.Calendars {
-		made := cfg.CalendarOf(string(c.Name))
-		if made == nil {
-			continue // it has no name, which was refused
-		}
-		state := api.Calendar{Name: string(c.Name), Kind: "file", Times: made.Len()}
-		if c.Holidays != "" {
-			state.Kind = "holidays"
-		}
-		if from, ok := calendarSource(c); ok {
-			kept := store.Load(from, now)
-			state.Kind, state.Times, state.FetchedAt, state.ChangedAt, state.Problem = "url", len(kept.Entries), api.At(kept.FetchedAt), api.At(kept.ChangedAt), text.OneLine(kept.Problem)
-		}
-		out = append(out, state)
-	}
-	return out
-}
-
 // checkCalendars reports the state of the calendars, if there are any.
 func (d *Daemon) checkCalendars() []api.Check {
 	c := passed("calendars", "")
 	var details []string
-	for _, one := range d.calendarStates() {
+	for _, one := range plan.Calendars(d.Current().Config) {
 		details = append(details, one.Text(time.Now()))
 		c.OK = c.OK && one.Problem == ""
 	}
@@ -150,7 +112,7 @@ func (e *explanation) asks(c api.Calendar) bool {
 
 // calendarNotes describe the calendars that a job asks.
 func (e *explanation) calendarNotes() (out []string) {
-	for _, c := range e.d.calendarStates() {
+	for _, c := range plan.Calendars(e.d.Current().Config) {
 		if !e.asks(c) {
 			continue
 		}
@@ -168,7 +130,7 @@ func (e *explanation) calendarNotes() (out []string) {
 
 // calendarChange names a calendar of the job that was changed since an instant, which it may have excluded before.
 func (e *explanation) calendarChange(t time.Time) string {
-	for _, c := range e.d.calendarStates() {
+	for _, c := range plan.Calendars(e.d.Current().Config) {
 		if e.asks(c) && c.ChangedAt.After(t) {
 			return fmt.Sprintf("; the calendar %s was changed %s, and may have left it out before", c.Name, api.LocalTime(c.ChangedAt.Time, e.zone))
 		}

@@ -12,6 +12,7 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/awake"
 	"rouse/internal/text"
 	"rouse/skills"
@@ -21,7 +22,7 @@ import (
 // CheckPlan finds agents and jobs whose prompt and tools do not fit into the context of their model, and jobs whose
 // programs the sandbox of this machine will refuse something. It starts no run. If the plan cannot be built, CheckPlan reports nothing; starting with it does.
 func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
-	p, err := NewPlan(cfg, slog.New(slog.DiscardHandler))
+	p, err := plan.New(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil
 	}
@@ -30,7 +31,7 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 		problem.File, problem.Line, problem.Column = at.File, at.Line, at.Column
 		out = append(out, problem)
 	}
-	tight, err := tightContexts(p.Plan)
+	tight, err := tightContexts(p.Runner)
 	if err != nil {
 		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
 	}
@@ -40,7 +41,7 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 		add(at, config.Problem{Path: path, Name: name, Message: contextText(n), Hint: contextRemedy(n), Warning: n.Starts() || n.Job == ""})
 	}
 
-	refused, err := agent.RefusedPrograms(ctx, p.Plan)
+	refused, err := agent.RefusedPrograms(ctx, p.Runner)
 	if err != nil {
 		add(config.Position{File: cfg.Files[0]}, config.Problem{Message: err.Error(), Warning: true})
 	}
@@ -101,11 +102,11 @@ func contextRemedy(n agent.ContextNeed) string {
 }
 
 // checkContexts reports whether each prompt has room in the context of its model.
-func (s *Setup) checkContexts() api.Check {
-	if s.plan == nil {
+func checkContexts(s *plan.Setup) api.Check {
+	if s.Plan == nil {
 		return passed("contexts", "there is no plan whose prompts could be measured")
 	}
-	tight, err := tightContexts(s.plan.Plan)
+	tight, err := tightContexts(s.Plan.Runner)
 	if err != nil {
 		return undone("contexts", err)
 	}

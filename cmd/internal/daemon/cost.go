@@ -8,6 +8,7 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/scheduler"
@@ -22,7 +23,7 @@ const (
 // Cost implements web.Backend. Of the coming week, of one job or of all ("").
 func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 	s, now := d.Current(), d.ledger.Now()
-	if err := s.usable(); err != nil {
+	if err := s.Usable(); err != nil {
 		return api.Cost{}, err
 	}
 
@@ -57,14 +58,14 @@ func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 }
 
 // comingRuns counts the runs of a job until a time, and those that follow runs of other jobs.
-func (d *Daemon) comingRuns(s *Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
+func (d *Daemon) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
 	if !config.On(j.Enabled) {
 		return 0, 0
 	}
 
 	runs = foreseenRuns(d.comingUntil(string(j.Name), now, until), now, until)
 	for _, f := range j.Follows {
-		first := s.job(f.Job)
+		first := s.Job(f.Job)
 		if first == nil || !slices.Contains(f.On, domain.OutcomeSuccess) {
 			continue
 		}
@@ -138,7 +139,7 @@ func (f forecast) plus(o forecast) forecast {
 // Budget implements web.Backend.
 func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	s, now := d.Current(), d.ledger.Now()
-	if err := s.usable(); err != nil {
+	if err := s.Usable(); err != nil {
 		return api.Budget{}, err
 	}
 
@@ -166,7 +167,7 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 }
 
 // forecasts are those of each job, for the rest of the day and of the month, of which the first is the beginning.
-func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
+func (d *Daemon) forecasts(ctx context.Context, s *plan.Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
 	for _, j := range s.Config.Jobs {
 		coming := d.comingUntil(string(j.Name), now, month)
 		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
@@ -183,19 +184,19 @@ func (d *Daemon) forecasts(ctx context.Context, s *Setup, now, day, month time.T
 
 // budgetRows returns the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of selects the
 // limits of the period.
-func budgetRows(s *Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
+func budgetRows(s *plan.Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
 	var all forecast
 	byAgent := map[string]forecast{}
 	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
 	for i, j := range s.Config.Jobs {
 		f := forecasts[i]
 		all, byAgent[j.Agent] = all.plus(f), byAgent[j.Agent].plus(f)
-		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(newBudget(j.Budget)), f))
+		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(plan.NewBudget(j.Budget)), f))
 	}
 
-	out := []api.BudgetRow{newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.plan.Plan.Budget), all)}
+	out := []api.BudgetRow{newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.Plan.Runner.Budget), all)}
 	for _, a := range s.Config.Agents {
-		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(newBudget(a.Budget)), byAgent[string(a.Name)]))
+		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(plan.NewBudget(a.Budget)), byAgent[string(a.Name)]))
 	}
 	out = append(out, jobs...)
 	// Jobs and agents that were removed from the configuration meanwhile have still spent money.

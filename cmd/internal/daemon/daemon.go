@@ -21,6 +21,7 @@ import (
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
@@ -56,7 +57,7 @@ type Daemon struct {
 	log       *slog.Logger
 	startedAt time.Time
 	ready     atomic.Bool
-	setup     atomic.Pointer[Setup]
+	setup     atomic.Pointer[plan.Setup]
 	reloads   *reloader // nil in a command
 
 	confinement   confinement
@@ -100,7 +101,7 @@ type Daemon struct {
 }
 
 // Current returns the setup in force. Load it once per request: a reload may replace it any time.
-func (d *Daemon) Current() *Setup { return d.setup.Load() }
+func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
@@ -163,13 +164,13 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 }
 
 func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
-	p, err := NewPlan(o.Config, d.log)
+	p, err := plan.New(o.Config, d.log)
 	if err != nil {
 		return err
 	}
 
 	// Stored first: the parts below ask Current for quotas and policies.
-	d.setup.Store(&Setup{Config: o.Config, plan: p, problem: o.Problem, wanted: o.Wanted, at: d.startedAt})
+	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: d.startedAt})
 	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
@@ -205,7 +206,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		return err
 	}
 
-	d.runner.Set(p.Plan)
+	d.runner.Set(p.Runner)
 	if d.scheduler, err = scheduler.New(scheduler.Options{Ledger: d.ledger, Logger: d.log, Lanes: o.Config.Limits.Runs, Now: d.ledger.Now,
 		// The scheduler runs beside a dispatcher only.
 		EndMissedHolds: func(ctx context.Context, now time.Time) error { return d.dispatching.Load().EndMissedHolds(ctx, now) }}); err != nil {
@@ -225,14 +226,14 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.channels, Rules: channelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
+	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if d.shared() {
-		d.dispatcher.Placed = func(agent string) string { return d.Current().plan.agentHosts[agent] }
+		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {
 		return nil
@@ -257,10 +258,10 @@ type executor struct {
 }
 
 // Policy implements dispatch.Executor; a reload changes it for runs that have started, too.
-func (e executor) Policy(job string) dispatch.Policy { return e.d.Current().plan.Policy(job) }
+func (e executor) Policy(job string) dispatch.Policy { return e.d.Current().Plan.Policy(job) }
 
 // quota asks the setup that holds when it is asked.
-func (d *Daemon) quota(agent string) int64 { return d.Current().plan.quota(agent) }
+func (d *Daemon) quota(agent string) int64 { return d.Current().Plan.Quota(agent) }
 
 // Close closes what Open opened. It also runs when Open fails halfway.
 func (d *Daemon) Close() {

@@ -279,17 +279,17 @@ func (d *Daemon) newPages() (http.Handler, error) {
 func (d *Daemon) Zone() *time.Location { return d.Current().Config.Zone() }
 
 // AgentNames implements web.Backend.
-func (d *Daemon) AgentNames() []string { return d.Current().agentNames() }
+func (d *Daemon) AgentNames() []string { return d.Current().AgentNames() }
 
 // Channels implements web.Backend.
 func (d *Daemon) Channels() []string {
-	return slices.Sorted(maps.Keys(d.Current().plan.channels))
+	return slices.Sorted(maps.Keys(d.Current().Plan.Channels))
 }
 
 // Definition implements web.Backend: it returns the current lines of a job without secrets.
 func (d *Daemon) Definition(job string) (api.Definition, error) {
 	now := d.Current()
-	j := now.job(job)
+	j := now.Job(job)
 	if j == nil {
 		return api.Definition{}, &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("the job %s is not configured", job)}
 	}
@@ -298,7 +298,7 @@ func (d *Daemon) Definition(job string) (api.Definition, error) {
 	if err != nil {
 		return api.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
 	}
-	masked, kept := now.Config.Mask(j.At.File, content, now.plan.Plan.Secrets)
+	masked, kept := now.Config.Mask(j.At.File, content, now.Plan.Runner.Secrets)
 	shown := itemAt(string(masked), j.At.Line)
 	if !kept {
 		shown = "# [secret]: the secrets of this file cannot be masked where they are; see the job with: rouse config show"
@@ -323,7 +323,7 @@ func itemAt(content string, line int) string {
 
 // OpenFile implements web.Backend.
 func (d *Daemon) OpenFile(path string) (io.ReadCloser, error) {
-	return d.Current().plan.Plan.Boundary.Open(path)
+	return d.Current().Plan.Runner.Boundary.Open(path)
 }
 
 // mcpIdle is how long a client of the protocol may say nothing before its session is forgotten.

@@ -20,13 +20,14 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
 
 // openHere is a daemon on a home that nobody serves yet.
 func openHere(t *testing.T, config string) *Daemon {
 	t.Helper()
-	cfg, err := Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": config}), "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": config}), "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func openHere(t *testing.T, config string) *Daemon {
 }
 
 // listenAt has a daemon listen where its configuration says, whatever the tests of others say.
-func listenAt(t *testing.T, d *Daemon, change func(*Setup)) {
+func listenAt(t *testing.T, d *Daemon, change func(*plan.Setup)) {
 	t.Helper()
 	next := *d.Current()
 	cfg := *next.Config
@@ -76,7 +77,7 @@ func TestDashboardOfATakenPort(t *testing.T) {
 	defer taken.Close()
 
 	d := openHere(t, oneAgent)
-	listenAt(t, d, func(s *Setup) { s.Config.Dashboard.Listen = taken.Addr().String() })
+	listenAt(t, d, func(s *plan.Setup) { s.Config.Dashboard.Listen = taken.Addr().String() })
 	st, err := d.Status(t.Context())
 	if err != nil || st.Dashboard != "" || !strings.Contains(st.DashboardProblem, taken.Addr().String()) {
 		t.Errorf("%+v, %v", st, err)
@@ -92,7 +93,7 @@ func TestDashboardOfATakenPort(t *testing.T) {
 	}
 
 	off := openHere(t, oneAgent)
-	listenAt(t, off, func(s *Setup) { s.Config.Dashboard.Listen = "off" })
+	listenAt(t, off, func(s *plan.Setup) { s.Config.Dashboard.Listen = "off" })
 	if _, err := off.Access(t.Context()); err == nil || !strings.Contains(err.Error(), "the dashboard is off") || off.DashboardProblem() != "" {
 		t.Errorf("%v, %q", err, off.DashboardProblem())
 	}
@@ -103,8 +104,8 @@ func TestDashboardByTLS(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, oneAgent)
 	cert, key, pool := certificate(t)
-	listenAt(t, d, func(s *Setup) {
-		cfg, err := Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": fmt.Sprintf("version: 1\ndashboard: {hosts: [box.example.net], tls: {cert: %s, key: %s}}\n", cert, key)}), "rouse.yaml"), t.TempDir())
+	listenAt(t, d, func(s *plan.Setup) {
+		cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": fmt.Sprintf("version: 1\ndashboard: {hosts: [box.example.net], tls: {cert: %s, key: %s}}\n", cert, key)}), "rouse.yaml"), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 
 // Databases implements web.Backend.
 func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
-	return d.databases, d.Current().known("", agent)
+	return d.databases, d.Current().Known("", agent)
 }
 
 // Kept implements web.Backend.
@@ -56,7 +56,7 @@ func (d *Daemon) Reconsider() {
 
 // Database implements web.Backend.
 func (d *Daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
-	if err := d.Current().known("", agent); err != nil {
+	if err := d.Current().Known("", agent); err != nil {
 		return nil, nil, err
 	}
 	return d.databases.Get(ctx, agent)

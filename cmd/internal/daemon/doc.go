@@ -4,9 +4,9 @@
 // # Design
 //
 // Open locks the home, opens the ledger and gives each part what it needs. Serve runs the parts until
-// its context ends: then the triggers stop first, and running attempts are drained. What each part
-// needs to know of the configuration is in a Plan. Both are one Setup behind one pointer, which a
-// reload replaces as a whole: what has started keeps the one it started with.
+// its context ends: then the triggers stop first, and running attempts are drained. The
+// configuration and its plan (cmd/internal/plan) are one plan.Setup behind one pointer, which a reload
+// replaces as a whole: a run that has started keeps the setup that it started with.
 //
 // Daemon implements the interfaces of the API (cmd/internal/web), in a file for each subject.
 //

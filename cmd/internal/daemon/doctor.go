@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/secret"
 	"rouse/internal/awake"
 	"rouse/internal/domain"
@@ -45,7 +46,7 @@ func undone(name string, err error) api.Check { return failed(name, err.Error(),
 // Doctor implements web.Backend.
 func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) {
 	s := d.Current()
-	checks := []api.Check{d.checkConfig(s), d.checkHome(), s.checkDisk(d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
+	checks := []api.Check{d.checkConfig(s), d.checkHome(), checkDisk(s, d.home.Dir), d.checkModes(), d.checkLedger(ctx)}
 	add := func(more ...api.Check) { checks = append(checks, more...) }
 	add(d.checkClones()...)
 	if d.shared() {
@@ -55,17 +56,17 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 
 	var asked []askedServer
-	if s.problem == nil { // else the models are not known
-		models := s.checkModels()
+	if s.Problem == nil { // else the models are not known
+		models := checkModels(s)
 		if offline && len(s.Config.Models) > 0 {
 			models.NotTried = "their servers (--offline)"
 		}
-		add(append(s.checkExecutors(), models)...)
+		add(append(checkExecutors(s), models)...)
 		if !offline {
 			asked = d.askServers(ctx, s)
-			s.learnContexts(asked)
+			learnContexts(s, asked)
 		}
-		add(s.checkContexts())
+		add(checkContexts(s))
 		add(checkServers(s, asked)...)
 	}
 
@@ -76,7 +77,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	add(d.checkClock(ctx, time.Now(), s, asked), d.checkSecrets(s), d.checkDatabases(s), d.checkWatches(ctx), checkSkills(ctx, s.Config),
 		d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), s.Config.Zone()), checkOpenFiles())
 	add(d.checkDefinitions(ctx)...)
-	add(s.checkWhereAgentsWork()...)
+	add(checkWhereAgentsWork(s)...)
 	add(d.checkMCP(ctx, offline)...)
 	add(d.checkNotices(ctx)...)
 	add(d.checkService())
@@ -92,7 +93,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	if d.traces != nil {
 		add(d.checkTraces())
 	}
-	if s.problem == nil {
+	if s.Problem == nil {
 		add(d.checkJobs(ctx, s))
 		add(d.checkOverdue(ctx, s)...)
 		add(d.checkFlaws(ctx, s)...)
@@ -122,19 +123,19 @@ func (d *Daemon) checkQueue(ctx context.Context) api.Check {
 	return c
 }
 
-func (d *Daemon) checkConfig(s *Setup) api.Check {
+func (d *Daemon) checkConfig(s *plan.Setup) api.Check {
 	c := passed("configuration", fmt.Sprintf("%s, %s, %s", text.Plural(len(s.Config.Jobs), "job"), text.Plural(len(s.Config.Agents), "agent"), strings.Join(s.Config.Files, ", ")))
-	if s.problem != nil {
-		c = failed(c.Name, s.problem.Error(), "correct the file, and check it with: rouse config check")
+	if s.Problem != nil {
+		c = failed(c.Name, s.Problem.Error(), "correct the file, and check it with: rouse config check")
 	}
-	for _, what := range s.restart {
+	for _, what := range s.Restart {
 		c.Detail += "; " + what
 	}
 
 	if d.reloads != nil {
 		if found := d.reloads.problemsOnDisk(); len(found) > 0 {
-			// Unlike s.problem: an older configuration is in force.
-			return failed(c.Name, fmt.Sprintf("%s; the one of %s stays in use", formatProblems(found, len(found)), api.LocalTime(s.at, s.Config.Zone())),
+			// Unlike s.Problem: an older configuration is in force.
+			return failed(c.Name, fmt.Sprintf("%s; the one of %s stays in use", formatProblems(found, len(found)), api.LocalTime(s.At, s.Config.Zone())),
 				"correct the file, and check it with: rouse config check; it takes effect by itself")
 		}
 	}
@@ -157,19 +158,13 @@ func (d *Daemon) checkDefinitions(ctx context.Context) []api.Check {
 		"see to it that only you can write there, or look at each and approve it: rouse inbox")}
 }
 
-func (s *Setup) checkModels() api.Check {
-	var names, lacking []string
+func checkModels(s *plan.Setup) api.Check {
+	if lacking := s.MissingModel(); lacking != "" {
+		return failed("models", lacking, "add one under models: in the configuration")
+	}
+	var names []string
 	for _, m := range s.Config.Models {
 		names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.Model))
-	}
-	for _, j := range s.Config.Jobs {
-		// A playbook calls its tools without a model.
-		if j.Prompts() && s.Config.ExecutorOf(&j) == nil && len(s.Config.Models) == 0 && config.On(j.Enabled) {
-			lacking = append(lacking, string(j.Name))
-		}
-	}
-	if len(lacking) > 0 {
-		return failed("models", "no model is configured, and these jobs need one: "+strings.Join(lacking, ", "), "add one under models: in the configuration")
 	}
 	return passed("models", cmp.Or(strings.Join(names, ", "), "none is configured, and no job needs one"))
 }
@@ -306,9 +301,9 @@ func checkConfinement(ctx context.Context, scratch string) api.Check {
 }
 
 // checkDatabases checks the agents' databases without opening any.
-func (d *Daemon) checkDatabases(s *Setup) api.Check {
+func (d *Daemon) checkDatabases(s *plan.Setup) api.Check {
 	var bad, remedies []string
-	for _, agent := range s.agentNames() {
+	for _, agent := range s.AgentNames() {
 		err := d.databases.Quarantined(agent)
 		var damaged *agentdb.QuarantinedError
 		switch {
@@ -326,8 +321,8 @@ func (d *Daemon) checkDatabases(s *Setup) api.Check {
 }
 
 // wanted returns the references to secrets in the configuration in force and in the one on disk.
-func (d *Daemon) wanted(now *Setup) []config.SecretRef {
-	refs := slices.Concat(now.Config.SecretRefs(), now.wanted)
+func (d *Daemon) wanted(now *plan.Setup) []config.SecretRef {
+	refs := slices.Concat(now.Config.SecretRefs(), now.Wanted)
 	if d.reloads != nil {
 		refs = append(refs, d.reloads.wantedSecrets()...)
 	}
@@ -336,7 +331,7 @@ func (d *Daemon) wanted(now *Setup) []config.SecretRef {
 
 // checkSecrets reports whether the keyring answers, and which of the secrets that the configuration
 // refers to cannot be read, with the command that sets them (OSL-22).
-func (d *Daemon) checkSecrets(now *Setup) api.Check {
+func (d *Daemon) checkSecrets(now *plan.Setup) api.Check {
 	// A new store, because one remembers a keyring that did not answer.
 	store, err := secret.New(secret.Options{Home: d.home.Dir})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
@@ -27,7 +28,7 @@ const (
 )
 
 // checkDisk reports the free space where rouse and the agents write.
-func (s *Setup) checkDisk(home string) api.Check {
+func checkDisk(s *plan.Setup, home string) api.Check {
 	folders := []string{home}
 	for _, a := range s.Config.Agents {
 		folders = append(folders, string(a.Workdir))
@@ -61,7 +62,7 @@ func (s *Setup) checkDisk(home string) api.Check {
 }
 
 // checkWhereAgentsWork names the agents that do not work in their workdir, if there are any.
-func (s *Setup) checkWhereAgentsWork() []api.Check {
+func checkWhereAgentsWork(s *plan.Setup) []api.Check {
 	var said []string
 	for _, a := range s.Config.Agents {
 		switch {
@@ -90,7 +91,7 @@ func leftOf(l space.Left) string {
 const maxSkew = 2 * time.Minute
 
 // checkClock compares the clock with those of the servers that were asked and with the ledger, and reports the zone of schedules.
-func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *Setup, asked []askedServer) api.Check {
+func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *plan.Setup, asked []askedServer) api.Check {
 	zone := s.Config.Zone()
 	source := "the time zone of this machine, followed when it changes"
 	if s.Config.Timezone != "" {

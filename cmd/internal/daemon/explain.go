@@ -11,6 +11,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -21,7 +22,7 @@ import (
 // explanation is one answer to the question why a job ran, or did not.
 type explanation struct {
 	d       *Daemon
-	setup   *Setup
+	setup   *plan.Setup
 	name    string
 	job     *config.Job // nil: not configured any more
 	now     time.Time
@@ -61,7 +62,7 @@ const (
 // Why implements web.Backend.
 func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
 	s := d.Current()
-	e := &explanation{d: d, setup: s, name: job, job: s.job(job), now: d.ledger.Now(), zone: s.Config.Zone()}
+	e := &explanation{d: d, setup: s, name: job, job: s.Job(job), now: d.ledger.Now(), zone: s.Config.Zone()}
 	if err := e.parseAsked(at, n); err != nil {
 		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
 	}
@@ -75,7 +76,7 @@ func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error
 
 	// A job that is gone is explained from its record; without one the name is a typing error.
 	if e.job == nil && len(e.lines) == 0 {
-		return api.Why{}, s.known(job, "")
+		return api.Why{}, s.Known(job, "")
 	}
 
 	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(ctx), Lines: make([]api.Explanation, 0, len(e.lines))}

@@ -50,8 +50,8 @@ func (e *explanation) notes(ctx context.Context) []string {
 	addf := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
 	case e.job != nil:
-		addf("%s (agent %s): %s", e.name, e.job.Agent, strings.Join(e.setup.triggers(e.job), "; "))
-	case e.setup.problem != nil:
+		addf("%s (agent %s): %s", e.name, e.job.Agent, strings.Join(e.setup.Triggers(e.job), "; "))
+	case e.setup.Problem != nil:
 		addf("the configuration cannot be used (see: rouse config check); this is what the record says of %s", e.name)
 	default:
 		addf("%s is not configured any more; this is what the record says of it", e.name)
@@ -60,7 +60,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	switch {
 	case e.job != nil && !config.On(e.job.Enabled):
 		addf("it is disabled (enabled: false, see %s), so nothing comes due", e.job.At)
-	case e.job != nil && !e.scheduled && len(e.setup.plan.Plan.Jobs) > 0 && e.setup.plan.Plan.Jobs[e.name].Name == "":
+	case e.job != nil && !e.scheduled && len(e.setup.Plan.Runner.Jobs) > 0 && e.setup.Plan.Runner.Jobs[e.name].Name == "":
 		addf("its agent %s is disabled, so nothing comes due", e.job.Agent)
 	case e.notTakenUp != "":
 		addf("%s", e.notTakenUp)

@@ -190,7 +190,7 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]s
 // WhyFile implements web.Backend.
 func (d *Daemon) WhyFile(ctx context.Context, path string) ([]api.WhyFile, error) {
 	s := d.Current()
-	if err := s.usable(); err != nil {
+	if err := s.Usable(); err != nil {
 		return nil, err
 	}
 
@@ -201,7 +201,7 @@ func (d *Daemon) WhyFile(ctx context.Context, path string) ([]api.WhyFile, error
 		}
 	}
 
-	verdicts, err := watcher.Explain(ctx, d.ledger, s.plan.watches, waits, path)
+	verdicts, err := watcher.Explain(ctx, d.ledger, s.Plan.Watches, waits, path)
 	if err != nil {
 		return nil, err
 	}

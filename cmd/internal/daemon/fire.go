@@ -20,6 +20,7 @@ import (
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -29,7 +30,7 @@ import (
 // Fire implements web.Backend.
 func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	now := d.Current()
-	if err := now.known(f.Job, f.Agent); err != nil {
+	if err := now.Known(f.Job, f.Agent); err != nil {
 		return 0, err
 	}
 	if err := d.refuseSecrets(f); err != nil {
@@ -40,7 +41,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		Input: f.Input, Prompt: f.Prompt, Session: f.Session, Fresh: f.Fresh, Chat: f.Chat, Tool: f.Tool, Args: f.Args, Check: f.Check,
 		Skill: f.Skill, Given: f.Given, DryRun: f.DryRun, Workspace: f.Workspace, Removes: f.Removes, Untrusted: f.Untrusted,
 	}}
-	if err := now.hasSession(f); err != nil {
+	if err := hasSession(now, f); err != nil {
 		return 0, err
 	}
 	if err := nameOnce(&req, f); err != nil {
@@ -53,7 +54,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 	}
 
 	if f.Job != "" {
-		j := now.job(f.Job)
+		j := now.Job(f.Job)
 		if !config.On(j.Enabled) {
 			return 0, &api.Error{Status: 409, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", f.Job, j.At)}
 		}
@@ -67,7 +68,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 			return d.fireWatch(ctx, j, f)
 		}
 	} else if f.Skill != "" {
-		if err := now.runnable(f); err != nil {
+		if err := runnable(now, f); err != nil {
 			return 0, err
 		}
 	} else if s := d.runner.Specs().Find(f.Tool); f.Tool != "" && (s.Name == "" || !s.Listed()) {
@@ -85,7 +86,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 const maxSessionKey = 200
 
 // hasSession refuses a session, or a fresh beginning of one, where there is none.
-func (s *Setup) hasSession(f api.RunRequest) error {
+func hasSession(s *plan.Setup, f api.RunRequest) error {
 	refuse := func(format string, args ...any) error {
 		return &api.Error{Status: 400, Message: fmt.Sprintf(format, args...), Usage: true}
 	}
@@ -100,7 +101,7 @@ func (s *Setup) hasSession(f api.RunRequest) error {
 		return refuse("there is no session that could begin again: name one, or a job that keeps one")
 	}
 
-	switch j := s.job(f.Job); {
+	switch j := s.Job(f.Job); {
 	case j.Session != config.SessionKeep:
 		return refuse("the job %s keeps no session, so that each of its runs is fresh; session: keep (%s) would keep one", j.Name, j.At)
 	case f.File != "" || converges(j):
@@ -110,8 +111,8 @@ func (s *Setup) hasSession(f api.RunRequest) error {
 }
 
 // runnable says what keeps a skill from being run with what it is given.
-func (s *Setup) runnable(f api.RunRequest) error {
-	modules := s.plan.Plan.Modules
+func runnable(s *plan.Setup, f api.RunRequest) error {
+	modules := s.Plan.Runner.Modules
 	skill, ok := modules[f.Skill]
 	if !ok {
 		return &api.Error{Status: 404, Message: text.NoSuch("skill with a module", f.Skill, slices.Sorted(maps.Keys(modules))), Usage: true}
@@ -173,12 +174,7 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 		return 0, err
 	}
 
-	// A job without a watch can be given a file too.
-	plan := d.Current().plan.Plan
-	w := watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: plan.Boundary, Definition: plan.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, plan)}
-	if j.Watch != nil {
-		w = newWatch(j, plan)
-	}
+	w := d.Current().Plan.WatchOf(j)
 
 	file, err := d.readable(ctx, j, f.File)
 	if err != nil {
@@ -211,7 +207,7 @@ func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
 	// A running watcher keeps the state of the folder, so it has to start the run itself.
 	if d.watcher != nil {
 		a, err = d.watcher.Trigger(ctx, string(j.Name))
-	} else if a, err = watcher.Trigger(ctx, d.ledger, d.Current().plan.watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
+	} else if a, err = watcher.Trigger(ctx, d.ledger, d.Current().Plan.Watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
 		err = fmt.Errorf("%w, which takes a daemon: rouse serve", err)
 	}
 	switch {

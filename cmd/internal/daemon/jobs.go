@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/secret"
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
@@ -27,7 +28,7 @@ func (d *Daemon) Jobs(ctx context.Context) ([]api.Job, error) {
 // FirstJobs returns the first n jobs, and the number of all: each job takes a while.
 func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ error) {
 	now := d.Current()
-	if err := now.usable(); err != nil {
+	if err := now.Usable(); err != nil {
 		return nil, 0, err
 	}
 
@@ -65,7 +66,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 	out := []api.Job{}
 	for i := range min(n, len(now.Config.Jobs)) {
 		j := &now.Config.Jobs[i]
-		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
+		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.Triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
 		by := d.obstaclesOf(ctx, now, i)
 		job.Obstacles, job.Blocked = newObstacles(by), len(by) > 0
 		job.Problem = ledger.ObstaclesText(by)
@@ -101,7 +102,7 @@ const maxOpenIncidents = 1000
 // Agents implements web.Backend.
 func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 	now := d.Current()
-	if err := now.usable(); err != nil {
+	if err := now.Usable(); err != nil {
 		return nil, err
 	}
 
@@ -118,41 +119,12 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 	return out, nil
 }
 
-// triggers describes in words what starts a job.
-func (s *Setup) triggers(j *config.Job) []string {
-	var out []string
-	schedules, err := s.Config.Schedules(j)
-	if err != nil {
-		return []string{err.Error()}
-	}
-
-	for _, sch := range schedules {
-		out = append(out, sch.Describe())
-	}
-	if j.RunOnStart {
-		out = append(out, "at each start")
-	}
-	if j.Watch != nil {
-		out = append(out, watchTrigger(j))
-	}
-	if j.Webhook != nil {
-		out = append(out, "by a request to "+j.Webhook.Path)
-	}
-	for _, f := range j.Follows {
-		out = append(out, fmt.Sprintf("after %s (%s)", f.Job, outcomesText(f.On)))
-	}
-	if len(out) == 0 {
-		out = append(out, "manually: rouse run "+string(j.Name))
-	}
-	return out
-}
-
 // Known implements web.Backend.
-func (d *Daemon) Known(job, agent string) error { return d.Current().known(job, agent) }
+func (d *Daemon) Known(job, agent string) error { return d.Current().Known(job, agent) }
 
 // jobFlaws returns the problems of a job that do not keep its runs from starting: what the sandbox refuses its programs,
 // missing saved views, and an at: that passed without a run.
-func (d *Daemon) jobFlaws(ctx context.Context, s *Setup, j *config.Job, ran bool, now time.Time) (out []string) {
+func (d *Daemon) jobFlaws(ctx context.Context, s *plan.Setup, j *config.Job, ran bool, now time.Time) (out []string) {
 	if !config.On(j.Enabled) {
 		return nil
 	}
@@ -174,7 +146,7 @@ func (d *Daemon) viewFlaws(ctx context.Context, agent string, views []string, wh
 }
 
 // checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
-func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) []api.Check {
+func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 	last, err := d.ledger.LastRuns(ctx)
 	wakes, readErr := d.ledger.Wakes(ctx)
 	if err := errors.Join(err, readErr); err != nil {
@@ -211,43 +183,13 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *Setup) []api.Check {
 // askSecretsEvery is how often the keyring is asked for secrets that are missing: nothing tells that it was opened.
 const askSecretsEvery = 30 * time.Second
 
-// secretObstacles are the secrets that lack below a place of the configuration.
-func secretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
-	for _, h := range cfg.Held() {
-		if strings.HasPrefix(h.Path, below) {
-			out = append(out, ledger.Obstacle{Kind: "secret", Source: "secret/" + h.Name, Text: h.Text, Where: cfg.Where(h.At)})
-		}
-	}
-	return out
-}
-
-// agentObstacles are the secrets that an agent lacks, those of its MCP servers with them.
-func agentObstacles(cfg *config.Config, i int) []ledger.Obstacle {
-	out := secretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
-	for k, s := range cfg.MCP {
-		if slices.Contains(cfg.Agents[i].MCP, string(s.Name)) {
-			out = append(out, secretObstacles(cfg, fmt.Sprintf("mcp[%d].", k))...)
-		}
-	}
-	return out
-}
-
-// disabledAgent is what keeps the runs of a job from starting whose agent is disabled.
-func disabledAgent(cfg *config.Config, j *config.Job) ledger.Obstacle {
-	o := ledger.Obstacle{Kind: "agent", Source: "agent/" + j.Agent, Text: fmt.Sprintf("the agent %s is disabled (enabled: false)", j.Agent), Quiet: true}
-	if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return string(a.Name) == j.Agent }); i >= 0 {
-		o.Where = cfg.Where(cfg.Agents[i].At)
-	}
-	return o
-}
-
 // obstaclesOf are what keeps the runs of a job from starting now, and what keeps its webhook from taking requests.
-func (d *Daemon) obstaclesOf(ctx context.Context, s *Setup, i int) []ledger.Obstacle {
+func (d *Daemon) obstaclesOf(ctx context.Context, s *plan.Setup, i int) []ledger.Obstacle {
 	j := &s.Config.Jobs[i]
 	if !config.On(j.Enabled) {
 		return nil
 	}
-	return append(d.runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), secretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
+	return append(d.runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
 }
 
 // newObstacles are obstacles as the API has them: never null.
@@ -260,7 +202,7 @@ func newObstacles(all []ledger.Obstacle) []api.Obstacle {
 }
 
 // checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
-func (d *Daemon) checkJobs(ctx context.Context, s *Setup) api.Check {
+func (d *Daemon) checkJobs(ctx context.Context, s *plan.Setup) api.Check {
 	var order []ledger.Obstacle
 	jobs := map[string][]string{}
 	for i, j := range s.Config.Jobs {
@@ -313,7 +255,7 @@ func (d *Daemon) restoreObstacles(ctx context.Context) error {
 // watchObstacles checks obstacles again and again, so that runs start when they are gone.
 func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 	var asked time.Time
-	var looked *Setup
+	var looked *plan.Setup
 	for {
 		if now := d.Current(); now != looked {
 			looked = now
@@ -337,7 +279,7 @@ func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 }
 
 // lookAhead finds out what takes a program, so that requests that start none can tell of it.
-func (d *Daemon) lookAhead(ctx context.Context, s *Setup) {
+func (d *Daemon) lookAhead(ctx context.Context, s *plan.Setup) {
 	d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), s.Config.Zone())
 	for i := range s.Config.Jobs {
 		if ctx.Err() != nil {

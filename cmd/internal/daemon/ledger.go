@@ -146,7 +146,7 @@ func (d *Daemon) identify(ctx context.Context) error {
 		return err
 	}
 
-	configured := d.Current().agentNames()
+	configured := d.Current().AgentNames()
 	var agents []string
 	for _, h := range held {
 		at := slices.IndexFunc(configured, func(name string) bool { return strings.EqualFold(name, h.Agent) })
@@ -240,7 +240,7 @@ func (d *Daemon) watchFiles(ctx context.Context) error {
 
 // tellLost notifies the owner without the outbox, which is lost with the ledger.
 func (d *Daemon) tellLost(ctx context.Context, lost error) {
-	for channel := range d.Current().plan.channels {
+	for channel := range d.Current().Plan.Channels {
 		if err := d.notifier.Send(ctx, channel, "rouse stops", lost.Error()+". See: rouse doctor"); err != nil {
 			d.log.Warn("that the ledger is lost could not be told", "channel", channel, "error", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/scheduler/dispatch"
 )
 
@@ -37,7 +38,7 @@ jobs:
 	move("America/New_York")
 	t.Setenv("TZ", place)
 
-	cfg, err := Load(filepath.Join(dir, "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(dir, "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +57,11 @@ jobs:
 	inForce := func(zone string) {
 		t.Helper()
 		s := d.Current()
-		if s.Config.Zone().String() != zone || s.plan.Plan.Zone.String() != zone || v.zone.Load().String() != zone || s.plan.Plan.Jobs["daily"].Zone.String() != zone ||
-			s.plan.Plan.Jobs["tokyo"].Zone.String() != "Asia/Tokyo" || channelRules(s.Config, nil)["phone"].Zone.String() != zone {
+		if s.Config.Zone().String() != zone || s.Plan.Runner.Zone.String() != zone || v.zone.Load().String() != zone || s.Plan.Runner.Jobs["daily"].Zone.String() != zone ||
+			s.Plan.Runner.Jobs["tokyo"].Zone.String() != "Asia/Tokyo" || plan.ChannelRules(s.Config, nil)["phone"].Zone.String() != zone {
 			t.Errorf("not all is in %s", zone)
 		}
-		for job, in := range map[string]*time.Location{"daily": s.Config.Zone(), "tokyo": s.plan.Plan.Jobs["tokyo"].Zone} {
+		for job, in := range map[string]*time.Location{"daily": s.Config.Zone(), "tokyo": s.Plan.Runner.Jobs["tokyo"].Zone} {
 			if got := d.scheduler.NextStart(job, time.Now()).In(in); got.Hour() != 8 {
 				t.Errorf("in %s %s is next at %s", zone, job, got)
 			}

@@ -1,191 +1,20 @@
 package daemon
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
-	"rouse/agent/model/anthropic"
-	"rouse/agent/model/gemini"
-	"rouse/agent/model/ollama"
-	"rouse/agent/model/openai"
-	"rouse/agent/model/replay"
-	"rouse/agent/model/wire"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
-	"rouse/internal/dial"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
 )
-
-// NewModels opens the configured models, by name.
-func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
-	out := map[string]*agent.Model{}
-	for i, m := range cfg.Models {
-		provider, err := newProvider(m, log, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
-		}
-
-		// A model without a known price costs nothing here; config refuses one where money is limited.
-		rate, _ := m.Rate()
-		_, listed := model.Lookup(m.Model) // of others the server knows more
-		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
-			Where: cfg.Where(m.At), Obstacles: secretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama", AsksWindow: !listed}
-	}
-
-	// A fallback may be declared after the model that names it.
-	for _, m := range cfg.Models {
-		out[string(m.Name)].Fallback = out[m.Fallback]
-	}
-
-	return out, nil
-}
-
-// newProvider picks the protocol that a model is reached by. Without a transport the provider has a connection pool of its own.
-func newProvider(m config.Model, log *slog.Logger, transport http.RoundTripper) (model.Provider, error) {
-	e := wire.Endpoint{
-		BaseURL: m.BaseURL, APIKey: m.APIKey, Model: m.Model, Headers: m.Headers,
-		Timeout: time.Duration(m.Timeout), Idle: time.Duration(m.Idle), Logger: log, Transport: transport,
-	}
-	switch m.Provider {
-	case "replay":
-		return replay.Open(string(m.Recording))
-	case "anthropic":
-		return anthropic.New(e)
-	case "gemini":
-		return gemini.New(e)
-	case "ollama":
-		return ollama.New(ollama.Options{Endpoint: e, ContextWindow: m.ContextWindow})
-	}
-
-	// Every other provider has the protocol of OpenAI, in one of its two forms.
-	if m.API == "responses" {
-		return openai.NewResponses(e)
-	}
-	return openai.New(e)
-}
-
-const (
-	findOllamaTimeout = 2 * time.Second // for all requests together
-	maxOllamaModels   = 10              // that are asked for their capabilities
-)
-
-type ollamaModel struct {
-	Name       string    `json:"name"`
-	RemoteHost string    `json:"remote_host"` // set if Ollama only forwards to it
-	Modified   time.Time `json:"modified_at"`
-}
-
-// FindOllama looks for an Ollama on this machine, and for its newest local model that can call tools.
-func FindOllama(getenv func(string) string) (name, address string, ok bool) {
-	address, local := ollamaAddress(getenv("OLLAMA_HOST"))
-	if !local {
-		// A model elsewhere must be configured: nothing leaves this machine unasked.
-		return "", "", false
-	}
-
-	ctx, cancel := context.WithTimeout(context.Background(), findOllamaTimeout)
-	defer cancel()
-
-	var list struct {
-		Models []ollamaModel `json:"models"`
-	}
-	if err := askOllama(ctx, address+"/api/tags", nil, &list); err != nil {
-		return "", "", false
-	}
-
-	// By name among equals, so that the choice does not change between starts.
-	slices.SortStableFunc(list.Models, func(a, b ollamaModel) int {
-		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Name, b.Name))
-	})
-
-	for _, m := range list.Models[:min(len(list.Models), maxOllamaModels)] {
-		var about struct {
-			Capabilities []string `json:"capabilities"`
-			RemoteHost   string   `json:"remote_host"`
-		}
-		if m.Name == "" || m.RemoteHost != "" || askOllama(ctx, address+"/api/show", map[string]string{"model": m.Name}, &about) != nil {
-			continue
-		}
-		if about.RemoteHost == "" && slices.Contains(about.Capabilities, "tools") {
-			return m.Name, address, true
-		}
-	}
-
-	return "", "", false
-}
-
-// ollamaAddress returns the address in OLLAMA_HOST, and whether it is on this machine.
-func ollamaAddress(host string) (address string, local bool) {
-	const port = "11434"
-	if host = strings.TrimSpace(host); host == "" {
-		return "http://127.0.0.1:" + port, true
-	}
-
-	if !strings.Contains(host, "://") {
-		host = "http://" + host
-	}
-
-	u, err := url.Parse(host)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", false
-	}
-
-	name, own := u.Hostname(), u.Port()
-	if ip := net.ParseIP(name); name == "" || ip != nil && ip.IsUnspecified() {
-		// The server may share the variable, where it means all addresses.
-		name = "127.0.0.1"
-	}
-	if ip := net.ParseIP(name); !strings.EqualFold(name, "localhost") && (ip == nil || !ip.IsLoopback()) {
-		return "", false
-	}
-
-	return u.Scheme + "://" + net.JoinHostPort(name, cmp.Or(own, port)), true
-}
-
-func askOllama(ctx context.Context, address string, question, answer any) error {
-	method, body := http.MethodGet, io.Reader(nil)
-	if question != nil {
-		text, err := json.Marshal(question)
-		if err != nil {
-			return err
-		}
-		method, body = http.MethodPost, bytes.NewReader(text)
-	}
-
-	req, err := http.NewRequestWithContext(ctx, method, address, body)
-	if err != nil {
-		return err
-	}
-	// Without a proxy: the server is on this machine. A redirect leads to no other server of it.
-	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{address}})}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
-	}
-
-	return json.NewDecoder(io.LimitReader(resp.Body, 8<<20)).Decode(answer)
-}
 
 // askTimeout bounds what doctor asks of servers, which it asks all at once.
 const askTimeout = 8 * time.Second
@@ -199,7 +28,7 @@ type askedServer struct {
 }
 
 // askServers asks the server of each configured model for its models. That runs no model, and costs nothing.
-func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
+func (d *Daemon) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
@@ -208,11 +37,11 @@ func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
 	for i, m := range s.Config.Models {
 		all.Go(func() {
 			// Without its key it would only be refused.
-			if held := secretObstacles(s.Config, fmt.Sprintf("models[%d].", i)); len(held) > 0 {
+			if held := plan.SecretObstacles(s.Config, fmt.Sprintf("models[%d].", i)); len(held) > 0 {
 				out[i].err = errors.New(held[0].Text)
 				return
 			}
-			provider, err := newProvider(m, d.log, nil)
+			provider, err := plan.NewProvider(m, d.log, nil)
 			if err != nil {
 				out[i].err = err
 				return
@@ -233,16 +62,16 @@ func (d *Daemon) askServers(ctx context.Context, s *Setup) []askedServer {
 }
 
 // learnContexts notes the sizes of contexts that the servers name, so that prompts are measured against them.
-func (s *Setup) learnContexts(asked []askedServer) {
+func learnContexts(s *plan.Setup, asked []askedServer) {
 	for i, m := range s.Config.Models {
-		if s.plan != nil && asked[i].err == nil {
-			s.plan.Plan.LearnContext(string(m.Name), asked[i].listing.Window)
+		if s.Plan != nil && asked[i].err == nil {
+			s.Plan.Runner.LearnContext(string(m.Name), asked[i].listing.Window)
 		}
 	}
 }
 
 // checkServers checks the server, the key, the name and the context of each model that was asked.
-func checkServers(s *Setup, asked []askedServer) []api.Check {
+func checkServers(s *plan.Setup, asked []askedServer) []api.Check {
 	var out []api.Check
 	for i, a := range asked {
 		out = append(out, checkServer(s.Config.Models[i], a))
@@ -318,7 +147,7 @@ func missingModel(name string, has []string) string {
 }
 
 // checkExecutors looks for the programs of executors and their logins. It starts none of them.
-func (s *Setup) checkExecutors() (out []api.Check) {
+func checkExecutors(s *plan.Setup) (out []api.Check) {
 	seen := map[string]bool{}
 	add := func(agent string, enabled *bool, e *config.Executor) {
 		if e == nil || !config.On(enabled) || seen[agent+" "+e.Argv[0]] {

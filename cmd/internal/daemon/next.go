@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
-	"rouse/internal/text"
 	"rouse/scheduler"
 	"rouse/scheduler/schedule"
 	"rouse/scheduler/simulate"
@@ -27,7 +26,7 @@ const maxDelayed = 1000
 
 // Next implements web.Backend.
 func (d *Daemon) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
-	if err := d.Current().usable(); err != nil {
+	if err := d.Current().Usable(); err != nil {
 		return nil, err
 	}
 
@@ -98,11 +97,9 @@ func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
 // sourceAfter is the source of a run that follows one of another job.
 const sourceAfter = string(domain.TriggerAfter)
 
-func outcomesText(on []domain.Outcome) string { return strings.Join(text.Strings(on), ", ") }
-
 // following lists the runs of a job that follow other jobs, at the start of the run before them.
 func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
-	j := d.Current().job(name)
+	j := d.Current().Job(name)
 	if j == nil || !config.On(j.Enabled) {
 		return nil, nil
 	}
@@ -116,7 +113,7 @@ func (d *Daemon) following(ctx context.Context, name string, n int) ([]api.Occur
 		}
 		for _, o := range coming {
 			if o.Decision == domain.DecisionRun && o.Job == f.Job {
-				reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, outcomesText(f.On))
+				reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, plan.OutcomesText(f.On))
 				out = append(out, api.Occurrence{Job: name, Agent: j.Agent, Source: sourceAfter, Nominal: o.Nominal, Actual: o.Actual, Decision: domain.DecisionRun, Reason: reason})
 			}
 		}
@@ -138,7 +135,7 @@ func (e *explanation) followNotes(ctx context.Context) []string {
 	}
 	for _, j := range e.setup.Config.Jobs {
 		if on, ok := j.Followed()[e.name]; ok && config.On(j.Enabled) {
-			out = append(out, fmt.Sprintf("a run of it that ends (%s) is followed by one of %s", outcomesText(on), j.Name))
+			out = append(out, fmt.Sprintf("a run of it that ends (%s) is followed by one of %s", plan.OutcomesText(on), j.Name))
 		}
 	}
 	return out
@@ -164,7 +161,7 @@ func (e *explanation) followNote(ctx context.Context, job string, on []domain.Ou
 	case found:
 		return fmt.Sprintf("%s, and was followed by run %d", said, follower.ID)
 	case !slices.Contains(on, r.Outcome):
-		return joinNotes([]string{fmt.Sprintf("%s, and is not followed: that is for %s", said, outcomesText(on)), why})
+		return joinNotes([]string{fmt.Sprintf("%s, and is not followed: that is for %s", said, plan.OutcomesText(on)), why})
 	}
 	return said + ", and is not followed: it ended before this was in force, was only tried out, or what followed it is not kept any more"
 }
@@ -178,12 +175,12 @@ const maxSimulated = 1000
 // Simulate implements web.Backend. It simulates the other jobs too, because they use the same lanes.
 func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration) (out []api.Occurrence, until time.Time, err error) {
 	s, now := d.Current(), d.ledger.Now()
-	if err := s.usable(); err != nil {
+	if err := s.Usable(); err != nil {
 		return nil, until, err
 	}
 
-	o := simulate.Options{Jobs: s.plan.Jobs, Job: job, From: now, To: now.Add(length), Most: maxSimulated, Policy: s.plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
-		Blocked: Blocked(s.plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
+	o := simulate.Options{Jobs: s.Plan.Jobs, Job: job, From: now, To: now.Add(length), Most: maxSimulated, Policy: s.Plan.Policy, Runs: s.Config.Limits.Runs, RunsPerAgent: s.Config.Limits.RunsPerAgent,
+		Blocked: Blocked(s.Plan), Runtime: func(string, string) time.Duration { return simulatedRuntime }, States: map[string]ledger.JobState{}}
 	if o.Pauses, err = d.ledger.Pauses(ctx, time.Time{}); err != nil {
 		return nil, until, err
 	}
@@ -213,7 +210,7 @@ func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration)
 		return nil, until, err
 	}
 
-	NoteSimulated(all, s.Config, s.plan)
+	NoteSimulated(all, s.Config, s.Plan)
 	o.To = until
 	all = LeftOut(all, o, job)
 	if len(all) > maxSimulated {
@@ -227,9 +224,9 @@ func (d *Daemon) Simulate(ctx context.Context, job string, length time.Duration)
 }
 
 // Blocked says which runs never start in a simulation, because nobody could do their work.
-func Blocked(p *Plan) func(job, agent string) string {
+func Blocked(p *plan.Plan) func(job, agent string) string {
 	return func(job, agent string) string {
-		j, a := p.Plan.Jobs[job], p.Plan.Agents[agent]
+		j, a := p.Runner.Jobs[job], p.Runner.Agents[agent]
 		if j.AsksModel() && j.Model == nil && a.Model == nil {
 			return "stays queued: no_model"
 		}
@@ -238,7 +235,7 @@ func Blocked(p *Plan) func(job, agent string) string {
 }
 
 // NoteSimulated adds clock changes, jitter and conditions to the reasons of simulated runs.
-func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *Plan) {
+func NoteSimulated(out []simulate.Occurrence, cfg *config.Config, p *plan.Plan) {
 	conditional, jobs := map[string]bool{}, map[string]scheduler.Job{}
 	for _, j := range cfg.Jobs {
 		conditional[string(j.Name)] = len(j.When) > 0

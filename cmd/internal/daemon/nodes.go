@@ -16,6 +16,7 @@ import (
 	"rouse/agentdb/placement"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/dispatch"
@@ -191,7 +192,7 @@ func PlacementOptions(home, node string, l *ledger.Ledger, log *slog.Logger) pla
 }
 
 // setSchedules puts the schedules of a plan into force. Who leads keeps on record how far they are; others only know what comes next.
-func (d *Daemon) setSchedules(ctx context.Context, p *Plan) error {
+func (d *Daemon) setSchedules(ctx context.Context, p *plan.Plan) error {
 	d.nodes.mu.Lock()
 	defer d.nodes.mu.Unlock()
 	if d.nodes.leads {
@@ -201,15 +202,15 @@ func (d *Daemon) setSchedules(ctx context.Context, p *Plan) error {
 }
 
 // recordSchedules puts on record what the clock and the ends of runs start from now on, by the configuration of who leads.
-func (d *Daemon) recordSchedules(ctx context.Context, p *Plan) error {
-	if err := d.ledger.SetFollowers(ctx, p.followers); err != nil {
+func (d *Daemon) recordSchedules(ctx context.Context, p *plan.Plan) error {
+	if err := d.ledger.SetFollowers(ctx, p.Followers); err != nil {
 		return err
 	}
-	return d.scheduler.Set(ctx, p.Jobs, p.selfScheduling)
+	return d.scheduler.Set(ctx, p.Jobs, p.SelfScheduling)
 }
 
 // tryLead has this process lead if that is its turn: the schedules begin where the record says that they are.
-func (d *Daemon) tryLead(ctx context.Context, p *Plan) (bool, error) {
+func (d *Daemon) tryLead(ctx context.Context, p *plan.Plan) (bool, error) {
 	lead, err := d.ledger.Lead(ctx)
 	if err != nil || !lead {
 		return false, err
@@ -238,7 +239,7 @@ func (d *Daemon) awaitLead(ctx context.Context, dispatcher *dispatch.Dispatcher)
 		var err error
 		if dispatcher.Leads() {
 			var lead bool
-			if lead, err = d.tryLead(ctx, d.Current().plan); err == nil && lead {
+			if lead, err = d.tryLead(ctx, d.Current().Plan); err == nil && lead {
 				d.log.Info("this node leads now: what runs, schedules, wakes and notices are its to decide", "node", d.nodes.node)
 				return true
 			}
@@ -270,14 +271,14 @@ func (d *Daemon) onceLeading(ctx context.Context, run func(context.Context) erro
 }
 
 // ownWatches are the watches that are this process's.
-func (d *Daemon) ownWatches(p *Plan) []watcher.Watch {
+func (d *Daemon) ownWatches(p *plan.Plan) []watcher.Watch {
 	if !d.shared() {
-		return p.watches
+		return p.Watches
 	}
 	if !d.nodes.triggers {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(p.watches), func(w watcher.Watch) bool { return p.hosts[w.Job] != d.nodes.node })
+	return slices.DeleteFunc(slices.Clone(p.Watches), func(w watcher.Watch) bool { return p.Hosts[w.Job] != d.nodes.node })
 }
 
 // watchedElsewhere says whether another node may watch the folder of a job.
@@ -285,7 +286,7 @@ func (d *Daemon) watchedElsewhere(job string) bool {
 	if !d.shared() {
 		return false
 	}
-	host, ok := d.Current().plan.hosts[job]
+	host, ok := d.Current().Plan.Hosts[job]
 	if !ok || host == "" { // what was left by a job that is gone: one node sees to it
 		return !d.leading()
 	}
@@ -297,21 +298,13 @@ func (d *Daemon) refuseElsewhere(job string) error {
 	if !d.shared() {
 		return nil
 	}
-	switch host := d.Current().plan.hosts[job]; {
+	switch host := d.Current().Plan.Hosts[job]; {
 	case host == "":
 		return &api.Error{Status: 409, Message: fmt.Sprintf("the runs of the job %s may be done on any node, and a file of this machine would not be there; give the job a host: in the configuration", job)}
 	case host != d.nodes.node:
 		return &api.Error{Status: 409, Message: fmt.Sprintf("the files of the job %s are on the node %s; say it there", job, host)}
 	}
 	return nil
-}
-
-// placed is the node that may do a run, "" for any.
-func (p *Plan) placed(r ledger.Run) string {
-	if host := p.policies[r.Job].Node; host != "" {
-		return host
-	}
-	return p.agentHosts[r.Agent]
 }
 
 // saveConfigHash tells the other nodes that this one has another configuration now.
@@ -366,7 +359,7 @@ func (d *Daemon) Engine(ctx context.Context) (api.Engine, error) {
 			continue
 		}
 		one := api.Node{Name: n.Name, Host: n.Host, PID: n.PID, Version: n.Version, Address: n.Address, StartedAt: api.At(n.StartedAt), Alive: n.Alive(), GoneAt: api.At(n.GoneAt), Why: n.Why,
-			Triggers: n.Triggers, Work: n.Lanes > 0, Lanes: n.Lanes, Self: n.Name == d.nodes.node && n.PID == os.Getpid(), ConfigDiffers: n.Alive() && d.Current().problem == nil && n.Config != own}
+			Triggers: n.Triggers, Work: n.Lanes > 0, Lanes: n.Lanes, Self: n.Name == d.nodes.node && n.PID == os.Getpid(), ConfigDiffers: n.Alive() && d.Current().Problem == nil && n.Config != own}
 		if n.Alive() {
 			one.Runs = on[n.Name]
 		}
@@ -487,8 +480,8 @@ func (d *Daemon) absentNode(ctx context.Context, r ledger.Run, zone *time.Locati
 	}
 
 	name, because := "", ""
-	switch host := d.Current().plan.placed(r); {
-	case host != "" && d.Current().plan.policies[r.Job].Node != "":
+	switch host := d.Current().Plan.NodeOf(r); {
+	case host != "" && d.Current().Plan.Policy(r.Job).Node != "":
 		name, because = host, "which its job names"
 	case host != "":
 		name, because = host, "where the workdir of its agent is"

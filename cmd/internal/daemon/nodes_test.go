@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger/ledgertest"
 )
 
@@ -28,7 +29,7 @@ func TestClocksApart(t *testing.T) {
 			t.Parallel()
 			url, _ := ledgertest.Postgres(t)
 			dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nnode: north\nengine: {postgres: \"" + url + "\"}\nagents: [{name: a}]\n"})
-			cfg, err := Load(dir+"/rouse.yaml", "")
+			cfg, err := plan.Load(dir+"/rouse.yaml", "")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
 
@@ -47,7 +48,7 @@ func asked(t *testing.T, r *http.Request) (int, string, string) {
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	d := openHere(t, keyed)
-	listenAt(t, d, func(s *Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
+	listenAt(t, d, func(s *plan.Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
 	hook := func(job, secret, key, body string) (int, string, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.DashboardURL("/hooks/"+job), strings.NewReader(body))
 		if err != nil {

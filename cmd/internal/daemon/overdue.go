@@ -7,6 +7,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -91,9 +92,9 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 
 // overdue returns an overdue job, or nil, and the end of the job's next window. Before the first success, the windows begin
 // when the ledger recorded the schedule, or else when this process started.
-func (d *Daemon) overdue(ctx context.Context, s *Setup, j *config.Job, now time.Time) (*overdueJob, time.Time, error) {
+func (d *Daemon) overdue(ctx context.Context, s *plan.Setup, j *config.Job, now time.Time) (*overdueJob, time.Time, error) {
 	name, within := string(j.Name), time.Duration(j.ExpectSuccessWithin)
-	if within == 0 || !config.On(j.Enabled) || s.plan == nil || s.plan.Plan.Jobs[name].Name == "" {
+	if within == 0 || !config.On(j.Enabled) || s.Plan == nil || s.Plan.Runner.Jobs[name].Name == "" {
 		return nil, time.Time{}, nil
 	}
 
@@ -146,7 +147,7 @@ func (d *Daemon) whyOverdue(ctx context.Context, j *config.Job, now time.Time) (
 }
 
 // checkOverdue reports the jobs that have not succeeded in time.
-func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check) {
+func (d *Daemon) checkOverdue(ctx context.Context, s *plan.Setup) (out []api.Check) {
 	now := d.ledger.Now()
 	for i := range s.Config.Jobs {
 		name := string(s.Config.Jobs[i].Name)
@@ -158,13 +159,4 @@ func (d *Daemon) checkOverdue(ctx context.Context, s *Setup) (out []api.Check) {
 		}
 	}
 	return out
-}
-
-// seldom reports whether a job has a single schedule that fires at most once a day.
-func seldom(cfg *config.Config, j *config.Job) bool {
-	if j.Watch != nil || j.Webhook != nil || len(j.Follows) > 0 {
-		return false
-	}
-	all, err := cfg.Schedules(j)
-	return err == nil && len(all) == 1 && all[0].DailyAtMost()
 }

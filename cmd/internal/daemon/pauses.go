@@ -8,6 +8,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -19,9 +20,9 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 	s, now := d.Current(), d.ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
-	err := s.knownScope(ask.Scope, ask.Name)
+	err := s.KnownScope(ask.Scope, ask.Name)
 	if err == nil && ask.Until != "" {
-		err = s.usable() // a local time is read in its zone
+		err = s.Usable() // a local time is read in its zone
 	}
 	if err != nil {
 		return out, err
@@ -101,7 +102,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 
 	// Only now: a name that ended a pause was right, whatever the configuration says.
 	if !ended && scope != ledger.PauseAll {
-		if err := s.knownScope(scope, name); err != nil {
+		if err := s.KnownScope(scope, name); err != nil {
 			return out, err
 		}
 	}
@@ -131,43 +132,17 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 	return said
 }
 
-// knownScope refuses unknown jobs and agents. A pause of everything works without a configuration.
-func (s *Setup) knownScope(scope, name string) error {
-	switch scope {
-	case ledger.PauseJob:
-		return s.known(name, "")
-	case ledger.PauseAgent:
-		return s.known("", name)
-	}
-	return nil
-}
-
 // otherPauses lists the other pauses in force that cover some of the same jobs.
-func (d *Daemon) otherPauses(ctx context.Context, s *Setup, scope, name string) ([]api.Pause, error) {
+func (d *Daemon) otherPauses(ctx context.Context, s *plan.Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
 	all, err := d.ledger.Pauses(ctx, d.ledger.Now())
 	for _, p := range all {
-		if (p.Scope != scope || p.Name != name) && s.overlaps(scope, name, p.Scope, p.Name) {
+		if (p.Scope != scope || p.Name != name) && s.Overlaps(scope, name, p.Scope, p.Name) {
 			out = append(out, web.NewPause(p))
 		}
 	}
 
 	return out, err
-}
-
-// overlaps says whether two pauses have a job in common.
-func (s *Setup) overlaps(scopeA, nameA, scopeB, nameB string) bool {
-	agentOf := func(scope, name string) string {
-		if j := s.job(name); scope == ledger.PauseJob && j != nil {
-			return j.Agent
-		}
-		return name
-	}
-	if scopeA == scopeB && scopeA != ledger.PauseAll {
-		return nameA == nameB
-	}
-	// One is about a job and the other about its agent, or one is about everything.
-	return scopeA == ledger.PauseAll || scopeB == ledger.PauseAll || agentOf(scopeA, nameA) == agentOf(scopeB, nameB)
 }
 
 // pausedWhy is why a job is paused; for a pause of more than the job it also says of what.

@@ -23,7 +23,7 @@ import (
 // that holds secrets by its name.
 func (d *Daemon) readable(ctx context.Context, j *config.Job, path api.Path) (string, error) {
 	s := d.Current()
-	p := s.plan.Plan
+	p := s.Plan.Runner
 	refuse := func(why string) (string, error) {
 		return "", &api.Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the file %s is not given to job %s: %s", path, j.Name, why)}
 	}

@@ -29,8 +29,8 @@ func TestFileOfARequest(t *testing.T) {
 		}
 		return path
 	}
-	work := f.Current().plan.Plan.Agents["ann"].Workdir
-	clerk := f.Current().plan.Plan.Agents["clerk"].Workdir
+	work := f.Current().Plan.Runner.Agents["ann"].Workdir
+	clerk := f.Current().Plan.Runner.Agents["clerk"].Workdir
 	token := filepath.Join(f.Dir(), "dashboard", "token")
 	linked := filepath.Join(away, "link")
 	if err := os.Symlink(f.Dir(), linked); err != nil {

@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
 
@@ -130,11 +131,11 @@ func TestSinksAreRedacted(t *testing.T) {
 func TestFirstRequestIsRedacted(t *testing.T) {
 	t.Parallel()
 	text := withPassphrase + "  - {name: asks, agent: ann, prompt: \"The word is correct horse battery\\x2dstaple Quixotic, is it not?\"}\n"
-	cfg, err := Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := FirstRequestOf(t.Context(), cfg, "asks", agentdb.Schema{})
+	first, err := plan.FirstRequestOf(t.Context(), cfg, QuietLogger(), "asks", agentdb.Schema{})
 	if err != nil || bytes.Contains(first.Body, []byte("Quixotic")) || !bytes.Contains(first.Body, []byte("The word is [secret], is it not?")) {
 		t.Errorf("%s (%v)", first.Body, err)
 	}
@@ -168,7 +169,7 @@ func TestDeliveriesAreRedacted(t *testing.T) {
 func TestLogLearnsSecrets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": withPassphrase}), "rouse.yaml")
-	cfg, err := Load(path, "")
+	cfg, err := plan.Load(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
@@ -161,7 +162,7 @@ func (d *Daemon) ConfigProblem(ctx context.Context, load bool) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().at, d.Zone()), text.OneLine(config.Problem(found[0]).String()))
+	return fmt.Sprintf("the configuration on disk has a mistake, so the one loaded at %s is used: %s", api.LocalTime(d.Current().At, d.Zone()), text.OneLine(config.Problem(found[0]).String()))
 }
 
 // checkNow checks the time zone of the machine, and reads the files if they differ from the last reading.
@@ -210,7 +211,7 @@ func wakeUp(c chan<- struct{}) {
 
 // recalculate works out again what is due, by the same configuration. Here, where no other one can come into force meanwhile.
 func (r *reloader) recalculate(ctx context.Context) {
-	if err := r.d.setSchedules(ctx, r.d.Current().plan); err != nil && ctx.Err() == nil {
+	if err := r.d.setSchedules(ctx, r.d.Current().Plan); err != nil && ctx.Err() == nil {
 		r.d.log.Warn("what has changed in calendars could not be put into force; it is tried again", "error", err)
 		time.AfterFunc(time.Second, r.recalculateSoon)
 	}
@@ -253,7 +254,7 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 
 	c := config.Compare(old.Config, next.Config)
 	out := api.Reload{OK: true, Problems: problems(next.Config.Warnings), Added: list(c.Added), Changed: list(c.Changed), Removed: list(c.Removed),
-		Others: list(c.Others), Restart: list(next.restart)}
+		Others: list(c.Others), Restart: list(next.Restart)}
 	r.accept(ctx, old, next, out, time.Since(started))
 	r.reportZone(ctx, old, next)
 
@@ -265,7 +266,7 @@ func (r *reloader) reload(ctx context.Context) api.Reload {
 }
 
 // read reads the files until they stop changing. With an error it returns a partial setup.
-func (r *reloader) read(ctx context.Context) (*Setup, error) {
+func (r *reloader) read(ctx context.Context) (*plan.Setup, error) {
 	for range maxReads {
 		next, err := r.attempt() //nolint:contextcheck // looking for an Ollama has a limit of its own
 		if next == nil {
@@ -282,7 +283,7 @@ func (r *reloader) read(ctx context.Context) (*Setup, error) {
 }
 
 // attempt reads the files once. A panic while reading them fails the reading, not the daemon.
-func (r *reloader) attempt() (next *Setup, err error) {
+func (r *reloader) attempt() (next *plan.Setup, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.d.log.Error("the configuration cannot be read because of a defect of rouse", "panic", p, "stack", string(debug.Stack()))
@@ -295,20 +296,20 @@ func (r *reloader) attempt() (next *Setup, err error) {
 		return nil, fmt.Errorf("%s is not a plain file", main)
 	}
 
-	next = &Setup{at: time.Now()}
-	if next.Config, err = Load(main, r.flagHome); err != nil {
+	next = &plan.Setup{At: time.Now()}
+	if next.Config, err = plan.Load(main, r.flagHome); err != nil {
 		return next, err
 	}
 
-	next.restart = r.restart(next.Config)
+	next.Restart = r.restart(next.Config)
 	if string(next.Config.Home) != r.d.home.Dir {
 		// Defaults below the home have to be below the one that is open, so read again with it.
-		if next.Config, err = Load(main, r.d.home.Dir); err != nil {
+		if next.Config, err = plan.Load(main, r.d.home.Dir); err != nil {
 			return next, err
 		}
 	}
 
-	next.plan, err = NewPlan(next.Config, r.d.log)
+	next.Plan, err = plan.New(next.Config, r.d.log)
 	return next, err
 }
 
@@ -337,35 +338,35 @@ func (r *reloader) restart(cfg *config.Config) []string {
 }
 
 // apply puts a setup into force. The parts that can refuse come first, and are put back if one does.
-func (r *reloader) apply(ctx context.Context, next *Setup) error {
+func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 	d, old := r.d, r.d.Current()
 
 	// A run that started before may still print an old secret, so redact those as well.
-	next.plan.Plan.Secrets = union(next.plan.Plan.Secrets, old.plan.Plan.Secrets)
+	next.Plan.Runner.Secrets = union(next.Plan.Runner.Secrets, old.Plan.Runner.Secrets)
 
 	// Runs of the old and of the new jobs can start until all parts have switched.
-	d.runner.Set(merged(old.plan.Plan, next.plan.Plan))
-	err := d.watcher.Set(ctx, d.ownWatches(next.plan))
+	d.runner.Set(merged(old.Plan.Runner, next.Plan.Runner))
+	err := d.watcher.Set(ctx, d.ownWatches(next.Plan))
 	if err == nil {
-		if err = d.setSchedules(ctx, next.plan); err != nil {
-			err = errors.Join(err, d.watcher.Set(ctx, d.ownWatches(old.plan)))
+		if err = d.setSchedules(ctx, next.Plan); err != nil {
+			err = errors.Join(err, d.watcher.Set(ctx, d.ownWatches(old.Plan)))
 		}
 	}
 	if err != nil {
-		d.runner.Set(old.plan.Plan)
+		d.runner.Set(old.Plan.Runner)
 		return fmt.Errorf("the new configuration could not be put into force; it is tried again: %w", err)
 	}
 
 	d.setup.Store(next)
 	d.saveConfigHash(ctx, next.Config)
-	d.runner.Set(next.plan.Plan)
+	d.runner.Set(next.Plan.Runner)
 	limits := next.Config.Limits
 	d.scheduler.SetLanes(limits.Runs)
 	dispatcher := d.dispatching.Load()
 	dispatcher.SetLanes(limits.Runs, limits.RunsPerAgent)
 	d.tellLanes(ctx, limits.Runs)
 	dispatcher.SetDrain(time.Duration(limits.Drain))
-	d.notifier.SetChannels(next.plan.channels, channelRules(next.Config, &d.session))
+	d.notifier.SetChannels(next.Plan.Channels, plan.ChannelRules(next.Config, &d.session))
 	if r.log != nil {
 		r.log.set(next.Config)
 	}
@@ -377,28 +378,28 @@ func (r *reloader) apply(ctx context.Context, next *Setup) error {
 }
 
 // revokeSecrets takes removed secrets away from agents at once. Their values are still redacted.
-func (r *reloader) revokeSecrets(next *Setup) {
+func (r *reloader) revokeSecrets(next *plan.Setup) {
 	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
 		return
 	}
 
 	gone, now := next.Config.Unset(), *r.d.Current()
 	// Setups are immutable, and runs that have started share this one: change a copy.
-	held := *now.plan
-	held.Plan.Agents = maps.Clone(held.Plan.Agents)
-	for name, a := range held.Plan.Agents {
+	held := *now.Plan
+	held.Runner.Agents = maps.Clone(held.Runner.Agents)
+	for name, a := range held.Runner.Agents {
 		a.Secrets = slices.Clone(a.Secrets)
 		for i := range a.Secrets {
 			if slices.Contains(gone, a.Secrets[i].Name) {
 				a.Secrets[i].Value = ""
 			}
 		}
-		held.Plan.Agents[name] = a
+		held.Runner.Agents[name] = a
 	}
 
-	now.plan = &held
+	now.Plan = &held
 	r.d.setup.Store(&now)
-	r.d.runner.Set(held.Plan)
+	r.d.runner.Set(held.Runner)
 }
 
 // merged has the agents and jobs of both plans; where both have one, it is the second's.
@@ -421,7 +422,7 @@ func notRegular(path string) bool {
 }
 
 // accept records and logs that another configuration is in force.
-func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload, took time.Duration) {
+func (r *reloader) accept(ctx context.Context, old, next *plan.Setup, out api.Reload, took time.Duration) {
 	r.mu.Lock()
 	recovered := len(r.problems) > 0
 	r.problems, r.wanted = nil, nil
@@ -434,8 +435,8 @@ func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload,
 		}
 	}
 
-	for _, what := range next.restart {
-		if !slices.Contains(old.restart, what) {
+	for _, what := range next.Restart {
+		if !slices.Contains(old.Restart, what) {
 			log.Warn("a setting needs a restart", "setting", what)
 		}
 	}
@@ -453,7 +454,7 @@ func (r *reloader) accept(ctx context.Context, old, next *Setup, out api.Reload,
 }
 
 // refuse reports why the configuration on disk is not in force, each problem once.
-func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reload {
+func (r *reloader) refuse(ctx context.Context, next *plan.Setup, err error) api.Reload {
 	// At shutdown the parts refuse because they stop; that is no problem of the configuration.
 	if ctx.Err() != nil {
 		return refusal([]api.Problem{{Message: "the daemon stops"}})
@@ -468,7 +469,7 @@ func (r *reloader) refuse(ctx context.Context, next *Setup, err error) api.Reloa
 	r.mu.Unlock()
 
 	// The same problems come up at every check while they last.
-	text, held := formatProblems(found, len(found)), api.LocalTime(r.d.Current().at, r.d.Zone())
+	text, held := formatProblems(found, len(found)), api.LocalTime(r.d.Current().At, r.d.Zone())
 	if r.reported[text] == 0 {
 		r.reported[text] = 1
 		r.logProblems(found, held)
@@ -497,7 +498,7 @@ func (r *reloader) notify(ctx context.Context, found []api.Problem, held string)
 	r.record(ctx, "config.refused", map[string]any{"error": formatProblems(found, maxNotified)})
 	var notices []ledger.Notice
 	cfg := r.d.Current().Config
-	for _, channel := range r.d.Current().plan.Plan.Channels {
+	for _, channel := range r.d.Current().Plan.Runner.Channels {
 		if channel == config.DefaultChannel && !cfg.Names(channel) && !r.d.session.Exists() {
 			continue
 		}
@@ -523,8 +524,8 @@ func (r *reloader) record(ctx context.Context, kind string, data map[string]any)
 }
 
 // redactProblems are problems without what must not be shown, of either configuration.
-func (r *reloader) redactProblems(next *Setup, found []api.Problem) []api.Problem {
-	secrets := r.d.Current().plan.Plan.Secrets
+func (r *reloader) redactProblems(next *plan.Setup, found []api.Problem) []api.Problem {
+	secrets := r.d.Current().Plan.Runner.Secrets
 	if next != nil && next.Config != nil {
 		secrets = union(next.Config.Secrets(), secrets)
 	}
@@ -595,15 +596,15 @@ func (r *reloader) followZone(ctx context.Context) {
 		return
 	}
 
+	var err error
 	next := *old
 	next.Config = old.Config.InZone(zone)
-	plan, err := NewPlan(next.Config, r.d.log)
+	next.Plan, err = plan.New(next.Config, r.d.log)
 	if err == nil {
-		for name, a := range plan.Plan.Agents {
-			a.Secrets = old.plan.Plan.Agents[name].Secrets // keep the current secrets, because some may have been revoked
-			plan.Plan.Agents[name] = a
+		for name, a := range next.Plan.Runner.Agents {
+			a.Secrets = old.Plan.Runner.Agents[name].Secrets // keep the current secrets, because some may have been revoked
+			next.Plan.Runner.Agents[name] = a
 		}
-		next.plan = plan
 		err = r.apply(ctx, &next)
 	}
 	if err != nil {
@@ -614,19 +615,19 @@ func (r *reloader) followZone(ctx context.Context) {
 }
 
 // reportZone logs and records a change of the machine's time zone since the previous setup.
-func (r *reloader) reportZone(ctx context.Context, old, next *Setup) {
+func (r *reloader) reportZone(ctx context.Context, old, next *plan.Setup) {
 	from, to, now := old.Config.Zone(), next.Config.Zone(), time.Now()
 	if from == to || old.Config.Timezone != "" || next.Config.Timezone != "" {
 		return
 	}
 
 	was := map[string][]*schedule.Schedule{}
-	for _, j := range old.plan.Jobs {
+	for _, j := range old.Plan.Jobs {
 		was[j.Name] = j.Schedules
 	}
 	same := func(a, b *schedule.Schedule) bool { return a.Next(now).Equal(b.Next(now)) }
 	var moved []string
-	for _, j := range next.plan.Jobs {
+	for _, j := range next.Plan.Jobs {
 		if s, ok := was[j.Name]; ok && !slices.EqualFunc(s, j.Schedules, same) {
 			moved = append(moved, j.Name)
 		}

@@ -21,6 +21,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -45,7 +46,7 @@ func serveHere(t testing.TB, files map[string]string) *served {
 func ServeIn(t testing.TB, dir, config string) *served {
 	t.Helper()
 	s := &served{t: t, dir: dir, config: filepath.Join(dir, config), log: &cmdtest.Log{}}
-	cfg, err := Load(s.config, "")
+	cfg, err := plan.Load(s.config, "")
 	if err != nil {
 		t.Fatal(err)
 	}

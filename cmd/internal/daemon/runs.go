@@ -17,6 +17,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -80,8 +81,8 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	defer leave()
 
 	// Where nodes share the ledger, the configuration of who leads counts.
-	if !d.shared() && d.Current().usable() == nil {
-		if err := d.ledger.SetFollowers(ctx, d.Current().plan.followers); err != nil {
+	if !d.shared() && d.Current().Usable() == nil {
+		if err := d.ledger.SetFollowers(ctx, d.Current().Plan.Followers); err != nil {
 			return err
 		}
 	}
@@ -105,10 +106,10 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 	defer stop()
 	defer d.answerBeside(running)()
 
-	if err := dispatcher.Run(running); err != nil || d.Current().usable() != nil {
+	if err := dispatcher.Run(running); err != nil || d.Current().Usable() != nil {
 		return err
 	}
-	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().plan)) // no daemon does it
+	return watcher.ApplyAfterActions(running, d.watching(), d.ownWatches(d.Current().Plan)) // no daemon does it
 }
 
 // watching returns the options for handling watched files.
@@ -232,7 +233,7 @@ func (d *Daemon) pending(ctx context.Context, r ledger.Run, pauses []ledger.Paus
 // Replay implements web.Backend: nothing of it is seen by the home.
 func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
 	now := d.Current()
-	if err := now.usable(); err != nil {
+	if err := now.Usable(); err != nil {
 		return api.Replay{}, err
 	}
 
@@ -240,7 +241,7 @@ func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
 	if err != nil {
 		return api.Replay{}, err
 	}
-	out, err := PlayRecording(ctx, now.plan, rec)
+	out, err := PlayRecording(ctx, now.Plan, rec)
 	if err != nil && ctx.Err() == nil { // of the recording, or of what is configured now
 		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	}
@@ -248,8 +249,8 @@ func (d *Daemon) Replay(ctx context.Context, run int64) (api.Replay, error) {
 }
 
 // PlayRecording plays a recording as a plan has its job now, without any effect.
-func PlayRecording(ctx context.Context, p *Plan, rec replay.Recording) (api.Replay, error) {
-	res, err := playOnce(ctx, p.Plan, rec)
+func PlayRecording(ctx context.Context, p *plan.Plan, rec replay.Recording) (api.Replay, error) {
+	res, err := playOnce(ctx, p.Runner, rec)
 	if err != nil {
 		return api.Replay{}, err
 	}

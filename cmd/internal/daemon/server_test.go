@@ -13,6 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 )
 
 // Who only follows events, or has connected and asks nothing, does not keep a server from stopping; and
@@ -20,7 +21,7 @@ import (
 func TestServerStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\n"})
-	cfg, err := Load(filepath.Join(dir, "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(dir, "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/skills"
 	"rouse/skills/install"
 )
@@ -29,7 +30,7 @@ func TestSkillsAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cfg, err := Load(filepath.Join(dir, "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(dir, "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 )
 
@@ -39,7 +40,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 		st.Config = files[0]
 	}
 
-	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = api.At(now.at), []api.Problem{}, list(now.restart)
+	st.ConfigAt, st.ConfigProblems, st.ConfigRestart = api.At(now.At), []api.Problem{}, list(now.Restart)
 	// A command reads the configuration afresh, so it has no older one in force to report on.
 	if d.reloads != nil {
 		st.ConfigProblems = append(st.ConfigProblems, d.reloads.problemsOnDisk()...)
@@ -53,7 +54,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 	slices.Sort(st.WatchProblems)
 
-	st.Calendars = d.calendarStates()
+	st.Calendars = plan.Calendars(d.Current().Config)
 	st.ModelPauses = d.modelPauses(d.ledger.Now())
 
 	return st, err

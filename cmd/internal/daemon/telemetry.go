@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/traces"
 	"rouse/internal/ledger"
 )
@@ -26,7 +27,7 @@ func (d *Daemon) heartbeatState() *api.Heartbeat {
 		return nil
 	}
 	if cfg.HeartbeatURL == "" {
-		if lacks := secretObstacles(cfg, "heartbeat_url"); len(lacks) > 0 {
+		if lacks := plan.SecretObstacles(cfg, "heartbeat_url"); len(lacks) > 0 {
 			return &api.Heartbeat{Problem: "no ping is sent: " + lacks[0].Text}
 		}
 		return nil

@@ -107,7 +107,7 @@ func openOffice(t *testing.T, s tool.Spec, agentKeys, jobKeys string, turns ...m
 
 	t.Cleanup(o.Close)
 	o.runner = o.newRunner(o.ledger, o.databases, o.home.Dir)
-	o.runner.Set(o.Current().plan.Plan)
+	o.runner.Set(o.Current().Plan.Runner)
 	return o
 }
 
@@ -318,7 +318,7 @@ var everywhere = map[string]func(t *testing.T){
 				t.Errorf("scope %q: with the replay %q was sent", scope, sent)
 			}
 
-			plan := o.Current().plan.Plan
+			plan := o.Current().Plan.Runner
 			job := plan.Jobs["j"]
 			job.Foreign = "everybody can write it"
 			plan.Jobs["j"] = job
@@ -594,7 +594,7 @@ var everywhere = map[string]func(t *testing.T){
 				}
 			}), "", "", says("send", `{"path":"a.txt"}`), says("file_write", `{"path":"a.txt","content":"b"}`), says("send", `{"path":"a.txt"}`), wellDone)
 
-			work := o.Current().plan.Plan.Agents["clerk"].Workdir
+			work := o.Current().Plan.Runner.Agents["clerk"].Workdir
 			err := os.MkdirAll(work, 0o700)
 			if err == nil {
 				roots, err = tool.NewRoots(work, nil)
@@ -710,7 +710,7 @@ func (o *office) replay(id int64) string {
 	defer pool.Close()
 
 	r := o.newRunner(l, pool, dir)
-	r.Set(o.Current().plan.Plan)
+	r.Set(o.Current().Plan.Runner)
 	if p, err := r.Replay(o.t.Context(), rec); err != nil || !p.Same() {
 		o.t.Errorf("the replay: %+v (%v)", p, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"rouse/agent/tool/next"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/web"
 	"rouse/internal/ledger"
 	"rouse/scheduler/schedule"
@@ -19,7 +20,7 @@ import (
 // Wakes implements web.Backend.
 func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
 	s := d.Current()
-	if err := s.known("", agent); err != nil {
+	if err := s.Known("", agent); err != nil {
 		return nil, err
 	}
 
@@ -45,7 +46,7 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, erro
 }
 
 // agentWake returns the planned wake of an agent, and the limits of its planning.
-func (d *Daemon) agentWake(ctx context.Context, s *Setup, a *config.Agent) (api.AgentWake, error) {
+func (d *Daemon) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
 	wake, planned, err := d.ledger.NextWake(ctx, name)
@@ -106,7 +107,7 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
 	s := d.Current()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
-	a, limits, err := s.planner(ask.Agent)
+	a, limits, err := planner(s, ask.Agent)
 	if err != nil {
 		return out, err
 	}
@@ -131,11 +132,11 @@ func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedW
 }
 
 // planner returns the configured agent of a name, if wakes can be planned for it.
-func (s *Setup) planner(name string) (*config.Agent, schedule.Limits, error) {
-	if err := s.known("", name); err != nil {
+func planner(s *plan.Setup, name string) (*config.Agent, schedule.Limits, error) {
+	if err := s.Known("", name); err != nil {
 		return nil, schedule.Limits{}, err
 	}
-	a := &s.Config.Agents[slices.Index(s.agentNames(), name)]
+	a := &s.Config.Agents[slices.Index(s.AgentNames(), name)]
 	limits, ok := s.Config.SelfScheduling(a)
 	if !ok || !config.On(a.Enabled) {
 		return nil, limits, &api.Error{Status: 409, Message: planningOff(a)}
@@ -196,7 +197,7 @@ func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWak
 
 	// The name is checked only now: the wake of an agent that is no longer configured can be cleared.
 	if !cleared || !planned {
-		if err := s.known("", agent); err != nil {
+		if err := s.Known("", agent); err != nil {
 			return out, err
 		}
 		return out, &api.Error{Status: 409, Message: fmt.Sprintf("nothing is planned for the agent %s, so there is nothing to cancel", agent)}

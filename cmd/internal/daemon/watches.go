@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -9,50 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agent/tool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
-	"rouse/scheduler/schedule"
 	"rouse/watcher"
 )
-
-// newWatch is a job's watch in the terms of the watcher.
-func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
-	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
-	w := j.Watch
-	return watcher.Watch{
-		Collect: newCollect(j, p.Zone),
-		Job:     string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
-		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
-		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: p.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, p),
-		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
-	}
-}
-
-// newCollect returns the handover times of a job's watch.
-func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
-	c := j.Watch.Collect
-	if c == nil {
-		return watcher.Collect{}
-	}
-	if own, err := time.LoadLocation(j.Timezone); err == nil && j.Timezone != "" {
-		zone = own
-	}
-	zone = cmp.Or(zone, time.UTC)
-	when := c.When()
-	if c.Every > 0 {
-		return watcher.Collect{When: when, Next: func(after time.Time) time.Time { return after.Add(time.Duration(c.Every)).In(zone) }}
-	}
-	at, _ := time.Parse("15:04", c.Until) // checked with the configuration
-	return watcher.Collect{When: when + " (" + zone.String() + ")", Next: func(after time.Time) time.Time {
-		return schedule.NextTimeOfDay(after, at.Hour(), at.Minute(), 0, zone).In(zone)
-	}}
-}
 
 // handovers returns the next handovers of collecting watches, of one job or of all.
 func (d *Daemon) handovers(ctx context.Context, job string, now time.Time) ([]api.Occurrence, error) {
@@ -62,7 +24,7 @@ func (d *Daemon) handovers(ctx context.Context, job string, now time.Time) ([]ap
 	}
 	known := d.watches(ctx)
 	var out []api.Occurrence
-	for _, w := range d.Current().plan.watches {
+	for _, w := range d.Current().Plan.Watches {
 		if w.Collect.When == "" || job != "" && job != w.Job {
 			continue
 		}
@@ -94,22 +56,6 @@ func latest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// ownFolder is the workdir of a job's agent, in which the agent may read hard links too.
-func ownFolder(j *config.Job, p agent.Plan) string {
-	folders := tool.WithResolvedLinks([]string{p.Agents[j.Agent].Workdir})
-	return folders[len(folders)-1]
-}
-
-// watched is what the runs of a job know about its watch.
-func watched(j *config.Job) agent.Watched {
-	w := j.Watch
-	if w == nil {
-		return agent.Watched{}
-	}
-	// A followed link can lead the watch into folders below its own.
-	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo(), Parameters: w.Parameters}
 }
 
 // watches is the state of each watch, by job; empty without a daemon.
@@ -153,22 +99,6 @@ func watchOf(j *config.Job, known map[string]api.Watch) *api.Watch {
 	return &api.Watch{Path: string(j.Watch.Path), Mode: j.Watch.Mode}
 }
 
-// watchTrigger describes the files or changes that a watch starts runs for.
-func watchTrigger(j *config.Job) string {
-	w := j.Watch
-	what := cmp.Or(strings.Join(w.Include, ", "), "files")
-	in := " in " + string(w.Path)
-	switch {
-	case w.Mode == watcher.ModeBatch && w.Collect != nil:
-		return what + in + ", collected " + w.Collect.When()
-	case w.Mode == watcher.ModeBatch:
-		return "batches of " + what + in
-	case w.Mode == watcher.ModeConverge:
-		return "changes of " + what + in
-	}
-	return what + in
-}
-
 // watchProblem joins the problems of a watch. It returns "" if there are none.
 func watchProblem(w api.Watch) string {
 	if w.Problem == "" || w.Degraded == "" {
@@ -187,7 +117,7 @@ func (d *Daemon) expandDestination(ctx context.Context, template string, c ledge
 		return "", err
 	}
 	path := filepath.FromSlash(c.Path)
-	data, err := d.Current().plan.Plan.Jobs[c.Job].DestinationData(run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
+	data, err := d.Current().Plan.Runner.Jobs[c.Job].DestinationData(run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
 	if err != nil {
 		return "", err
 	}

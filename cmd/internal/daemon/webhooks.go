@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -45,7 +46,7 @@ func deliveryKey(job string, d webhook.Delivery) string { return "webhook/" + jo
 // Webhook implements webhook.Engine.
 func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
 	now := d.Current()
-	if now.usable() != nil || !d.nodes.triggers {
+	if now.Usable() != nil || !d.nodes.triggers {
 		return webhook.Hook{}, false
 	}
 
@@ -71,7 +72,7 @@ func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delive
 		return webhook.Accepted{Run: run, Repeated: known}, otherBody(err)
 	}
 
-	j := d.Current().job(h.Job)
+	j := d.Current().Job(h.Job)
 	if j == nil { // removed meanwhile
 		return webhook.Accepted{}, &webhook.BusyError{Why: "the job of this webhook is not configured any more", After: tryAgain}
 	}
@@ -153,7 +154,7 @@ func (d *Daemon) countRefused(job string, now time.Time) (more int, record bool)
 // Webhooks implements web.Backend.
 func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 	now := d.Current()
-	if err := now.usable(); err != nil {
+	if err := now.Usable(); err != nil {
 		return nil, err
 	}
 
@@ -173,7 +174,7 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			if busy != nil {
 				w.Refuses = busy.Why
 			}
-			if lacks := secretObstacles(now.Config, fmt.Sprintf("jobs[%d].webhook.", i)); len(lacks) > 0 {
+			if lacks := plan.SecretObstacles(now.Config, fmt.Sprintf("jobs[%d].webhook.", i)); len(lacks) > 0 {
 				w.Refuses = lacks[0].Text
 			} else if err := webhook.Scheme(w.Scheme).CheckSecret(j.Webhook.Secret); err != nil {
 				w.Refuses = err.Error()

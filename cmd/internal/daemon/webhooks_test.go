@@ -17,6 +17,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/ledger"
 )
@@ -38,7 +39,7 @@ type sender struct {
 func newSender(t *testing.T) sender {
 	t.Helper()
 	d := openHere(t, hooked)
-	listenAt(t, d, func(s *Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
+	listenAt(t, d, func(s *plan.Setup) { s.Config.Dashboard.Listen = "127.0.0.1:0" })
 	return sender{t, d}
 }
 

@@ -24,6 +24,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/skills/module"
@@ -135,7 +136,7 @@ func seedIn(t *testing.T, dir string, now func() time.Time, seed func(*ledger.Le
 
 func openIn(t *testing.T, dir string) *home {
 	t.Helper()
-	cfg, err := daemon.Load(filepath.Join(dir, "rouse.yaml"), "")
+	cfg, err := plan.Load(filepath.Join(dir, "rouse.yaml"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

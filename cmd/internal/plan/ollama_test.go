@@ -1,4 +1,4 @@
-package daemon
+package plan
 
 import "testing"
 

@@ -1,4 +1,4 @@
-package daemon
+package plan
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 
@@ -40,12 +41,12 @@ type ToolBytes struct {
 
 // FirstRequestOf returns the first request of a job, encoded for the server of its model. Nothing is sent. tables describes the
 // agent's database.
-func FirstRequestOf(ctx context.Context, cfg *config.Config, job string, tables agentdb.Schema) (FirstRequest, error) {
-	p, err := NewPlan(cfg, QuietLogger())
+func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, job string, tables agentdb.Schema) (FirstRequest, error) {
+	p, err := New(cfg, log)
 	if err != nil {
 		return FirstRequest{}, err
 	}
-	first, err := agent.FirstRequestOf(p.Plan, job, filepath.Join(string(cfg.Home), "mcp"), tables) //nolint:contextcheck // it starts no server
+	first, err := agent.FirstRequestOf(p.Runner, job, filepath.Join(string(cfg.Home), "mcp"), tables) //nolint:contextcheck // it starts no server
 	if err != nil {
 		return FirstRequest{}, err
 	}
@@ -58,7 +59,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, job string, tables 
 		if m.Provider == "replay" { // a recording gets no bytes: these are those of most servers
 			m.Provider, m.Model, m.BaseURL = "openai", string(m.Name), "http://localhost/v1"
 		}
-		if out.Body, err = encodedRequest(ctx, m, first.Request); err != nil {
+		if out.Body, err = encodedRequest(ctx, log, m, first.Request); err != nil {
 			return out, err
 		}
 	}
@@ -109,11 +110,11 @@ func encodedTools(raw json.RawMessage, count int) []json.RawMessage {
 }
 
 // encodedRequest returns the body that the adapter of a model would send.
-func encodedRequest(ctx context.Context, m config.Model, r model.Request) (json.RawMessage, error) {
+func encodedRequest(ctx context.Context, log *slog.Logger, m config.Model, r model.Request) (json.RawMessage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	taken := &bodyTaker{stop: cancel}
-	provider, err := newProvider(m, QuietLogger(), taken)
+	provider, err := NewProvider(m, log, taken)
 	if err != nil {
 		return nil, fmt.Errorf("%s: model %s: %w", m.At, m.Name, err)
 	}

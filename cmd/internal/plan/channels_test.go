@@ -1,7 +1,8 @@
-package daemon
+package plan
 
 import (
 	"encoding/json"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -22,17 +23,17 @@ func TestChannelsAreOfTheirKind(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p, err := NewPlan(cfg, QuietLogger())
+	p, err := New(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"desktop", "phone", "alarm"}; !slices.Equal(p.Plan.Channels, want) || len(p.channels) != len(want) {
-		t.Errorf("channels %q and %d opened, want %q", p.Plan.Channels, len(p.channels), want)
+	if want := []string{"desktop", "phone", "alarm"}; !slices.Equal(p.Runner.Channels, want) || len(p.Channels) != len(want) {
+		t.Errorf("channels %q and %d opened, want %q", p.Runner.Channels, len(p.Channels), want)
 	}
 
 	cfg.Notifications[1].Kind = "pigeon"
-	if p, err := NewPlan(cfg, QuietLogger()); err == nil {
-		t.Errorf("a channel of a kind that nobody makes became %T", p.channels["alarm"])
+	if p, err := New(cfg, slog.New(slog.DiscardHandler)); err == nil {
+		t.Errorf("a channel of a kind that nobody makes became %T", p.Channels["alarm"])
 	}
 
 	for _, kind := range configuredKinds(t) {

@@ -1,0 +1,40 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rouse/cmd/internal/config"
+	"rouse/internal/ledger"
+)
+
+// SecretObstacles returns the secrets that are missing below a path of the configuration.
+func SecretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
+	for _, h := range cfg.Held() {
+		if strings.HasPrefix(h.Path, below) {
+			out = append(out, ledger.Obstacle{Kind: "secret", Source: "secret/" + h.Name, Text: h.Text, Where: cfg.Where(h.At)})
+		}
+	}
+	return out
+}
+
+// agentObstacles are the secrets that an agent lacks, those of its MCP servers with them.
+func agentObstacles(cfg *config.Config, i int) []ledger.Obstacle {
+	out := SecretObstacles(cfg, fmt.Sprintf("agents[%d].", i))
+	for k, s := range cfg.MCP {
+		if slices.Contains(cfg.Agents[i].MCP, string(s.Name)) {
+			out = append(out, SecretObstacles(cfg, fmt.Sprintf("mcp[%d].", k))...)
+		}
+	}
+	return out
+}
+
+// disabledAgent is what keeps the runs of a job from starting whose agent is disabled.
+func disabledAgent(cfg *config.Config, j *config.Job) ledger.Obstacle {
+	o := ledger.Obstacle{Kind: "agent", Source: "agent/" + j.Agent, Text: fmt.Sprintf("the agent %s is disabled (enabled: false)", j.Agent), Quiet: true}
+	if i := slices.IndexFunc(cfg.Agents, func(a config.Agent) bool { return string(a.Name) == j.Agent }); i >= 0 {
+		o.Where = cfg.Where(cfg.Agents[i].At)
+	}
+	return o
+}
