@@ -123,7 +123,11 @@ var mayImport = map[string][]string{
 		"cmd/internal/api", "internal/ledger", "agentdb", "scheduler/schedule", "scheduler", "skills",
 		"skills/install",
 	},
-	"cmd/internal/webhook":          {},
+	"cmd/internal/webhook": {},
+	"cmd/internal/why": {
+		"agent", "cmd/internal/api", "cmd/internal/config", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
+		"internal/ledger", "scheduler", "scheduler/schedule", "scheduler/simulate", "watcher",
+	},
 	"cmd/rouse":                     everything,
 	"internal/ledger":               {"internal/storage/dbfile", "internal/storage/objects", "internal/storage/sqlite"},
 	"internal/ledger/ledgertest":    {"internal/ledger"},

@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
+	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -90,8 +91,8 @@ func runSimulate(cmd *cobra.Command, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	daemon.NoteSimulated(out, cfg, p)
-	out = daemon.LeftOut(out, world, o.job)
+	why.NoteSimulated(out, cfg, p)
+	out = why.Excluded(out, world, o.job)
 	return jsonOr(cmd, simulated(out), func() error { return printSimulated(cmd.OutOrStdout(), world, out, cfg.Zone()) })
 }
 
@@ -121,7 +122,7 @@ func (o simulateOptions) world(cmd *cobra.Command, cfg *config.Config, p *plan.P
 	}
 
 	// A run without a model stays queued in the daemon too; the simulation has to know.
-	w.Blocked = daemon.Blocked(p)
+	w.Blocked = why.Blocked(p)
 
 	// A home that does not exist yet is not created.
 	dir, err := o.at.homeDir()

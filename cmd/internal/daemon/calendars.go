@@ -2,9 +2,7 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -103,37 +101,4 @@ func (d *Daemon) checkCalendars() []api.Check {
 		c.Remedy = "see the message, and the address under calendars; it is tried again every ten minutes while a daemon runs"
 	}
 	return []api.Check{c}
-}
-
-// asks reports whether the job asks a calendar.
-func (e *explanation) asks(c api.Calendar) bool {
-	return e.job != nil && (slices.Contains(e.job.Exclude, c.Name) || slices.Contains(e.job.Only, c.Name))
-}
-
-// calendarNotes describe the calendars that a job asks.
-func (e *explanation) calendarNotes() (out []string) {
-	for _, c := range plan.Calendars(e.d.Current().Config) {
-		if !e.asks(c) {
-			continue
-		}
-		note := c.Text(e.now)
-		if c.Kind == "url" && c.FetchedAt.IsZero() {
-			note += "; nothing is excluded by it, and what keeps to it (only) does not start"
-		}
-		if c.Problem != "" {
-			note = "▲ " + note
-		}
-		out = append(out, note)
-	}
-	return out
-}
-
-// calendarChange names a calendar of the job that was changed since an instant, which it may have excluded before.
-func (e *explanation) calendarChange(t time.Time) string {
-	for _, c := range plan.Calendars(e.d.Current().Config) {
-		if e.asks(c) && c.ChangedAt.After(t) {
-			return fmt.Sprintf("; the calendar %s was changed %s, and may have left it out before", c.Name, api.LocalTime(c.ChangedAt.Time, e.zone))
-		}
-	}
-	return ""
 }

@@ -25,6 +25,7 @@ import (
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/traces"
 	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
 	"rouse/scheduler"
@@ -53,6 +54,8 @@ type Options struct {
 
 // Daemon is all parts wired together on one home. Tests start it the way main does.
 type Daemon struct {
+	*why.Explainer
+
 	home      *home
 	log       *slog.Logger
 	startedAt time.Time
@@ -232,7 +235,9 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
+	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
 	if d.shared() {
+		d.Explainer.Nodes = d.Engine
 		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {
@@ -241,6 +246,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.watcher, err = watcher.New(d.watching()); err != nil {
 		return err
 	}
+	d.Explainer.Watcher = d.watcher
 
 	return d.watcher.Set(ctx, d.ownWatches(p))
 }

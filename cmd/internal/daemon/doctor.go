@@ -21,6 +21,7 @@ import (
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/secret"
+	"rouse/cmd/internal/why"
 	"rouse/internal/awake"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -71,7 +72,7 @@ func (d *Daemon) Doctor(ctx context.Context, offline bool) ([]api.Check, error) 
 	}
 
 	add(d.checkCalendars()...)
-	for _, p := range d.modelPauses(time.Now()) {
+	for _, p := range d.ModelPauses(time.Now()) {
 		add(failed("model "+p.Model, p.Text(s.Config.Zone()), "pay its provider and have a run tried at once (rouse retry RUN, rouse run JOB), or wait; when it answers, those that wait for it go on by themselves"))
 	}
 	add(d.checkClock(ctx, time.Now(), s, asked), d.checkSecrets(s), d.checkDatabases(s), d.checkWatches(ctx), checkSkills(ctx, s.Config),
@@ -230,12 +231,12 @@ func (d *Daemon) checkWatches(ctx context.Context) api.Check {
 	used := 0
 	for _, st := range d.watcher.Status(ctx) {
 		used += st.Subscriptions
-		w := newWatchState(st)
+		w := why.NewWatch(st)
 		said := fmt.Sprintf("%s: %s (%s, %s", st.Job, st.Path, st.Mode, w.Text())
 		if !st.LastScan.IsZero() {
 			said += ", scanned " + st.LastScan.In(d.Zone()).Format("15:04:05 MST")
 		}
-		if why := watchProblem(w); why != "" {
+		if why := why.WatchProblem(w); why != "" {
 			bad = append(bad, said+"): "+why)
 		} else {
 			fine = append(fine, said+")")

@@ -15,6 +15,7 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/secret"
 	"rouse/cmd/internal/web"
+	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -38,7 +39,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 	}
 
 	// Everything that is asked for all jobs at once is read before the loop.
-	watches := d.watches(ctx)
+	watches := d.Watches(ctx)
 	at := d.ledger.Now()
 	pauses, err := d.ledger.Pauses(ctx, at)
 	if err != nil {
@@ -54,7 +55,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		incidents[i.Job] = append(incidents[i.Job], web.NewIncident(i))
 	}
 
-	handovers, err := d.handovers(ctx, "", at)
+	handovers, err := d.Handovers(ctx, "", at)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -66,12 +67,12 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 	out := []api.Job{}
 	for i := range min(n, len(now.Config.Jobs)) {
 		j := &now.Config.Jobs[i]
-		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.Triggers(j), Scheduled: j.Scheduled(), Watch: watchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
-		by := d.obstaclesOf(ctx, now, i)
-		job.Obstacles, job.Blocked = newObstacles(by), len(by) > 0
+		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.Triggers(j), Scheduled: j.Scheduled(), Watch: why.WatchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
+		by := d.Obstacles(ctx, now, i)
+		job.Obstacles, job.Blocked = why.NewObstacles(by), len(by) > 0
 		job.Problem = ledger.ObstaclesText(by)
 		if w := job.Watch; w != nil && job.Problem == "" {
-			job.Problem = watchProblem(*w)
+			job.Problem = why.WatchProblem(*w)
 		}
 
 		job.Next = api.At(d.scheduler.NextStart(string(j.Name), at))
@@ -79,7 +80,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 			job.Next = t
 		}
 		if p, ok := ledger.Paused(pauses, string(j.Name), j.Agent, at); ok {
-			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), pausedWhy(p)
+			job.Paused, job.PausedUntil, job.PausedWhy = true, api.At(p.Until), why.PauseReason(p)
 		}
 
 		if r, ok := last[string(j.Name)]; ok {
@@ -87,7 +88,7 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 		}
 
 		if job.Problem == "" {
-			job.Problem = strings.Join(d.jobFlaws(ctx, now, j, job.LastRun != "", at), "; ")
+			job.Problem = strings.Join(d.Flaws(ctx, now, j, job.LastRun != "", at), "; ")
 		}
 
 		out = append(out, job)
@@ -95,9 +96,6 @@ func (d *Daemon) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _ 
 
 	return out, len(now.Config.Jobs), nil
 }
-
-// maxOpenIncidents is how many open incidents are read for the listing of jobs.
-const maxOpenIncidents = 1000
 
 // Agents implements web.Backend.
 func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
@@ -122,29 +120,6 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 // Known implements web.Backend.
 func (d *Daemon) Known(job, agent string) error { return d.Current().Known(job, agent) }
 
-// jobFlaws returns the problems of a job that do not keep its runs from starting: what the sandbox refuses its programs,
-// missing saved views, and an at: that passed without a run.
-func (d *Daemon) jobFlaws(ctx context.Context, s *plan.Setup, j *config.Job, ran bool, now time.Time) (out []string) {
-	if !config.On(j.Enabled) {
-		return nil
-	}
-	if !ran && j.Expired(now) {
-		out = append(out, fmt.Sprintf("at: %s is in the past, and nothing else starts the job; write a later time (%s), or start it: rouse run %s", j.RunAt, s.Config.Where(j.At), j.Name))
-	}
-	out = append(out, d.runner.ProgramFlaws(ctx, string(j.Name))...)
-	return append(out, d.viewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
-}
-
-// viewFlaws describes the saved views that runs of an agent cannot show, with the remedy.
-func (d *Daemon) viewFlaws(ctx context.Context, agent string, views []string, where string) (out []string) {
-	for _, v := range views {
-		if problem := d.runner.ViewProblem(ctx, agent, v); problem != "" {
-			out = append(out, fmt.Sprintf("context_views: %s, so runs begin without those rows; correct the name (%s), or have the agent save the view; see rouse db %s views", problem, where, agent))
-		}
-	}
-	return out
-}
-
 // checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
 func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 	last, err := d.ledger.LastRuns(ctx)
@@ -159,7 +134,7 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 	for i := range s.Config.Jobs {
 		j := &s.Config.Jobs[i]
 		_, ran := last[string(j.Name)]
-		for _, flaw := range d.jobFlaws(ctx, s, j, ran, now) {
+		for _, flaw := range d.Flaws(ctx, s, j, ran, now) {
 			if jobs[flaw] == nil {
 				found = append(found, flaw)
 			}
@@ -170,7 +145,7 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 		found[i] = fmt.Sprintf("job %s: %s", text.List(jobs[flaw], maxLogged), flaw)
 	}
 	for _, w := range wakes {
-		for _, flaw := range d.viewFlaws(ctx, w.Agent, w.ContextViews, "rouse wake "+w.Agent) {
+		for _, flaw := range d.ViewFlaws(ctx, w.Agent, w.ContextViews, "rouse wake "+w.Agent) {
 			found = append(found, fmt.Sprintf("the planned wake of %s: %s", w.Agent, flaw))
 		}
 	}
@@ -183,30 +158,12 @@ func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
 // askSecretsEvery is how often the keyring is asked for secrets that are missing: nothing tells that it was opened.
 const askSecretsEvery = 30 * time.Second
 
-// obstaclesOf are what keeps the runs of a job from starting now, and what keeps its webhook from taking requests.
-func (d *Daemon) obstaclesOf(ctx context.Context, s *plan.Setup, i int) []ledger.Obstacle {
-	j := &s.Config.Jobs[i]
-	if !config.On(j.Enabled) {
-		return nil
-	}
-	return append(d.runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
-}
-
-// newObstacles are obstacles as the API has them: never null.
-func newObstacles(all []ledger.Obstacle) []api.Obstacle {
-	out := []api.Obstacle{}
-	for _, o := range all {
-		out = append(out, api.Obstacle{Kind: o.Kind, Source: o.Source, Text: o.Text, Where: o.Where})
-	}
-	return out
-}
-
 // checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
 func (d *Daemon) checkJobs(ctx context.Context, s *plan.Setup) api.Check {
 	var order []ledger.Obstacle
 	jobs := map[string][]string{}
 	for i, j := range s.Config.Jobs {
-		for _, o := range d.obstaclesOf(ctx, s, i) {
+		for _, o := range d.Obstacles(ctx, s, i) {
 			if o.Kind == "agent" { // which its owner wants
 				continue
 			}
@@ -285,7 +242,7 @@ func (d *Daemon) lookAhead(ctx context.Context, s *plan.Setup) {
 		if ctx.Err() != nil {
 			return
 		}
-		d.obstaclesOf(ctx, s, i)
+		d.Obstacles(ctx, s, i)
 	}
 }
 

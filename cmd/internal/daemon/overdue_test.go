@@ -107,7 +107,7 @@ jobs:
 	if incidents, err := d.ledger.Incidents(t.Context(), ledger.IncidentFilter{}); err != nil || len(incidents) > 0 {
 		t.Errorf("%+v (%v)", incidents, err)
 	}
-	if o, next, err := d.overdue(t.Context(), d.Current(), d.Current().Job("backup"), time.Now()); o != nil || err != nil || time.Until(next) > 26*time.Hour || time.Until(next) < 25*time.Hour {
+	if o, next, err := d.Overdue(t.Context(), d.Current(), d.Current().Job("backup"), time.Now()); o != nil || err != nil || time.Until(next) > 26*time.Hour || time.Until(next) < 25*time.Hour {
 		t.Errorf("%+v %s (%v)", o, next, err)
 	}
 }

@@ -144,11 +144,3 @@ func (d *Daemon) otherPauses(ctx context.Context, s *plan.Setup, scope, name str
 
 	return out, err
 }
-
-// pausedWhy is why a job is paused; for a pause of more than the job it also says of what.
-func pausedWhy(p ledger.Pause) string {
-	if p.Scope == ledger.PauseJob {
-		return p.Reason
-	}
-	return strings.TrimSuffix(api.ScopeText(p.Scope, p.Name)+": "+p.Reason, ": ")
-}

@@ -9,13 +9,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
-	"rouse/internal/ledger"
 )
 
 // Status implements web.Backend.
@@ -47,7 +45,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	}
 
 	st.WatchProblems = []string{}
-	for job, w := range d.watches(ctx) {
+	for job, w := range d.Watches(ctx) {
 		if w.Problem != "" {
 			st.WatchProblems = append(st.WatchProblems, job+": "+w.Problem)
 		}
@@ -55,22 +53,9 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	slices.Sort(st.WatchProblems)
 
 	st.Calendars = plan.Calendars(d.Current().Config)
-	st.ModelPauses = d.modelPauses(d.ledger.Now())
+	st.ModelPauses = d.ModelPauses(d.ledger.Now())
 
 	return st, err
-}
-
-// modelPauses are the models that nobody asks now.
-func (d *Daemon) modelPauses(now time.Time) []api.ModelPause {
-	out := []api.ModelPause{}
-	for _, p := range d.runner.PausedModels(now) {
-		out = append(out, newModelPause(p))
-	}
-	return out
-}
-
-func newModelPause(p ledger.ModelPause) api.ModelPause {
-	return api.ModelPause{Model: p.Model, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason}
 }
 
 // Notify implements web.Backend.

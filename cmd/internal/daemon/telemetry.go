@@ -86,7 +86,7 @@ func (d *Daemon) snapshot(ctx context.Context) (out metrics.Snapshot, err error)
 	}
 
 	out = metrics.Snapshot{Blocked: blocked, Queued: c.Queued, Running: c.Running, Waiting: c.Waiting, Lanes: d.Current().Config.Limits.Runs, Inbox: len(items), Ready: d.ready.Load(),
-		Replica: d.replicaState(), Nodes: e.Nodes, Watches: d.watches(ctx)}
+		Replica: d.replicaState(), Nodes: e.Nodes, Watches: d.Watches(ctx)}
 	for _, n := range notices {
 		if n.State == ledger.NoticePending {
 			out.Outbox++

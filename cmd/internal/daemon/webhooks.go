@@ -31,9 +31,6 @@ type refusedWebhook struct {
 	More int    `json:"more,omitempty"` // that were refused since the last event
 }
 
-// webhookEvent is the kind of that event.
-const webhookEvent = "webhook.refused"
-
 // refusals bounds how often they are put on record.
 type refusals struct {
 	since time.Time // of the last event
@@ -130,7 +127,7 @@ func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError
 
 // Refused implements webhook.Engine. Strangers can send any number of requests, so not all of them are recorded.
 func (d *Daemon) Refused(ctx context.Context, h webhook.Hook, why string) {
-	d.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhookEvent}, func(more int) any {
+	d.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhook.RefusedEvent}, func(more int) any {
 		d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
 		return refusedWebhook{Path: h.Path, Why: why, More: more}
 	})

@@ -18,6 +18,9 @@ import (
 	"rouse/internal/text"
 )
 
+// RefusedEvent is the kind of the event that records a refused request.
+const RefusedEvent = "webhook.refused"
+
 // Prefix is how the paths of webhooks begin.
 const Prefix = "/hooks/"
 

@@ -1,4 +1,4 @@
-package daemon
+package why
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 
 // explanation is one answer to the question why a job ran, or did not.
 type explanation struct {
-	d       *Daemon
+	*Explainer
 	setup   *plan.Setup
 	name    string
 	job     *config.Job // nil: not configured any more
@@ -59,36 +59,6 @@ const (
 	rankRetry
 )
 
-// Why implements web.Backend.
-func (d *Daemon) Why(ctx context.Context, job, at string, n int) (api.Why, error) {
-	s := d.Current()
-	e := &explanation{d: d, setup: s, name: job, job: s.Job(job), now: d.ledger.Now(), zone: s.Config.Zone()}
-	if err := e.parseAsked(at, n); err != nil {
-		return api.Why{}, &api.Error{Message: err.Error(), Usage: true}
-	}
-
-	// Each step builds on the lines of the steps before it.
-	for _, step := range []func(context.Context) error{e.loadStanding, e.addRecorded, e.addUndecided, e.addUnrecorded, e.addOtherRuns, e.fillRuns} {
-		if err := step(ctx); err != nil {
-			return api.Why{}, err
-		}
-	}
-
-	// A job that is gone is explained from its record; without one the name is a typing error.
-	if e.job == nil && len(e.lines) == 0 {
-		return api.Why{}, s.Known(job, "")
-	}
-
-	out := api.Why{Job: job, Zone: e.zone.String(), Notes: e.notes(ctx), Lines: make([]api.Explanation, 0, len(e.lines))}
-	for _, l := range e.lines {
-		out.Lines = append(out.Lines, l.Explanation)
-	}
-
-	var err error
-	out.Between, err = e.timeline(ctx)
-	return out, err
-}
-
 // parseAsked reads which time is meant, and how many lines are wanted.
 func (e *explanation) parseAsked(at string, n int) error {
 	if at == "" {
@@ -113,19 +83,19 @@ const upcomingShown = 3
 // loadStanding loads how far the job's schedule has been dealt with, and the pauses.
 func (e *explanation) loadStanding(ctx context.Context) error {
 	var err error
-	if e.failing, err = e.d.ledger.Incidents(ctx, ledger.IncidentFilter{Job: e.name}); err != nil {
+	if e.failing, err = e.Ledger.Incidents(ctx, ledger.IncidentFilter{Job: e.name}); err != nil {
 		return err
 	}
-	if e.pauses, err = e.d.ledger.Pauses(ctx, time.Time{}); err != nil {
+	if e.pauses, err = e.Ledger.Pauses(ctx, time.Time{}); err != nil {
 		return err
 	}
-	st, known, err := e.d.ledger.JobState(ctx, e.name)
+	st, known, err := e.Ledger.JobState(ctx, e.name)
 	if err != nil {
 		return err
 	}
 
-	e.watch, e.anchor = e.d.watches(ctx)[e.name], st.Anchor
-	e.standing, e.scheduled = e.d.scheduler.JobStatus(e.name)
+	e.watch, e.anchor = e.Watches(ctx)[e.name], st.Anchor
+	e.standing, e.scheduled = e.Scheduler.JobStatus(e.name)
 	switch {
 	case !e.scheduled:
 		return nil
@@ -153,7 +123,7 @@ func (e *explanation) add(rank int, ex api.Explanation) {
 // addRecorded adds the occurrences that the ledger has rows of.
 func (e *explanation) addRecorded(ctx context.Context) error {
 	var err error
-	e.rows, err = e.d.ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
+	e.rows, err = e.Ledger.OccurrencesAround(ctx, e.name, e.pivot, max(e.before, 1), max(e.after, 1))
 	for _, o := range e.rows {
 		e.add(rankOccurrence, e.occurrence(o))
 	}
@@ -212,14 +182,14 @@ func (e *explanation) addUndecided(ctx context.Context) error {
 		return nil
 	}
 
-	others, err := e.d.ledger.Unfinished(ctx)
+	others, err := e.Ledger.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
 	others = slices.DeleteFunc(others, func(r ledger.Run) bool { return r.Job != e.name })
 
 	who := "a daemon started now"
-	if e.d.watcher != nil {
+	if e.Watcher != nil {
 		who = "the daemon"
 	}
 
@@ -332,7 +302,7 @@ func (e *explanation) addUpcoming(first time.Time) {
 		from = first.Add(-time.Nanosecond) // Next lists what comes after a time, and first belongs to the answer
 	}
 
-	for _, u := range e.d.scheduler.Next(e.name, n+wakes, from) {
+	for _, u := range e.Scheduler.Next(e.name, n+wakes, from) {
 		if u.Source == scheduler.SourceWake || e.hasRow(u.Nominal) {
 			continue
 		}
@@ -369,7 +339,7 @@ func (e *explanation) addOtherRuns(ctx context.Context) error {
 		to = e.lines[middle+after-1].Nominal.Time
 	}
 
-	runs, err := e.d.ledger.OtherRunsAround(ctx, e.name, e.pivot, e.before, after, from, to)
+	runs, err := e.Ledger.OtherRunsAround(ctx, e.name, e.pivot, e.before, after, from, to)
 	if err != nil {
 		return err
 	}
@@ -404,7 +374,7 @@ func (e *explanation) wokenRuns(ctx context.Context, after int, from, to time.Ti
 	if e.job != nil {
 		f.Job, f.Agent = "", e.job.Agent
 	}
-	runs, err := e.d.ledger.Runs(ctx, f)
+	runs, err := e.Ledger.Runs(ctx, f)
 	return slices.DeleteFunc(runs, func(r ledger.Run) bool {
 		var d ledger.Detail
 		return json.Unmarshal(r.Detail, &d) != nil || d.Wake == nil || d.Wake.Job != e.name && d.Wake.Job != ""

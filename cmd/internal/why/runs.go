@@ -1,4 +1,4 @@
-package daemon
+package why
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
-	"rouse/watcher"
 )
 
 // fillRuns adds the results of the runs, and a line for each further attempt.
@@ -28,7 +27,7 @@ func (e *explanation) fillRuns(ctx context.Context) error {
 			ids = append(ids, id)
 		}
 	}
-	runs, err := e.d.ledger.RunsByID(ctx, ids)
+	runs, err := e.Ledger.RunsByID(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -79,10 +78,10 @@ func (e *explanation) fillRun(ctx context.Context, i int, r ledger.Run) error {
 
 // nodes are those that made the attempts of a run, none where one process has the ledger to itself.
 func (e *explanation) nodes(ctx context.Context, r ledger.Run) (map[int]string, error) {
-	if !e.d.shared() || r.Attempt == 0 {
+	if e.Nodes == nil || r.Attempt == 0 {
 		return nil, nil
 	}
-	return e.d.ledger.AttemptNodes(ctx, r.ID)
+	return e.Ledger.AttemptNodes(ctx, r.ID)
 }
 
 // blockedText says for how long a run was kept from starting that is not any more, and by what.
@@ -118,7 +117,7 @@ func (e *explanation) loopText(ctx context.Context, r ledger.Run) (string, error
 	if d.Folder == "" {
 		return "", nil
 	}
-	events, err := e.d.ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
+	events, err := e.Ledger.Events(ctx, ledger.EventFilter{Run: r.ID, Limit: maxTimeline})
 	if err != nil {
 		return "", err
 	}
@@ -150,7 +149,7 @@ func (e *explanation) runText(ctx context.Context, r ledger.Run) string {
 		return failureText(r.Error)
 	}
 
-	return e.d.pending(ctx, r, e.pauses, e.now, e.zone).Reason
+	return e.pending(ctx, r, e.pauses, e.now, e.zone).Reason
 }
 
 // maxFailure is the maximum number of characters of a failure on a line.
@@ -164,7 +163,7 @@ var endedText = map[domain.AttemptState]string{domain.AttemptDone: "had ended", 
 
 // retries adds a line for each attempt after the first.
 func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]string) error {
-	attempts, err := e.d.ledger.Attempts(ctx, r.ID)
+	attempts, err := e.Ledger.Attempts(ctx, r.ID)
 	if err != nil {
 		return err
 	}
@@ -185,36 +184,4 @@ func (e *explanation) retries(ctx context.Context, r ledger.Run, nodes map[int]s
 	}
 
 	return nil
-}
-
-// WhyFile implements web.Backend.
-func (d *Daemon) WhyFile(ctx context.Context, path string) ([]api.WhyFile, error) {
-	s := d.Current()
-	if err := s.Usable(); err != nil {
-		return nil, err
-	}
-
-	waits := map[string][]watcher.Wait{}
-	if d.watcher != nil {
-		for _, st := range d.watcher.Status(ctx) {
-			waits[st.Job] = st.Waits
-		}
-	}
-
-	verdicts, err := watcher.Explain(ctx, d.ledger, s.Plan.Watches, waits, path)
-	if err != nil {
-		return nil, err
-	}
-	if len(verdicts) == 0 {
-		return nil, &api.Error{Status: 404, Message: fmt.Sprintf("%s is in no folder that a job watches, or there is nothing in it; see: rouse jobs", path)}
-	}
-
-	out := make([]api.WhyFile, len(verdicts))
-	for i, v := range verdicts {
-		out[i] = api.WhyFile{Job: v.Job, Path: v.Path, Verdict: v.Verdict, Reason: v.Reason, Since: api.At(v.Since), Outcome: v.Outcome}
-		if v.Run != 0 {
-			out[i].Run = strconv.FormatInt(v.Run, 10)
-		}
-	}
-	return out, nil
 }

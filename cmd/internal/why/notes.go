@@ -1,8 +1,8 @@
-package daemon
+package why
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,23 +10,20 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/web"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
-	"rouse/watcher"
 )
-
-// maxTimeline limits the events, of which a daemon that restarts in a loop makes many.
-const maxTimeline = 500
 
 // maxWakeNote is the maximum number of characters shown of a planned wake's instructions.
 const maxWakeNote = 80
 
 // wakeNotes describes the planned wakes of the job and its agent.
 func (e *explanation) wakeNotes(ctx context.Context) (out []string) {
-	wakes, err := e.d.ledger.Wakes(ctx)
+	wakes, err := e.Ledger.Wakes(ctx)
 	if err != nil {
 		return []string{"the planned wakes are unknown: " + err.Error()}
 	}
@@ -67,7 +64,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	}
 
 	if i := slices.Index(e.setup.JobNames(), e.name); i >= 0 {
-		for _, o := range e.d.obstaclesOf(ctx, e.setup, i) {
+		for _, o := range e.Obstacles(ctx, e.setup, i) {
 			addf("▲ blocked: %s", o)
 		}
 	}
@@ -75,7 +72,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 		addf("▲ %s", e.watch.Problem)
 	}
 	out = append(out, e.wakeNotes(ctx)...)
-	out = append(out, e.d.collectNotes(ctx, e.name, e.now, e.zone)...)
+	out = append(out, e.collectNotes(ctx, e.name, e.now, e.zone)...)
 	for i, w := range e.watch.Waits {
 		if i == maxWaitNotes {
 			addf("and %s more that wait: rouse why %s", text.Plural(len(e.watch.Waits)-i, "file"), e.watch.Path)
@@ -93,7 +90,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	for _, i := range e.failing {
 		addf("%s", web.NewIncident(i).Text(e.zone))
 	}
-	if p, paused := e.d.runner.PausedModel(e.name, e.now); paused {
+	if p, paused := e.Runner.PausedModel(e.name, e.now); paused {
 		addf("%s", newModelPause(p).Text(e.zone))
 	}
 
@@ -102,7 +99,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	case e.asked != nil:
 		out = append(out, e.askedNotes()...)
 	case !slices.ContainsFunc(e.lines, func(l line) bool { return l.runs }):
-		if t := e.d.scheduler.NextStart(e.name, e.now); !t.IsZero() {
+		if t := e.Scheduler.NextStart(e.name, e.now); !t.IsZero() {
 			addf("by its schedule it starts next %s", api.LocalTime(t, e.zone))
 		} else {
 			addf("by its schedule it does not start again")
@@ -186,132 +183,80 @@ func (e *explanation) excludedNearby(sch *schedule.Schedule) []string {
 // nearbySpan is how far an excluded instant may lie from the time that was asked for to be mentioned.
 const nearbySpan = 36 * time.Hour
 
-// timeline lists the events besides the runs from the first line to the last.
-func (e *explanation) timeline(ctx context.Context) ([]api.TimelineEntry, error) {
-	from, to := e.anchor, e.now
-	if e.asked != nil {
-		from, to = e.asked.At.Add(-time.Hour), e.asked.At.Add(e.asked.Precision+time.Hour)
-	}
-	if len(e.lines) > 0 {
-		if first := e.lines[0].Nominal.Time; e.asked != nil || e.more || first.Before(from) {
-			from = first
-		}
-		if last := e.lines[len(e.lines)-1].Nominal.Time; e.asked != nil {
-			to = last
-		}
-	}
-	if to.After(e.now) {
-		to = e.now
-	}
-
-	events, err := e.d.ledger.EventsBetween(ctx, "", from, to, maxTimeline, "daemon.started", "daemon.stopped", "clock.stepped", "zone.changed", "config.reloaded", "config.refused")
-	if err != nil {
-		return nil, err
-	}
-	blocked, err := e.d.ledger.EventsBetween(ctx, e.name, from, to, maxTimeline, "file.blocked", ledger.FileBack, watcher.WaitsEvent, webhookEvent)
-	if err != nil {
-		return nil, err
-	}
-	last, err := e.daemonBefore(ctx, from, events)
-	if err != nil {
-		return nil, err
-	}
-
-	out := e.pauseEntries(from, to)
-	for _, event := range slices.Concat(events, blocked) {
-		entry := e.timelineEntry(event)
-		// Two starts in a row: an orderly stop would have been recorded between them.
-		if event.Kind == "daemon.started" && last == event.Kind {
-			entry.Text = "the one before it did not stop: it was killed, or the power went"
-		}
-		if entry.What == "daemon" {
-			last = event.Kind
-		}
-		out = append(out, entry)
-	}
-	slices.SortStableFunc(out, func(x, y api.TimelineEntry) int { return x.At.Compare(y.At.Time) })
-	return out, nil
+// asks reports whether the job asks a calendar.
+func (e *explanation) asks(c api.Calendar) bool {
+	return e.job != nil && (slices.Contains(e.job.Exclude, c.Name) || slices.Contains(e.job.Only, c.Name))
 }
 
-// daemonBefore returns the last start or stop of a daemon before the shown events, or "".
-func (e *explanation) daemonBefore(ctx context.Context, from time.Time, shown []ledger.Event) (string, error) {
-	if len(shown) == maxTimeline {
-		from = shown[0].At // there are more in the window than are shown
-	}
-
-	before, err := e.d.ledger.EventsBetween(ctx, "", time.Time{}, from.Add(-time.Millisecond), 1, "daemon.started", "daemon.stopped")
-	if err != nil || len(before) == 0 {
-		return "", err
-	}
-	return before[0].Kind, nil
-}
-
-func (e *explanation) timelineEntry(event ledger.Event) api.TimelineEntry {
-	var data struct {
-		Seconds float64 `json:"seconds"`
-		Path    string  `json:"path"`
-		Run     int64   `json:"run"`
-		Summary string  `json:"summary"`
-		Error   string  `json:"error"`
-		Why     string  `json:"why"`
-		More    int     `json:"more"`
-	}
-
-	_ = json.Unmarshal(event.Data, &data) // what cannot be read is left out
-	what, did, _ := strings.Cut(event.Kind, ".")
-	entry := api.TimelineEntry{At: api.At(event.At), What: what, Did: did, Text: data.Summary + text.Truncate(text.OneLine(data.Error), 200)}
-	step := time.Duration(data.Seconds * float64(time.Second)).Round(time.Second)
-	switch {
-	case event.Kind == "clock.stepped" && step < 0:
-		entry.Text = fmt.Sprintf("it was set back by %s", -step)
-	case event.Kind == "clock.stepped":
-		entry.Text = fmt.Sprintf("it was set forward by %s, or the machine slept", step)
-	case event.Kind == webhookEvent, event.Kind == watcher.WaitsEvent:
-		entry.Text = fmt.Sprintf("%s: %s", data.Path, text.Truncate(text.OneLine(data.Why), 200))
-		if data.More > 0 {
-			entry.Text += fmt.Sprintf(" (and %d more before it)", data.More)
-		}
-	case event.Kind == ledger.FileBack:
-		entry.Text = fmt.Sprintf("%s: %s", data.Path, watcher.BackText(data.Run))
-	case data.Path != "":
-		entry.Text = fmt.Sprintf("%s: this content was processed before, by run %d", data.Path, data.Run)
-	}
-
-	return entry
-}
-
-// pauseEntries are the starts and ends of the pauses that cover the job.
-func (e *explanation) pauseEntries(from, to time.Time) []api.TimelineEntry {
-	out := []api.TimelineEntry{}
-	add := func(at time.Time, did, text string) {
-		if !at.IsZero() && !at.Before(from) && !at.After(to) {
-			out = append(out, api.TimelineEntry{At: api.At(at), What: "pause", Did: did, Text: text})
-		}
-	}
-
-	agent := ""
-	if e.job != nil {
-		agent = e.job.Agent
-	}
-
-	for _, p := range e.pauses {
-		if !p.Covers(e.name, agent, p.Since) {
+// calendarNotes describe the calendars that a job asks.
+func (e *explanation) calendarNotes() (out []string) {
+	for _, c := range plan.Calendars(e.setup.Config) {
+		if !e.asks(c) {
 			continue
 		}
+		note := c.Text(e.now)
+		if c.Kind == "url" && c.FetchedAt.IsZero() {
+			note += "; nothing is excluded by it, and what keeps to it (only) does not start"
+		}
+		if c.Problem != "" {
+			note = "▲ " + note
+		}
+		out = append(out, note)
+	}
+	return out
+}
 
-		about := api.ScopeText(p.Scope, p.Name)
-		add(p.Since, "begins", fmt.Sprintf("%s (by the %s)", web.NewPause(p).Text(e.zone), p.By))
-		// A pause that another one replaced did not end for the job.
-		replaced := slices.ContainsFunc(e.pauses, func(q ledger.Pause) bool {
-			return q.ID > p.ID && q.Scope == p.Scope && q.Name == p.Name && q.Since.Equal(p.EndedAt)
-		})
-		switch {
-		case p.EndedAt.IsZero():
-			add(p.Until, "ends", about+" goes on")
-		case !replaced:
-			add(p.EndedAt, "ends", about+" was resumed")
+// calendarChange names a calendar of the job that was changed since an instant, which it may have excluded before.
+func (e *explanation) calendarChange(t time.Time) string {
+	for _, c := range plan.Calendars(e.setup.Config) {
+		if e.asks(c) && c.ChangedAt.After(t) {
+			return fmt.Sprintf("; the calendar %s was changed %s, and may have left it out before", c.Name, api.LocalTime(c.ChangedAt.Time, e.zone))
 		}
 	}
+	return ""
+}
 
+// followNotes say of each job that this one follows how its last run that ended was taken, and which jobs follow this one.
+func (e *explanation) followNotes(ctx context.Context) []string {
+	if e.job == nil {
+		return nil
+	}
+
+	var out []string
+	for _, f := range e.job.Follows {
+		if note := e.followNote(ctx, f.Job, f.On); note != "" {
+			out = append(out, note)
+		}
+	}
+	for _, j := range e.setup.Config.Jobs {
+		if on, ok := j.Followed()[e.name]; ok && config.On(j.Enabled) {
+			out = append(out, fmt.Sprintf("a run of it that ends (%s) is followed by one of %s", plan.OutcomesText(on), j.Name))
+		}
+	}
 	return out
+}
+
+// followNote is what became of the last run of a job that ended, for the job that follows it.
+func (e *explanation) followNote(ctx context.Context, job string, on []domain.Outcome) string {
+	last, err := e.Ledger.Runs(ctx, ledger.RunFilter{Job: job, State: domain.StateFinished, Limit: 1})
+	if err != nil {
+		return fmt.Sprintf("what became of %s cannot be read: %v", job, err)
+	}
+	if len(last) == 0 {
+		return fmt.Sprintf("no run of %s, which it follows, has ended", job)
+	}
+
+	r := last[0]
+	said := fmt.Sprintf("run %d of %s ended %s (%s)", r.ID, job, r.Outcome, api.LocalTime(r.FinishedAt, e.zone))
+	follower, found, err := e.Ledger.RunByKey(ctx, ledger.FollowerKey(r.ID, e.name))
+	why := cmp.Or(failureText(r.Error), failureText(r.Summary))
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s; whether it was followed cannot be read: %v", said, err)
+	case found:
+		return fmt.Sprintf("%s, and was followed by run %d", said, follower.ID)
+	case !slices.Contains(on, r.Outcome):
+		return joinNotes([]string{fmt.Sprintf("%s, and is not followed: that is for %s", said, plan.OutcomesText(on)), why})
+	}
+	return said + ", and is not followed: it ended before this was in force, was only tried out, or what followed it is not kept any more"
 }

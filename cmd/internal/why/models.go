@@ -1,0 +1,21 @@
+package why
+
+import (
+	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
+)
+
+// ModelPauses returns the models that are paused.
+func (x *Explainer) ModelPauses(now time.Time) []api.ModelPause {
+	out := []api.ModelPause{}
+	for _, p := range x.Runner.PausedModels(now) {
+		out = append(out, newModelPause(p))
+	}
+	return out
+}
+
+func newModelPause(p ledger.ModelPause) api.ModelPause {
+	return api.ModelPause{Model: p.Model, Since: api.At(p.Since), Until: api.At(p.Until), Reason: p.Reason}
+}

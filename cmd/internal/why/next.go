@@ -1,0 +1,118 @@
+package why
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/scheduler/schedule"
+)
+
+// sourceRetry is the source of an attempt after the first.
+const sourceRetry = "retry"
+
+// maxDelayed is the maximum number of delayed runs to read.
+const maxDelayed = 1000
+
+// Next returns the next n occurrences of a job, or of every job if job is "".
+func (x *Explainer) Next(ctx context.Context, job string, n int) ([]api.Occurrence, error) {
+	if err := x.Setup().Usable(); err != nil {
+		return nil, err
+	}
+
+	now := x.Ledger.Now()
+	out := []api.Occurrence{}
+	for _, u := range x.Scheduler.Next(job, n, now) {
+		out = append(out, api.Occurrence{Job: u.Job, Agent: u.Agent, Source: u.Source, Nominal: api.At(u.Nominal), Actual: api.At(u.Actual),
+			Decision: u.Decision, Reason: u.Reason})
+	}
+
+	delayed, err := x.Ledger.Delayed(ctx, job, now, maxDelayed)
+	if err != nil {
+		return nil, err
+	}
+
+	pauses, err := x.Ledger.Pauses(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, r := range delayed {
+		if r.State == domain.StateQueued { // else it has started: its retry or the end of its wait is not a start
+			out = append(out, delayedRun(r, pauses))
+		}
+	}
+
+	following, err := x.following(ctx, job, n)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, following...)
+
+	handovers, err := x.Handovers(ctx, job, now)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, handovers...)
+
+	// Both lists hold up to n, so cut only once they are merged.
+	slices.SortStableFunc(out, func(a, b api.Occurrence) int { return a.Actual.Compare(b.Actual.Time) })
+	return out[:min(n, len(out))], nil
+}
+
+// delayedRun is a run that has been accepted and waits for its time.
+func delayedRun(r ledger.Run, pauses []ledger.Pause) api.Occurrence {
+	o := api.Occurrence{Job: r.Job, Agent: r.Agent, Source: string(r.Trigger), Nominal: api.At(r.ScheduledAt), Actual: api.At(r.NotBefore),
+		Decision: domain.DecisionRun, Run: fmt.Sprint(r.ID)}
+	if r.ScheduledAt.IsZero() {
+		o.Nominal.Time = r.QueuedAt
+	}
+
+	// For a scheduled run the source (cron, interval) says more than its trigger.
+	var detail ledger.Detail
+	if json.Unmarshal(r.Detail, &detail) == nil && detail.Source != "" {
+		o.Source = detail.Source
+	}
+
+	o.Reason = fmt.Sprintf("run %d, held back: %s", r.ID, schedule.HeldText(o.Source, r.NotBefore.Sub(o.Nominal.Time)))
+
+	// A pause never holds back a run that was started manually.
+	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, r.NotBefore); ok && r.Trigger != domain.TriggerManual {
+		o.Reason += "; waits for the end of the pause: " + p.String()
+	}
+
+	return o
+}
+
+// sourceAfter is the source of a run that follows one of another job.
+const sourceAfter = string(domain.TriggerAfter)
+
+// following lists the runs of a job that follow other jobs, at the start of the run before them.
+func (x *Explainer) following(ctx context.Context, name string, n int) ([]api.Occurrence, error) {
+	j := x.Setup().Job(name)
+	if j == nil || !config.On(j.Enabled) {
+		return nil, nil
+	}
+
+	var out []api.Occurrence
+	for _, f := range j.Follows {
+		// That job may itself follow others; a circle is refused with the configuration.
+		coming, err := x.Next(ctx, f.Job, n)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range coming {
+			if o.Decision == domain.DecisionRun && o.Job == f.Job {
+				reason := fmt.Sprintf("once the run of %s that begins then has ended (%s)", f.Job, plan.OutcomesText(f.On))
+				out = append(out, api.Occurrence{Job: name, Agent: j.Agent, Source: sourceAfter, Nominal: o.Nominal, Actual: o.Actual, Decision: domain.DecisionRun, Reason: reason})
+			}
+		}
+	}
+	return out, nil
+}

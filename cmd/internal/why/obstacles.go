@@ -1,0 +1,53 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/plan"
+	"rouse/internal/ledger"
+)
+
+// Flaws returns the problems of a job that do not keep its runs from starting: what the sandbox refuses its programs,
+// missing saved views, and an at: that passed without a run.
+func (x *Explainer) Flaws(ctx context.Context, s *plan.Setup, j *config.Job, ran bool, now time.Time) (out []string) {
+	if !config.On(j.Enabled) {
+		return nil
+	}
+	if !ran && j.Expired(now) {
+		out = append(out, fmt.Sprintf("at: %s is in the past, and nothing else starts the job; write a later time (%s), or start it: rouse run %s", j.RunAt, s.Config.Where(j.At), j.Name))
+	}
+	out = append(out, x.Runner.ProgramFlaws(ctx, string(j.Name))...)
+	return append(out, x.ViewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
+}
+
+// ViewFlaws describes the saved views that runs of an agent cannot show, with the remedy.
+func (x *Explainer) ViewFlaws(ctx context.Context, agent string, views []string, where string) (out []string) {
+	for _, v := range views {
+		if problem := x.Runner.ViewProblem(ctx, agent, v); problem != "" {
+			out = append(out, fmt.Sprintf("context_views: %s, so runs begin without those rows; correct the name (%s), or have the agent save the view; see rouse db %s views", problem, where, agent))
+		}
+	}
+	return out
+}
+
+// Obstacles returns the obstacles of job i of the configuration: those that keep its runs from starting, and those of its webhook.
+func (x *Explainer) Obstacles(ctx context.Context, s *plan.Setup, i int) []ledger.Obstacle {
+	j := &s.Config.Jobs[i]
+	if !config.On(j.Enabled) {
+		return nil
+	}
+	return append(x.Runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
+}
+
+// NewObstacles converts obstacles. It does not return nil.
+func NewObstacles(all []ledger.Obstacle) []api.Obstacle {
+	out := []api.Obstacle{}
+	for _, o := range all {
+		out = append(out, api.Obstacle{Kind: o.Kind, Source: o.Source, Text: o.Text, Where: o.Where})
+	}
+	return out
+}
