@@ -12,6 +12,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/domain"
 )
 
@@ -37,25 +38,28 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	say := func(args string) (out string, ok bool) {
-		p := rouse(t, append(strings.Fields(args), "--config", config)...)
+		p := endtoend.Rouse(t, append(strings.Fields(args), "--config", config)...)
 		err := p.Run()
-		return p.stdout.String() + p.stderr.String(), err == nil
+		return p.Out.String() + p.Err.String(), err == nil
 	}
 
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	for range asking {
-		runJSON(t, nil, "run", "books", "--json", "--config", config)
+		endtoend.RunJSON(t, nil, "run", "books", "--json", "--config", config)
 	}
 
 	var items []api.Item
 	cmdtest.Until(t, "every run asks", func() bool {
-		runJSON(t, &items, "inbox", "--json", "--config", config)
+		endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 		return len(items) == asking
 	})
 	outcome := func(run string, want domain.Outcome, why string) {
 		t.Helper()
 		var d api.RunDetail
-		cmdtest.Until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
+		cmdtest.Until(t, "the end of run "+run, func() bool {
+			endtoend.RunJSON(t, &d, "show", run, "--json", "--config", config)
+			return d.State == "finished"
+		})
 		if d.Outcome != want || !strings.Contains(d.Error, why) {
 			t.Errorf("run %s: %+v", run, d.Run)
 		}
@@ -111,7 +115,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 		t.Errorf("an answer to a cancelled run: %s", out)
 	}
 
-	p.stop(t)
+	p.Stop(t)
 
 	if out, ok := say("answer " + items[2].ID + " GLS"); !ok || !strings.Contains(out, "goes on when a daemon starts") {
 		t.Errorf("without a daemon: %s", out)
@@ -120,7 +124,7 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 		t.Fatal(err)
 	}
 
-	p = serveUntilReady(t, config)
+	p = endtoend.Serve(t, config)
 	outcome(items[2].Run, "error", `the job "books" is no longer in the configuration`)
 	if out, ok := say("answer " + items[3].ID + " GLS"); !ok {
 		t.Error(out)
@@ -131,5 +135,5 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}]
 		t.Errorf("inbox: %s", out)
 	}
 
-	p.stop(t)
+	p.Stop(t)
 }

@@ -8,6 +8,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -50,9 +51,9 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 `}), "rouse.yaml")
 
 	say := func(args ...string) (out string, ok bool) {
-		p := rouse(t, append(args, "--config", config)...)
+		p := endtoend.Rouse(t, append(args, "--config", config)...)
 		err := p.Run()
-		return p.stdout.String() + p.stderr.String(), err == nil
+		return p.Out.String() + p.Err.String(), err == nil
 	}
 
 	say("runs")
@@ -61,7 +62,7 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"}, ledger.Action{Tool: "shell_run", Description: hidden, Hash: "h1"},
 		ledger.Action{Tool: "send", Description: "to bob", Hash: "h2"}, ledger.Action{Tool: "send", Description: "to eve", Hash: "h3"})
 	var items []api.Item
-	runJSON(t, &items, "inbox", "--json", "--config", config)
+	endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 3 || strings.Join(items[0].Runs, " ") != "1 2" || items[0].Action != hidden || items[0].Tool != "shell_run" || items[0].Hash != "h1" || items[0].Kind != "approval" {
 		t.Fatalf("inbox: %+v", items)
 	}
@@ -93,14 +94,17 @@ jobs: [{name: mail, agent: clerk, playbook: [{call: db_schema}]}]
 		}
 	}
 
-	serveUntilReady(t, config)
+	endtoend.Serve(t, config)
 	if out, ok := say("approve", "4"); !ok || !strings.Contains(out, "run 4 goes on\n") {
 		t.Errorf("approve 4: %s", out)
 	}
 
 	for _, run := range []string{"1", "2", "3", "4"} {
 		var d api.RunDetail
-		cmdtest.Until(t, "the end of run "+run, func() bool { runJSON(t, &d, "show", run, "--json", "--config", config); return d.State == "finished" })
+		cmdtest.Until(t, "the end of run "+run, func() bool {
+			endtoend.RunJSON(t, &d, "show", run, "--json", "--config", config)
+			return d.State == "finished"
+		})
 		if d.Outcome != "success" || len(d.Attempts) != 2 {
 			t.Errorf("run %s: %+v", run, d.Run)
 		}
@@ -117,11 +121,11 @@ jobs: [{name: mail, agent: clerk, schedule: "0 8 * * *", playbook: [{call: db_sc
 	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home")
 	say := func(args ...string) string {
 		t.Helper()
-		p := rouse(t, append(args, "--config", config)...)
+		p := endtoend.Rouse(t, append(args, "--config", config)...)
 		if err := p.Run(); err != nil {
 			t.Errorf("rouse %s: %v", strings.Join(args, " "), err)
 		}
-		return p.stdout.String() + p.stderr.String()
+		return p.Out.String() + p.Err.String()
 	}
 	say("runs") // makes the home
 
@@ -189,15 +193,15 @@ jobs: [{name: make, agent: clerk, playbook: [{call: shell_run, with: {command: "
 `})
 
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
-	asking := rouse(t, "run", "make", "--wait", "--config", config)
-	if err := asking.Run(); err == nil || strings.Contains(asking.stdout.String(), "tier") {
-		t.Skipf("commands are not confined well enough here: %v %s", err, asking.stdout.String())
+	p := endtoend.Serve(t, config)
+	asking := endtoend.Rouse(t, "run", "make", "--wait", "--config", config)
+	if err := asking.Run(); err == nil || strings.Contains(asking.Out.String(), "tier") {
+		t.Skipf("commands are not confined well enough here: %v %s", err, asking.Out.String())
 	}
 
-	p.stop(t)
+	p.Stop(t)
 	var items []api.Item
-	runJSON(t, &items, "inbox", "--json", "--config", config)
+	endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 1 || !strings.HasPrefix(items[0].Action, "mkdir made\n") || items[0].Tool != "shell_run" {
 		t.Fatalf("inbox: %+v", items)
 	}
@@ -205,10 +209,13 @@ jobs: [{name: make, agent: clerk, playbook: [{call: shell_run, with: {command: "
 		t.Fatalf("made before the answer: %v %v", found, err)
 	}
 
-	runJSON(t, nil, "approve", items[0].ID, "--json", "--config", config)
-	serveUntilReady(t, config)
+	endtoend.RunJSON(t, nil, "approve", items[0].ID, "--json", "--config", config)
+	endtoend.Serve(t, config)
 	var d api.RunDetail
-	cmdtest.Until(t, "the end of the run", func() bool { runJSON(t, &d, "show", "1", "--json", "--config", config); return d.State == "finished" })
+	cmdtest.Until(t, "the end of the run", func() bool {
+		endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
+		return d.State == "finished"
+	})
 	if d.Outcome != "success" || d.Tier == "" { // a second time, mkdir would have failed
 		t.Errorf("%+v", d.Run)
 	}

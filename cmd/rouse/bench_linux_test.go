@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // BenchmarkServe builds the program without symbols and starts a daemon; one operation lasts until the daemon is ready. It
@@ -26,31 +27,31 @@ func BenchmarkServe(b *testing.B) {
 			fmt.Fprintf(&text, "  - {name: j%d, agent: a, schedule: \"%d %d 1 1 *\", playbook: [{call: db_schema}]}\n", i, i%60, i/60%24)
 		}
 		config := filepath.Join(cmdtest.Write(b, map[string]string{"rouse.yaml": text.String()}), "rouse.yaml")
-		serve := func(b *testing.B) *program {
-			p := rouse(b, "serve", "--config", config)
+		serve := func(b *testing.B) *endtoend.Program {
+			p := endtoend.Rouse(b, "serve", "--config", config)
 			p.Path = path
-			p.untilReady(b)
+			p.UntilReady(b)
 			return p
 		}
-		serve(b).stop(b) // the first start creates the home
+		serve(b).Stop(b) // the first start creates the home
 
 		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
 			for b.Loop() {
 				p := serve(b)
 				b.StopTimer()
-				p.stop(b)
+				p.Stop(b)
 				b.StartTimer()
 			}
 
 			p := serve(b)
-			defer p.stop(b)
+			defer p.Stop(b)
 			const verbs = 20
 			began := time.Now()
 			for range verbs {
-				runs := rouse(b, "runs", "--config", config)
+				runs := endtoend.Rouse(b, "runs", "--config", config)
 				runs.Path = path
 				if err := runs.Run(); err != nil {
-					b.Fatal(err, runs.stderr.String())
+					b.Fatal(err, runs.Err.String())
 				}
 			}
 			b.ReportMetric(time.Since(began).Seconds()*1000/verbs, "ms/verb")

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // paying is a configuration of a job whose model costs something.
@@ -28,7 +29,7 @@ jobs:
 func budgetOf(t *testing.T, config, scope string) api.BudgetRow {
 	t.Helper()
 	var b api.Budget
-	runJSON(t, &b, "budget", "--json", "--config", config)
+	endtoend.RunJSON(t, &b, "budget", "--json", "--config", config)
 
 	for _, r := range b.Budgets {
 		if r.Scope == scope {
@@ -46,9 +47,9 @@ func TestBudgetOfTheDay(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000, Output: 100, Cached: 200}})
 	config := paying(t, s)
-	runJSON(t, nil, "run", "report", "--config", config)
+	endtoend.RunJSON(t, nil, "run", "report", "--config", config)
 	var d api.RunDetail
-	runJSON(t, &d, "show", "1", "--json", "--config", config)
+	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.CostUSD != 0.0019 || len(d.StepsDetail) != 1 || d.StepsDetail[0].CostUSD != 0.0019 {
 		t.Errorf("the run cost %v, its steps %+v", d.CostUSD, d.StepsDetail)
 	}
@@ -63,9 +64,9 @@ func TestBudgetOfTheDay(t *testing.T) {
 		}
 	}
 
-	p := rouse(t, "budget", "--config", config)
-	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "1 run, about $0.0019 and 1100 tokens") {
-		t.Errorf("%s (%v)", p.stdout.String(), err)
+	p := endtoend.Rouse(t, "budget", "--config", config)
+	if err := p.Run(); err != nil || !strings.Contains(p.Out.String(), "1 run, about $0.0019 and 1100 tokens") {
+		t.Errorf("%s (%v)", p.Out.String(), err)
 	}
 }
 
@@ -75,22 +76,22 @@ func TestKillDuringAPaidCall(t *testing.T) {
 	t.Parallel()
 	s := modeltest.New(t, modeltest.Turn{Text: "Let me", Hang: true}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100, Output: 10}})
 	config := paying(t, s)
-	p := serveUntilReady(t, config)
-	runJSON(t, nil, "run", "report", "--config", config)
+	p := endtoend.Serve(t, config)
+	endtoend.RunJSON(t, nil, "run", "report", "--config", config)
 	cmdtest.Until(t, "the request", func() bool { return len(s.Requests()) == 1 })
-	p.kill(t)
+	p.Kill(t)
 	held := budgetOf(t, config, "daemon")
 	if held.ReservedUSD < 0.001 || held.SpentUSD != 0 || *held.LeftUSD > 0.009 {
 		t.Errorf("after the kill: %+v", held)
 	}
 
-	p = serveUntilReady(t, config)
+	p = endtoend.Serve(t, config)
 	var runs []api.Run
 	cmdtest.Until(t, "the end of the run", func() bool {
-		runJSON(t, &runs, "runs", "--json", "--config", config)
+		endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
 		return runs[0].State == "finished"
 	})
-	p.stop(t)
+	p.Stop(t)
 	want := held.ReservedUSD + 0.0002
 	if r := budgetOf(t, config, "daemon"); r.ReservedUSD != 0 || r.SpentUSD < want-1e-9 || r.SpentUSD > want+1e-9 {
 		t.Errorf("after the rescue: %+v, want %v", r, want)
@@ -100,9 +101,9 @@ func TestKillDuringAPaidCall(t *testing.T) {
 	}
 
 	for what, want := range map[string]string{"budget": "estimated: no server or program reported it", "show 1": "estimated)"} {
-		p := rouse(t, append(strings.Fields(what), "--config", config)...)
-		if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), want) {
-			t.Errorf("%s: %s (%v)", what, p.stdout.String(), err)
+		p := endtoend.Rouse(t, append(strings.Fields(what), "--config", config)...)
+		if err := p.Run(); err != nil || !strings.Contains(p.Out.String(), want) {
+			t.Errorf("%s: %s (%v)", what, p.Out.String(), err)
 		}
 	}
 

@@ -13,6 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A calendar of a URL decides as soon as it has come; the copy goes on when its server sends something else or is gone, and its age and what
@@ -47,7 +48,7 @@ jobs:
 		var said []string
 		for _, job := range []string{"daily", "kept", "never"} {
 			var coming []api.Occurrence
-			runJSON(t, &coming, "next", job, "-n", "6", "--json", "--config", config)
+			endtoend.RunJSON(t, &coming, "next", job, "-n", "6", "--json", "--config", config)
 			for _, o := range coming {
 				if when := o.Nominal.UTC().Format(time.RFC3339); when == at(8) || when == at(9) || job == "never" {
 					said = append(said, job+" "+string(o.Decision)+" "+o.Reason)
@@ -59,7 +60,7 @@ jobs:
 	states := func() (out map[string]api.Calendar) {
 		t.Helper()
 		var st api.Status
-		runJSON(t, &st, "status", "--json", "--config", config)
+		endtoend.RunJSON(t, &st, "status", "--json", "--config", config)
 		out = map[string]api.Calendar{}
 		for _, c := range st.Calendars {
 			out[c.Name] = c
@@ -67,16 +68,16 @@ jobs:
 		return out
 	}
 
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	const decided = "daily skipped exclude: team (Inventory)\nkept run \nnever skipped only: not in gone, which names no later time"
 	cmdtest.Until(t, "both were asked", func() bool { return states()["gone"].Problem != "" && decisions() == decided })
 	if s := states(); s["team"].Times != 1 || s["team"].FetchedAt.IsZero() || s["team"].Problem != "" || !s["gone"].FetchedAt.IsZero() || strings.Contains(s["gone"].Problem, "s3cret") {
 		t.Errorf("states: %+v", s)
 	}
 	var checks []api.Check
-	doctor := rouse(t, "doctor", "--offline", "--json", "--config", config)
+	doctor := endtoend.Rouse(t, "doctor", "--offline", "--json", "--config", config)
 	_ = doctor.Run() // it fails
-	if err := json.Unmarshal(doctor.stdout.Bytes(), &checks); err != nil {
+	if err := json.Unmarshal(doctor.Out.Bytes(), &checks); err != nil {
 		t.Fatal(err)
 	}
 	found := false
@@ -86,11 +87,11 @@ jobs:
 	if !found {
 		t.Errorf("doctor: %+v", checks)
 	}
-	why := rouse(t, "why", "never", "--config", config)
-	if err := why.Run(); err != nil || !strings.Contains(why.stdout.String(), "nothing is excluded by it, and what keeps to it (only) does not start") {
-		t.Errorf("%v %s", err, &why.stdout)
+	why := endtoend.Rouse(t, "why", "never", "--config", config)
+	if err := why.Run(); err != nil || !strings.Contains(why.Out.String(), "nothing is excluded by it, and what keeps to it (only) does not start") {
+		t.Errorf("%v %s", err, &why.Out)
 	}
-	p.stop(t)
+	p.Stop(t)
 
 	// A day later the server asks for a login; what is kept decides, without a daemon too.
 	body.Store("<html>Please log in</html>")
@@ -108,13 +109,13 @@ jobs:
 	if got := decisions(); got != decided {
 		t.Errorf("without a daemon:\n%s", got)
 	}
-	p = serveUntilReady(t, config)
+	p = endtoend.Serve(t, config)
 	cmdtest.Until(t, "it was asked again", func() bool { return strings.Contains(states()["team"].Problem, "is no calendar that can be used") })
 	if s := states()["team"]; decisions() != decided || time.Since(s.FetchedAt.Time) < 25*time.Hour || !strings.Contains(s.Text(time.Now()), "fetched 26h0m") {
 		t.Errorf("%s\n%s", s.Text(time.Now()), decisions())
 	}
-	if log := p.stderr.String(); strings.Contains(log, "s3cret") {
+	if log := p.Err.String(); strings.Contains(log, "s3cret") {
 		t.Errorf("the log quotes the address: %s", log)
 	}
-	p.stop(t)
+	p.Stop(t)
 }

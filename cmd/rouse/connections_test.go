@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rouse/cmd/internal/endtoend"
 )
 
 // connects are the packages that connect by themselves, with the reason why no stranger names their addresses. All others use
@@ -24,7 +26,7 @@ var connects = map[string]string{
 
 // TestConnections fails on a package that connects past internal/dial.
 func TestConnections(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	const root = "../.."
 	used := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/contract"
 )
 
@@ -45,7 +46,7 @@ func sources(t *testing.T) map[string]string {
 // TestContracts checks docs/contracts.md: each row quotes literals, is built, and names the tests that run them; each
 // contract id in the code has a row.
 func TestContracts(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	files := sources(t)
 	known := map[string]bool{}
@@ -102,7 +103,7 @@ func testBody(files map[string]string, test string) (string, bool) {
 // TestSecurityTable keeps the tables of docs/security.md and docs/security-model.md true: each row names tests that exist, and
 // so does every test and file that the pages name.
 func TestSecurityTable(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	var code strings.Builder
 	for name, text := range sources(t) {

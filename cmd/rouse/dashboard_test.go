@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // The link that serve prints logs a browser in, once; open leads to the page of what there is, and dashboard says who
@@ -17,10 +18,10 @@ func TestDashboardLinks(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs: [{name: look, agent: ann, playbook: [{call: file_read, with: {path: .}}]}]\n"})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
-	link := regexp.MustCompile(`http://\S+/login\?code=\S+`).FindString(p.stdout.String())
+	p := endtoend.Serve(t, config)
+	link := regexp.MustCompile(`http://\S+/login\?code=\S+`).FindString(p.Out.String())
 	if link == "" {
-		t.Fatalf("serve prints no link: %s", p.stdout.String())
+		t.Fatalf("serve prints no link: %s", p.Out.String())
 	}
 
 	jar, err := cookiejar.New(nil)
@@ -48,9 +49,9 @@ func TestDashboardLinks(t *testing.T) {
 	}
 
 	command := func(args ...string) (said string, failed bool) {
-		c := rouse(t, append(args, "--config", config)...)
+		c := endtoend.Rouse(t, append(args, "--config", config)...)
 		err := c.Run()
-		return c.stdout.String() + c.stderr.String(), err != nil
+		return c.Out.String() + c.Err.String(), err != nil
 	}
 	say := func(args ...string) string {
 		t.Helper()

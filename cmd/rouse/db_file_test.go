@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // Through the daemon a file is imported and exported as without one, and a long import says
@@ -27,18 +28,18 @@ func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
 		"many.csv":   b.String(), "ragged.csv": "a,b\n1\n",
 	})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
-	defer p.stop(t)
+	p := endtoend.Serve(t, config)
+	defer p.Stop(t)
 
 	var in api.Imported
-	runJSON(t, &in, "db", "clerk", "import", filepath.Join(dir, "many.csv"), "--json", "--config", config)
+	endtoend.RunJSON(t, &in, "db", "clerk", "import", filepath.Join(dir, "many.csv"), "--json", "--config", config)
 	if in.RowsImported != rows || in.Table != "many" {
 		t.Errorf("%+v", in)
 	}
 
 	var out api.Exported
 	to := filepath.Join(dir, "out.csv")
-	runJSON(t, &out, "db", "clerk", "export", "select n, word from many order by n", "--to", to, "--json", "--config", config)
+	endtoend.RunJSON(t, &out, "db", "clerk", "export", "select n, word from many order by n", "--to", to, "--json", "--config", config)
 	got, err := os.ReadFile(to)
 	if err != nil || out.RowsExported != rows || string(got) != b.String() {
 		t.Errorf("%+v, %d bytes, %v", out, len(got), err)
@@ -48,9 +49,9 @@ func TestDatabaseFilesThroughTheDaemon(t *testing.T) {
 		{"import", filepath.Join(dir, "ragged.csv"), "more than half of its 1 rows do not fit"},
 		{"export", "select * from nowhere", "no such table"},
 	} {
-		p := rouse(t, "db", "clerk", c[0], c[1], "--config", config)
-		if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), c[2]) {
-			t.Errorf("%s: %v, %s", c[0], err, p.stderr.String())
+		p := endtoend.Rouse(t, "db", "clerk", c[0], c[1], "--config", config)
+		if err := p.Run(); err == nil || !strings.Contains(p.Err.String(), c[2]) {
+			t.Errorf("%s: %v, %s", c[0], err, p.Err.String())
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/contract"
 )
 
@@ -31,11 +32,11 @@ jobs:
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
 	state := func(job string) string {
 		t.Helper()
-		p := rouse(t, "run", job, "--json", "--config", config)
+		p := endtoend.Rouse(t, "run", job, "--json", "--config", config)
 		_ = p.Run() // which fails when the run waits
 		var r api.Run
 		runs := []api.Run{}
-		runJSON(t, &runs, "runs", "--json", "--config", config)
+		endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
 		if len(runs) > 0 {
 			r = runs[0]
 		}
@@ -55,7 +56,7 @@ jobs:
 	doctor := func() string {
 		t.Helper()
 		checks := []api.Check{}
-		p := rouse(t, "doctor", "--json", "--config", config)
+		p := endtoend.Rouse(t, "doctor", "--json", "--config", config)
 		var out strings.Builder
 		p.Stdout = &out
 		_ = p.Run() // which fails where anything is wrong
@@ -86,7 +87,7 @@ jobs:
 	}
 
 	var items []api.Item
-	runJSON(t, &items, "inbox", "--json", "--config", config)
+	endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 2 || items[0].Tool != "" || strings.Join(items[0].Options, " ") != "approve deny" || !strings.Contains(items[0].Message+items[1].Message, "may be written by everybody") {
 		t.Fatalf("inbox: %+v", items)
 	}
@@ -95,7 +96,7 @@ jobs:
 		if !strings.Contains(i.Action, `"agent": "`) {
 			t.Errorf("what is approved: %s", i.Action)
 		}
-		runJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
+		endtoend.RunJSON(t, nil, "approve", i.ID, "--always", "--json", "--config", config) // which it is anyway
 	}
 
 	wants(map[string]string{"able": "success", "conditional": "success"})
@@ -130,10 +131,10 @@ jobs:
 	}
 
 	for job, waits := range map[string]bool{"prompted": true, "instructed": true, "described": true, "plain": false} {
-		p := rouse(t, "run", job, "--config", filepath.Join(dir, "rouse.yaml"))
+		p := endtoend.Rouse(t, "run", job, "--config", filepath.Join(dir, "rouse.yaml"))
 		_ = p.Run() // which fails where the run waits
-		if got := strings.Contains(p.stdout.String(), "it waits for your approval"); got != waits {
-			t.Errorf("%s: %s%s", job, p.stdout.String(), p.stderr.String())
+		if got := strings.Contains(p.Out.String(), "it waits for your approval"); got != waits {
+			t.Errorf("%s: %s%s", job, p.Out.String(), p.Err.String())
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rouse/cmd/internal/endtoend"
 )
 
 // doors are the folders and files that start programs, each with the reason. Programs of others go through the launcher of
@@ -28,6 +30,7 @@ var doors = map[string]string{
 	"cmd/internal/replicate/target/s3test/": "for tests",
 	"internal/awake/awaketest/":             "for tests",
 	"internal/powercut/":                    "for tests",
+	"cmd/internal/endtoend/":                "for tests",
 }
 
 // startedBy are the functions and types, by package, with which a program is started.
@@ -40,7 +43,7 @@ var startedBy = map[string][]string{
 
 // TestOneDoor fails on a file that starts programs by itself, and on a reason to do so that no file needs any more.
 func TestOneDoor(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	used := map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

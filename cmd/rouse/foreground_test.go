@@ -10,6 +10,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // While a command executes its run without a daemon, others look at it, follow it and cancel it, and
@@ -17,11 +18,11 @@ import (
 func TestForegroundRunAnswersOthers(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann, grants: {commands: [{argv: [uptime]}]}}]\njobs:\n  - {name: ask, agent: ann, playbook: [{call: shell_run, with: {command: ls}}]}\n  - {name: j, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
-	if err := rouse(t, "run", "ask", "--config", config).Run(); err == nil {
+	if err := endtoend.Rouse(t, "run", "ask", "--config", config).Run(); err == nil {
 		t.Error("a run that waits for an answer is over")
 	}
 
-	run := rouse(t, "run", "j", "--config", config)
+	run := endtoend.Rouse(t, "run", "j", "--config", config)
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +36,11 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 
 	var runs []api.Run
 	cmdtest.Until(t, "a run that is on", func() bool {
-		runJSON(t, &runs, "runs", "--json", "--config", config)
+		endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
 		return len(runs) == 2 && runs[0].State == "running"
 	})
 
-	follower, followed := rouse(t, "logs", "2", "-f", "--config", config), &cmdtest.Log{}
+	follower, followed := endtoend.Rouse(t, "logs", "2", "-f", "--config", config), &cmdtest.Log{}
 	follower.Stdout = followed
 	if err := follower.Start(); err != nil {
 		t.Fatal(err)
@@ -59,9 +60,9 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 		{[]string{"config", "reload"}, false, "no daemon serves"},
 		{[]string{"cancel", "2"}, true, "run 2 will stop\n"},
 	} {
-		p := rouse(t, append(c.args, "--config", config)...)
+		p := endtoend.Rouse(t, append(c.args, "--config", config)...)
 		err := p.Run()
-		if said := p.stdout.String() + p.stderr.String(); (err == nil) != c.fine || !strings.Contains(said, c.said) || strings.Contains(said, "armed") && !strings.Contains(said, "not armed") {
+		if said := p.Out.String() + p.Err.String(); (err == nil) != c.fine || !strings.Contains(said, c.said) || strings.Contains(said, "armed") && !strings.Contains(said, "not armed") {
 			t.Errorf("%v: %v, %s", c.args, err, said)
 		}
 	}
@@ -69,8 +70,8 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 	if err := follower.Wait(); err != nil || !strings.Contains(followed.String(), "run.finished") {
 		t.Errorf("the follower: %v, %s", err, followed)
 	}
-	if err := run.Wait(); err == nil || !strings.Contains(run.stdout.String(), "cancelled by its owner") {
-		t.Errorf("the run: %v, %s, %s", err, &run.stdout, &run.stderr)
+	if err := run.Wait(); err == nil || !strings.Contains(run.Out.String(), "cancelled by its owner") {
+		t.Errorf("the run: %v, %s, %s", err, &run.Out, &run.Err)
 	}
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is left behind: %v", err)
@@ -81,29 +82,29 @@ func TestForegroundRunAnswersOthers(t *testing.T) {
 func TestRunWaitsForAForegroundRun(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: ann}]\njobs:\n  - {name: slow, agent: ann, when: [{command: [sleep, \"600\"], timeout: 10m}], playbook: [{call: db_schema}]}\n  - {name: quick, agent: ann, playbook: [{call: db_schema}]}\n"}), "rouse.yaml")
-	first := rouse(t, "run", "slow", "--config", config)
+	first := endtoend.Rouse(t, "run", "slow", "--config", config)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
 
 	var runs []api.Run
 	cmdtest.Until(t, "a run that is on", func() bool {
-		runJSON(t, &runs, "runs", "--json", "--config", config)
+		endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
 		return len(runs) == 1 && runs[0].State == "running"
 	})
 
-	second, said := rouse(t, "run", "quick", "--config", config), &cmdtest.Log{}
+	second, said := endtoend.Rouse(t, "run", "quick", "--config", config), &cmdtest.Log{}
 	second.Stderr = said
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}
 	cmdtest.Until(t, "the second says for whom it waits", func() bool { return strings.Contains(said.String(), "waiting for up to 10s, because rouse process") })
 
-	if err := rouse(t, "cancel", "1", "--config", config).Run(); err != nil {
+	if err := endtoend.Rouse(t, "cancel", "1", "--config", config).Run(); err != nil {
 		t.Error(err)
 	}
-	if err := second.Wait(); err != nil || !strings.Contains(second.stdout.String(), "success") {
-		t.Errorf("the second: %v, %s, %s", err, &second.stdout, said)
+	if err := second.Wait(); err != nil || !strings.Contains(second.Out.String(), "success") {
+		t.Errorf("the second: %v, %s, %s", err, &second.Out, said)
 	}
 	_ = first.Wait() // cancelled
 }
@@ -119,21 +120,21 @@ jobs:
   - {name: quick, agent: ann, playbook: [{call: db_create_table, with: {name: t, purpose: p, if_not_exists: true, columns: [{name: a, type: TEXT}]}}]}
   - {name: words, agent: ann, prompt: Say something}
 `}), "rouse.yaml")
-	daemon := serveUntilReady(t, config)
+	daemon := endtoend.Serve(t, config)
 
-	blocked := rouse(t, "run", "words", "--wait", "--config", config)
-	if err := blocked.Run(); err == nil || !strings.Contains(blocked.stderr.String(), "run 1 stays queued: no_model: agent ann has no model; add one under models:") {
-		t.Errorf("without a model: %v, %s", err, &blocked.stderr)
+	blocked := endtoend.Rouse(t, "run", "words", "--wait", "--config", config)
+	if err := blocked.Run(); err == nil || !strings.Contains(blocked.Err.String(), "run 1 stays queued: no_model: agent ann has no model; add one under models:") {
+		t.Errorf("without a model: %v, %s", err, &blocked.Err)
 	}
-	said := rouse(t, "run", "words", "--config", config)
-	if err := said.Run(); err != nil || !strings.Contains(said.stdout.String(), "run 2 stays queued: no_model") {
-		t.Errorf("without a model and --wait: %v, %s", err, &said.stdout)
+	said := endtoend.Rouse(t, "run", "words", "--config", config)
+	if err := said.Run(); err != nil || !strings.Contains(said.Out.String(), "run 2 stays queued: no_model") {
+		t.Errorf("without a model and --wait: %v, %s", err, &said.Out)
 	}
 
-	if err := rouse(t, "run", "slow", "--config", config).Run(); err != nil {
+	if err := endtoend.Rouse(t, "run", "slow", "--config", config).Run(); err != nil {
 		t.Error(err)
 	}
-	waiting, told := rouse(t, "run", "quick", "--wait", "--config", config), &cmdtest.Log{}
+	waiting, told := endtoend.Rouse(t, "run", "quick", "--wait", "--config", config), &cmdtest.Log{}
 	waiting.Stderr = told
 	if err := waiting.Start(); err != nil {
 		t.Fatal(err)
@@ -141,7 +142,7 @@ jobs:
 	cmdtest.Until(t, "it says for what it waits", func() bool {
 		return strings.Contains(told.String(), "run 4 waits for its turn, because other runs are on: run 3 (job slow, agent ann)")
 	})
-	if err := rouse(t, "cancel", "3", "--config", config).Run(); err != nil {
+	if err := endtoend.Rouse(t, "cancel", "3", "--config", config).Run(); err != nil {
 		t.Error(err)
 	}
 	if err := waiting.Wait(); err != nil {
@@ -156,14 +157,14 @@ jobs:
 		}
 	}
 	cmdtest.Until(t, "the daemon notices", func() bool {
-		doctor := rouse(t, "doctor", "--config", config)
+		doctor := endtoend.Rouse(t, "doctor", "--config", config)
 		_ = doctor.Run() // it has found something, and exits 1
-		return strings.Contains(doctor.stdout.String(), "that of ann cannot be used")
+		return strings.Contains(doctor.Out.String(), "that of ann cannot be used")
 	})
-	lost := rouse(t, "run", "quick", "--wait", "--config", config)
-	if err := lost.Run(); err == nil || !strings.Contains(lost.stderr.String(), "stays queued: database:") || !strings.Contains(lost.stderr.String(), "rouse db ann") {
-		t.Errorf("without its database: %v, %s", err, &lost.stderr)
+	lost := endtoend.Rouse(t, "run", "quick", "--wait", "--config", config)
+	if err := lost.Run(); err == nil || !strings.Contains(lost.Err.String(), "stays queued: database:") || !strings.Contains(lost.Err.String(), "rouse db ann") {
+		t.Errorf("without its database: %v, %s", err, &lost.Err)
 	}
 
-	daemon.stop(t)
+	daemon.Stop(t)
 }

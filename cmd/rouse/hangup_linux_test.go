@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // openTerminal opens a terminal; the daemon's side of it has to be closed by the test.
@@ -35,7 +36,7 @@ func TestHangup(t *testing.T) {
 	signal.Notify(handled, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(handled) })
 
-	p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
+	p := endtoend.Rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
 	log := &cmdtest.Log{}
 	p.Stdin, p.Stdout, p.Stderr = its, nil, log
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 const identityConfig = `version: 1
@@ -29,20 +30,20 @@ func TestLedgerLostUnderDaemon(t *testing.T) {
 			t.Parallel()
 			dir := cmdtest.Write(t, map[string]string{"rouse.yaml": identityConfig})
 			config, ledger := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home", "ledger.db")
-			p := serveUntilReady(t, config)
+			p := endtoend.Serve(t, config)
 			if err := take(ledger); err != nil {
 				t.Fatal(err)
 			}
 
 			// Whoever opens an emptied file next has SQLite remove its log: either is seen first.
 			err := p.Wait()
-			if said := p.stderr.String(); err == nil || !strings.Contains(said, "the ledger is lost") || !regexp.MustCompile(`ledger\.db(-wal)? was`).MatchString(said) {
+			if said := p.Err.String(); err == nil || !strings.Contains(said, "the ledger is lost") || !regexp.MustCompile(`ledger\.db(-wal)? was`).MatchString(said) {
 				t.Fatalf("the daemon ended with %v: %s", err, said)
 			}
 
-			run := rouse(t, "run", "fill", "--config", config)
-			if err := run.Run(); err == nil || !strings.Contains(run.stderr.String(), "and this home had one") {
-				t.Errorf("a run without a ledger: %v\n%s", err, run.stderr.String())
+			run := endtoend.Rouse(t, "run", "fill", "--config", config)
+			if err := run.Run(); err == nil || !strings.Contains(run.Err.String(), "and this home had one") {
+				t.Errorf("a run without a ledger: %v\n%s", err, run.Err.String())
 			}
 			if info, err := os.Stat(ledger); err == nil && info.Size() > 0 {
 				t.Errorf("there is a new ledger of %d bytes", info.Size())
@@ -57,11 +58,11 @@ func TestDatabaseLostUnderDaemon(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": identityConfig, "rows.csv": "a\nx\n"})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	do := func(args ...string) (string, error) {
-		c := rouse(t, append(args, "--config", config)...)
+		c := endtoend.Rouse(t, append(args, "--config", config)...)
 		err := c.Run()
-		return c.stdout.String() + c.stderr.String(), err
+		return c.Out.String() + c.Err.String(), err
 	}
 
 	if out, err := do("db", "clerk", "import", filepath.Join(dir, "rows.csv"), "--table", "t"); err != nil {
@@ -78,5 +79,5 @@ func TestDatabaseLostUnderDaemon(t *testing.T) {
 	if out, err := do("db", "clerk", "import", filepath.Join(dir, "rows.csv"), "--table", "t"); err == nil {
 		t.Errorf("a row is written into a file that is gone: %s", out)
 	}
-	p.stop(t)
+	p.Stop(t)
 }

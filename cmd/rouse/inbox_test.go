@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // The files of one folder stay where they are after their run, those of the other go.
@@ -58,24 +59,24 @@ func TestInbox(t *testing.T) {
 
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": inboxConfig, "stay/.keep": "", "go/.keep": "", "staging/.keep": ""})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	runs := openReadOnly(t, filepath.Join(dir, "home", "ledger.db"))
 	drops := &dropped{}
 	drops.start(t, dir, files)
 
 	grows(t, "runs before the kill", files/6, func() int { return countFinished(t, runs) })
 	drops.until(t, files/3)
-	p.kill(t)
+	p.Kill(t)
 	atKill := countFinished(t, runs)
 	drops.until(t, files/2)
-	p = serveUntilReady(t, config)
+	p = endtoend.Serve(t, config)
 	drops.until(t, files)
 	grows(t, "the end of every run", files, func() int { return countFinished(t, runs) })
-	p.stop(t)
+	p.Stop(t)
 
 	// Another start scans all files again. The last ones settle after all others, so that
 	// what their end shows is the end.
-	p = serveUntilReady(t, config)
+	p = endtoend.Serve(t, config)
 
 	for i, job := range []string{"stay", "go"} {
 		d := arriving{content: files + i, folder: filepath.Join(dir, job), staging: filepath.Join(dir, "staging")}
@@ -87,7 +88,7 @@ func TestInbox(t *testing.T) {
 
 	grows(t, "the runs of the last files", files+2, func() int { return countFinished(t, runs) })
 	cmdtest.Until(t, "the end of what is due to files after their runs", func() bool { return len(filesIn(t, filepath.Join(dir, "go"))) == 0 })
-	p.stop(t)
+	p.Stop(t)
 
 	interrupted := drops.check(t, runs)
 	drops.checkFiles(t, append(filesIn(t, filepath.Join(dir, "stay")), filesIn(t, filepath.Join(dir, "gone"))...))

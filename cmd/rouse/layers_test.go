@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rouse/cmd/internal/endtoend"
 )
 
 // mayImport says which packages of the module each package may import. A package of internal/ without
@@ -95,14 +97,21 @@ var mayImport = map[string][]string{
 		"agent/checkout", "skills", "skills/install", "agent/model", "agent/model/playbook", "agent/model/replay",
 		"agent/redact",
 	},
-	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
-	"cmd/internal/heartbeat": {},
-	"cmd/internal/imports":   {"agent/tool/shell"},
-	"cmd/internal/layout":    {},
-	"cmd/internal/mcpserver": {"cmd/internal/api"},
-	"cmd/internal/metrics":   {"internal/ledger", "cmd/internal/api"},
-	"cmd/internal/notify":    {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
+	"cmd/internal/daemon":           everything,
+	"cmd/internal/dashboard":        {"cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
+	"cmd/internal/endtoend":         {"cmd/internal/api", "cmd/internal/cmdtest", "cmd/internal/secret", "agent/model"},
+	"cmd/internal/endtoend/attack":  {},
+	"cmd/internal/endtoend/cluster": {},
+	"cmd/internal/endtoend/copies":  {},
+	"cmd/internal/endtoend/crash":   {},
+	"cmd/internal/endtoend/example": {},
+	"cmd/internal/endtoend/files":   {},
+	"cmd/internal/heartbeat":        {},
+	"cmd/internal/imports":          {"agent/tool/shell"},
+	"cmd/internal/layout":           {},
+	"cmd/internal/mcpserver":        {"cmd/internal/api"},
+	"cmd/internal/metrics":          {"internal/ledger", "cmd/internal/api"},
+	"cmd/internal/notify":           {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
 	"cmd/internal/plan": {
 		"agent", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/secret",
@@ -183,7 +192,7 @@ func leaf(name string) bool {
 // TestLayers fails on an import that is not in the table, on a package without a row that is not a
 // leaf, and on a row without a package.
 func TestLayers(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 
 	seen := map[string]bool{}
@@ -223,7 +232,7 @@ const maxFanOut = 8
 
 // TestFanOut fails on a package outside cmd that leans on too many others.
 func TestFanOut(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, "rouse/")
@@ -258,7 +267,7 @@ const (
 
 // TestRoomSizes fails on a package that is hard to find one's way in and does not say why.
 func TestRoomSizes(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	for _, p := range listPackages(t) {
 		files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(p.ImportPath, "rouse/"), "*.go"))
@@ -318,7 +327,7 @@ func exportedNames(f *ast.File) (n int) {
 
 // TestTopLevel holds the rule that nothing stands beside the named folders.
 func TestTopLevel(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills internal examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
 	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()

@@ -11,6 +11,7 @@ import (
 
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/ledger"
 )
 
@@ -29,7 +30,7 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
 	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "h")
-	runJSON(t, nil, "run", "count", "--config", config)
+	endtoend.RunJSON(t, nil, "run", "count", "--config", config)
 
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: daemon.LedgerOptions(home).Path})
 	if err != nil {
@@ -50,17 +51,17 @@ func TestDaemonEndsOnDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := rouse(t, "serve", "--config", config)
-	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "it is not as rouse left it") {
-		t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+	p := endtoend.Rouse(t, "serve", "--config", config)
+	if err := p.Run(); err == nil || !strings.Contains(p.Err.String(), "it is not as rouse left it") {
+		t.Errorf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, data) {
 		t.Errorf("the damaged file was changed: %v", err)
 	}
 
-	p = rouse(t, "runs", "--config", config)
-	if err := p.Run(); err != nil || !strings.HasPrefix(p.stderr.String(), "rouse: read-only:") || !strings.Contains(p.stdout.String(), "count") {
-		t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+	p = endtoend.Rouse(t, "runs", "--config", config)
+	if err := p.Run(); err != nil || !strings.HasPrefix(p.Err.String(), "rouse: read-only:") || !strings.Contains(p.Out.String(), "count") {
+		t.Errorf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 	}
 }
 
@@ -69,17 +70,17 @@ func TestDailyBackup(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	cmdtest.Until(t, "the backup", func() bool {
 		all, err := ledger.Backups(daemon.LedgerOptions(filepath.Join(dir, "h")).Path)
 		return err == nil && len(all) == 1 && all[0].Why == "daily"
 	})
-	p.stop(t)
-	p = serveUntilReady(t, config)
-	p.stop(t)
+	p.Stop(t)
+	p = endtoend.Serve(t, config)
+	p.Stop(t)
 
 	var all []ledger.Backup
-	runJSON(t, &all, "ledger", "backups", "--json", "--config", config)
+	endtoend.RunJSON(t, &all, "ledger", "backups", "--json", "--config", config)
 	if len(all) != 1 {
 		t.Errorf("%+v", all)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // makers lists the commands that may create a home because they start, plan or keep something, and commands that do not exit
@@ -22,7 +23,7 @@ var makers = strings.Fields("backfill backup call completion dashboard import in
 
 // TestLookingMakesNoHome runs every other command without a home, with the arguments of its usage.
 func TestLookingMakesNoHome(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
 agents: [{name: a, self_scheduling: {mode: ambient}}]

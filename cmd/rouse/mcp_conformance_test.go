@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 )
 
 // conformance are the scenarios of the official conformance suite that fit any server: the others ask for tools, prompts and resources of
@@ -38,8 +39,8 @@ home: ./home
 agents: [{name: clerk, workdir: ./work}]
 jobs: [{name: note, agent: clerk, playbook: [{call: complete, with: {summary: "looked at everything that there is to see"}}]}]
 `})
-	p := serveUntilReady(t, filepath.Join(home, "rouse.yaml"))
-	defer p.stop(t)
+	p := endtoend.Serve(t, filepath.Join(home, "rouse.yaml"))
+	defer p.Stop(t)
 	client, st, err := daemon.Connect(t.Context(), filepath.Join(home, "home"))
 	if err != nil {
 		t.Fatal(err)

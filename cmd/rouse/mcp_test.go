@@ -18,6 +18,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 )
 
 // bearer adds the token to each request.
@@ -99,16 +100,16 @@ jobs:
 	config := filepath.Join(dir, "rouse.yaml")
 
 	// Without a daemon the history can be asked, and nothing is started that nobody would run.
-	stdio := newMCPClient(t, &mcp.CommandTransport{Command: rouse(t, "mcp", "--config", config).forMCP()})
+	stdio := newMCPClient(t, &mcp.CommandTransport{Command: mcpCommand(t, config)})
 	stdio.says("list_jobs", nil, `"nightly"`)
 	stdio.refuses("run_job", map[string]any{"job": "note"}, "rouse serve")
 
-	p := serveUntilReady(t, config)
-	defer p.stop(t)
-	if out, err := rouse(t, "call", "clerk", "db_create_table", `{"name": "log", "purpose": "What happened", "columns": [{"name": "what", "type": "TEXT"}]}`, "--config", config).quietly(); err != nil {
+	p := endtoend.Serve(t, config)
+	defer p.Stop(t)
+	if out, err := endtoend.Rouse(t, "call", "clerk", "db_create_table", `{"name": "log", "purpose": "What happened", "columns": [{"name": "what", "type": "TEXT"}]}`, "--config", config).Quietly(); err != nil {
 		t.Fatal(out)
 	}
-	runJSON(t, nil, "pause", "nightly", "--for", "2h", "--json", "--config", config)
+	endtoend.RunJSON(t, nil, "pause", "nightly", "--for", "2h", "--json", "--config", config)
 
 	client, st, err := daemon.Connect(t.Context(), filepath.Join(dir, "home"))
 	if err != nil {
@@ -148,7 +149,7 @@ jobs:
 	}
 
 	// What the models of these programs have read is not known.
-	for _, r := range runsOf(t, config, "note") {
+	for _, r := range endtoend.RunsOf(t, config, "note") {
 		if !slices.Contains(r.Taint, "A") {
 			t.Errorf("run %s has the labels %v", r.ID, r.Taint)
 		}
@@ -158,14 +159,9 @@ jobs:
 	network.answers(client)
 }
 
-// quietly executes a command, and gives all that it says.
-func (p *program) quietly() (string, error) {
-	err := p.Run()
-	return p.stdout.String() + p.stderr.String(), err
-}
-
-// forMCP is a command that a transport starts.
-func (p *program) forMCP() *exec.Cmd {
+// mcpCommand is the MCP server as a command that a transport starts.
+func mcpCommand(t *testing.T, config string) *exec.Cmd {
+	p := endtoend.Rouse(t, "mcp", "--config", config)
 	p.Stdout = nil
 	return p.Cmd
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A run whose program hangs until bounds.wall ends as timeout. The job's channel gets a notice with failure
@@ -43,10 +44,10 @@ jobs:
     notify: {channels: [phone]}
 `})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
-	defer p.stop(t)
+	p := endtoend.Serve(t, config)
+	defer p.Stop(t)
 	for _, job := range []string{"backup", "usual"} {
-		if out, err := rouse(t, "run", job, "--wait", "--config", config).quietly(); err == nil {
+		if out, err := endtoend.Rouse(t, "run", job, "--wait", "--config", config).Quietly(); err == nil {
 			t.Fatalf("a program that hangs ends well: %s", out)
 		}
 		if got := <-notices; !strings.HasPrefix(got, job+": timeout\n") {

@@ -14,6 +14,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/plan"
 )
 
@@ -46,16 +47,16 @@ func TestOllamaIsFound(t *testing.T) {
 			"far": `{"capabilities":["tools"]}`, "farther": `{"capabilities":["tools"],"remote_host":"https://ollama.com"}`})
 	t.Setenv("OLLAMA_HOST", s.URL)
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\n"}), "rouse.yaml")
-	p := rouse(t, "config", "check", "--config", config)
-	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String()+p.stderr.String(), "none is configured, and Ollama runs here: prompts go to good at "+s.URL+", for nothing") {
-		t.Errorf("%v: %s%s", err, p.stdout.String(), p.stderr.String())
+	p := endtoend.Rouse(t, "config", "check", "--config", config)
+	if err := p.Run(); err != nil || !strings.Contains(p.Out.String()+p.Err.String(), "none is configured, and Ollama runs here: prompts go to good at "+s.URL+", for nothing") {
+		t.Errorf("%v: %s%s", err, p.Out.String(), p.Err.String())
 	}
 
 	var d api.RunDetail
-	if p := rouse(t, "run", "--agent", "clerk", "--prompt", "Do it.", "--wait", "--config", config); p.Run() != nil {
-		t.Fatalf("%s%s", p.stdout.String(), p.stderr.String())
+	if p := endtoend.Rouse(t, "run", "--agent", "clerk", "--prompt", "Do it.", "--wait", "--config", config); p.Run() != nil {
+		t.Fatalf("%s%s", p.Out.String(), p.Err.String())
 	}
-	if runJSON(t, &d, "show", "1", "--json", "--config", config); d.Summary != "Everything was done on this machine." || d.CostUSD != 0 || len(d.StepsDetail) != 1 || d.StepsDetail[0].Model != "ollama" {
+	if endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config); d.Summary != "Everything was done on this machine." || d.CostUSD != 0 || len(d.StepsDetail) != 1 || d.StepsDetail[0].Model != "ollama" {
 		t.Errorf("%+v", d)
 	}
 

@@ -14,12 +14,13 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // openly prepares the program as a user would start it whose umask hides nothing.
-func openly(t *testing.T, args ...string) *program {
+func openly(t *testing.T, args ...string) *endtoend.Program {
 	t.Helper()
-	p := rouse(t, args...)
+	p := endtoend.Rouse(t, args...)
 	p.Args = append([]string{"sh", "-c", `umask 000; exec "$0" "$@"`, p.Path}, args...)
 	var err error
 	if p.Path, err = exec.LookPath("sh"); err != nil {
@@ -70,12 +71,12 @@ jobs: [{name: j, agent: bob, playbook: [{call: file_write, with: {path: notes/a.
 			args = append(args, "--config", config)
 		}
 		if p := openly(t, args...); p.Run() != nil {
-			t.Fatalf("%q: %s%s", args, p.stdout.String(), p.stderr.String())
+			t.Fatalf("%q: %s%s", args, p.Out.String(), p.Err.String())
 		}
 	}
 	if runtime.GOOS == "linux" {
 		if p := openly(t, "call", "ann", "shell_run", `{"command":"touch touched"}`, "--config", config); p.Run() != nil {
-			t.Errorf("%s%s", p.stdout.String(), p.stderr.String())
+			t.Errorf("%s%s", p.Out.String(), p.Err.String())
 		}
 	}
 
@@ -104,9 +105,9 @@ func TestHomeOfOthers(t *testing.T) {
 	config, home := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "home")
 	says := func(part string, args ...string) {
 		t.Helper()
-		p := rouse(t, append(args, "--config", config)...)
+		p := endtoend.Rouse(t, append(args, "--config", config)...)
 		_ = p.Run() // some of them fail, as they should
-		if got := p.stdout.String() + p.stderr.String(); !strings.Contains(got, part) {
+		if got := p.Out.String() + p.Err.String(); !strings.Contains(got, part) {
 			t.Errorf("%q: %q is not in %s", args, part, got)
 		}
 	}
@@ -116,9 +117,9 @@ func TestHomeOfOthers(t *testing.T) {
 	if err := errors.Join(os.Chmod(home, 0o755), os.Chmod(ledger, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	p := serveUntilReady(t, config)
-	p.stop(t)
-	if got := p.stderr.String(); !strings.Contains(got, "the home could be read by others") || !strings.Contains(got, "0755") {
+	p := endtoend.Serve(t, config)
+	p.Stop(t)
+	if got := p.Err.String(); !strings.Contains(got, "the home could be read by others") || !strings.Contains(got, "0755") {
 		t.Errorf("%s", got)
 	}
 	says("FAIL  modes          open to other users by their modes: "+ledger, "doctor")
@@ -184,9 +185,9 @@ func TestForeignSocket(t *testing.T) {
 		}
 	}()
 
-	p := rouse(t, "approve", "1", "--always", "--config", filepath.Join(dir, "rouse.yaml"))
-	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "is not to be trusted, and nothing was said to whoever listens there") {
-		t.Errorf("%v %s", err, p.stderr.String())
+	p := endtoend.Rouse(t, "approve", "1", "--always", "--config", filepath.Join(dir, "rouse.yaml"))
+	if err := p.Run(); err == nil || !strings.Contains(p.Err.String(), "is not to be trusted, and nothing was said to whoever listens there") {
+		t.Errorf("%v %s", err, p.Err.String())
 	}
 	select {
 	case <-asked:
@@ -207,12 +208,12 @@ func TestSocketFolder(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./" + strings.Repeat("long/", 25) + "h\nagents: [{name: ann}]\n"})
 	serve := func() string {
 		t.Helper()
-		p := rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
+		p := endtoend.Rouse(t, "serve", "--config", filepath.Join(dir, "rouse.yaml"))
 		p.Env = append(p.Env, "XDG_RUNTIME_DIR="+runtimes)
 		if err := p.Run(); err == nil {
 			t.Fatal("it served")
 		}
-		return p.stderr.String()
+		return p.Err.String()
 	}
 
 	folder := filepath.Join(runtimes, "rouse")

@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -28,7 +29,7 @@ jobs:
     notify: {on: []}
 `})
 	config := filepath.Join(dir, "rouse.yaml")
-	runJSON(t, nil, "run", "notes", "--config", config)
+	endtoend.RunJSON(t, nil, "run", "notes", "--config", config)
 
 	l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(dir, "home", "ledger.db")})
 	if err != nil {
@@ -48,7 +49,7 @@ jobs:
 	list := func(args ...string) (first, last, n int) {
 		t.Helper()
 		var runs []api.Run
-		runJSON(t, &runs, append([]string{"runs", "--json", "--config", config}, args...)...)
+		endtoend.RunJSON(t, &runs, append([]string{"runs", "--json", "--config", config}, args...)...)
 		for i, r := range runs {
 			id, err := strconv.Atoi(r.ID)
 			if err != nil || i > 0 && id >= last {
@@ -79,14 +80,14 @@ jobs:
 	}
 
 	var changes, older []api.Change
-	runJSON(t, &changes, "db", "clerk", "log", "--all", "--json", "--config", config)
-	runJSON(t, &older, "db", "clerk", "log", "-n", "2", "--before", strconv.FormatInt(changes[1].ID, 10), "--json", "--config", config)
+	endtoend.RunJSON(t, &changes, "db", "clerk", "log", "--all", "--json", "--config", config)
+	endtoend.RunJSON(t, &older, "db", "clerk", "log", "-n", "2", "--before", strconv.FormatInt(changes[1].ID, 10), "--json", "--config", config)
 	if len(changes) < 5 || len(older) != 2 || older[0].ID != changes[2].ID || older[1].ID != changes[3].ID {
 		t.Errorf("%+v before %d: %+v", changes, changes[1].ID, older)
 	}
 
-	p := rouse(t, "runs", "-n", "0", "--config", config)
-	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "-n 0: say how many") {
-		t.Errorf("%v %s", err, p.stderr.String())
+	p := endtoend.Rouse(t, "runs", "-n", "0", "--config", config)
+	if err := p.Run(); err == nil || !strings.Contains(p.Err.String(), "-n 0: say how many") {
+		t.Errorf("%v %s", err, p.Err.String())
 	}
 }

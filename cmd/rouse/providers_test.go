@@ -10,6 +10,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A run goes through on each provider: its calls are made, and a second attempt goes on
@@ -40,17 +41,17 @@ jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts:
 `}), "rouse.yaml")
 
 			t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
-			p := rouse(t, "run", "books", "--wait", "--config", config)
+			p := endtoend.Rouse(t, "run", "books", "--wait", "--config", config)
 			if err := p.Run(); err != nil {
-				t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+				t.Fatalf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 			}
 
 			var d api.RunDetail
-			runJSON(t, &d, "show", "1", "--json", "--config", config)
+			endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 			if d.Outcome != "success" || d.Summary != "Made a table with one row in it." || d.TokensIn != 110 || d.TokensOut != 22 || len(d.Attempts) != 2 {
 				t.Errorf("run: %+v", d)
 			}
-			if n := countRows(t, config, "select count(*) n from t"); n != 1 {
+			if n := endtoend.CountRows(t, config, "select count(*) n from t"); n != 1 {
 				t.Errorf("%d rows", n)
 			}
 
@@ -61,8 +62,8 @@ jobs: [{name: books, agent: bookkeeper, prompt: Make a table., retry: {attempts:
 				}
 			}
 
-			if len(requests) != 3 || strings.Contains(p.stdout.String()+p.stderr.String(), "canary") {
-				t.Errorf("%d requests; %s%s", len(requests), p.stdout.String(), p.stderr.String())
+			if len(requests) != 3 || strings.Contains(p.Out.String()+p.Err.String(), "canary") {
+				t.Errorf("%d requests; %s%s", len(requests), p.Out.String(), p.Err.String())
 			}
 		})
 	}
@@ -90,9 +91,9 @@ jobs:
 	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
 	var shown, failed string
 	for _, args := range [][]string{{"run", "books", "--wait"}, {"show", "1"}, {"run", "shut", "--wait"}} {
-		p := rouse(t, append(args, "--config", config)...)
+		p := endtoend.Rouse(t, append(args, "--config", config)...)
 		err := p.Run()
-		if out := p.stdout.String() + p.stderr.String(); args[0] == "show" {
+		if out := p.Out.String() + p.Err.String(); args[0] == "show" {
 			shown = out
 		} else if failed = out; (err != nil) != (args[1] == "shut") || strings.Contains(out, "canary") {
 			t.Fatalf("%v: %v\n%s", args, err, out)
@@ -114,12 +115,12 @@ jobs:
 func TestPictureByAManualCall(t *testing.T) {
 	t.Parallel()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk, workdir: ./work}]\n", "work/a.png": "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100_000) + "IEND"})
-	p := rouse(t, "call", "clerk", "file_read", `{"path":"a.png"}`, "--config", filepath.Join(dir, "rouse.yaml"))
+	p := endtoend.Rouse(t, "call", "clerk", "file_read", `{"path":"a.png"}`, "--config", filepath.Join(dir, "rouse.yaml"))
 	if err := p.Run(); err != nil {
-		t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+		t.Fatalf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 	}
 
-	out := p.stdout.String()
+	out := p.Out.String()
 	if len(out) > 1000 || !strings.Contains(out, `"media_type": "image/png"`) || !strings.Contains(out, `"bytes": 100012`) {
 		t.Errorf("%.2000s", out)
 	}

@@ -14,11 +14,12 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // runUnprivileged runs a program to its end to which modes of files apply, also where the tests are
 // run by root.
-func runUnprivileged(t *testing.T, p *program) error {
+func runUnprivileged(t *testing.T, p *endtoend.Program) error {
 	t.Helper()
 	ended := make(chan error)
 	go func() {
@@ -63,11 +64,11 @@ func TestReadOnlyHome(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
 		config := filepath.Join(dir, "rouse.yaml")
-		runJSON(t, nil, "run", "count", "--config", config)
+		endtoend.RunJSON(t, nil, "run", "count", "--config", config)
 		if killed {
-			p := serveUntilReady(t, config)
-			runJSON(t, nil, "run", "count", "--config", config)
-			p.kill(t)
+			p := endtoend.Serve(t, config)
+			endtoend.RunJSON(t, nil, "run", "count", "--config", config)
+			p.Kill(t)
 			if err := os.Remove(filepath.Join(dir, "h", "ledger.db-shm")); err != nil {
 				t.Fatal(err)
 			}
@@ -79,27 +80,27 @@ func TestReadOnlyHome(t *testing.T) {
 		lock(t, filepath.Join(dir, "h"))
 
 		for _, args := range [][]string{{"runs"}, {"show", "1"}, {"why", "count"}, {"logs", "1"}, {"jobs"}, {"inbox"}, {"next"}, {"ledger"}} {
-			p := rouse(t, append(args, "--config", config)...)
+			p := endtoend.Rouse(t, append(args, "--config", config)...)
 			err := runUnprivileged(t, p)
-			banner := p.stderr.String()
+			banner := p.Err.String()
 			if err != nil || strings.Count(banner, "\n") != 1 || !strings.HasPrefix(banner, "rouse: read-only: "+filepath.Join(dir, "h")+" cannot be written") {
-				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, banner, p.stdout.String())
+				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, banner, p.Out.String())
 			}
-			if args[0] == "runs" && killed != strings.Contains(p.stdout.String(), "\n2 ") && killed != strings.HasPrefix(p.stdout.String(), "2 ") {
-				t.Errorf("killed %v: the runs are\n%s", killed, p.stdout.String())
+			if args[0] == "runs" && killed != strings.Contains(p.Out.String(), "\n2 ") && killed != strings.HasPrefix(p.Out.String(), "2 ") {
+				t.Errorf("killed %v: the runs are\n%s", killed, p.Out.String())
 			}
 		}
 
 		for _, args := range [][]string{{"run", "count"}, {"pause", "count"}, {"serve"}, {"ledger", "backup"}, {"ledger", "reset"}} {
-			p := rouse(t, append(args, "--config", config)...)
-			if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.stderr.String(), "it is only read. Look at the free space") {
-				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, p.stderr.String(), p.stdout.String())
+			p := endtoend.Rouse(t, append(args, "--config", config)...)
+			if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.Err.String(), "it is only read. Look at the free space") {
+				t.Errorf("killed %v: rouse %v: %v\n%s%s", killed, args, err, p.Err.String(), p.Out.String())
 			}
 		}
 
-		p := rouse(t, "doctor", "--config", config)
-		if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.stdout.String(), "FAIL  ledger") || !strings.Contains(p.stdout.String(), "FAIL  home") {
-			t.Errorf("doctor: %v\n%s", err, p.stdout.String())
+		p := endtoend.Rouse(t, "doctor", "--config", config)
+		if err := runUnprivileged(t, p); err == nil || !strings.Contains(p.Out.String(), "FAIL  ledger") || !strings.Contains(p.Out.String(), "FAIL  home") {
+			t.Errorf("doctor: %v\n%s", err, p.Out.String())
 		}
 	}
 }
@@ -147,35 +148,35 @@ func failFsync() {
 func TestDoctorSeesFailingFsync(t *testing.T) {
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": countJob})
 	config, when := filepath.Join(dir, "rouse.yaml"), filepath.Join(dir, "fail")
-	runJSON(t, nil, "run", "count", "--config", config)
+	endtoend.RunJSON(t, nil, "run", "count", "--config", config)
 
-	doctor := func(p *program, parts ...string) {
+	doctor := func(p *endtoend.Program, parts ...string) {
 		t.Helper()
 		err := p.Run()
 		for _, part := range parts {
-			if err == nil || !strings.Contains(p.stdout.String(), part) {
-				t.Errorf("%v, want %s in\n%s%s", err, part, p.stdout.String(), p.stderr.String())
+			if err == nil || !strings.Contains(p.Out.String(), part) {
+				t.Errorf("%v, want %s in\n%s%s", err, part, p.Out.String(), p.Err.String())
 			}
 		}
 	}
-	doctor(rouseAs(t, "rouse-failing-disk", "doctor", "--config", config), "FAIL  home", "does not reach the disk")
+	doctor(endtoend.RouseAs(t, "rouse-failing-disk", "doctor", "--config", config), "FAIL  home", "does not reach the disk")
 
-	p := rouseAs(t, "rouse-failing-disk", "serve", "--config", config)
+	p := endtoend.RouseAs(t, "rouse-failing-disk", "serve", "--config", config)
 	p.Env = append(p.Env, "FAIL_WHEN="+when)
-	p.untilReady(t)
+	p.UntilReady(t)
 	if err := os.WriteFile(when, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmdtest.Until(t, "the disk fails", func() bool { _, err := os.Stat(when); return os.IsNotExist(err) })
-	if q := rouse(t, "run", "count", "--config", config); q.Run() == nil {
-		t.Errorf("a run was accepted: %s", q.stdout.String())
+	if q := endtoend.Rouse(t, "run", "count", "--config", config); q.Run() == nil {
+		t.Errorf("a run was accepted: %s", q.Out.String())
 	}
 
-	doctor(rouse(t, "doctor", "--config", config), "FAIL  home", "does not reach the disk", "FAIL  ledger", "nothing could be written to the ledger since")
+	doctor(endtoend.Rouse(t, "doctor", "--config", config), "FAIL  home", "does not reach the disk", "FAIL  ledger", "nothing could be written to the ledger since")
 	var status api.Status
-	runJSON(t, &status, "status", "--json", "--config", config)
+	endtoend.RunJSON(t, &status, "status", "--json", "--config", config)
 	if !strings.Contains(status.Problem, "nothing could be written to the ledger since") {
 		t.Errorf("status: %q", status.Problem)
 	}
-	p.kill(t)
+	p.Kill(t)
 }

@@ -22,6 +22,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
 	"rouse/skills/install"
@@ -48,7 +49,7 @@ var referencePages = []page{
 //
 //	go test ./cmd/rouse -run TestReference -update
 func TestReference(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	const dir = "../../docs/reference"
 	index := page{name: "README.md", write: func(_ *testing.T, w *bytes.Buffer) {
 		fmt.Fprint(w, "# Reference\n\n")
@@ -370,7 +371,7 @@ func (s *shapeWriter) commentsOf(t *testing.T, pkg string) map[string]string {
 
 // Commands print what the reference says: nothing else, on a home with a run, an incident and a pause.
 func TestJSONShapes(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": `version: 1
 home: ./home
@@ -382,11 +383,11 @@ jobs:
   - {name: report, agent: clerk, schedule: "0 8 * * *", playbook: [{call: complete, with: {summary: "Wrote the report, and a file of figures with it."}}]}
   - {name: broken, agent: clerk, playbook: [{call: db_query, with: {sql: select nothing from nowhere}}]}
 `}), "rouse.yaml")
-	runJSON(t, nil, "run", "report", "--json", "--config", config)
-	if err := rouse(t, "run", "broken", "--config", config).Run(); err == nil {
+	endtoend.RunJSON(t, nil, "run", "report", "--json", "--config", config)
+	if err := endtoend.Rouse(t, "run", "broken", "--config", config).Run(); err == nil {
 		t.Error("a broken job succeeds")
 	}
-	runJSON(t, nil, "pause", "broken", "--json", "--config", config)
+	endtoend.RunJSON(t, nil, "pause", "broken", "--json", "--config", config)
 
 	arguments := map[string]string{"JOB": "report", "RUN": "2", "AGENT": "clerk", "SQL": "select 1 one", "TOOL": "db_query", "KEY": "schedule"}
 	for _, s := range jsonShapes {
@@ -403,13 +404,13 @@ jobs:
 			}
 		}
 
-		p := rouse(t, append(words, "--json", "--config", config)...)
+		p := endtoend.Rouse(t, append(words, "--json", "--config", config)...)
 		err := p.Run() // exit 1 is an answer, too: doctor finds something
-		dec := json.NewDecoder(&p.stdout)
+		dec := json.NewDecoder(&p.Out)
 		dec.DisallowUnknownFields()
 		into := reflect.New(reflect.TypeOf(s.value))
 		if wrong := dec.Decode(into.Interface()); wrong != nil {
-			t.Errorf("%s --json (%v): %v %s", s.command, err, wrong, p.stderr.String())
+			t.Errorf("%s --json (%v): %v %s", s.command, err, wrong, p.Err.String())
 		}
 	}
 }
@@ -421,7 +422,7 @@ var eventKindText = regexp.MustCompile(`"([a-z]+\.[a-z]+)"`)
 
 // Each kind of event that the source names is in the reference, and the source names each that is there.
 func TestEventKindsAreKnown(t *testing.T) {
-	unraced(t)
+	endtoend.Unraced(t)
 	t.Parallel()
 	known, prefixes := map[string]bool{}, map[string]bool{}
 	for _, k := range ledger.EventKinds() {

@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/contract"
 )
 
@@ -38,7 +39,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	}
-	if raced() {
+	if endtoend.Raced() {
 		p.Dir, p.Files = "", daemonScripts(t)
 	}
 	testscript.Run(t, p)
@@ -104,14 +105,14 @@ jobs:
 	}
 
 	t.Setenv("TEST_MODEL_KEY", "sk-canary-0123456789")
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	if err := os.WriteFile(path, []byte("what,amount\nsk-canary-0123456789,5\nb,7\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 
 	cmdtest.Until(t, "the file moved away", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
 	var d api.RunDetail
-	runJSON(t, &d, "show", "1", "--json", "--config", config) // the tokens that the server does not report are estimated
+	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config) // the tokens that the server does not report are estimated
 	if d.Outcome != "success" || !d.Verified || d.Exit != "ended_by_surface" || d.TokensIn <= 100 || d.Summary != "Imported two expenses; the total is 12." {
 		t.Errorf("run: %+v", d.Run)
 	}
@@ -125,7 +126,7 @@ jobs:
 	if got := strings.Join(calls, ", "); got != "db_import done, db_qurey failedtool_not_found, db_query done, notify done, complete done" {
 		t.Errorf("calls: %s", got)
 	}
-	if n := countRows(t, config, "select sum(amount) n from expenses"); n != 12 {
+	if n := endtoend.CountRows(t, config, "select sum(amount) n from expenses"); n != 12 {
 		t.Errorf("total %d", n)
 	}
 
@@ -136,12 +137,12 @@ jobs:
 		}
 	}
 
-	failing := rouse(t, "run", "impossible", "--wait", "--config", config)
-	if err := failing.Run(); err == nil || !strings.Contains(failing.stdout.String(), "expected at") {
-		t.Errorf("an expectation that is not met: %v\n%s", err, failing.stdout.String())
+	failing := endtoend.Rouse(t, "run", "impossible", "--wait", "--config", config)
+	if err := failing.Run(); err == nil || !strings.Contains(failing.Out.String(), "expected at") {
+		t.Errorf("an expectation that is not met: %v\n%s", err, failing.Out.String())
 	}
 
-	p.stop(t)
+	p.Stop(t)
 	// The key is nowhere in what was kept.
 	err := filepath.Walk(filepath.Join(dir, "home"), func(file string, info os.FileInfo, err error) error {
 		if err != nil || info.IsDir() || !strings.HasPrefix(info.Name(), "ledger.db") {
@@ -173,19 +174,19 @@ agents: [{name: clerk}]
 jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: clerk, playbook: [{call: db_schema}]}]
 `}), "rouse.yaml")
 
-	p := serveUntilReady(t, config)
-	asking := rouse(t, "run", "books", "--wait", "--config", config)
-	if err := asking.Run(); err == nil || !strings.Contains(asking.stdout.String(), "rouse inbox") {
-		t.Errorf("a run that asks: %v\n%s", err, asking.stdout.String())
+	p := endtoend.Serve(t, config)
+	asking := endtoend.Rouse(t, "run", "books", "--wait", "--config", config)
+	if err := asking.Run(); err == nil || !strings.Contains(asking.Out.String(), "rouse inbox") {
+		t.Errorf("a run that asks: %v\n%s", err, asking.Out.String())
 	}
 
 	var items []api.Item
-	runJSON(t, &items, "inbox", "--json", "--config", config)
+	endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 	if len(items) != 1 || items[0].Run != "1" || items[0].Message != "Which account?" || len(items[0].Options) != 2 {
 		t.Fatalf("inbox: %+v", items)
 	}
 	var raw []map[string]any
-	runJSON(t, &raw, "inbox", "--json", "--config", config)
+	endtoend.RunJSON(t, &raw, "inbox", "--json", "--config", config)
 	for _, field := range row.Between("An item of the inbox has ", ", and `input_schema`") {
 		if _, ok := raw[0][field]; !ok {
 			t.Errorf("no %s in %v", field, raw[0])
@@ -194,30 +195,30 @@ jobs: [{name: books, agent: clerk, prompt: Do the books.}, {name: other, agent: 
 	if items[0].Kind != row.Quote("input") || raw[0][row.Quote("input_schema")] != nil {
 		t.Errorf("%v", raw[0])
 	}
-	if free := rouse(t, "run", "other", "--wait", "--config", config); free.Run() != nil {
-		t.Errorf("the agent's lane is not free: %s", free.stdout.String())
+	if free := endtoend.Rouse(t, "run", "other", "--wait", "--config", config); free.Run() != nil {
+		t.Errorf("the agent's lane is not free: %s", free.Out.String())
 	}
 
-	p.stop(t)
-	p = serveUntilReady(t, config)
+	p.Stop(t)
+	p = endtoend.Serve(t, config)
 
 	for _, c := range []struct{ args, says string }{{"answer 9 x", "inbox item 9 is not in the ledger"}, {"answer one x", "is not an item"}, {"answer 1 2", ""}, {"answer 1 1", row.Quote("was answered")}} {
-		cmd := rouse(t, append(strings.Fields(c.args), "--config", config)...)
-		if err := cmd.Run(); (err == nil) != (c.says == "") || !strings.Contains(cmd.stderr.String(), c.says) {
-			t.Errorf("%s: %v %s%s", c.args, err, cmd.stdout.String(), cmd.stderr.String())
+		cmd := endtoend.Rouse(t, append(strings.Fields(c.args), "--config", config)...)
+		if err := cmd.Run(); (err == nil) != (c.says == "") || !strings.Contains(cmd.Err.String(), c.says) {
+			t.Errorf("%s: %v %s%s", c.args, err, cmd.Out.String(), cmd.Err.String())
 		}
 	}
 
 	var d api.RunDetail
 	cmdtest.Until(t, "the run went on", func() bool {
-		runJSON(t, &d, "show", "1", "--json", "--config", config)
+		endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 		return d.State == "finished"
 	})
 	if d.Outcome != "success" || len(d.Attempts) != 2 || !strings.Contains(string(s.Requests()[1]), "Your owner answers: Sparkasse") {
 		t.Errorf("run: %+v, attempts %+v", d.Run, d.Attempts)
 	}
 
-	p.stop(t)
+	p.Stop(t)
 }
 
 // TestLogsAreTheTrace: C-15.
@@ -225,17 +226,17 @@ func TestLogsAreTheTrace(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "C-15")
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: clerk}]\njobs: [{name: j, agent: clerk, playbook: [{call: db_schema}]}]\n"}), "rouse.yaml")
-	if p := rouse(t, "run", "j", "--wait", "--config", config); p.Run() != nil {
-		t.Fatal(p.stderr.String())
+	if p := endtoend.Rouse(t, "run", "j", "--wait", "--config", config); p.Run() != nil {
+		t.Fatal(p.Err.String())
 	}
 
 	command := strings.Fields(row.Quote("rouse logs"))
-	p := rouseAs(t, command[0], append(command[1:], "1", row.Quote("--json"), "--config", config)...)
+	p := endtoend.RouseAs(t, command[0], append(command[1:], "1", row.Quote("--json"), "--config", config)...)
 	if err := p.Run(); err != nil {
-		t.Fatal(err, p.stderr.String())
+		t.Fatal(err, p.Err.String())
 	}
 	seen := map[string]bool{}
-	for line := range strings.Lines(p.stdout.String()) {
+	for line := range strings.Lines(p.Out.String()) {
 		var event struct{ Kind string }
 		if err := json.Unmarshal([]byte(line), &event); err != nil {
 			t.Errorf("%q: %v", line, err)

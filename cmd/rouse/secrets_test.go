@@ -21,7 +21,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/secret"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A secret that is in every place where one can be, and that a server gives back in every form,
@@ -87,34 +87,34 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 `})
 
 	config := filepath.Join(dir, "rouse.yaml")
-	keep(t, filepath.Join(dir, "home"), map[string]string{"key": key, "header": header, "bank": bank})
+	endtoend.KeepSecrets(t, filepath.Join(dir, "home"), map[string]string{"key": key, "header": header, "bank": bank})
 	var shown bytes.Buffer
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 
 	for _, line := range []string{"run books --wait", "show 1", "show 1 --json", "logs --json", "runs --json", "secrets list --json", "config show", "artifact 1 note.txt"} {
-		cmd := rouse(t, append(strings.Fields(line), "--config", config)...)
+		cmd := endtoend.Rouse(t, append(strings.Fields(line), "--config", config)...)
 		err := cmd.Run()
-		shown.WriteString("$ rouse " + line + "\n" + cmd.stdout.String() + cmd.stderr.String())
+		shown.WriteString("$ rouse " + line + "\n" + cmd.Out.String() + cmd.Err.String())
 		if err != nil && line == "run books --wait" {
-			t.Fatalf("%v %s%s", err, cmd.stdout.String(), cmd.stderr.String())
+			t.Fatalf("%v %s%s", err, cmd.Out.String(), cmd.Err.String())
 		}
 	}
 
-	p.stop(t)
-	shown.WriteString(p.stdout.String() + p.stderr.String())
+	p.Stop(t)
+	shown.WriteString(p.Out.String() + p.Err.String())
 
 	// A backup of all that has none either, and the file of the secrets stays at home.
-	backup := rouse(t, "backup", filepath.Join(dir, "copies"), "--config", config)
+	backup := endtoend.Rouse(t, "backup", filepath.Join(dir, "copies"), "--config", config)
 	if err := backup.Run(); err != nil {
-		t.Fatalf("%v %s", err, backup.stderr.String())
+		t.Fatalf("%v %s", err, backup.Err.String())
 	}
-	shown.WriteString(backup.stdout.String() + backup.stderr.String())
+	shown.WriteString(backup.Out.String() + backup.Err.String())
 	if left, err := filepath.Glob(filepath.Join(dir, "copies", "*", "home", "secrets*")); err != nil || len(left) > 0 {
 		t.Errorf("a backup holds %v (%v)", left, err)
 	}
-	save := rouse(t, "replay", "1", "--save", filepath.Join(dir, "saved.jsonl"), "--config", config)
+	save := endtoend.Rouse(t, "replay", "1", "--save", filepath.Join(dir, "saved.jsonl"), "--config", config)
 	_ = save.Run()
-	shown.WriteString(save.stdout.String() + save.stderr.String())
+	shown.WriteString(save.Out.String() + save.Err.String())
 	if got.Load() != 3 || asked.Load() != 3 {
 		t.Fatalf("the server got the secret %d times in %d requests\n%s", got.Load(), asked.Load(), shown.String())
 	}
@@ -149,24 +149,9 @@ jobs: [{name: books, agent: clerk, record: true, prompt: Do the books.}]
 	}
 
 	var d api.RunDetail
-	runJSON(t, &d, "show", "1", "--json", "--config", config)
+	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.Outcome != "success" {
 		t.Errorf("the run ended as %+v", d.Run)
-	}
-}
-
-// keep sets secrets in a home.
-func keep(t *testing.T, home string, values map[string]string) {
-	t.Helper()
-	store, err := secret.New(secret.Options{Home: home})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	for name, value := range values {
-		if _, _, err := store.Set(name, value, secret.InFile); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -209,10 +194,10 @@ home: ./home
 agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{name: bank, only_to: "` + host + `", private: false}]}}]
 `}), "rouse.yaml")
 	do := func(stdin string, args ...string) (string, error) {
-		cmd := rouse(t, append(args, "--config", config)...)
+		cmd := endtoend.Rouse(t, append(args, "--config", config)...)
 		cmd.Stdin = strings.NewReader(stdin)
 		err := cmd.Run()
-		return cmd.stdout.String() + cmd.stderr.String(), err
+		return cmd.Out.String() + cmd.Err.String(), err
 	}
 
 	set := func(value string) string {
@@ -233,7 +218,7 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 
 	set("first-value")
 	sent("first-value") // without a daemon
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	sent("first-value")
 	if out := set("second-value"); !strings.Contains(out, "the daemon uses it now") {
 		t.Errorf("it says %s", out)
@@ -256,5 +241,5 @@ agents: [{name: clerk, grants: {network: [{host: "` + host + `"}], secrets: [{na
 
 	set("third-value")
 	sent("third-value")
-	p.stop(t)
+	p.Stop(t)
 }

@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/internal/ledger"
 )
 
@@ -30,14 +31,14 @@ jobs:
 `
 
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
-	p := serveUntilReady(t, config)
-	if err := rouse(t, "run", "begin", "--wait", "--config", config).Run(); err != nil {
+	p := endtoend.Serve(t, config)
+	if err := endtoend.Rouse(t, "run", "begin", "--wait", "--config", config).Run(); err != nil {
 		t.Fatal(err)
 	}
 
 	var runs []api.Run
 	cmdtest.Until(t, "the agent was woken", func() bool {
-		runJSON(t, &runs, "runs", "--json", "--outcome", "success", "--config", config)
+		endtoend.RunJSON(t, &runs, "runs", "--json", "--outcome", "success", "--config", config)
 		return len(runs) == 2
 	})
 	if r := runs[0]; r.Trigger != "self" || r.Agent != "clerk" || r.Job != "" || r.Summary != "Hello." || r.StartedAt.Before(r.ScheduledAt.Time) {
@@ -47,7 +48,7 @@ jobs:
 		t.Errorf("the model was asked %s", asked)
 	}
 
-	p.stop(t)
+	p.Stop(t)
 	planned := func() int {
 		t.Helper()
 		l, err := ledger.Open(t.Context(), ledger.Options{Path: filepath.Join(filepath.Dir(config), "home", "ledger.db")})
@@ -71,7 +72,7 @@ jobs:
 		t.Fatal(err)
 	}
 
-	serveUntilReady(t, config).stop(t)
+	endtoend.Serve(t, config).Stop(t)
 	if n := planned(); n != 0 {
 		t.Errorf("%d runs are planned for an agent that may not plan", n)
 	}

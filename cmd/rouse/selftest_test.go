@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // OSA-27: a configured model is tried on the task of a scenario; how it goes about it is its
@@ -32,9 +33,9 @@ models: [{name: m, provider: ollama, model: scripted, base_url: "` + s.URL + `"}
 agents: [{name: clerk}]
 `}), "rouse.yaml")
 
-			p := rouse(t, "selftest", "reads-once", "guesses-twice", "--model", "m", "--config", config)
-			if err := p.Run(); (err != nil) != c.fails || !strings.Contains(p.stdout.String(), c.want) {
-				t.Errorf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+			p := endtoend.Rouse(t, "selftest", "reads-once", "guesses-twice", "--model", "m", "--config", config)
+			if err := p.Run(); (err != nil) != c.fails || !strings.Contains(p.Out.String(), c.want) {
+				t.Errorf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A daemon that starts while another command has the home, or one that was killed is not
@@ -43,24 +44,24 @@ func TestServeWaitsForTheHome(t *testing.T) {
 		}
 	})
 
-	serveUntilReady(t, filepath.Join(dir, "rouse.yaml")).stop(t)
+	endtoend.Serve(t, filepath.Join(dir, "rouse.yaml")).Stop(t)
 }
 
 // A second daemon on the same home says who has it.
 func TestSecondDaemon(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "version: 1\nhome: ./home\n"}), "rouse.yaml")
-	p := serveUntilReady(t, config)
-	second := rouse(t, "serve", "--config", config)
-	if err := second.Run(); err == nil || !strings.Contains(second.stderr.String(), "process "+strconv.Itoa(p.Process.Pid)) {
-		t.Errorf("%v: %s", err, second.stderr.String())
+	p := endtoend.Serve(t, config)
+	second := endtoend.Rouse(t, "serve", "--config", config)
+	if err := second.Run(); err == nil || !strings.Contains(second.Err.String(), "process "+strconv.Itoa(p.Process.Pid)) {
+		t.Errorf("%v: %s", err, second.Err.String())
 	}
 
 	var st api.Status
-	runJSON(t, &st, "status", "--json", "--wait", "10s", "--config", config)
+	endtoend.RunJSON(t, &st, "status", "--json", "--wait", "10s", "--config", config)
 	if st.PID != p.Process.Pid || !st.Ready {
 		t.Errorf("status: %+v", st)
 	}
 
-	p.stop(t)
+	p.Stop(t)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // A pipe for the log that is full and that nobody reads holds up no run. Once somebody does, what was logged is there.
@@ -35,13 +36,13 @@ jobs: [{name: j, agent: clerk, playbook: [{call: complete, with: {summary: nobod
 		t.Fatal(err)
 	}
 
-	p := rouse(t, "serve", "--config", config)
+	p := endtoend.Rouse(t, "serve", "--config", config)
 	p.Stderr = pipe
-	p.untilReady(t)
+	p.UntilReady(t)
 	if err := pipe.Close(); err != nil { // the daemon alone has it
 		t.Fatal(err)
 	}
-	mustRun(t, "run", "j", "--wait", "--config", config)
+	endtoend.MustRun(t, "run", "j", "--wait", "--config", config)
 
 	log := make(chan []byte, 1)
 	go func() {
@@ -51,7 +52,7 @@ jobs: [{name: j, agent: clerk, playbook: [{call: complete, with: {summary: nobod
 		}
 		log <- all
 	}()
-	p.stop(t)
+	p.Stop(t)
 	if all := <-log; !bytes.Contains(all, []byte("run finished")) {
 		t.Errorf("the log is %s", bytes.TrimSpace(all))
 	}

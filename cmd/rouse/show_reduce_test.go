@@ -10,6 +10,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // TestShowReduce: OSA-24, `rouse show` has what a call found out, and under it how.
@@ -26,13 +27,13 @@ agents: [{name: clerk}]
 jobs: [{name: look, agent: clerk, prompt: Look.}]
 `}), "rouse.yaml")
 
-	p := rouse(t, "run", "look", "--wait", "--config", config)
+	p := endtoend.Rouse(t, "run", "look", "--wait", "--config", config)
 	if err := p.Run(); err != nil {
-		t.Fatalf("%v\n%s%s", err, p.stdout.String(), p.stderr.String())
+		t.Fatalf("%v\n%s%s", err, p.Out.String(), p.Err.String())
 	}
 
 	var d api.RunDetail
-	runJSON(t, &d, "show", "1", "--json", "--config", config)
+	endtoend.RunJSON(t, &d, "show", "1", "--json", "--config", config)
 	if d.Steps != 4 || len(d.StepsDetail) != 2 || len(d.StepsDetail[0].Calls) != 1 {
 		t.Fatalf("%+v", d)
 	}
@@ -40,11 +41,11 @@ jobs: [{name: look, agent: clerk, prompt: Look.}]
 		t.Errorf("within the call: %+v", within)
 	}
 
-	p = rouse(t, "show", "1", "--config", config)
+	p = endtoend.Rouse(t, "show", "1", "--config", config)
 	if err := p.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if text := p.stdout.String(); !strings.Contains(text, "\n  steps     4, with 2 calls\n") || !strings.Contains(text, "\n      step 2 (m)\n        db_schema {}") || !strings.Contains(text, "\n      step 3 (m)  There is no table.\n  step 4 (m)  Nothing is there.") {
+	if text := p.Out.String(); !strings.Contains(text, "\n  steps     4, with 2 calls\n") || !strings.Contains(text, "\n      step 2 (m)\n        db_schema {}") || !strings.Contains(text, "\n      step 3 (m)  There is no table.\n  step 4 (m)  Nothing is there.") {
 		t.Errorf("printed:\n%s", text)
 	}
 }

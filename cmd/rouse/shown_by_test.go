@@ -18,6 +18,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/webhook"
 	"rouse/internal/domain"
 )
@@ -56,10 +57,10 @@ jobs:
     playbook: [{call: complete, with: {summary: "looked at everything that there is to see"}}]
 `})
 	config := filepath.Join(dir, "rouse.yaml")
-	p := serveUntilReady(t, config)
-	defer p.stop(t)
+	p := endtoend.Serve(t, config)
+	defer p.Stop(t)
 	var st api.Status
-	runJSON(t, &st, "status", "--json", "--config", config)
+	endtoend.RunJSON(t, &st, "status", "--json", "--config", config)
 	pages := strings.TrimSuffix(st.Dashboard, "/")
 
 	// A peer sends the same delivery a thousand times: one run.
@@ -104,7 +105,7 @@ jobs:
 			t.Errorf("%s: %d %s, want %d %s", what, code, said, c.status, c.says)
 		}
 	}
-	if why, err := rouse(t, "why", "payments", "--config", config).quietly(); err != nil || !strings.Contains(why, "refused") {
+	if why, err := endtoend.Rouse(t, "why", "payments", "--config", config).Quietly(); err != nil || !strings.Contains(why, "refused") {
 		t.Errorf("what was refused is not on record: %v %s", err, why)
 	}
 
@@ -116,7 +117,7 @@ jobs:
 	opensForOwner(t, p, map[string]string{link: "took the payment 7", pages + "/jobs": "not-mounted is not there", pages + "/jobs/morning": "not-mounted is not there",
 		pages + "/": "not-mounted is not there", pages + "/health": "not-mounted is not there"})
 	var runs []api.Run
-	runJSON(t, &runs, "runs", "--json", "--config", config)
+	endtoend.RunJSON(t, &runs, "runs", "--json", "--config", config)
 	if len(runs) != 1 || runs[0].Trigger != domain.TriggerWebhook || runs[0].Outcome != domain.OutcomeSuccess || !strings.Contains(strings.Join(runs[0].Taint, ""), "A") {
 		t.Errorf("the runs: %+v", runs)
 	}
@@ -159,7 +160,7 @@ func send(t *testing.T, url string, headers http.Header, body io.Reader, kind st
 }
 
 // opensForOwner opens pages with a browser that is logged in, and with one that is not: each says something to the first alone.
-func opensForOwner(t *testing.T, p *program, pages map[string]string) {
+func opensForOwner(t *testing.T, p *endtoend.Program, pages map[string]string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -183,7 +184,7 @@ func opensForOwner(t *testing.T, p *program, pages map[string]string) {
 	}
 
 	owner := &http.Client{Jar: jar}
-	get(owner, regexp.MustCompile(`http://\S+/login\?code=\S+`).FindString(p.stdout.String()))
+	get(owner, regexp.MustCompile(`http://\S+/login\?code=\S+`).FindString(p.Out.String()))
 	for link, want := range pages {
 		if text := get(http.DefaultClient, link); strings.Contains(text, want) {
 			t.Errorf("%s is open to everybody: %s", link, text)

@@ -7,6 +7,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // What comes every seven minutes comes at the same instants in a simulation as in the home that is
@@ -19,11 +20,11 @@ home: ./home
 agents: [{name: clerk}]
 jobs: [{name: tick, agent: clerk, every: 7m, playbook: [{call: notify, with: {title: hello}}]}]
 `}), "rouse.yaml")
-	daemon := serveUntilReady(t, config)
-	defer daemon.stop(t)
+	daemon := endtoend.Serve(t, config)
+	defer daemon.Stop(t)
 
 	var next []struct{ Nominal api.Time }
-	runJSON(t, &next, "next", "tick", "--json", "--config", config)
+	endtoend.RunJSON(t, &next, "next", "tick", "--json", "--config", config)
 	if len(next) == 0 {
 		t.Fatal("nothing comes")
 	}
@@ -31,7 +32,7 @@ jobs: [{name: tick, agent: clerk, every: 7m, playbook: [{call: notify, with: {ti
 	for _, by := range []time.Duration{-24 * time.Hour, -time.Minute, 5 * time.Hour} {
 		var out []struct{ Nominal api.Time }
 		from := next[0].Nominal.Add(by)
-		runJSON(t, &out, "simulate", "tick", "--from", from.UTC().Format(time.RFC3339), "--to", from.Add(time.Hour).UTC().Format(time.RFC3339), "--json", "--config", config)
+		endtoend.RunJSON(t, &out, "simulate", "tick", "--from", from.UTC().Format(time.RFC3339), "--to", from.Add(time.Hour).UTC().Format(time.RFC3339), "--json", "--config", config)
 		if len(out) < 8 || out[0].Nominal.Sub(next[0].Nominal.Time)%(7*time.Minute) != 0 {
 			t.Errorf("from %s: the home's next is %s, simulated were %v", from, next[0].Nominal, out)
 		}

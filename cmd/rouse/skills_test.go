@@ -11,6 +11,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // AGS-05, AGS-10, UNI-07: a skill that is installed while a daemon serves is in force for the next
@@ -46,12 +47,12 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 		t.Fatal(err)
 	}
 
-	serveUntilReady(t, config)
+	endtoend.Serve(t, config)
 	say := func(args ...string) {
 		t.Helper()
-		p := rouse(t, append(args, "--config", config)...)
+		p := endtoend.Rouse(t, append(args, "--config", config)...)
 		if err := p.Run(); err != nil {
-			t.Fatalf("%v: %v\n%s%s", args, err, p.stdout.String(), p.stderr.String())
+			t.Fatalf("%v: %v\n%s%s", args, err, p.Out.String(), p.Err.String())
 		}
 	}
 
@@ -80,14 +81,14 @@ jobs: [{name: sums, agent: clerk, prompt: Add them up, record: true}]
 	}
 
 	for _, number := range []string{"1", "2", "3"} {
-		p := rouse(t, "replay", number, "--config", config)
+		p := endtoend.Rouse(t, "replay", number, "--config", config)
 		err := p.Run()
 		if number == "1" { // there was no such tool then
-			if err == nil || !strings.Contains(p.stdout.String(), "the tool load_skill") {
-				t.Errorf("run 1: %v\n%s%s", err, p.stdout.String(), p.stderr.String())
+			if err == nil || !strings.Contains(p.Out.String(), "the tool load_skill") {
+				t.Errorf("run 1: %v\n%s%s", err, p.Out.String(), p.Err.String())
 			}
 		} else if err != nil {
-			t.Errorf("run %s: %v\n%s%s", number, err, p.stdout.String(), p.stderr.String())
+			t.Errorf("run %s: %v\n%s%s", number, err, p.Out.String(), p.Err.String())
 		}
 	}
 }
@@ -112,7 +113,7 @@ func TestOutdatedInARepository(t *testing.T) {
 
 	commit()
 	config := filepath.Join(dir, "rouse.yaml")
-	runJSON(t, nil, "skills", "install", "file://"+filepath.ToSlash(repo), "--path", "skills/sums", "--yes", "--config", config)
+	endtoend.RunJSON(t, nil, "skills", "install", "file://"+filepath.ToSlash(repo), "--path", "skills/sums", "--yes", "--config", config)
 
 	for _, c := range []struct{ path, state string }{{"README.md", "current"}, {"skills/sums/more.md", "newer"}} {
 		if err := os.WriteFile(filepath.Join(repo, filepath.FromSlash(c.path)), []byte("two\n"), 0o600); err != nil {
@@ -120,11 +121,11 @@ func TestOutdatedInARepository(t *testing.T) {
 		}
 
 		commit()
-		p := rouse(t, "skills", "outdated", "--json", "--config", config)
+		p := endtoend.Rouse(t, "skills", "outdated", "--json", "--config", config)
 		err := p.Run()
 		var all []outdated
-		if json.Unmarshal(p.stdout.Bytes(), &all) != nil || len(all) != 1 || all[0].State != c.state || (err == nil) != (c.state == "current") {
-			t.Errorf("%s: %v %+v\n%s", c.path, err, all, p.stderr.String())
+		if json.Unmarshal(p.Out.Bytes(), &all) != nil || len(all) != 1 || all[0].State != c.state || (err == nil) != (c.state == "current") {
+			t.Errorf("%s: %v %+v\n%s", c.path, err, all, p.Err.String())
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/endtoend"
 )
 
 // The error of a command says that the daemon does not answer.
@@ -17,8 +18,8 @@ func TestDaemonDoesNotAnswer(t *testing.T) {
 	}
 	defer home.Close()
 
-	p := rouse(t, "runs", "--home", dir)
-	if err := p.Run(); err == nil || !strings.Contains(p.stderr.String(), "(process 4711) does not answer") || !strings.Contains(p.stderr.String(), "has reached its limit of open files") {
-		t.Errorf("%v: %s", err, p.stderr.String())
+	p := endtoend.Rouse(t, "runs", "--home", dir)
+	if err := p.Run(); err == nil || !strings.Contains(p.Err.String(), "(process 4711) does not answer") || !strings.Contains(p.Err.String(), "has reached its limit of open files") {
+		t.Errorf("%v: %s", err, p.Err.String())
 	}
 }

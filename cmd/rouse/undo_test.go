@@ -10,6 +10,7 @@ import (
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // OSA-61: undo_on_failure also undoes a run that was cancelled while it waited for an answer, when
@@ -30,26 +31,26 @@ jobs: [{name: books, agent: clerk, undo_on_failure: true, prompt: Do the books.}
 `
 
 	config := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml")
-	serveUntilReady(t, config)
-	runJSON(t, nil, "run", "books", "--json", "--config", config)
+	endtoend.Serve(t, config)
+	endtoend.RunJSON(t, nil, "run", "books", "--json", "--config", config)
 	var items []api.Item
 	cmdtest.Until(t, "the run asks", func() bool {
-		runJSON(t, &items, "inbox", "--json", "--config", config)
+		endtoend.RunJSON(t, &items, "inbox", "--json", "--config", config)
 		return len(items) == 1
 	})
 	var schema api.Schema
-	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 1 {
+	if endtoend.RunJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 1 {
 		t.Fatalf("while it waits: %+v", schema)
 	}
 
-	runJSON(t, nil, "cancel", items[0].Run, "--json", "--config", config)
-	if runJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 0 {
+	endtoend.RunJSON(t, nil, "cancel", items[0].Run, "--json", "--config", config)
+	if endtoend.RunJSON(t, &schema, "db", "clerk", "schema", "--json", "--config", config); len(schema.Tables) != 0 {
 		t.Errorf("after it was cancelled: %+v", schema)
 	}
 
-	p := rouse(t, "logs", "--config", config)
-	if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), "run.undone") {
-		t.Errorf("%v: %s", err, &p.stdout)
+	p := endtoend.Rouse(t, "logs", "--config", config)
+	if err := p.Run(); err != nil || !strings.Contains(p.Out.String(), "run.undone") {
+		t.Errorf("%v: %s", err, &p.Out)
 	}
 }
 

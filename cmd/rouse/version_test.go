@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"rouse/cmd/internal/endtoend"
 )
 
 // rouse version asks nobody unless it is told to, and then only where it is told.
@@ -24,14 +26,14 @@ func TestVersionCheck(t *testing.T) {
 
 	run := func(env string, args ...string) (int, string) {
 		t.Helper()
-		p := rouse(t, append([]string{"version"}, args...)...)
+		p := endtoend.Rouse(t, append([]string{"version"}, args...)...)
 		p.Env = append(p.Env, "ROUSE_RELEASES_URL="+env)
 		err := p.Run()
 		var failed *exec.ExitError
 		if err != nil && !errors.As(err, &failed) {
 			t.Fatal(err)
 		}
-		return p.ProcessState.ExitCode(), p.stdout.String() + p.stderr.String()
+		return p.ProcessState.ExitCode(), p.Out.String() + p.Err.String()
 	}
 
 	if code, out := run(server.URL); code != exitDone || !strings.HasPrefix(out, "rouse ") || asked.Load() != 0 {
@@ -58,10 +60,10 @@ func TestVersionCheck(t *testing.T) {
 func TestPagesForPackages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := rouse(t, "man", dir)
+	p := endtoend.Rouse(t, "man", dir)
 	p.Env = append(p.Env, "SOURCE_DATE_EPOCH=1700000000")
 	if err := p.Run(); err != nil {
-		t.Fatalf("%v: %s", err, &p.stderr)
+		t.Fatalf("%v: %s", err, &p.Err)
 	}
 	for _, cmd := range newRoot(&place{}).Commands() {
 		if cmd.Hidden || cmd.Name() == "help" || cmd.IsAdditionalHelpTopicCommand() {
@@ -74,8 +76,8 @@ func TestPagesForPackages(t *testing.T) {
 	}
 
 	for shell, want := range map[string]string{"bash": "__start_rouse", "zsh": "#compdef rouse", "fish": "complete -c rouse"} {
-		p := rouse(t, "completion", shell)
-		if err := p.Run(); err != nil || !strings.Contains(p.stdout.String(), want) {
+		p := endtoend.Rouse(t, "completion", shell)
+		if err := p.Run(); err != nil || !strings.Contains(p.Out.String(), want) {
 			t.Errorf("%s: %v", shell, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"rouse/cmd/internal/cmdtest"
+	"rouse/cmd/internal/endtoend"
 )
 
 // watched is a rouse watch on a terminal of its own.
@@ -28,7 +29,7 @@ func watchOnTerminal(t *testing.T, config string) *watched {
 	t.Cleanup(func() { ours.Close(); its.Close() })
 	cmdtest.Resize(t, its, 30, 100)
 
-	w := &watched{Cmd: rouse(t, "watch", "--config", config).Cmd, ours: ours, its: its, shown: &cmdtest.Log{}}
+	w := &watched{Cmd: endtoend.Rouse(t, "watch", "--config", config).Cmd, ours: ours, its: its, shown: &cmdtest.Log{}}
 	var err error
 	if w.before, err = term.GetState(int(its.Fd())); err != nil {
 		t.Fatal(err)
@@ -97,13 +98,13 @@ jobs:
   - {name: broken, agent: clerk, playbook: [{call: db_query, with: {sql: select nothing from nowhere}}]}
 `}), "rouse.yaml")
 
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	w := watchOnTerminal(t, config)
 	cmdtest.Until(t, "what comes", func() bool {
 		return strings.Contains(w.frame(), "report  every") && strings.Contains(w.frame(), "nothing runs") && strings.Contains(w.frame(), "nothing has run yet")
 	})
 
-	runJSON(t, nil, "run", "report", "--wait", "--config", config)
+	endtoend.RunJSON(t, nil, "run", "report", "--wait", "--config", config)
 	cmdtest.Until(t, "what was last", func() bool {
 		return strings.Contains(w.frame(), "● success  1  report") && strings.Contains(w.frame(), "Wrote the report")
 	})
@@ -111,12 +112,12 @@ jobs:
 		t.Error("a success has no colour")
 	}
 
-	p.stop(t)
+	p.Stop(t)
 	cmdtest.Until(t, "that the daemon is gone", func() bool { return strings.Contains(w.frame(), "the daemon has ended") })
-	p = serveUntilReady(t, config)
-	defer p.stop(t)
+	p = endtoend.Serve(t, config)
+	defer p.Stop(t)
 	cmdtest.Until(t, "the new daemon", func() bool { return strings.Contains(w.frame(), "served by process") })
-	if err := rouse(t, "run", "broken", "--wait", "--config", config).Run(); err == nil {
+	if err := endtoend.Rouse(t, "run", "broken", "--wait", "--config", config).Run(); err == nil {
 		t.Error("a broken job succeeds")
 	}
 	cmdtest.Until(t, "the run of the new daemon", func() bool { return strings.Contains(w.frame(), "▲ error    2  broken") })
@@ -144,25 +145,25 @@ defaults: {notify: {on: []}}
 jobs: [{name: report, agent: clerk, playbook: [{call: complete, with: {summary: "Wrote the report, and a file of figures with it."}}]}]
 `}), "rouse.yaml")
 
-	alone := rouse(t, "watch", "--config", config)
-	if err := alone.Run(); err == nil || !strings.Contains(alone.stderr.String(), "start one with: rouse serve") {
-		t.Errorf("%v %s", err, alone.stderr.String())
+	alone := endtoend.Rouse(t, "watch", "--config", config)
+	if err := alone.Run(); err == nil || !strings.Contains(alone.Err.String(), "start one with: rouse serve") {
+		t.Errorf("%v %s", err, alone.Err.String())
 	}
 
-	p := serveUntilReady(t, config)
+	p := endtoend.Serve(t, config)
 	lines := &cmdtest.Log{}
-	w := rouse(t, "watch", "--config", config)
+	w := endtoend.Rouse(t, "watch", "--config", config)
 	w.Stdout = lines
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
 	cmdtest.Until(t, "the events of a run", func() bool {
-		runJSON(t, nil, "run", "report", "--wait", "--config", config)
+		endtoend.RunJSON(t, nil, "run", "report", "--wait", "--config", config)
 		return strings.Contains(lines.String(), "run.finished")
 	})
-	p.stop(t)
-	if err := w.Wait(); err == nil || !strings.Contains(w.stderr.String(), "ended") {
-		t.Errorf("%v %s", err, w.stderr.String())
+	p.Stop(t)
+	if err := w.Wait(); err == nil || !strings.Contains(w.Err.String(), "ended") {
+		t.Errorf("%v %s", err, w.Err.String())
 	}
 	if strings.Contains(lines.String(), "\x1b") {
 		t.Errorf("what is piped has escape sequences: %q", lines.String())

@@ -1,0 +1,11 @@
+// Package attack tests attacks by models, files and web pages, on each level of confinement.
+package attack
+
+import (
+	"os"
+	"testing"
+
+	"rouse/cmd/internal/endtoend"
+)
+
+func TestMain(m *testing.M) { os.Exit(endtoend.Main(m)) }
