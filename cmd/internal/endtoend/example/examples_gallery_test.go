@@ -136,7 +136,7 @@ func TestExamplesAreWhole(t *testing.T) {
 func TestExampleBackupCheck(t *testing.T) {
 	e := newExample(t, "backup-check")
 	needsConfinement(t)
-	e.wants(e.run("backup-check"), "error", `it expects that trim(result.Out) != ""`)
+	e.wants(e.run("backup-check"), "error", `it expects that trim(result.stdout) != ""`)
 	if !strings.Contains(e.notices(), "There is no backup of the last night") {
 		t.Error("nobody is told")
 	}
