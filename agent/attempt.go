@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
+	"rouse/agent/undo"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -90,7 +91,9 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	res, err := r.attempt(ctx, t)
 	res, err = r.endQuarantined(ctx, t, res, err)
 	if err == nil {
-		res = r.undoOnFailure(ctx, t, res)
+		if t.job.UndoOnFailure && undo.Wanted(res) {
+			res = r.undoer(t.run.Agent).OnFailure(ctx, t.run, res)
+		}
 		r.afterAttempt(ctx, t, res)
 	}
 	return res, err

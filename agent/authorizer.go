@@ -112,7 +112,7 @@ func (g *authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.T
 	}
 
 	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
-		need.Shown = t.Name() + " " + CallText(t.Spec(), args)
+		need.Shown = t.Name() + " " + t.Spec().CallText(args)
 	}
 
 	g.mu.Lock()
@@ -397,26 +397,6 @@ func (r *Runner) readable(name string, content []byte) (kind, words string) {
 		return fmt.Sprintf("binary data of type %s", http.DetectContentType(content)), ""
 	}
 	return "", ""
-}
-
-// CallText returns a call as a person reads it: a command line, or the arguments as JSON.
-func CallText(s tool.Spec, args json.RawMessage) string {
-	if text := s.Summary(args); text != "" {
-		return text
-	}
-	return PlainJSON(args)
-}
-
-// unescapeHTML undoes what encoding/json escapes for HTML. A quoted backslash is passed over with what it quotes.
-var unescapeHTML = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
-
-// PlainJSON returns a document on one line, with <, > and & unescaped.
-func PlainJSON(raw json.RawMessage) string {
-	var line bytes.Buffer
-	if json.Compact(&line, raw) != nil {
-		return string(raw)
-	}
-	return unescapeHTML.Replace(line.String())
 }
 
 func oneLine(said string) string { return text.Collapse(text.OneLine(said)) }

@@ -19,27 +19,8 @@ func TestCallText(t *testing.T) {
 		{"file_write", `no \u0026 JSON`, `no \u0026 JSON`},
 		{"complete", ``, ``},
 	} {
-		if got := agent.CallText(agent.Specs().Find(c.tool), json.RawMessage(c.args)); got != c.want {
+		if got := agent.Specs().Find(c.tool).CallText(json.RawMessage(c.args)); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.tool, c.args, got, c.want)
 		}
 	}
-}
-
-func FuzzPlainJSON(f *testing.F) {
-	f.Add(`{"a":"\u003c\\u003e\ud83d\ude00"}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		plain := agent.PlainJSON(json.RawMessage(text))
-		var before, after any
-		if json.Unmarshal([]byte(text), &before) != nil {
-			return
-		}
-		if err := json.Unmarshal([]byte(plain), &after); err != nil {
-			t.Fatalf("%q became %q: %v", text, plain, err)
-		}
-
-		want, _ := json.Marshal(before)
-		if got, _ := json.Marshal(after); string(got) != string(want) {
-			t.Errorf("%q became %q", text, plain)
-		}
-	})
 }

@@ -101,7 +101,7 @@ func (h *history) goesOnWithin(key string) bool {
 }
 
 func (r *Runner) shown(c ledger.Call) string {
-	call := CallText(r.Specs().Find(c.Tool), c.Args)
+	call := r.Specs().Find(c.Tool).CallText(c.Args)
 	if len(call) <= maxShownArgs {
 		return call
 	}

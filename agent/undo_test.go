@@ -13,6 +13,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
+	"rouse/agent/undo"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -72,7 +73,7 @@ func (b *bench) state() string {
 	return fmt.Sprintf("old %s, new %s, %d rows", read("old.txt"), read("new/one.txt"), b.count())
 }
 
-func (b *bench) undo(run ledger.Run, spec agent.UndoOptions) agent.UndoResult {
+func (b *bench) undo(run ledger.Run, spec undo.Options) undo.Result {
 	b.t.Helper()
 	spec.By = agentdb.By{Actor: "user"}
 	out, err := b.runner.Undo(b.t.Context(), run, spec)
@@ -98,7 +99,7 @@ func (b *bench) stands(want string) {
 func TestUndoBoth(t *testing.T) {
 	t.Parallel()
 	b, run := written(t)
-	dry := b.undo(run, agent.UndoOptions{DryRun: true})
+	dry := b.undo(run, undo.Options{DryRun: true})
 	if dry.Done || !dry.CanUndo || len(dry.Files) != 2 || dry.Database.Changes != 1 {
 		t.Errorf("before: %+v", dry)
 	}
@@ -111,12 +112,12 @@ func TestUndoBoth(t *testing.T) {
 	}
 
 	b.stands(asWritten)
-	if out := b.undo(run, agent.UndoOptions{}); !out.Done || !out.CanUndo {
+	if out := b.undo(run, undo.Options{}); !out.Done || !out.CanUndo {
 		t.Errorf("%+v", out)
 	}
 
 	b.stands(asBefore)
-	if again := b.undo(run, agent.UndoOptions{}); !again.Done || again.Any() {
+	if again := b.undo(run, undo.Options{}); !again.Done || again.Any() {
 		t.Errorf("again: %+v", again)
 	}
 
@@ -142,17 +143,17 @@ func TestUndoInTheWay(t *testing.T) {
 	t.Run("a file", func(t *testing.T) {
 		b, run := written(t)
 		b.has("old.txt", "later")
-		if out := b.undo(run, agent.UndoOptions{DryRun: true}); out.CanUndo {
+		if out := b.undo(run, undo.Options{DryRun: true}); out.CanUndo {
 			t.Errorf("before: %+v", out)
 		}
 
-		out := b.undo(run, agent.UndoOptions{})
+		out := b.undo(run, undo.Options{})
 		if out.Done || out.CanUndo || !strings.Contains(fmt.Sprint(out.Files), "the file was changed since") {
 			t.Errorf("%+v", out)
 		}
 
 		b.stands("old later, new one, 1 rows")
-		if out := b.undo(run, agent.UndoOptions{Force: true}); !out.Done {
+		if out := b.undo(run, undo.Options{Force: true}); !out.Done {
 			t.Errorf("%+v", out)
 		}
 
@@ -170,12 +171,12 @@ func TestUndoInTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out := b.undo(run, agent.UndoOptions{}); out.Done || out.CanUndo || out.Database.ConflictCount != 1 {
+		if out := b.undo(run, undo.Options{}); out.Done || out.CanUndo || out.Database.ConflictCount != 1 {
 			t.Errorf("%+v", out)
 		}
 
 		b.stands(asWritten)
-		if out := b.undo(run, agent.UndoOptions{Only: agent.UndoFiles}); !out.Done || !strings.Contains(strings.Join(out.Left, "\n"), "what the run wrote into its database stays") {
+		if out := b.undo(run, undo.Options{Only: undo.Files}); !out.Done || !strings.Contains(strings.Join(out.Left, "\n"), "what the run wrote into its database stays") {
 			t.Errorf("%+v", out)
 		}
 
@@ -187,15 +188,15 @@ func TestUndoInTheWay(t *testing.T) {
 func TestUndoCutOff(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(*bench, ledger.Run){
-		"after the files":            func(b *bench, run ledger.Run) { b.undo(run, agent.UndoOptions{Only: agent.UndoFiles}) },
-		"after the database":         func(b *bench, run ledger.Run) { b.undo(run, agent.UndoOptions{Only: agent.UndoDatabase}) },
+		"after the files":            func(b *bench, run ledger.Run) { b.undo(run, undo.Options{Only: undo.Files}) },
+		"after the database":         func(b *bench, run ledger.Run) { b.undo(run, undo.Options{Only: undo.Database}) },
 		"before a file was marked":   func(b *bench, _ ledger.Run) { b.has("old.txt", "before") },
 		"before the last was marked": func(b *bench, _ ledger.Run) { _ = os.RemoveAll(filepath.Join(b.dir, "work", "new")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, run := written(t)
 			cut(b, run)
-			if out := b.undo(run, agent.UndoOptions{}); !out.Done {
+			if out := b.undo(run, undo.Options{}); !out.Done {
 				t.Errorf("%+v", out)
 			}
 			b.stands(asBefore)
@@ -252,7 +253,7 @@ func TestUndoWithoutDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	out := b.undo(run, agent.UndoOptions{})
+	out := b.undo(run, undo.Options{})
 	if _, err := os.Stat(filepath.Join(b.dir, "plain", "one.txt")); err == nil || !out.Done || len(out.Files) != 1 {
 		t.Errorf("%v, %+v", err, out)
 	}
@@ -296,7 +297,7 @@ func TestUndoNamesACutOffCallOnce(t *testing.T) {
 		}
 	}
 
-	out := b.undo(must[ledger.Run](t)(b.ledger.Run(t.Context(), id)), agent.UndoOptions{})
+	out := b.undo(must[ledger.Run](t)(b.ledger.Run(t.Context(), id)), undo.Options{})
 	if len(out.Left) != 1 || out.Left[0] != "what shell_run may have done stays: make it" {
 		t.Errorf("%q", out.Left)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/internal/text"
 )
 
 // Class is how the loop treats the calls of a tool, apart from their effect.
@@ -223,6 +224,14 @@ func (s Spec) Summary(args json.RawMessage) string {
 		return ""
 	}
 	return text
+}
+
+// CallText returns a call as a person reads it: a command line, or the arguments as JSON.
+func (s Spec) CallText(args json.RawMessage) string {
+	if summary := s.Summary(args); summary != "" {
+		return summary
+	}
+	return text.PlainJSON(args)
 }
 
 // Specs is a list of specs.

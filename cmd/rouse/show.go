@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -265,7 +264,7 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 			mark = string(c.State)
 		}
 
-		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(agent.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(text.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
 		var e struct {
 			Warnings []string `json:"warnings"` // beside the result
 		}
@@ -281,10 +280,10 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 
 // compact prints a result without the quotes of a plain text.
 func compact(raw json.RawMessage) string {
-	var text string
+	var plain string
 	// A plain text is shown without quotes and with its escapes undone; shorten makes one line of it.
-	if json.Unmarshal(raw, &text) == nil {
-		return text
+	if json.Unmarshal(raw, &plain) == nil {
+		return plain
 	}
-	return agent.PlainJSON(raw)
+	return text.PlainJSON(raw)
 }

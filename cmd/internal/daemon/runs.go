@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/replay"
+	"rouse/agent/undo"
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
@@ -23,7 +24,7 @@ import (
 
 // Undo implements web.Backend.
 func (d *Daemon) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
-	done, err := d.runner.Undo(ctx, run, agent.UndoOptions{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
+	done, err := d.runner.Undo(ctx, run, undo.Options{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
 	if err != nil {
 		return api.Undo{}, err
 	}

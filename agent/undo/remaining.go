@@ -1,4 +1,4 @@
-package agent
+package undo
 
 import (
 	"cmp"
@@ -16,15 +16,15 @@ import (
 	"rouse/internal/text"
 )
 
-// maxLeft is how many of the calls are named whose effects stay.
+// maxLeft is the maximum number of calls listed in Result.Left.
 const maxLeft = 20
 
 // remaining lists effects that undo cannot revert: commands, requests, notices, artifacts and files
 // without a copy.
-func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, spec UndoOptions) ([]string, error) {
-	out := append([]string{}, u.Database.Remaining...)
-	if spec.Only == UndoDatabase {
-		ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+func (u Undoer) remaining(ctx context.Context, run ledger.Run, res Result, spec Options) ([]string, error) {
+	out := append([]string{}, res.Database.Remaining...)
+	if spec.Only == Database {
+		ops, err := u.Ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 		if err != nil {
 			return nil, err
 		}
@@ -36,17 +36,17 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 		}
 	}
 
-	if spec.Only == UndoFiles {
+	if spec.Only == Files {
 		out = append(out, "what the run wrote into its database stays")
 	}
 
-	for _, f := range u.Files {
+	for _, f := range res.Files {
 		if f.NoUndoReason != "" {
 			out = append(out, fmt.Sprintf("the file %s stays as the run left it: %s", f.Path, f.NoUndoReason))
 		}
 	}
 
-	artifacts, err := r.ledger.Artifacts(ctx, run.ID)
+	artifacts, err := u.Ledger.Artifacts(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 		out = append(out, fmt.Sprintf("the artifact %s stays (rouse artifact %d)", a.Name, a.ID))
 	}
 
-	calls, err := r.remainingEffects(ctx, run, u.Checkout != "")
+	calls, err := u.remainingEffects(ctx, run, res.Checkout != "")
 	if more := len(calls) - maxLeft; more > 0 {
 		calls = append(calls[:maxLeft], fmt.Sprintf("what %d more calls did stays", more))
 	}
@@ -65,13 +65,13 @@ func (r *Runner) remaining(ctx context.Context, run ledger.Run, u UndoResult, sp
 
 // remainingEffects describes calls with effects beyond files and database. Effects in a clone are
 // gone with it.
-func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
-	calls, err := r.ledger.Calls(ctx, run.ID)
+func (u Undoer) remainingEffects(ctx context.Context, run ledger.Run, cloned bool) (out []string, err error) {
+	calls, err := u.Ledger.Calls(ctx, run.ID)
 	if err != nil {
 		return nil, err
 	}
 
-	ops, err := r.ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+	ops, err := u.Ledger.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +81,9 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bo
 		kept[op.Batch] = true
 	}
 
-	specs := r.Specs()
 	unknown := map[string]bool{} // keys of calls that were cut off, and that a later attempt may have told a model about
 	for _, c := range calls {
-		s := specs.Find(c.Tool)
+		s := u.Specs.Find(c.Tool)
 		did := effectOf(s, c)
 		switch {
 		case c.State == domain.CallFailed && unknown[c.Key]: // it was not made again
@@ -94,7 +93,7 @@ func (r *Runner) remainingEffects(ctx context.Context, run ledger.Run, cloned bo
 		}
 
 		switch {
-		case did == "" || s.Path != "" && r.isGone(run.Agent, s, c):
+		case did == "" || s.Path != "" && u.isGone(s, c):
 		case s.Writes == tool.WritesNotice:
 			out = append(out, "the notice stays: "+excerptOf(s, c))
 		case s.Writes == tool.WritesWake:
@@ -160,20 +159,18 @@ func failedProgram(result json.RawMessage) bool {
 	return r.ExitCode != 0 || said && strings.HasPrefix(r.Text, "Exit code: ") && exit != "0"
 }
 
-// isGone says whether nothing is left of the file that a call wrote beyond the reach of undo.
-func (r *Runner) isGone(name string, s tool.Spec, c ledger.Call) bool {
+// isGone reports whether the file is gone that a call wrote where undo cannot revert it.
+func (u Undoer) isGone(s tool.Spec, c ledger.Call) bool {
 	var args map[string]json.RawMessage
 	var path string
-	p := r.plan.Load()
-	a, known := p.Agents[name]
-	if s.Writes != tool.WritesElsewhere || !known || json.Unmarshal(c.Args, &args) != nil || json.Unmarshal(args[s.Path], &path) != nil {
+	if s.Writes != tool.WritesElsewhere || u.Workdir == "" || json.Unmarshal(c.Args, &args) != nil || json.Unmarshal(args[s.Path], &path) != nil {
 		return false
 	}
 
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(a.Workdir, path)
+		path = filepath.Join(u.Workdir, path)
 	}
-	_, err := p.Boundary.Stat(path)
+	_, err := u.Boundary.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -194,5 +191,5 @@ func undoable(writes tool.Writes, state domain.CallState, kept bool) bool {
 func excerptOf(s tool.Spec, c ledger.Call) string {
 	const most = 120
 
-	return cmp.Or(text.Truncate(text.Collapse(CallText(s, c.Args)), most), "{}")
+	return cmp.Or(text.Truncate(text.Collapse(s.CallText(c.Args)), most), "{}")
 }
