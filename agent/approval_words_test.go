@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/ledger"
 )
 
@@ -37,7 +37,7 @@ func TestApprovalTellsWhatIsMixed(t *testing.T) {
 			}
 			b.plan.Agents["clerk"] = a
 			b.write("work/own.txt", "own")
-			b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Where: "rouse.yaml:1", Prompt: strings.ReplaceAll(c.prompt, "GRANTED", s.granted.URL)}
+			b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Where: "rouse.yaml:1", Prompt: strings.ReplaceAll(c.prompt, "GRANTED", s.granted.URL)}
 			res := b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
 			if c.asks == "" {
 				if res.Wait != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/ledger"
 )
@@ -23,7 +23,7 @@ func scriptJob(t *testing.T, command string) (b *bench, write func(script string
 	plain := b.plan.Agents["plain"]
 	plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": command}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": command}}}}
 
 	return b, func(script string) {
 		t.Helper()
@@ -111,7 +111,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 		plain := b.plan.Agents["plain"]
 		plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
 		b.plan.Agents["plain"] = plain
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "cat " + name}}}}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "cat " + name}}}}
 		b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "plain"}))
 		shown := b.open().Action.Description
 		for _, want := range c.shown {
@@ -130,7 +130,7 @@ func TestApprovalShowsReadableText(t *testing.T) {
 	plain := b.plan.Agents["plain"]
 	plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "sh job.html"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "sh job.html"}}}}
 	b.ends(b.enqueue(ledger.Request{Job: "j", Agent: "plain"}))
 	if shown := b.open().Action.Description; !strings.Contains(shown, "\n    echo '<p>paid</p>'") {
 		t.Errorf("the owner is shown %q", shown)

@@ -12,6 +12,7 @@ import (
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
@@ -23,7 +24,7 @@ import (
 
 // attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.
 type attempt struct {
-	task
+	plan.Task
 	a ledger.Attempt
 
 	found       snapshot
@@ -53,10 +54,10 @@ type attempt struct {
 	wrapTool func(tool.Tool) tool.Tool // replaces each tool; nil outside of a replay
 }
 
-func newAttempt(t *task, a ledger.Attempt) *attempt {
-	out := &attempt{task: *t, a: a, board: &memory.Board{}}
-	if len(t.models) > 0 {
-		out.relay = &relay{models: t.models}
+func newAttempt(t *plan.Task, a ledger.Attempt) *attempt {
+	out := &attempt{Task: *t, a: a, board: &memory.Board{}}
+	if len(t.Models) > 0 {
+		out.relay = &relay{models: t.Models}
 	}
 	return out
 }
@@ -91,8 +92,8 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 	res, err := r.attempt(ctx, t)
 	res, err = r.endQuarantined(ctx, t, res, err)
 	if err == nil {
-		if t.job.UndoOnFailure && undo.Wanted(res) {
-			res = r.undoer(t.run.Agent).OnFailure(ctx, t.run, res)
+		if t.Job.UndoOnFailure && undo.Wanted(res) {
+			res = r.undoer(t.Run.Agent).OnFailure(ctx, t.Run, res)
 		}
 		r.afterAttempt(ctx, t, res)
 	}
@@ -102,25 +103,25 @@ func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error)
 // admit checks that the owner has approved the definition and that the files that started the run
 // exist.
 func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
-	if r.homes != nil && t.agent.Name != "" {
-		if err := r.homes.Arrive(ctx, t.agent.Name); err != nil {
-			return fmt.Errorf("cannot move the database and files of agent %s to this node: %w", t.agent.Name, err)
+	if r.homes != nil && t.Agent.Name != "" {
+		if err := r.homes.Arrive(ctx, t.Agent.Name); err != nil {
+			return fmt.Errorf("cannot move the database and files of agent %s to this node: %w", t.Agent.Name, err)
 		}
 	}
-	if err := r.awaitApproval(ctx, &t.task); err != nil {
+	if err := r.awaitApproval(ctx, &t.Task); err != nil {
 		return err
 	}
 
 	switch {
-	case t.detail.Wake != nil:
-		last, err := r.lastEnded(ctx, t.run)
+	case t.Detail.Wake != nil:
+		last, err := r.lastEnded(ctx, t.Run)
 		if err != nil {
 			return fmt.Errorf("what the agent did last cannot be read: %w", err)
 		}
-		t.job.Prompt = wakeText(t.run, *t.detail.Wake, last, t.plan.Zone)
-	case t.detail.File != nil:
+		t.Job.Prompt = wakeText(t.Run, *t.Detail.Wake, last, t.Plan.Zone)
+	case t.Detail.File != nil:
 		err = r.checkFile(ctx, t)
-	case len(t.detail.Files) > 0:
+	case len(t.Detail.Files) > 0:
 		err = r.checkBatch(ctx, t)
 	}
 	return err
@@ -137,7 +138,7 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 
 	t.recorder.leaveEnd()
 	defer func() { err = t.recorder.end(context.WithoutCancel(ctx), &out, err) }()
-	seen := r.live.Begin(t.run.ID, t.run.Job, t.redactor())
+	seen := r.live.Begin(t.Run.ID, t.Run.Job, t.redactor())
 	defer seen.End()
 	res, err := loop.Run(seen.With(ctx), o)
 	if err != nil {
@@ -157,7 +158,7 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 		if ctx.Err() != nil {
 			return o, context.Cause(ctx)
 		}
-		return o, endEarly(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.asker(), err)
+		return o, endEarly(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.Asker(), err)
 	}
 	if t.found, err = r.takeSnapshot(ctx, t); err != nil {
 		return o, err
@@ -166,15 +167,15 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 		return o, err
 	}
 	// Only now: an agent that never runs leaves no folder.
-	if err := t.makeWorkdir(); err != nil {
-		return o, endEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.agent.Name, err)
+	if err := makeWorkdir(&t.Task); err != nil {
+		return o, endEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.Agent.Name, err)
 	}
 
-	if t.relay != nil && t.asksModel() {
-		t.relay.begin(r.health, t.insists, time.Now())
-		askContexts(ctx, t.models)
+	if t.relay != nil && t.AsksModel() {
+		t.relay.begin(r.health, t.IgnorePause, time.Now())
+		askContexts(ctx, t.Models)
 		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
-		t.relay.failed = func(m *Model, failure error) { r.modelFailed(ctx, t, m, failure) }
+		t.relay.failed = func(m *plan.Model, failure error) { r.modelFailed(ctx, t, m, failure) }
 	}
 	return r.options(ctx, t)
 }
@@ -203,14 +204,14 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 	// Before the checks: a test that the agent has written must not change the branch.
 	var branch runclone.Branch
 	if t.clone != nil && res.Wait == nil && res.Approval == nil {
-		if branch, err = r.clones.Collect(ctx, t.run, *t.clone); err != nil {
+		if branch, err = r.clones.Collect(ctx, t.Run, *t.clone); err != nil {
 			return ledger.Result{}, err
 		}
 	}
 	out, err = r.judge(ctx, t, res)
 	branch.Report(&out)
-	if o := t.checkout(); err == nil && o != nil {
-		r.clones.Push(ctx, t.run, o.Push, branch, &out)
+	if o := t.Checkout(); err == nil && o != nil {
+		r.clones.Push(ctx, t.Run, o.Push, branch, &out)
 	}
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)
@@ -247,7 +248,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 
 	if why != "" {
 		out.Outcome, out.Error, out.Kind, out.Verified = domain.OutcomeError, why, "expectation", false
-	} else if len(t.job.Expect) > 0 {
+	} else if len(t.Job.Expect) > 0 {
 		out.Verified = true
 	}
 
@@ -263,20 +264,20 @@ func errorKind(res loop.Result) string {
 }
 
 func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
-	out := &ledger.Question{Kind: q.Kind, Title: t.asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
+	out := &ledger.Question{Kind: q.Kind, Title: t.Asker() + " asks", Message: q.Question, Options: q.Options, Multiple: q.AllowMultiple, InputSchema: q.InputSchema}
 	if t.module != nil { // a module repeats its calls after a restart; a model continues from its transcript
 		out.Call = q.Call
 	}
 
 	switch {
 	case q.Kind == ledger.KindPause:
-		out.Title = t.asker() + " paused"
+		out.Title = t.Asker() + " paused"
 	case q.SignIn != "":
-		out.Title = t.asker() + " asks you to sign in"
+		out.Title = t.Asker() + " asks you to sign in"
 		// Runs that ask for the same are one entry of the inbox.
-		out.Action = ledger.Action{Tool: host.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.agent.Name, host.AuthorizeName(), q.SignIn)}
+		out.Action = ledger.Action{Tool: host.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, host.AuthorizeName(), q.SignIn)}
 	case q.Title != "":
-		out.Title = t.asker() + ": " + q.Title
+		out.Title = t.Asker() + ": " + q.Title
 	}
 	return out
 }

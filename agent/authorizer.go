@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
@@ -48,9 +49,9 @@ type authorizer struct {
 }
 
 func (r *Runner) newAuthorizer(t *attempt) *authorizer {
-	g := &authorizer{ledger: r.ledger, attempt: t.a, agent: t.run.Agent, taint: tool.ParseTaint(t.run.Taint), tier: t.run.Tier,
-		rules: tool.Authorizer{Agent: t.agent.Name, OnDenied: t.agent.OnDenied, MinTier: t.minTier(), Met: map[tool.Taint]string{}}}
-	if words := untrustedTrigger(t.detail); words != "" {
+	g := &authorizer{ledger: r.ledger, attempt: t.a, agent: t.Run.Agent, taint: tool.ParseTaint(t.Run.Taint), tier: t.Run.Tier,
+		rules: tool.Authorizer{Agent: t.Agent.Name, OnDenied: t.Agent.OnDenied, MinTier: t.MinTier(), Met: map[tool.Taint]string{}}}
+	if words := untrustedTrigger(t.Detail); words != "" {
 		g.rules.Met[tool.Untrusted] = words
 	}
 	return g
@@ -227,7 +228,7 @@ func approvalQuestion(t *attempt, a tool.ApprovalRequest) *ledger.Question {
 		if strings.HasPrefix(s, "rouse ") {
 			message += " Once you have checked the data, this command ends such requests: " + s
 		} else {
-			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.agent.Name, s)
+			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.Agent.Name, s)
 		}
 	}
 	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
@@ -236,7 +237,7 @@ func approvalQuestion(t *attempt, a tool.ApprovalRequest) *ledger.Question {
 	}
 
 	return &ledger.Question{
-		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.asker(), a.Tool),
+		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.Asker(), a.Tool),
 		Message: clean(message),
 		Options: options, Expires: ledger.ApprovalExpires,
 		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
@@ -306,7 +307,7 @@ func (g *authorizer) labelFile(ctx context.Context, file ledger.Place) error {
 // admitPrompt records the labels of what the prompt shows: tables, rows, files and skills. All of
 // that has been read by now.
 func (g *authorizer) admitPrompt(ctx context.Context, t *attempt) error {
-	if !t.needsModel() && !t.executes() || t.wrapTool != nil {
+	if !t.NeedsModel() && !t.Executes() || t.wrapTool != nil {
 		return nil
 	}
 
@@ -327,21 +328,21 @@ func (g *authorizer) admitPrompt(ctx context.Context, t *attempt) error {
 func (g *authorizer) promptNeed(t *attempt) (need tool.Need) {
 	s := t.found
 	if t.project != "" {
-		need = g.roots.ReadNeed(cmp.Or(t.agent.HostFolder, "."))
+		need = g.roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
 	}
 
 	// That the database is private is said of its rows. What a run that had read some called its tables is labelled.
 	if s.Tables != "" || s.Views != "" {
-		need.Reads = append(need.Reads, ledger.TablePlace(t.agent.Name, ""))
+		need.Reads = append(need.Reads, ledger.TablePlace(t.Agent.Name, ""))
 	}
-	if s.Views != "" && t.agent.PrivateDatabase {
+	if s.Views != "" && t.Agent.PrivateDatabase {
 		need.AddsTaint |= tool.Private
 		need.NotPrivate = "private: {database: false}"
 	}
 
 	need.AddsTaint |= tool.ParseTaint(s.met) &^ tool.Outward // what they sent was theirs
 	need.Reads = append(append(need.Reads, s.workspaces...), s.registered...)
-	for _, sk := range t.agent.Skills.All() {
+	for _, sk := range t.Agent.Skills.All() {
 		shown := g.roots.ReadNeed(sk.Dir)
 		// A skill is there to be followed: that it lies in a private folder makes it no private data.
 		need.AddsTaint, need.Reads = need.AddsTaint|shown.AddsTaint&^tool.Private, append(need.Reads, shown.Reads...)
@@ -359,14 +360,14 @@ func (r *Runner) Kept(name string) ([]ledger.Place, error) {
 		return named, nil
 	}
 
-	places, err := a.kept(p.Boundary)
+	places, err := kept(a, p.Boundary)
 	return append(named, places...), err
 }
 
 // kept are the agent's database, and where it may write.
-func (a Agent) kept(b nofollow.Boundary) ([]ledger.Place, error) {
+func kept(a plan.Agent, b nofollow.Boundary) ([]ledger.Place, error) {
 	out := []ledger.Place{ledger.TablePlace(a.Name, "")}
-	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(newAttempt(&task{agent: a}, ledger.Attempt{})))
+	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(newAttempt(&plan.Task{Agent: a}, ledger.Attempt{})))
 	if errors.Is(err, os.ErrNotExist) { // it has never run
 		return append(out, ledger.Place{Kind: ledger.PlaceFile, Name: a.Workdir}), nil
 	}

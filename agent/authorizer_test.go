@@ -13,6 +13,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -95,7 +96,7 @@ func TestApproved(t *testing.T) {
 	t.Parallel()
 	b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "row"), send("2", "bob")}}, modeltest.Turn{Text: "Sent."})
 	b.table()
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Notify: plan.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
 	b.plan.Secrets = append(b.plan.Secrets, "letter")
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
@@ -155,7 +156,7 @@ func TestApprovedIsNoInterruption(t *testing.T) {
 func TestApprovedAndCutOff(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
 	b.say(ledger.ApprovalOnce)
@@ -221,7 +222,7 @@ func TestOnceIsNotForARetry(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
 	p.fails = true
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "bob"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	b.ends(id)
 	b.say(ledger.ApprovalOnce)
@@ -240,7 +241,7 @@ func TestOnceIsNotForARetry(t *testing.T) {
 func TestAlways(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "{{ .Input.to }}"}}}}
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{{Name: "send", With: map[string]any{"to": "{{ .Input.to }}"}}}}
 	mail := func(to string) int64 {
 		return b.enqueue(ledger.Request{Job: "mail", Agent: "plain", Detail: ledger.Detail{Input: map[string]string{"to": to}}})
 	}
@@ -321,7 +322,7 @@ func TestOnDenied(t *testing.T) {
 func TestListsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "send", With: map[string]any{"to": "{{ .item }}"}, Each: []any{"bob", "eve"}, OnError: "continue"}}}
 	hand := ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "send", Args: json.RawMessage(`{"to":"zoe"}`)}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
@@ -395,7 +396,7 @@ func TestPhasesAreAuthorized(t *testing.T) {
 func TestThirdLabel(t *testing.T) {
 	t.Parallel()
 	b, p := office(t)
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "send", With: map[string]any{"to": "bob"}}, {Name: "send", With: map[string]any{"to": "eve"}}}}
 	id := b.enqueue(ledger.Request{Job: "mail", Agent: "plain"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -442,7 +443,7 @@ func TestReplayOfApprovals(t *testing.T) {
 	for answer, want := range map[string]string{ledger.ApprovalOnce: "bob", ledger.ApprovalDeny: ""} {
 		b, p := office(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), send("2", "bob"), insertCall("3", "after")}}, modeltest.Turn{Text: "That was it."})
 		b.table()
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write to Bob.", Record: true}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Write to Bob.", Record: true}
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.ends(id)
 		b.say(answer)

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -135,7 +135,7 @@ func TestBatchOfHostileNames(t *testing.T) {
 		files = append(files, b.put("in/"+name, fmt.Sprintf("what\nrow %d\n", i))...)
 	}
 
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	id := b.batch("j", 3, files...)
 	res := b.run(id)
 	if res.Outcome != domain.OutcomeSuccess || b.count() != len(names) {
@@ -180,7 +180,7 @@ func TestManifest(t *testing.T) {
 	var asked []string
 	read := []string{path, files[0].Path, files[1].Path, filepath.Join(b.dir, "in/other.csv"), filepath.Join(b.dir, "manifests/99.json"), filepath.Join(b.dir, "in"), filepath.Join(b.dir, "ledger.db")}
 	clerk := b.plan.Agents["clerk"]
-	clerk.Model = &agent.Model{Name: "m", Provider: speaker(func(r model.Request) model.Event {
+	clerk.Model = &plan.Model{Name: "m", Provider: speaker(func(r model.Request) model.Event {
 		text, err := os.ReadFile(path)
 		info, err2 := os.Stat(path)
 		if err != nil || err2 != nil || string(text) != want || info.Mode().Perm() != 0o600 {
@@ -199,7 +199,7 @@ func TestManifest(t *testing.T) {
 	})}
 
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files, as {{ .Manifest }} says."}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files, as {{ .Manifest }} says."}
 	id := b.batch("j", 4, files...)
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
@@ -249,7 +249,7 @@ func TestManifest(t *testing.T) {
 func TestBatchLeavesOut(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	files := b.put("in/gone.csv", "what\na\n", "in/kept.csv", "what\nb\n", "in/changed.csv", "what\nc\n", "in/touched.csv", "what\nd\n", "in/pipe.csv", "what\ne\n")
 	id := b.batch("j", 0, files...)
 	b.put("in/changed.csv", "what\nC\n")
@@ -297,7 +297,7 @@ func TestBatchLeavesOut(t *testing.T) {
 func TestRetryWhileTheFileIsMoved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	id := b.batch("j", 0, b.put("in/a.csv", "what\na\n")...)
 	if _, _, err := b.ledger.StartAttempt(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestRetryWhileTheFileIsMoved(t *testing.T) {
 func TestBatchGoesOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: importEach}
 	files := b.put("in/never.csv", "what\n0\n", "in/a.csv", "what\na\n", "in/bad.csv", "what\nb,b\n", "in/c.csv", "what\nc\n", "in/d.csv", "what\nd\n")
 	if err := os.Remove(files[0].Path); err != nil {
 		t.Fatal(err)
@@ -395,7 +395,7 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 	b := setup(t)
 	var told []string
 	clerk := b.plan.Agents["clerk"]
-	clerk.Model = &agent.Model{Name: "m", Provider: speaker(func(r model.Request) model.Event {
+	clerk.Model = &plan.Model{Name: "m", Provider: speaker(func(r model.Request) model.Event {
 		if told = append(told, r.System); len(told) == 1 {
 			return model.Event{Call: &model.Call{ID: "1", Name: "todo", Args: json.RawMessage(`{"markdown":"- [ ] read"}`)}}
 		}
@@ -403,7 +403,7 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 	})}
 
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files."}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Read {{ len .Files }} files."}
 	files := b.put("in/a.csv", "a", "in/b.csv", "b")
 	id := b.batch("j", 0, files...)
 	b.run(id)
@@ -429,8 +429,8 @@ func TestBatchOfAModelGoesOn(t *testing.T) {
 func TestBatchOfOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	job := agent.Job{Name: "j", Agent: "clerk", Playbook: importEach, Watched: agent.Watched{Folder: filepath.Join(b.dir, "in"), Batch: true},
-		Notify: agent.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "{{ len .Files }} of {{ .More }}: {{ range .Files }}{{ .Name }}{{ end }}"}}
+	job := plan.Job{Name: "j", Agent: "clerk", Playbook: importEach, Watched: plan.Watched{Folder: filepath.Join(b.dir, "in"), Batch: true},
+		Notify: plan.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "{{ len .Files }} of {{ .More }}: {{ range .Files }}{{ .Name }}{{ end }}"}}
 	b.plan.Jobs["j"] = job
 	f := b.put("in/a.csv", "what\na\n")[0]
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{File: &f}})
@@ -450,7 +450,7 @@ func TestALeftFileComesAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	files := append(b.put("in/a.csv", "what\none\n"), b.put("in/b.csv", "what\ntwo\n")...)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: importEach[:1]}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: importEach[:1]}
 	id := b.batch("j", 0, files...)
 	if err := os.Remove(files[1].Path); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
@@ -61,7 +62,7 @@ func TestHostFollowsNoLinkOfAgents(t *testing.T) {
 	if text := described(b, at("work/link")); text != "" {
 		t.Errorf("a prompt tells of what is behind a link: %s", text)
 	}
-	if err := (&task{agent: Agent{Workdir: at("work/link/new")}, plan: &Plan{Boundary: b}}).makeWorkdir(); err == nil {
+	if err := makeWorkdir(&plan.Task{Agent: plan.Agent{Workdir: at("work/link/new")}, Plan: &plan.Active{Plan: plan.Plan{Boundary: b}}}); err == nil {
 		t.Error("a workdir was made behind a link")
 	}
 }

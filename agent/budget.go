@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -34,10 +35,10 @@ type budget struct {
 }
 
 func (r *Runner) newBudget(t *attempt, left loop.Bounds) *budget {
-	b := &budget{Runner: r, attempt: t, job: t.run.Job, bounds: left, zone: t.plan.Zone, reserved: map[int64]model.Usage{},
-		skips: !t.past.began && (t.run.Trigger == domain.TriggerSchedule || t.run.Trigger == domain.TriggerSelf)}
-	if t.origin != nil {
-		b.job = t.origin.Name // a wake spends what its job may spend
+	b := &budget{Runner: r, attempt: t, job: t.Run.Job, bounds: left, zone: t.Plan.Zone, reserved: map[int64]model.Usage{},
+		skips: !t.past.began && (t.Run.Trigger == domain.TriggerSchedule || t.Run.Trigger == domain.TriggerSelf)}
+	if t.Origin != nil {
+		b.job = t.Origin.Name // a wake spends what its job may spend
 	}
 	return b
 }
@@ -78,8 +79,8 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 	now := time.Now()
 	day := ledger.DayOf(now, b.zone)
 	id, full, err := b.ledger.Reserve(ctx, b.attempt.a, ledger.Reservation{
-		Step: step, Day: day.Name, Agent: b.attempt.agent.Name, Job: b.job, Usage: most,
-		DaemonLimit: ledger.Limit(b.attempt.plan.Budget), AgentLimit: ledger.Limit(b.attempt.agent.Budget), JobLimit: ledger.Limit(b.attempt.governingJob().Budget),
+		Step: step, Day: day.Name, Agent: b.attempt.Agent.Name, Job: b.job, Usage: most,
+		DaemonLimit: ledger.Limit(b.attempt.Plan.Budget), AgentLimit: ledger.Limit(b.attempt.Agent.Budget), JobLimit: ledger.Limit(b.attempt.GoverningJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -131,9 +132,9 @@ func (b *budget) estimatedWhy(took loop.Spent, failure error) string {
 	case took.EstimatedTokens == 0:
 		return ""
 	case failure == nil:
-		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.run.ID, b.attempt.relay.model().Name)
+		return fmt.Sprintf("run %d: the server of the model %s did not say what its answer took", b.attempt.Run.ID, b.attempt.relay.model().Name)
 	}
-	return text.Truncate(b.attempt.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.run.ID, failure)), maxWhy)
+	return text.Truncate(b.attempt.redactor().Replace(fmt.Sprintf("run %d: %v", b.attempt.Run.ID, failure)), maxWhy)
 }
 
 func ledgerUsage(s loop.Spent) ledger.Usage {
@@ -156,14 +157,14 @@ func (b *budget) hint() string {
 	return "; with max_output on the model less is set aside for an answer"
 }
 
-func (b *budget) limit(s ledger.Spending) Budget {
+func (b *budget) limit(s ledger.Spending) plan.Budget {
 	switch s.Scope {
 	case ledger.ScopeDaemon:
-		return b.attempt.plan.Budget
+		return b.attempt.Plan.Budget
 	case ledger.ScopeAgent:
-		return b.attempt.agent.Budget
+		return b.attempt.Agent.Budget
 	}
-	return b.attempt.governingJob().Budget
+	return b.attempt.GoverningJob().Budget
 }
 
 // warn tells once a day, and once a month, of each budget that most of it is used.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -28,7 +28,7 @@ func paid(t *testing.T, turns ...modeltest.Turn) *bench {
 	clerk.Database, clerk.Model.Price, clerk.Model.MaxOutput = false, price, 100
 	clerk.Allow = []string{"todo", "complete"}
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
 	return b
 }
 
@@ -36,7 +36,7 @@ func todo(id string) model.Call {
 	return model.Call{ID: id, Name: "todo", Args: json.RawMessage(`{"markdown":"- [ ] ` + id + `"}`)}
 }
 
-func (b *bench) change(f func(*agent.Agent, *agent.Job)) {
+func (b *bench) change(f func(*plan.Agent, *plan.Job)) {
 	a, j := b.plan.Agents["clerk"], b.plan.Jobs["books"]
 	f(&a, &j)
 	b.plan.Agents["clerk"], b.plan.Jobs["books"] = a, j
@@ -138,7 +138,7 @@ func TestRunBounds(t *testing.T) {
 	again := modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 500, Output: 50}} // 1000 micro-USD
 	for what, bounds := range map[string]loop.Bounds{"cost_usd": {CostMicroUSD: 3100}, "tokens": {Tokens: 2500}} {
 		b := paid(t, again)
-		b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = bounds })
+		b.change(func(_ *plan.Agent, j *plan.Job) { j.Bounds = bounds })
 		id := b.triggered(domain.TriggerManual)
 		res := b.run(id)
 		if res.Outcome != domain.OutcomeBudget || res.Exit != domain.ExitCancelled || !strings.Contains(res.Error, what) || res.Steps < 2 ||
@@ -161,12 +161,12 @@ func TestRunBounds(t *testing.T) {
 // A day that is used up skips what the clock asked for, and ends what somebody asked for.
 func TestDayIsUsedUp(t *testing.T) {
 	t.Parallel()
-	for scope, set := range map[string]func(*bench, agent.Budget){
-		"the daemon (limits.": func(b *bench, l agent.Budget) { b.plan.Budget = l },
-		"agent clerk (budget": func(b *bench, l agent.Budget) { b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = l }) },
-		"job books (budget.":  func(b *bench, l agent.Budget) { b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = l }) },
+	for scope, set := range map[string]func(*bench, plan.Budget){
+		"the daemon (limits.": func(b *bench, l plan.Budget) { b.plan.Budget = l },
+		"agent clerk (budget": func(b *bench, l plan.Budget) { b.change(func(a *plan.Agent, _ *plan.Job) { a.Budget = l }) },
+		"job books (budget.":  func(b *bench, l plan.Budget) { b.change(func(_ *plan.Agent, j *plan.Job) { j.Budget = l }) },
 	} {
-		for _, limit := range []agent.Budget{{CostMicroUSD: 2500}, {Tokens: 1500}} {
+		for _, limit := range []plan.Budget{{CostMicroUSD: 2500}, {Tokens: 1500}} {
 			b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1400, Output: 60}}) // 2000 micro-USD
 			set(b, limit)
 			if res := b.run(b.triggered(domain.TriggerSchedule)); res.Outcome != domain.OutcomeSuccess {
@@ -193,7 +193,7 @@ func TestDayIsUsedUp(t *testing.T) {
 func TestDayEndsARun(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}})
-	b.plan.Budget = agent.Budget{CostMicroUSD: 3000}
+	b.plan.Budget = plan.Budget{CostMicroUSD: 3000}
 	res := b.run(b.triggered(domain.TriggerSchedule))
 	if res.Outcome != domain.OutcomeBudget || res.Exit != domain.ExitEnded || res.Steps != 1 || !strings.Contains(res.Error, "$0.0020 are spent") {
 		t.Errorf("%+v", res)
@@ -205,13 +205,13 @@ func TestCostOfAllAttempts(t *testing.T) {
 	t.Parallel()
 	for what, limit := range map[string]func(*bench){
 		"the run's cost_usd": func(b *bench) {
-			b.change(func(_ *agent.Agent, j *agent.Job) { j.Bounds = loop.Bounds{CostMicroUSD: 3000} })
+			b.change(func(_ *plan.Agent, j *plan.Job) { j.Bounds = loop.Bounds{CostMicroUSD: 3000} })
 		},
-		"limits.cost_usd_per_day": func(b *bench) { b.plan.Budget = agent.Budget{CostMicroUSD: 3000} },
+		"limits.cost_usd_per_day": func(b *bench) { b.plan.Budget = plan.Budget{CostMicroUSD: 3000} },
 	} {
 		b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 1400, Output: 60}}, modeltest.Turn{Status: http.StatusUnauthorized, Raw: "no"})
 		id := b.triggered(domain.TriggerSchedule)
-		b.plan.Budget = agent.Budget{CostMicroUSD: 100_000}
+		b.plan.Budget = plan.Budget{CostMicroUSD: 100_000}
 		res := b.run(id)
 		if res.Outcome != domain.OutcomeError || res.Usage.CostMicroUSD != 2000 {
 			t.Fatalf("%+v", res)
@@ -234,7 +234,7 @@ func TestCostOfAllAttempts(t *testing.T) {
 func TestReservedBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Let me", Hang: true})
-	b.plan.Budget = agent.Budget{CostMicroUSD: 2000}
+	b.plan.Budget = plan.Budget{CostMicroUSD: 2000}
 	b.runner.Set(b.plan)
 	run, a, err := b.ledger.StartAttempt(t.Context(), b.triggered(domain.TriggerManual))
 	if err != nil {
@@ -275,9 +275,9 @@ func TestBudgetNotice(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 1000}})
 	b.plan.Channels = []string{"desktop", "ops"}
-	b.plan.Budget = agent.Budget{CostMicroUSD: 3700}
-	b.change(func(_ *agent.Agent, j *agent.Job) {
-		j.Budget, j.Notify.Channels = agent.Budget{Tokens: 2100}, []string{"ops"}
+	b.plan.Budget = plan.Budget{CostMicroUSD: 3700}
+	b.change(func(_ *plan.Agent, j *plan.Job) {
+		j.Budget, j.Notify.Channels = plan.Budget{Tokens: 2100}, []string{"ops"}
 	})
 
 	for i, want := range []int{0, 1, 2} { // 1000 and 2000 of 2100 tokens, then no room
@@ -287,7 +287,7 @@ func TestBudgetNotice(t *testing.T) {
 		}
 	}
 
-	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{} })
+	b.change(func(_ *plan.Agent, j *plan.Job) { j.Budget = plan.Budget{} })
 	b.run(b.triggered(domain.TriggerManual)) // 3000 of 3700 micro-USD are spent
 	got := b.notices()
 	if len(got) != 3 {
@@ -317,8 +317,8 @@ func (b *bench) notices() []ledger.Notice {
 func TestBudgetOfMany(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Calls: []model.Call{todo("1")}, Usage: model.Usage{Input: 90, Output: 90}})
-	b.plan.Budget = agent.Budget{CostMicroUSD: 20_000}
-	b.change(func(a *agent.Agent, _ *agent.Job) { a.Budget = agent.Budget{Tokens: 6000} })
+	b.plan.Budget = plan.Budget{CostMicroUSD: 20_000}
+	b.change(func(a *plan.Agent, _ *plan.Job) { a.Budget = plan.Budget{Tokens: 6000} })
 	b.runner.Set(b.plan)
 	var all sync.WaitGroup
 	for range 8 {
@@ -349,7 +349,7 @@ func TestBudgetOfMany(t *testing.T) {
 func TestWakeSpendsItsJobs(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 100}})
-	b.change(func(_ *agent.Agent, j *agent.Job) { j.Budget = agent.Budget{CostMicroUSD: 2000} })
+	b.change(func(_ *plan.Agent, j *plan.Job) { j.Budget = plan.Budget{CostMicroUSD: 2000} })
 	wake := func() ledger.Result {
 		out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerSelf,
 			Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "books", Instructions: "Look again.", ScheduledBy: ledger.ByAgent}}})
@@ -376,8 +376,8 @@ func TestMonthsBudget(t *testing.T) {
 	t.Parallel()
 	b := paid(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 800}})
 	b.plan.Channels = []string{"desktop"}
-	b.change(func(a *agent.Agent, j *agent.Job) {
-		a.Budget, j.Budget = agent.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, agent.Budget{Tokens: 100_000, MonthTokens: 1700}
+	b.change(func(a *plan.Agent, j *plan.Job) {
+		a.Budget, j.Budget = plan.Budget{CostMicroUSD: 1_000_000, MonthMicroUSD: 900_000}, plan.Budget{Tokens: 100_000, MonthTokens: 1700}
 	})
 
 	for i, want := range []int{0, 1, 2} { // 800 and 1600 of 1700 tokens, then no room
@@ -395,8 +395,8 @@ func TestMonthsBudget(t *testing.T) {
 	}
 
 	// The money of the agent, of which a run that has begun takes what is left.
-	b.change(func(a *agent.Agent, j *agent.Job) {
-		a.Budget, j.Budget = agent.Budget{MonthMicroUSD: 1700}, agent.Budget{}
+	b.change(func(a *plan.Agent, j *plan.Job) {
+		a.Budget, j.Budget = plan.Budget{MonthMicroUSD: 1700}, plan.Budget{}
 	})
 	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeBudget || !strings.Contains(res.Error, "the month's budget of agent") || !strings.Contains(res.Error, "(budget.cost_usd_per_month: $0.0017)") || !strings.Contains(res.Error, "; the month ends at "+ends) {
 		t.Errorf("%+v", res)

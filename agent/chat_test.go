@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -42,7 +42,7 @@ func TestChat(t *testing.T) {
 		b := setup(t, turn("1", "file_read", `{"path":".env"}`), done)
 		b.write("work/.env", "TOKEN=canary")
 		a := b.plan.Agents["clerk"]
-		b.plan.Agents["clerk"] = agent.Agent{Name: a.Name, Workdir: a.Workdir, Model: a.Model}
+		b.plan.Agents["clerk"] = plan.Agent{Name: a.Name, Workdir: a.Workdir, Model: a.Model}
 		if res := b.ends(b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Read it.", Chat: chat}})); res.Exit != want {
 			t.Errorf("chat %v: %+v", chat, res)
 		}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -20,7 +20,7 @@ func TestClarify(t *testing.T) {
 	ask := model.Call{ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":" Which account? ","options":["GLS"," gls ","","Sparkasse"],"allowMultiple":true}`)}
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "before"), ask}}, modeltest.Turn{Calls: []model.Call{insertCall("3", "after")}}, modeltest.Turn{Text: "Both are written."})
 	b.table()
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books.", Notify: agent.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the books.", Notify: plan.Notify{On: []string{"waiting"}, Channels: []string{"desktop"}}}
 	id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
 	res := b.run(id)
 	if res.Wait == nil || res.Outcome != "" || res.Wait.Message != "Which account?" || strings.Join(res.Wait.Options, "|") != "GLS|Sparkasse" || !res.Wait.Multiple {

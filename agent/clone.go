@@ -14,34 +14,26 @@ import (
 // Clones returns the private clones of runs.
 func (r *Runner) Clones() *runclone.Clones { return r.clones }
 
-// checkout returns the checkout of a run, or nil if it works in the agent's workdir, as a call by hand does.
-func (t *task) checkout() *checkout.Options {
-	if t.detail.Tool != "" {
-		return nil
-	}
-	return cmp.Or(t.governingJob().Checkout, t.agent.Checkout)
-}
-
 // makeClone makes the clone of a run and sets it as the workdir of the task.
 func (t *attempt) makeClone(ctx context.Context, clones *runclone.Clones) error {
-	o := t.checkout()
+	o := t.Checkout()
 	if o == nil {
 		return nil
 	}
 
-	branch, err := playbook.Expand("checkout: branch", o.Branch, map[string]any{"Job": cmp.Or(t.run.Job, t.governingJob().Name, t.agent.Name), "Agent": t.agent.Name, "Run": strconv.FormatInt(t.run.ID, 10)})
+	branch, err := playbook.Expand("checkout: branch", o.Branch, map[string]any{"Job": cmp.Or(t.Run.Job, t.GoverningJob().Name, t.Agent.Name), "Agent": t.Agent.Name, "Run": strconv.FormatInt(t.Run.ID, 10)})
 	if err != nil {
 		return err
 	}
-	clone, err := clones.Make(ctx, t.run, checkout.Spec{Repo: o.Repo, Ref: o.Ref, Branch: branch, Agent: t.agent.Name, Keep: o.Keep})
+	clone, err := clones.Make(ctx, t.Run, checkout.Spec{Repo: o.Repo, Ref: o.Ref, Branch: branch, Agent: t.Agent.Name, Keep: o.Keep})
 	if err != nil {
 		return err
 	}
 
 	t.clone = &clone
-	if slices.Contains(t.agent.PrivateFolders, t.agent.Workdir) || slices.Contains(t.agent.PrivateFolders, o.Repo) {
-		t.agent.PrivateFolders = append(slices.Clone(t.agent.PrivateFolders), clone.Dir)
+	if slices.Contains(t.Agent.PrivateFolders, t.Agent.Workdir) || slices.Contains(t.Agent.PrivateFolders, o.Repo) {
+		t.Agent.PrivateFolders = append(slices.Clone(t.Agent.PrivateFolders), clone.Dir)
 	}
-	t.agent.Workdir, t.agent.HostFolder = clone.Dir, ""
+	t.Agent.Workdir, t.Agent.HostFolder = clone.Dir, ""
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agentdb"
 	"rouse/internal/dial"
@@ -53,30 +54,30 @@ type conditionChecker struct {
 // checkConditions ends the run as skipped if a condition does not hold, and as an error if one
 // cannot be checked.
 func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
-	if len(t.job.When) == 0 || !checksConditions(t.run, t.detail) {
+	if len(t.Job.When) == 0 || !checksConditions(t.Run, t.Detail) {
 		return nil
 	}
 
 	if t.a.Number > 1 {
-		if open, err := r.conditionsHeldBefore(ctx, t.run.ID); open || err != nil {
+		if open, err := r.conditionsHeldBefore(ctx, t.Run.ID); open || err != nil {
 			return err
 		}
 	}
 
 	q := conditionChecker{Runner: r, task: t, redact: t.redactor(), now: time.Now()}
-	for i, g := range t.job.When {
+	for i, g := range t.Job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)
 		if ctx.Err() != nil { // the run has to end, whatever was seen
 			return context.Cause(ctx)
 		}
 
-		e := conditionEvent{Gate: name, Value: q.display(value, maxConditionValue), OK: ok != g.Not, Left: len(t.job.When) - 1 - i}
+		e := conditionEvent{Gate: name, Value: q.display(value, maxConditionValue), OK: ok != g.Not, Left: len(t.Job.When) - 1 - i}
 		if err != nil {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxConditionValue)
 		}
 		// Recorded before it decides: a later attempt finds out from it that they held.
-		if err := r.appendEvent(ctx, t.run, conditionEventKind, e); err != nil {
+		if err := r.appendEvent(ctx, t.Run, conditionEventKind, e); err != nil {
 			return err
 		}
 
@@ -120,7 +121,7 @@ func (r *Runner) conditionsHeldBefore(ctx context.Context, run int64) (bool, err
 }
 
 // check gives the value of a condition, and whether it counts as true. An error says why there is none.
-func (q conditionChecker) check(ctx context.Context, g Condition) (value string, ok bool, err error) {
+func (q conditionChecker) check(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	if g.Timeout <= 0 {
 		g.Timeout = conditionTimeout
 	}
@@ -139,10 +140,10 @@ func (q conditionChecker) check(ctx context.Context, g Condition) (value string,
 		return q.checkExpression(bounded, g)
 	}
 
-	return checkFileCondition(bounded, q.task.plan.Boundary, g)
+	return checkFileCondition(bounded, q.task.Plan.Boundary, g)
 }
 
-func (q conditionChecker) describe(g Condition) string {
+func (q conditionChecker) describe(g plan.Condition) string {
 	kind, text := "file", g.File
 	switch {
 	case g.SQL != "":
@@ -171,14 +172,14 @@ func (q conditionChecker) display(said string, most int) string {
 }
 
 // checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
-func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (value string, ok bool, err error) {
-	last, err := q.times(ctx, q.task.run)
+func (q conditionChecker) checkExpression(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	last, err := q.times(ctx, q.task.Run)
 	if err != nil {
 		return "", false, err
 	}
-	data := templateData(q.task.run, q.task.a.Number, q.task.detail, last.SuccessStart, last.End)
-	if q.task.detail.Webhook != nil {
-		body, err := q.ledger.DeliveryBody(ctx, q.task.run.ID)
+	data := templateData(q.task.Run, q.task.a.Number, q.task.Detail, last.SuccessStart, last.End)
+	if q.task.Detail.Webhook != nil {
+		body, err := q.ledger.DeliveryBody(ctx, q.task.Run.ID)
 		if err != nil {
 			return "", false, err
 		}
@@ -196,17 +197,17 @@ func (q conditionChecker) checkExpression(ctx context.Context, g Condition) (val
 	return fmt.Sprint(ok), ok, nil
 }
 
-func (q conditionChecker) checkSQL(ctx context.Context, g Condition) (value string, ok bool, err error) {
+func (q conditionChecker) checkSQL(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	named := map[string]any{"now": q.now}
 	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
-		last, err := q.times(ctx, q.task.run)
+		last, err := q.times(ctx, q.task.Run)
 		if err != nil {
 			return "", false, err
 		}
 		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // rows that the last run wrote are not new
 	}
 
-	db, release, err := q.databases.Get(ctx, q.task.agent.Name)
+	db, release, err := q.databases.Get(ctx, q.task.Agent.Name)
 	if err != nil {
 		return "", false, explainTimeout(ctx, g, err)
 	}
@@ -251,13 +252,13 @@ func (q conditionChecker) explainSQLError(err error) error {
 	if rest, ok := strings.CutPrefix(bad.Message, "no such table: "); ok {
 		table, _, _ := strings.Cut(rest, ";")
 		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a condition before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
-			err, q.task.agent.Name, strings.ReplaceAll(table, "'", "''"))
+			err, q.task.Agent.Name, strings.ReplaceAll(table, "'", "''"))
 	}
 
 	return err
 }
 
-func explainTimeout(ctx context.Context, g Condition, err error) error {
+func explainTimeout(ctx context.Context, g plan.Condition, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)
 	}
@@ -267,7 +268,7 @@ func explainTimeout(ctx context.Context, g Condition, err error) error {
 const maxRedirects = 10
 
 // checkHTTP judges a page by its status alone. An unreachable server makes the condition false.
-func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value string, ok bool, err error) {
+func (q conditionChecker) checkHTTP(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
 	if err != nil {
 		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
@@ -277,7 +278,7 @@ func (q conditionChecker) checkHTTP(ctx context.Context, g Condition) (value str
 	client := http.Client{CheckRedirect: checkRedirect, Transport: dial.New(dial.Options{Own: []string{g.HTTP}, Proxy: true, HTTP: true})}
 	resp, err := client.Do(req)
 	if err != nil {
-		return redactor(slices.Concat(q.task.plan.Secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil
+		return redactor(slices.Concat(q.task.Plan.Secrets, urlSecrets(g.HTTP))).Replace(networkError(err, g)), false, nil
 	}
 
 	resp.Body.Close() // unread: it may be endless
@@ -297,7 +298,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func networkError(err error, g Condition) string {
+func networkError(err error, g plan.Condition) string {
 	var outer *url.Error
 	if errors.As(err, &outer) {
 		err = outer.Err

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"rouse/agent/plan"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -29,12 +30,12 @@ const commandOutput = 4 << 10
 
 // checkCommand runs a program without a shell and without input. It may be a script of the agent's,
 // so it is confined as the agent's own commands, and read-only unless the condition allows writing.
-func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value string, ok bool, err error) {
-	if err := q.task.makeWorkdir(); err != nil {
+func (q conditionChecker) checkCommand(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	if err := makeWorkdir(&q.task.Task); err != nil {
 		return "", false, fmt.Errorf("the workdir cannot be made: %w", err)
 	}
 
-	argv, named, err := conditionArgv(g, q.task.plan.Boundary)
+	argv, named, err := conditionArgv(g, q.task.Plan.Boundary)
 	if err != nil {
 		return "", false, notStarted(ctx, g, err)
 	}
@@ -53,10 +54,10 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 		return "", false, notStarted(ctx, g, err)
 	}
 	if ended.Unkept != nil {
-		q.log.Error("a condition's command: "+ended.Unkept.Error(), "job", q.task.run.Job, "run", q.task.run.ID)
+		q.log.Error("a condition's command: "+ended.Unkept.Error(), "job", q.task.Run.Job, "run", q.task.Run.ID)
 	}
 	record := context.WithoutCancel(ctx)
-	if err := errors.Join(q.recordDisarmed(record, q.task.run, ended.Disarmed), q.recordKept(record, q.task.run, ended.Kept)); err != nil {
+	if err := errors.Join(q.recordDisarmed(record, q.task.Run, ended.Disarmed), q.recordKept(record, q.task.Run, ended.Kept)); err != nil {
 		return "", false, err
 	}
 
@@ -87,7 +88,7 @@ func (q conditionChecker) checkCommand(ctx context.Context, g Condition) (value 
 }
 
 // conditionHint says that the sandbox may have refused an access, and which setting of the condition allows it.
-func conditionHint(refused shell.Refusal, g Condition) string {
+func conditionHint(refused shell.Refusal, g plan.Condition) string {
 	read := "read: [" + cmp.Or(text.Visible(refused.Path), "PATH") + "]"
 	switch {
 	case refused.Git != "":
@@ -102,7 +103,7 @@ func conditionHint(refused shell.Refusal, g Condition) string {
 
 // conditionArgv returns the command with its links resolved, and the paths that it names, which it
 // may read. A link below the boundary gives no permission, because an agent may have made it.
-func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err error) {
+func conditionArgv(g plan.Condition, b nofollow.Boundary) (argv, named []string, err error) {
 	argv = slices.Clone(g.Command)
 	if argv[0], err = exec.LookPath(argv[0]); err != nil {
 		return nil, nil, err
@@ -126,7 +127,7 @@ func conditionArgv(g Condition, b nofollow.Boundary) (argv, named []string, err 
 	return argv, append(named, g.Read...), nil
 }
 
-func notStarted(ctx context.Context, g Condition, err error) error {
+func notStarted(ctx context.Context, g plan.Condition, err error) error {
 	program := g.Command[0]
 	var path *fs.PathError
 	var weak *sandbox.TierError
@@ -177,33 +178,33 @@ func (v conditionView) close() {
 // command with the network, or without a sandbox, could leak what it reads. So it sees no folder in
 // which an agent or a stranger can write unless its owner named that folder. Without a sandbox this
 // is no wall: the command can open any path that it knows.
-func (q conditionChecker) conditionView(g Condition, named []string) (v conditionView, err error) {
+func (q conditionChecker) conditionView(g plan.Condition, named []string) (v conditionView, err error) {
 	of := *q.task
 	t := &of
 	if g.Unconfined != "" {
-		t.agent.Unconfined = g.Unconfined
+		t.Agent.Unconfined = g.Unconfined
 	}
 
-	if powerful := g.Network || t.agent.Unconfined != ""; powerful {
-		t.files, t.manifest, t.received, t.detail.File, t.detail.Folder, t.agent.Skills = nil, "", "", nil, "", Skills{}
-		t.agent.Read = slices.DeleteFunc(slices.Clone(t.agent.Read), t.plan.writers.overlaps)
+	if powerful := g.Network || t.Agent.Unconfined != ""; powerful {
+		t.files, t.manifest, t.received, t.Detail.File, t.Detail.Folder, t.Agent.Skills = nil, "", "", nil, "", plan.Skills{}
+		t.Agent.Read = slices.DeleteFunc(slices.Clone(t.Agent.Read), t.Plan.Writers.Overlaps)
 		if !g.Write {
-			t.agent.Write = nil
+			t.Agent.Write = nil
 		}
-		if !g.Write && !slices.ContainsFunc(named, func(path string) bool { return q.within(t.agent.Workdir, path) }) {
+		if !g.Write && !slices.ContainsFunc(named, func(path string) bool { return q.within(t.Agent.Workdir, path) }) {
 			if v.empty, err = sandbox.MkdirTemp(q.programs.scratch, "condition"); err != nil {
 				return v, fmt.Errorf("a condition needs a temporary folder: %w", err)
 			}
-			v.withheld = t.agent.Workdir
+			v.withheld = t.Agent.Workdir
 			t.baseDir = v.empty
 		}
 	}
 	for _, path := range named {
-		if q.within(path, t.agent.Workdir) { // the agent's own, as in the workdir
-			t.agent.Public = append(slices.Clone(t.agent.Public), path)
+		if q.within(path, t.Agent.Workdir) { // the agent's own, as in the workdir
+			t.Agent.Public = append(slices.Clone(t.Agent.Public), path)
 		}
 	}
-	t.agent.Read = append(slices.Clone(t.agent.Read), named...)
+	t.Agent.Read = append(slices.Clone(t.Agent.Read), named...)
 
 	roots, err := q.roots(t)
 	if err == nil {
@@ -224,7 +225,7 @@ func (q conditionChecker) within(path, folder string) bool {
 }
 
 func (q conditionChecker) resolved(path string) string {
-	real, err := q.task.plan.Boundary.Resolve(path)
+	real, err := q.task.Plan.Boundary.Resolve(path)
 	if err != nil {
 		return filepath.Clean(path)
 	}
@@ -233,7 +234,7 @@ func (q conditionChecker) resolved(path string) string {
 
 // admit decides by labels whether the command of a condition may start. A command that would need
 // an approval does not start. It labels what the command may write, and records the start.
-func (q conditionChecker) admit(ctx context.Context, g Condition, t *attempt, roots *tool.Roots, s shell.Start) error {
+func (q conditionChecker) admit(ctx context.Context, g plan.Condition, t *attempt, roots *tool.Roots, s shell.Start) error {
 	need := roots.ProgramNeed()
 	held, from := need.AddsTaint, "strangers leave files in what it sees"
 	for _, place := range need.Reads {
@@ -247,10 +248,10 @@ func (q conditionChecker) admit(ctx context.Context, g Condition, t *attempt, ro
 			}
 		}
 	}
-	if t.agent.Unconfined != "" { // it reads whatever the daemon can
+	if t.Agent.Unconfined != "" { // it reads whatever the daemon can
 		held |= tool.Private
 	}
-	if outward := s.Network || t.agent.Unconfined != ""; outward && held&tool.Untrusted != 0 && held&tool.Private != 0 {
+	if outward := s.Network || t.Agent.Unconfined != ""; outward && held&tool.Untrusted != 0 && held&tool.Private != 0 {
 		return q.mixed(g, from, need.NotPrivate)
 	}
 
@@ -266,11 +267,11 @@ func (q conditionChecker) admit(ctx context.Context, g Condition, t *attempt, ro
 			return err
 		}
 	}
-	return q.recordStart(ctx, q.task.run, "condition", s)
+	return q.recordStart(ctx, q.task.Run, "condition", s)
 }
 
 // mixed says why a condition does not start that would hold all three labels, and how to allow it.
-func (q conditionChecker) mixed(g Condition, from, notPrivate string) error {
+func (q conditionChecker) mixed(g plan.Condition, from, notPrivate string) error {
 	way := "network: host"
 	if !g.Network {
 		way = "sandbox: off"

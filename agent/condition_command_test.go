@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/sandbox"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -69,7 +70,7 @@ func TestCommandCondition(t *testing.T) {
 		{[]string{filepath.Join(b.dir, "none.sh")}, domain.OutcomeError, "none.sh does not exist"},
 		{[]string{b.dir}, domain.OutcomeError, "may not be executed"},
 	} {
-		res, events := b.gated(agent.Condition{Command: c.argv})
+		res, events := b.gated(plan.Condition{Command: c.argv})
 		text := res.Error
 		if c.outcome == domain.OutcomeSuccess && len(events) == 1 {
 			text = events[0].Value
@@ -79,10 +80,10 @@ func TestCommandCondition(t *testing.T) {
 		}
 	}
 
-	if res, _ := b.gated(agent.Condition{Command: script("exit 3"), Not: true}); res.Outcome != domain.OutcomeSuccess {
+	if res, _ := b.gated(plan.Condition{Command: script("exit 3"), Not: true}); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}
-	if res, _ := b.gated(agent.Condition{Command: []string{"rouse-no-such-program"}, Not: true}); res.Outcome != domain.OutcomeError {
+	if res, _ := b.gated(plan.Condition{Command: []string{"rouse-no-such-program"}, Not: true}); res.Outcome != domain.OutcomeError {
 		t.Errorf("what cannot be checked is not true either: %+v", res)
 	}
 }
@@ -103,13 +104,13 @@ func TestHostileOutput(t *testing.T) {
 		"a secret":      {"echo key sk-canary-and-more; exit 1", "exit 1: key [secret]"},
 		"a torn secret": {"printf 'sk-\\033[0mcanary\\n'; exit 1", "exit 1: [secret]"},
 	} {
-		res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", c.script}})
+		res, events := b.gated(plan.Condition{Command: []string{"sh", "-c", c.script}})
 		if res.Outcome != domain.OutcomeSkipped || len(events) != 1 || events[0].Value != c.want || !strings.Contains(res.Error, "gave "+c.want+" (") {
 			t.Errorf("%s: %+q, %+v", what, fmt.Sprint(events), res)
 		}
 	}
 
-	_, events := b.gated(agent.Condition{SQL: "select 'sk-canary' || char(10) || char(27) || '[31m' || 'x'", Not: true})
+	_, events := b.gated(plan.Condition{SQL: "select 'sk-canary' || char(10) || char(27) || '[31m' || 'x'", Not: true})
 	if len(events) != 1 || events[0].Value != `"[secret]\n\x1b[31mx"` {
 		t.Errorf("%+v", events)
 	}
@@ -131,17 +132,17 @@ func TestCommandsThatLinger(t *testing.T) {
 	own := func(i int) string { return fmt.Sprintf("9%d.%d", os.Getpid(), i) }
 
 	begin := time.Now()
-	res, _ := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(1) + " & trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
+	res, _ := b.gated(plan.Condition{Command: []string{"sh", "-c", "sleep " + own(1) + " & trap '' TERM; wait"}, Timeout: 300 * time.Millisecond})
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 300ms and was stopped") {
 		t.Errorf("%+v", res)
 	}
 
-	res, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(2) + " & echo started"}})
+	res, events := b.gated(plan.Condition{Command: []string{"sh", "-c", "sleep " + own(2) + " & echo started"}})
 	if res.Outcome != domain.OutcomeSuccess || events[0].Value != "exit 0: started" {
 		t.Errorf("%+v, %+v", res, events)
 	}
 
-	res, events = b.gated(agent.Condition{Command: []string{"sh", "-c", "sleep " + own(3) + " & exit 4"}})
+	res, events = b.gated(plan.Condition{Command: []string{"sh", "-c", "sleep " + own(3) + " & exit 4"}})
 	if res.Outcome != domain.OutcomeSkipped || events[0].Value != "exit 4" {
 		t.Errorf("%+v, %+v", res, events)
 	}
@@ -176,17 +177,17 @@ func TestConfinedCondition(t *testing.T) {
 
 	script := func(text string) []string { return []string{"sh", "-c", text} }
 	for what, c := range map[string]struct {
-		condition agent.Condition
+		condition plan.Condition
 		say       string
 	}{
-		"its agent's folder":     {agent.Condition{Command: script("cat own")}, "exit 0: own"},
-		"which it cannot change": {agent.Condition{Command: script("{ echo x >>made; } 2>/dev/null || echo refused")}, "exit 0: refused"},
-		"unless it is granted":   {agent.Condition{Command: script("echo x >made && cat made"), Write: true}, "exit 0: x"},
-		"no other folder":        {agent.Condition{Command: script("cat " + beside + "/kept 2>/dev/null || echo refused")}, "exit 0: refused"},
-		"one that is named":      {agent.Condition{Command: []string{"ls", beside}}, "exit 0: kept"},
-		"one that is granted":    {agent.Condition{Command: script("cat " + beside + "/kept"), Read: []string{beside}}, "exit 0: kept"},
-		"a script of its owner":  {agent.Condition{Command: []string{filepath.Join(b.dir, "script/check.sh"), filepath.Join(beside, "kept")}}, "exit 0: kept"},
-		"unconfined":             {agent.Condition{Command: script("echo x >../beside/new && cat ../beside/new"), Unconfined: "a test", Read: []string{filepath.Join(b.dir, "work")}}, "exit 0: x"},
+		"its agent's folder":     {plan.Condition{Command: script("cat own")}, "exit 0: own"},
+		"which it cannot change": {plan.Condition{Command: script("{ echo x >>made; } 2>/dev/null || echo refused")}, "exit 0: refused"},
+		"unless it is granted":   {plan.Condition{Command: script("echo x >made && cat made"), Write: true}, "exit 0: x"},
+		"no other folder":        {plan.Condition{Command: script("cat " + beside + "/kept 2>/dev/null || echo refused")}, "exit 0: refused"},
+		"one that is named":      {plan.Condition{Command: []string{"ls", beside}}, "exit 0: kept"},
+		"one that is granted":    {plan.Condition{Command: script("cat " + beside + "/kept"), Read: []string{beside}}, "exit 0: kept"},
+		"a script of its owner":  {plan.Condition{Command: []string{filepath.Join(b.dir, "script/check.sh"), filepath.Join(beside, "kept")}}, "exit 0: kept"},
+		"unconfined":             {plan.Condition{Command: script("echo x >../beside/new && cat ../beside/new"), Unconfined: "a test", Read: []string{filepath.Join(b.dir, "work")}}, "exit 0: x"},
 	} {
 		if _, events := b.gated(c.condition); len(events) != 1 || events[0].Value != c.say {
 			t.Errorf("%s: %+v", what, events)
@@ -217,7 +218,7 @@ func TestConditionFollowsNoLinkOfAgents(t *testing.T) {
 		return strings.HasSuffix(said, "No such file or directory") || strings.Contains(said, "Permission denied")
 	}
 	for path, want := range map[string]string{"work/link/kept": "", "work/file": "", "work/own": "exit 0: own", "owners/kept": "exit 0: kept"} {
-		_, events := b.gated(agent.Condition{Command: []string{"cat", filepath.Join(b.dir, path)}})
+		_, events := b.gated(plan.Condition{Command: []string{"cat", filepath.Join(b.dir, path)}})
 		if len(events) != 1 || want != "" && events[0].Value != want || want == "" && !refused(events[0].Value) {
 			t.Errorf("%s: %+v", path, events)
 		}
@@ -242,7 +243,7 @@ func TestConditionInPlantedRepository(t *testing.T) {
 	}
 
 	for _, write := range []bool{false, true} {
-		if _, events := b.gated(agent.Condition{Command: []string{"git", "status"}, Write: write}); len(events) != 1 || events[0].Error != "" {
+		if _, events := b.gated(plan.Condition{Command: []string{"git", "status"}, Write: write}); len(events) != 1 || events[0].Error != "" {
 			t.Errorf("%+v", events)
 		}
 		if _, err := os.Stat(canary); err == nil {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"rouse/agent/plan"
 	"rouse/internal/nofollow"
 	"rouse/internal/pattern"
 )
 
 // checkFileCondition looks for a path or pattern. A network folder may never answer, so it uses a
 // goroutine.
-func checkFileCondition(ctx context.Context, b nofollow.Boundary, g Condition) (value string, ok bool, err error) {
+func checkFileCondition(ctx context.Context, b nofollow.Boundary, g plan.Condition) (value string, ok bool, err error) {
 	type answer struct {
 		found string
 		err   error

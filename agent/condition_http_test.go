@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 )
 
@@ -74,7 +74,7 @@ func TestHTTPCondition(t *testing.T) {
 		"http://rouse-gate-test.invalid": "",
 		"https" + s.URL[4:] + "/ok":      "http: server gave HTTP response to HTTPS client",
 	} {
-		res, events := b.gated(agent.Condition{HTTP: url, Timeout: 2 * time.Second})
+		res, events := b.gated(plan.Condition{HTTP: url, Timeout: 2 * time.Second})
 		ok := strings.HasPrefix(want, "2")
 		if (res.Outcome == domain.OutcomeSuccess) != ok || (!ok && res.Outcome != domain.OutcomeSkipped) || (want != "" && events[0].Value != want) || events[0].Value == "" {
 			t.Errorf("%s: %+v, %+v", url, res, events)
@@ -84,13 +84,13 @@ func TestHTTPCondition(t *testing.T) {
 	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if res, events := b.gated(agent.Condition{HTTP: dead, Not: true}); res.Outcome != domain.OutcomeSuccess || (runtime.GOOS != "windows" && events[0].Value != "connection refused") {
+	if res, events := b.gated(plan.Condition{HTTP: dead, Not: true}); res.Outcome != domain.OutcomeSuccess || (runtime.GOOS != "windows" && events[0].Value != "connection refused") {
 		t.Errorf("%+v, %+v", res, events)
 	}
 
 	// What is secret in a URL goes to its server, and nowhere else.
 	u := strings.Replace(s.URL, "http://", "http://owner:pass-1@", 1) + "/moved?token=abc123&secretword#part"
-	_, events := b.gated(agent.Condition{HTTP: u})
+	_, events := b.gated(plan.Condition{HTTP: u})
 	if want := "http \"http://…@" + s.Listener.Addr().String() + "/moved?token=…&…\""; events[0].Gate != want {
 		t.Errorf("%s, want %s", events[0].Gate, want)
 	}
@@ -99,7 +99,7 @@ func TestHTTPCondition(t *testing.T) {
 	}
 
 	for _, url := range []string{"http://owner:pass-1@sk-canary.invalid/x?token=abc123", "http://sk-canary/?x=sk-canary-and-more#sk-canary"} {
-		res, events := b.gated(agent.Condition{HTTP: url, Timeout: 2 * time.Second})
+		res, events := b.gated(plan.Condition{HTTP: url, Timeout: 2 * time.Second})
 		for _, secret := range []string{"sk-canary", "and-more", "owner", "pass-1", "abc123"} {
 			if text := fmt.Sprint(res.Error, events); strings.Contains(text, secret) {
 				t.Errorf("%s is told: %s", secret, text)

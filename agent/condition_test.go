@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -48,7 +48,7 @@ func (b *bench) gateEvents(run int64) []seen {
 }
 
 // gated runs a job with these conditions once, manually.
-func (b *bench) gated(gates ...agent.Condition) (ledger.Result, []seen) {
+func (b *bench) gated(gates ...plan.Condition) (ledger.Result, []seen) {
 	b.t.Helper()
 	for i := range gates {
 		if gates[i].Where == "" {
@@ -59,7 +59,7 @@ func (b *bench) gated(gates ...agent.Condition) (ledger.Result, []seen) {
 		}
 	}
 
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
 	return res, b.gateEvents(id)
@@ -83,7 +83,7 @@ func TestFalseConditionCostsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "done"})
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .Nonsense }}", When: []agent.Condition{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "{{ .Nonsense }}", When: []plan.Condition{
 		{SQL: "select count(*) > 0\n  from log", Where: "rouse.yaml:14"}, {SQL: "select count(*) from nowhere", Where: "rouse.yaml:15"},
 	}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -104,7 +104,7 @@ func TestFalseConditionCostsNothing(t *testing.T) {
 
 	// The owner tries it again when the condition has come true.
 	b.insert("one")
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Go.", When: b.plan.Jobs["j"].When[:1]}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Go.", When: b.plan.Jobs["j"].When[:1]}
 	if _, err := b.ledger.Retry(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestSQLCondition(t *testing.T) {
 		{"select count(*) from expenses", domain.OutcomeError, `no such table: expenses; there are log; create it (rouse call clerk db_create_table …), or put a condition before this one that is false without it: sql: "select count(*) from sqlite_schema where name = 'expenses'"`},
 		{"select count(*) from sqlite_schema where name = 'expenses'", domain.OutcomeSkipped, "gave 0"},
 	} {
-		res, events := b.gated(agent.Condition{SQL: c.sql})
+		res, events := b.gated(plan.Condition{SQL: c.sql})
 		text := res.Error
 		if c.outcome == domain.OutcomeSuccess && len(events) == 1 {
 			text = events[0].Value
@@ -163,7 +163,7 @@ func TestSQLCondition(t *testing.T) {
 
 	forever := "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 	begin := time.Now()
-	res, _ := b.gated(agent.Condition{SQL: forever, Timeout: 50 * time.Millisecond})
+	res, _ := b.gated(plan.Condition{SQL: forever, Timeout: 50 * time.Millisecond})
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 50ms") || time.Since(begin) > 5*time.Second {
 		t.Errorf("%+v after %s", res, time.Since(begin))
 	}
@@ -200,7 +200,7 @@ func TestConditionKnowsTheLastRun(t *testing.T) {
 
 	const layout = "2006-01-02T15:04:05.000Z"
 	failure, success := runs[5].FinishedAt.UTC().Format(layout), runs[6].FinishedAt.UTC().Format(layout)
-	if res, events := b.gated(agent.Condition{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != domain.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
+	if res, events := b.gated(plan.Condition{SQL: "select :last_success || ' ' || :last_run"}); res.Outcome != domain.OutcomeSuccess || events[0].Value != `"`+success+" "+failure+`"` {
 		t.Errorf("%+v, want %s %s", events, success, failure)
 	}
 }
@@ -238,21 +238,21 @@ func TestFileCondition(t *testing.T) {
 			want = domain.OutcomeSkipped
 		}
 
-		res, events := b.gated(agent.Condition{File: at(name)})
+		res, events := b.gated(plan.Condition{File: at(name)})
 		if res.Outcome != want || events[0].Value != value {
 			t.Errorf("%s: %+v, %+v", name, res, events)
 		}
 
-		inverted, _ := b.gated(agent.Condition{File: at(name), Not: true})
+		inverted, _ := b.gated(plan.Condition{File: at(name), Not: true})
 		if inverted.Outcome == want {
 			t.Errorf("not %s: %+v", name, inverted)
 		}
 	}
 
-	if res, _ := b.gated(agent.Condition{File: at("in/a.csv"), Not: true}); !strings.HasPrefix(res.Error, `gate: not file "`) || !strings.HasSuffix(res.Error, `gave present (rouse.yaml:14)`) {
+	if res, _ := b.gated(plan.Condition{File: at("in/a.csv"), Not: true}); !strings.HasPrefix(res.Error, `gate: not file "`) || !strings.HasSuffix(res.Error, `gave present (rouse.yaml:14)`) {
 		t.Errorf("%s", res.Error)
 	}
-	if res, _ := b.gated(agent.Condition{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
+	if res, _ := b.gated(plan.Condition{File: at("in/**/*.csv"), Timeout: time.Nanosecond}); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "it took longer than 1ns") {
 		t.Errorf("%+v", res)
 	}
 	if os.Getuid() <= 0 {
@@ -265,7 +265,7 @@ func TestFileCondition(t *testing.T) {
 
 	t.Cleanup(func() { _ = os.Chmod(at("in/deep"), 0o700) })
 	for name, want := range map[string]domain.Outcome{"in/**/*.pdf": domain.OutcomeError, "in/deep/er/b.pdf": domain.OutcomeError, "in/**/*.csv": domain.OutcomeSuccess} {
-		if res, _ := b.gated(agent.Condition{File: at(name)}); res.Outcome != want {
+		if res, _ := b.gated(plan.Condition{File: at(name)}); res.Outcome != want {
 			t.Errorf("%s: %+v", name, res)
 		}
 	}
@@ -277,8 +277,8 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	flag := filepath.Join(b.dir, "flag")
-	gates := []agent.Condition{{SQL: "select 1", Where: "rouse.yaml:3"}, {File: flag, Where: "rouse.yaml:4"}}
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "later.txt"}}}}
+	gates := []plan.Condition{{SQL: "select 1", Where: "rouse.yaml:3"}, {File: flag, Where: "rouse.yaml:4"}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: gates, Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "later.txt"}}}}
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestConditionsAreCheckedOnce(t *testing.T) {
 	}
 
 	// Could not be checked, and is tried again: it must not get past them unasked.
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: []plan.Condition{{SQL: "select 1"}, {SQL: "select count(*) from log"}}, Playbook: []playbook.Call{{Name: "todo"}}}
 	id = b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "no such table: log") {
@@ -350,7 +350,7 @@ func TestWhichRunsCheckConditions(t *testing.T) {
 	}
 
 	file := ledger.Detail{File: &ledger.File{Path: path, Name: "a.csv", Size: 1, ModTime: info.ModTime()}}
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: []plan.Condition{{SQL: "select 0"}}, Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "x"}}}}
 	for i, c := range []struct {
 		request ledger.Request
 		want    domain.Outcome
@@ -379,7 +379,7 @@ func TestStopDuringACondition(t *testing.T) {
 	t.Parallel()
 	needShell(t)
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", When: []agent.Condition{{Command: []string{"sleep", "1000"}, Timeout: time.Minute}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "x", When: []plan.Condition{{Command: []string{"sleep", "1000"}, Timeout: time.Minute}}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	run, a, err := b.ledger.StartAttempt(t.Context(), id)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -89,7 +89,7 @@ func TestConditionWithNetworkRunsNoScriptOfAgents(t *testing.T) {
 		if _, err := exec.LookPath(argv[0]); err != nil {
 			continue
 		}
-		res, events := b.gated(agent.Condition{Command: argv, Network: true})
+		res, events := b.gated(plan.Condition{Command: argv, Network: true})
 		if n := asked(); n > 0 {
 			t.Fatalf("%q: the script of the agent ran: %+v", argv, events)
 		}
@@ -97,7 +97,7 @@ func TestConditionWithNetworkRunsNoScriptOfAgents(t *testing.T) {
 			t.Errorf("%q: %+v", argv, events)
 		}
 	}
-	if _, events := b.gated(agent.Condition{Command: []string{"bash", "check.sh"}, Network: true}); !strings.Contains(events[0].Value, "add beside the command read: ["+work+"]") {
+	if _, events := b.gated(plan.Condition{Command: []string{"bash", "check.sh"}, Network: true}); !strings.Contains(events[0].Value, "add beside the command read: ["+work+"]") {
 		t.Errorf("it does not say what to do: %+v", events)
 	}
 }
@@ -113,7 +113,7 @@ func TestConditionOfAllThreeLabels(t *testing.T) {
 	b.write("beside/kept", "kept")
 	b.write("other/own", "own")
 	cat := func(path string) []string { return []string{"sh", "-c", "cat " + path} }
-	check := func(what string, c agent.Condition, want string) ledger.Result {
+	check := func(what string, c plan.Condition, want string) ledger.Result {
 		t.Helper()
 		res, events := b.gated(c)
 		if len(events) != 1 || want != events[0].Value && (events[0].Error == "" || !strings.Contains(events[0].Error, want)) {
@@ -122,10 +122,10 @@ func TestConditionOfAllThreeLabels(t *testing.T) {
 		return res
 	}
 
-	declared := agent.Condition{Command: cat("own"), Network: true, Read: []string{work}}
+	declared := plan.Condition{Command: cat("own"), Network: true, Read: []string{work}}
 	check("its workdir, declared", declared, "exit 0: own")
-	check("a file of its owner's", agent.Condition{Command: cat(filepath.Join(beside, "kept")), Network: true, Read: []string{beside}}, "exit 0: kept")
-	check("named", agent.Condition{Command: []string{"cat", filepath.Join(work, "own")}, Network: true}, "exit 0: own")
+	check("a file of its owner's", plan.Condition{Command: cat(filepath.Join(beside, "kept")), Network: true, Read: []string{beside}}, "exit 0: kept")
+	check("named", plan.Condition{Command: []string{"cat", filepath.Join(work, "own")}, Network: true}, "exit 0: own")
 
 	b.labelled(work)
 	check("untrusted, not private", declared, "exit 0: own")
@@ -134,16 +134,16 @@ func TestConditionOfAllThreeLabels(t *testing.T) {
 	if res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "rouse grants trust "+work) {
 		t.Errorf("%+v", res)
 	}
-	check("without a sandbox", agent.Condition{Command: cat("own"), Unconfined: "a test", Read: []string{work}}, "and sandbox: off together")
-	check("no network", agent.Condition{Command: cat("own"), Read: []string{beside}}, "exit 0: own")
+	check("without a sandbox", plan.Condition{Command: cat("own"), Unconfined: "a test", Read: []string{work}}, "and sandbox: off together")
+	check("no network", plan.Condition{Command: cat("own"), Read: []string{beside}}, "exit 0: own")
 
 	a := b.plan.Agents["clerk"]
 	a.PrivateFolders = []string{work}
 	b.plan.Agents["clerk"] = a
-	check("a private workdir", agent.Condition{Command: cat("own"), Network: true, Read: []string{work}}, "private: {workdir: false}")
-	check("that it does not see", agent.Condition{Command: cat(filepath.Join(empty, "own")), Network: true, Read: []string{empty}}, "exit 0: own")
+	check("a private workdir", plan.Condition{Command: cat("own"), Network: true, Read: []string{work}}, "private: {workdir: false}")
+	check("that it does not see", plan.Condition{Command: cat(filepath.Join(empty, "own")), Network: true, Read: []string{empty}}, "exit 0: own")
 	b.plan.UntrustedFolders = []string{empty}
-	check("where strangers leave files", agent.Condition{Command: cat(filepath.Join(empty, "own")), Network: true, Read: []string{empty}}, "untrusted content")
+	check("where strangers leave files", plan.Condition{Command: cat(filepath.Join(empty, "own")), Network: true, Read: []string{empty}}, "untrusted content")
 }
 
 // What a condition with the network may write is labelled before it starts, and its start is on record.
@@ -162,14 +162,14 @@ func TestConditionLabelsWhatItWrites(t *testing.T) {
 		}
 		return letters
 	}
-	for _, c := range []agent.Condition{
+	for _, c := range []plan.Condition{
 		{Command: []string{"sh", "-c", "echo x >page"}, Write: true}, {Command: []string{"sh", "-c", "cat own"}, Network: true, Read: []string{work}},
 	} {
 		if _, events := b.gated(c); len(events) != 1 || !strings.HasPrefix(events[0].Value, "exit 0") || label() != "" {
 			t.Errorf("%+v: %+v, %q", c, events, label())
 		}
 	}
-	if _, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "echo x >page"}, Write: true, Network: true}); len(events) != 1 || events[0].Value != "exit 0" || label() != "A" {
+	if _, events := b.gated(plan.Condition{Command: []string{"sh", "-c", "echo x >page"}, Write: true, Network: true}); len(events) != 1 || events[0].Value != "exit 0" || label() != "A" {
 		t.Errorf("%+v, %q", events, label())
 	}
 
@@ -200,7 +200,7 @@ func TestConditionSeesNoHome(t *testing.T) {
 				if read == "." && network {
 					continue // it would hold the folders of agents, too
 				}
-				_, events := b.gated(agent.Condition{Command: []string{"sh", "-c", "cat " + filepath.Join(b.dir, path)}, Read: []string{filepath.Join(b.dir, read)}, Network: network})
+				_, events := b.gated(plan.Condition{Command: []string{"sh", "-c", "cat " + filepath.Join(b.dir, path)}, Read: []string{filepath.Join(b.dir, read)}, Network: network})
 				if len(events) != 1 || strings.Contains(events[0].Value, "canary") || events[0].Value == "" && events[0].Error == "" {
 					t.Errorf("%s by %s: %+v", path, read, events)
 				}

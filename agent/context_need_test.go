@@ -18,6 +18,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -141,7 +142,7 @@ func TestSmallPrompts(t *testing.T) {
 		m.Window = window
 		a.Model = &m
 		b.plan.Agents["clerk"] = a
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Read huge.txt.", ContextViews: []string{"v"}}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Read huge.txt.", ContextViews: []string{"v"}}
 		if res := b.execute(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess || len(p.seen) != 2 || p.largest > window*85/100 {
 			t.Errorf("%d: requests of up to %d tokens: %+v", window, p.largest, res)
 		}
@@ -161,7 +162,7 @@ func TestContextNeeds(t *testing.T) {
 		m.Window = window
 		a.Model = &m
 		b.plan.Agents["clerk"] = a
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: strings.Repeat("Read huge.txt with care. ", 100)}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: strings.Repeat("Read huge.txt with care. ", 100)}
 		needs, err := agent.ContextNeeds(b.plan)
 		if err != nil {
 			t.Fatal(err)

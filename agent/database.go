@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
 
 // quarantined returns why a run must wait for its agent's database, or "".
-func (r *Runner) quarantined(t *task) string {
-	if !t.agent.Database {
+func (r *Runner) quarantined(t *plan.Task) string {
+	if !t.Agent.Database {
 		return ""
 	}
-	if err := r.databases.Quarantined(t.agent.Name); err != nil {
+	if err := r.databases.Quarantined(t.Agent.Name); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -22,32 +23,32 @@ func (r *Runner) quarantined(t *task) string {
 
 // endQuarantined ends a run whose database cannot be used, and tells the owner in the inbox.
 func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Result, err error) (ledger.Result, error) {
-	if !t.agent.Database {
+	if !t.Agent.Database {
 		return res, err
 	}
 
 	var damaged *agentdb.QuarantinedError
 	if !errors.As(err, &damaged) {
 		// The damage may have shown in a tool, whose call failed, and not in the run's own error.
-		if err == nil || !errors.As(r.databases.Quarantined(t.agent.Name), &damaged) {
+		if err == nil || !errors.As(r.databases.Quarantined(t.Agent.Name), &damaged) {
 			return res, err
 		}
 	}
 
 	if damaged.UnknownRuns { // there is an answer to it
-		asked := r.ledger.AskAboutDatabase(context.WithoutCancel(ctx), t.agent.Name, "the database of "+t.agent.Name+" holds runs that the ledger does not know", damaged.Error())
+		asked := r.ledger.AskAboutDatabase(context.WithoutCancel(ctx), t.Agent.Name, "the database of "+t.Agent.Name+" holds runs that the ledger does not know", damaged.Error())
 		return failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
 
 	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.a, ledger.Question{
-		Call: ledger.CallDatabase, Title: "the database of " + t.agent.Name + " cannot be used", Message: damaged.Error(),
+		Call: ledger.CallDatabase, Title: "the database of " + t.Agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return failed(domain.OutcomeError, "%s", damaged.Error()), told
 }
 
 // tables describes the agent's database to its model (OSA-63).
 func (r *Runner) tables(ctx context.Context, t *attempt) (string, error) {
-	db, release, err := r.databases.Get(ctx, t.agent.Name)
+	db, release, err := r.databases.Get(ctx, t.Agent.Name)
 	if err != nil {
 		return "", err
 	}
@@ -57,18 +58,18 @@ func (r *Runner) tables(ctx context.Context, t *attempt) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return schema.Text(t.promptPart(maxTablesText)), nil
+	return schema.Text(promptPart(&t.Task, maxTablesText)), nil
 }
 
 // afterAttempt warns of a nearly used quota and refreshes saved views. Its errors do not change the
 // run's result.
 func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result) {
-	if !t.agent.Database || !r.databases.Has(t.agent.Name) || r.databases.Quarantined(t.agent.Name) != nil {
+	if !t.Agent.Database || !r.databases.Has(t.Agent.Name) || r.databases.Quarantined(t.Agent.Name) != nil {
 		return
 	}
 
 	ctx = context.WithoutCancel(ctx) // a run that was stopped has written, too
-	db, release, err := r.databases.Get(ctx, t.agent.Name)
+	db, release, err := r.databases.Get(ctx, t.Agent.Name)
 	if err == nil {
 		defer release()
 		r.tellQuota(ctx, t, db)
@@ -78,7 +79,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 	}
 
 	if err != nil {
-		r.log.Warn("saved views could not be refreshed", "agent", t.agent.Name, "run", t.run.ID, "error", err)
+		r.log.Warn("saved views could not be refreshed", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)
 	}
 }
 
@@ -87,6 +88,6 @@ func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
 		return r.ledger.AppendNotices(ctx, quotaNotices(t, used, limit)...)
 	})
 	if err != nil {
-		r.log.Warn("the owner could not be told of a quota", "agent", t.agent.Name, "run", t.run.ID, "error", err)
+		r.log.Warn("the owner could not be told of a quota", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)
 	}
 }

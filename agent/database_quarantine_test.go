@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -20,8 +20,8 @@ func TestDamagedDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_query", With: map[string]any{"sql": "select count(*) from log"}}}}
-	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_query", With: map[string]any{"sql": "select count(*) from log"}}}}
+	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [ ] x"}}}}
 	b.runner.Set(b.plan)
 	db, release, err := b.pool.Get(t.Context(), "clerk")
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -23,7 +23,7 @@ func TestQuotaNotice(t *testing.T) {
 	b.plan.Channels = []string{"desktop", "ops"}
 	write := func(name string, kib int, channels ...string) ledger.Result {
 		t.Helper()
-		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Notify: agent.Notify{Channels: channels}, Playbook: []playbook.Call{
+		b.plan.Jobs[name] = plan.Job{Name: name, Agent: "clerk", Notify: plan.Notify{Channels: channels}, Playbook: []playbook.Call{
 			{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": strings.Repeat("x", kib<<10)}}},
 		}}
 		return b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
@@ -86,7 +86,7 @@ func TestDatabaseSwitchedOff(t *testing.T) {
 		}
 	}
 
-	b.plan.Jobs["write"] = agent.Job{Name: "write", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "x"}}}}}
+	b.plan.Jobs["write"] = plan.Job{Name: "write", Agent: "clerk", Playbook: []playbook.Call{{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "x"}}}}}
 	if res := b.execute(b.enqueue(ledger.Request{Job: "write", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}
@@ -124,7 +124,7 @@ func TestPromptHasTheDatabase(t *testing.T) {
 	}
 
 	release()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Look.", ContextViews: []string{"begun", "open", "none"}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Look.", ContextViews: []string{"begun", "open", "none"}}
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}

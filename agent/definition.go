@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
@@ -57,28 +58,28 @@ type toolNames struct {
 	Deny  []string `json:"deny,omitempty"`
 }
 
-func definitionOf(t *task) definition {
-	a, j := t.agent, t.job
+func definitionOf(t *plan.Task) definition {
+	a, j := t.Agent, t.Job
 	d := definition{
 		Job: j.Name, Prompt: j.Prompt, Playbook: definedCalls(j.Playbook), When: definedGates(j.When), Watched: j.Watched.Folder, Bounds: definedBoundsOf(bounds(t)),
 		Agent: a.Name, Instructions: a.Instructions, Soul: a.Soul, Workdir: a.Workdir, Database: a.Database, Tools: toolNames{a.Allow, a.Deny},
 		Read: a.Read, Public: a.Public, Write: a.Write, Commands: definedCommands(a.Commands), Network: a.Network,
-		OnDenied: a.OnDenied, MinTier: t.minTier(), Unconfined: a.Unconfined,
+		OnDenied: a.OnDenied, MinTier: t.MinTier(), Unconfined: a.Unconfined,
 	}
 
-	if a.Mode != ModeFolder { // as it was said before there were modes: what was approved then stands
+	if a.Mode != plan.ModeFolder { // as it was said before there were modes: what was approved then stands
 		d.Mode = a.Mode
 	}
 
-	if o := t.checkout(); o != nil {
+	if o := t.Checkout(); o != nil {
 		d.Checkout = &definedCheckout{o.Repo, o.Ref, o.Branch}
 	}
 
 	if j.Skill != nil {
-		d.Skill, d.Input, d.Config, d.SkillTools = j.Skill.Dir, j.Input, t.settings.Config, t.settings.Tools
+		d.Skill, d.Input, d.Config, d.SkillTools = j.Skill.Dir, j.Input, t.ModuleSettings.Config, t.ModuleSettings.Tools
 	}
 
-	if t.executes() {
+	if t.Executes() {
 		d.Executor = definedExecutorOf(*j.Executor)
 	}
 
@@ -87,8 +88,8 @@ func definitionOf(t *task) definition {
 		d.Private = append(d.Private, "database")
 	}
 
-	for _, s := range t.skillsAllowingCommands() {
-		for _, g := range s.grants {
+	for _, s := range t.SkillsAllowingCommands() {
+		for _, g := range s.Grants {
 			d.Skills = append(d.Skills, fmt.Sprintf("%s: %q", s.Name, g.Argv))
 		}
 	}
@@ -101,33 +102,11 @@ func definitionOf(t *task) definition {
 		d.Servers = append(d.Servers, serverLine(s))
 	}
 
-	if t.detail.Tool != "" || t.detail.Wake != nil || (t.detail.Prompt != "" && j.Name == "") {
+	if t.Detail.Tool != "" || t.Detail.Wake != nil || (t.Detail.Prompt != "" && j.Name == "") {
 		d.Prompt = "" // it is of one run, and a definition is approved for all
 	}
 
 	return d
-}
-
-// Fingerprint returns a hash of a job's definition, expectations and models. A failed file is not
-// tried again under the same fingerprint. It is "" if there is none.
-func (p Plan) Fingerprint(job string) string {
-	t, err := p.resolve(ledger.Run{Job: job})
-	if err != nil {
-		return ""
-	}
-
-	text, err := definitionOf(t).text()
-	if err != nil {
-		return ""
-	}
-	var expected, asked strings.Builder
-	for _, e := range t.job.Expect {
-		fmt.Fprintf(&expected, "%q %q %q,", e.File, e.SQL, e.Command)
-	}
-	for m := t.model; m != nil; m = m.Fallback {
-		fmt.Fprintf(&asked, "%q,", m.Name)
-	}
-	return tool.ActionHash(text, expected.String(), asked.String())[:16]
 }
 
 func (d definition) text() (string, error) {
@@ -139,67 +118,23 @@ func (d definition) text() (string, error) {
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
-// usesSystem says what of a task reaches beyond the agent's own places, "" when nothing does.
-func (t *task) usesSystem(specs tool.Specs) string {
-	switch a := t.agent; {
-	case slices.ContainsFunc(t.job.Expect, func(e Expectation) bool { return len(e.Command) > 0 }):
-		return "commands that check its work"
-	case t.checkout() != nil:
-		return "a repository of yours"
-	case slices.ContainsFunc(t.job.When, func(g Condition) bool { return len(g.Command) > 0 }):
-		return "commands in its conditions"
-	case a.Unconfined != "":
-		return "programs without confinement"
-	case t.executes():
-		return "an agent program"
-	case len(a.Commands) > 0:
-		return "programs"
-	case len(t.skillsAllowingCommands()) > 0:
-		return "programs that skills allow"
-	case len(a.Network) > 0:
-		return "the network"
-	case len(a.Servers) > 0:
-		return "MCP servers"
-	case len(a.Secrets) > 0:
-		return "secrets"
-	}
-
-	outside := specs.Where(func(s tool.Spec) bool { return s.Scope == tool.ScopeOutside })
-	for _, glob := range t.agent.Allow {
-		for _, s := range outside {
-			if tool.IsNamed([]string{glob}, s.Name) {
-				return s.Name
-			}
-		}
-	}
-
-	ungranted := []tool.Requirement{tool.RequiresNothing, tool.RequiresRepository}
-	for _, s := range outside {
-		if slices.Contains(ungranted, s.Requires) && t.given(s) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name) {
-			return s.Name
-		}
-	}
-
-	return ""
-}
-
 // unapprovedDefinition is a definition that others could have written, and that is not approved.
 type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
 // findUnapproved says what is to be approved before a task begins, nil when nothing is.
-func (r *Runner) findUnapproved(ctx context.Context, t *task) (*unapprovedDefinition, error) {
-	u := unapprovedDefinition{uses: t.usesSystem(r.Specs()), foreign: cmp.Or(t.job.Foreign, t.agent.Foreign)}
+func (r *Runner) findUnapproved(ctx context.Context, t *plan.Task) (*unapprovedDefinition, error) {
+	u := unapprovedDefinition{uses: t.UsesSystem(r.Specs()), foreign: cmp.Or(t.Job.Foreign, t.Agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {
 		return nil, nil
 	}
 
 	text, err := definitionOf(t).text()
 	if err != nil {
-		return nil, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(t.job.Name, t.agent.Name), err)
+		return nil, fmt.Errorf("the definition of %s cannot be written down: %w", cmp.Or(t.Job.Name, t.Agent.Name), err)
 	}
 
-	u.text, u.hash = text, tool.ActionHash(t.agent.Name, "", text)
-	if stands, err := r.ledger.HasStandingApproval(ctx, t.agent.Name, u.hash); stands || err != nil {
+	u.text, u.hash = text, tool.ActionHash(t.Agent.Name, "", text)
+	if stands, err := r.ledger.HasStandingApproval(ctx, t.Agent.Name, u.hash); stands || err != nil {
 		return nil, err
 	}
 
@@ -231,17 +166,17 @@ func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) 
 
 // awaitApproval parks a run until the owner has approved a definition that others could have
 // written.
-func (r *Runner) awaitApproval(ctx context.Context, t *task) error {
+func (r *Runner) awaitApproval(ctx context.Context, t *plan.Task) error {
 	u, err := r.findUnapproved(ctx, t)
 	if u == nil || err != nil {
 		return err
 	}
 
 	return &earlyEnd{ledger.Result{Wait: &ledger.Question{
-		Kind: ledger.KindApproval, Title: cmp.Or(t.run.Job, t.run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
+		Kind: ledger.KindApproval, Title: cmp.Or(t.Run.Job, t.Run.Agent) + " asks to begin", Expires: ledger.ApprovalExpires,
 		Message: fmt.Sprintf("It may use %s, and others than you can change its definition: %s. It begins once you approve the definition as it stands; a changed one is asked about again.", u.uses, u.foreign),
 		Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny},
-		Action:  ledger.Action{Description: t.redactor().Replace(u.text), Hash: u.hash},
+		Action:  ledger.Action{Description: t.Redactor().Replace(u.text), Hash: u.hash},
 	}}}
 }
 
@@ -270,11 +205,11 @@ func definedCalls(calls []playbook.Call) (out []definedCall) {
 }
 
 type definedGate struct {
-	Condition
+	plan.Condition
 	Timeout string `json:"timeout,omitempty"`
 }
 
-func definedGates(gates []Condition) (out []definedGate) {
+func definedGates(gates []plan.Condition) (out []definedGate) {
 	for _, g := range gates {
 		d := definedGate{Condition: g}
 		if g.Timeout != 0 {
@@ -343,4 +278,26 @@ func definedCommands(grants []shell.Grant) (out []definedCommand) {
 		out = append(out, d)
 	}
 	return out
+}
+
+// Fingerprint returns a hash of a job's definition, expectations and models. A failed file is not
+// tried again under the same fingerprint. It is "" if there is none.
+func Fingerprint(p plan.Plan, job string) string {
+	t, err := (&plan.Active{Plan: p, Specs: Specs()}).Resolve(ledger.Run{Job: job})
+	if err != nil {
+		return ""
+	}
+
+	text, err := definitionOf(t).text()
+	if err != nil {
+		return ""
+	}
+	var expected, asked strings.Builder
+	for _, e := range t.Job.Expect {
+		fmt.Fprintf(&expected, "%q %q %q,", e.File, e.SQL, e.Command)
+	}
+	for m := t.Model; m != nil; m = m.Fallback {
+		fmt.Fprintf(&asked, "%q,", m.Name)
+	}
+	return tool.ActionHash(text, expected.String(), asked.String())[:16]
 }

@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 )
@@ -26,8 +27,8 @@ func TestDefinitionIsWhole(t *testing.T) {
 		"call": {playbook.Call{}, func(v reflect.Value) definition {
 			return definition{Playbook: definedCalls([]playbook.Call{v.Interface().(playbook.Call)})}
 		}},
-		"gate": {Condition{}, func(v reflect.Value) definition {
-			return definition{When: definedGates([]Condition{v.Interface().(Condition)})}
+		"gate": {plan.Condition{}, func(v reflect.Value) definition {
+			return definition{When: definedGates([]plan.Condition{v.Interface().(plan.Condition)})}
 		}},
 		"bounds": {loop.Bounds{}, func(v reflect.Value) definition {
 			return definition{Bounds: definedBoundsOf(v.Interface().(loop.Bounds))}
@@ -94,20 +95,20 @@ func some(v reflect.Value) {
 func TestRepositoryIsSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	of := task{agent: Agent{Name: "clerk", Workdir: dir}}
-	if uses := of.usesSystem(Specs()); uses != "" {
+	of := plan.Task{Agent: plan.Agent{Name: "clerk", Workdir: dir}}
+	if uses := of.UsesSystem(Specs()); uses != "" {
 		t.Errorf("without a repository it uses %s", uses)
 	}
 
 	if err := os.Mkdir(filepath.Join(dir, ".git"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if uses := of.usesSystem(Specs()); uses != "git_status" {
+	if uses := of.UsesSystem(Specs()); uses != "git_status" {
 		t.Errorf("in a repository it uses %q", uses)
 	}
 
-	of.agent.Deny = []string{"git_*"}
-	if uses := of.usesSystem(Specs()); uses != "" {
+	of.Agent.Deny = []string{"git_*"}
+	if uses := of.UsesSystem(Specs()); uses != "" {
 		t.Errorf("with git denied it uses %s", uses)
 	}
 }

@@ -12,17 +12,13 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
-
-// executes reports whether an installed agent program does the run instead of the loop.
-func (t *task) executes() bool {
-	return t.job.Executor != nil && t.job.Prompts() && t.detail.Tool == ""
-}
 
 // programRun is an attempt that an agent program does, within the day's budgets.
 type programRun struct {
@@ -42,21 +38,21 @@ type programRun struct {
 
 // executorOptions returns the options of a run that an agent program does: by one call.
 func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	s := *t.job.Executor
+	s := *t.Job.Executor
 	located, err := executor.Locate(s.Argv[0])
 	if err == nil {
-		err = t.ledProgram(s, located)
+		err = ledProgram(&t.Task, s, located)
 	}
 	if err != nil {
-		return o, endEarly(domain.OutcomeError, "the executor of %s cannot be started: %v", t.asker(), err)
+		return o, endEarly(domain.OutcomeError, "the executor of %s cannot be started: %v", t.Asker(), err)
 	}
-	usual, err := r.usualCost(ctx, t.run.Job)
+	usual, err := r.usualCost(ctx, t.Run.Job)
 	if err != nil {
 		return o, err
 	}
 
 	r.openRecorder(t)
-	left := bounds(&t.task).After(0, 0, t.past.used.tokens).AfterCost(t.past.used.cost)
+	left := bounds(&t.Task).After(0, 0, t.past.used.tokens).AfterCost(t.past.used.cost)
 	t.program = &programRun{t: t, usual: usual, settings: s, located: located, step: 1, bounds: left, budget: r.newBudget(t, left)}
 	if o, err = r.baseOptions(ctx, t); err != nil {
 		return o, err
@@ -66,7 +62,7 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 	if err != nil {
 		return o, endEarly(domain.OutcomeError, "%v", err)
 	}
-	items, err := r.ledger.ItemsOf(ctx, t.run.ID)
+	items, err := r.ledger.ItemsOf(ctx, t.Run.ID)
 	if err != nil {
 		return o, err
 	}
@@ -80,21 +76,21 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 }
 
 // ledProgram returns an error if an agent or a stranger can write in a folder that leads an executor. Links are followed as they are now.
-func (t *task) ledProgram(s executor.Settings, located executor.Located) error {
+func ledProgram(t *plan.Task, s executor.Settings, located executor.Located) error {
 	for _, f := range s.Folders(located) {
 		except := ""
 		if f.Own {
-			except = t.agent.Name
+			except = t.Agent.Name
 		}
-		w := t.plan.writers.of(f.Path, except)
+		w := t.Plan.Writers.Of(f.Path, except)
 		if w == nil {
 			continue
 		}
 		who := "strangers leave files"
-		if w.agent != "" {
-			who = "the agent " + w.agent + " can write"
+		if w.Agent != "" {
+			who = "the agent " + w.Agent + " can write"
 		}
-		return fmt.Errorf("executor.%s: %s is in, or around, %s, where %s, and so could lead the program; choose a place that no folder of an agent lies in or holds", f.Key, f.Path, w.folder, who)
+		return fmt.Errorf("executor.%s: %s is in, or around, %s, where %s, and so could lead the program; choose a place that no folder of an agent lies in or holds", f.Key, f.Path, w.Folder, who)
 	}
 	return nil
 }
@@ -131,7 +127,7 @@ func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry
 		return nil, err
 	}
 	launcher.Limiter = r.programs.executors
-	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.t.run, "executor", s) }
+	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.t.Run, "executor", s) }
 
 	tools, err := executor.Tools(executor.Options{
 		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.redactor().Replace,
@@ -156,7 +152,7 @@ func ExecutorNames() []string {
 
 // argv fills the command line: with what the host knows alone, for what came from outside could be an option.
 func (p *programRun) argv(prompt string) ([]string, error) {
-	data := map[string]any{"Prompt": prompt, "Job": p.t.run.Job, "Agent": p.t.agent.Name, "Run": fmt.Sprint(p.t.run.ID), "Workdir": p.t.agent.Workdir}
+	data := map[string]any{"Prompt": prompt, "Job": p.t.Run.Job, "Agent": p.t.Agent.Name, "Run": fmt.Sprint(p.t.Run.ID), "Workdir": p.t.Agent.Workdir}
 	if p.bounds.Steps > 0 {
 		data["MaxTurns"] = p.bounds.Steps
 	}
@@ -257,13 +253,13 @@ func (p *programRun) finish(res *loop.Result) {
 // postponement lets a run wait whose program could not ask its model, and did nothing; nil: it ends as it has.
 func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
 	e := p.ended
-	if !p.t.unattended || e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
+	if !p.t.Unattended || e == nil || !e.Unavailable || e.Calls > 0 || e.FilesChanged > 0 || res.Outcome != domain.OutcomeError {
 		return nil
 	}
 
 	out := &ledger.Postponement{Until: e.RetryAt}
-	if p.t.run.Postponements == 0 {
-		out.Notices = unreachableNotices(p.t, &Model{Name: "of " + e.Program}, p.t.run.QueuedAt, res.Error, e.RetryAt)
+	if p.t.Run.Postponements == 0 {
+		out.Notices = unreachableNotices(p.t, &plan.Model{Name: "of " + e.Program}, p.t.Run.QueuedAt, res.Error, e.RetryAt)
 	}
 	return out
 }
@@ -287,7 +283,7 @@ func spentOf(s executor.Spent) loop.Spent {
 func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	why := s.Why
 	if why != "" {
-		why = fmt.Sprintf("run %d of %s: %s", p.t.run.ID, p.t.asker(), why)
+		why = fmt.Sprintf("run %d of %s: %s", p.t.Run.ID, p.t.Asker(), why)
 	}
 	sums, err := p.budget.ledger.Settle(ctx, p.reserved, ledgerUsage(spentOf(s)), why)
 	if err != nil {

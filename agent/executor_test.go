@@ -19,6 +19,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/undo"
@@ -45,7 +46,7 @@ func executing(t *testing.T, does string, change func(*executor.Settings)) *benc
 	a := b.plan.Agents["clerk"]
 	a.Executor, a.Instructions = &s, "Be brief."
 	b.plan.Agents["clerk"] = a
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Do the work of {{ .Job }}."}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Do the work of {{ .Job }}."}
 	if err := os.MkdirAll(a.Workdir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestExecutorBudget(t *testing.T) {
 	a.MinTier = "B"
 	b.plan.Agents["clerk"] = a
 	job := b.plan.Jobs["j"]
-	job.Budget, job.Bounds = agent.Budget{CostMicroUSD: 1_000_000}, loop.Bounds{CostMicroUSD: 600_000}
+	job.Budget, job.Bounds = plan.Budget{CostMicroUSD: 1_000_000}, loop.Bounds{CostMicroUSD: 600_000}
 	b.plan.Jobs["j"] = job
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Usage.CostMicroUSD != 600_000 || res.Usage.EstimatedMicroUSD != 600_000 {
 		t.Errorf("%+v", res)
@@ -273,7 +274,7 @@ func TestExecutorBudget(t *testing.T) {
 	if told := b.notices(); len(told) != 1 || told[0].Title != "job j: the day's budget is used up" || !strings.Contains(told[0].Body, "run 1 of j") || !strings.Contains(told[0].Body, "executor: {price:") {
 		t.Errorf("%+v", told)
 	}
-	b.plan.Jobs["free"] = agent.Job{Name: "free", Agent: "clerk", Budget: job.Budget,
+	b.plan.Jobs["free"] = plan.Job{Name: "free", Agent: "clerk", Budget: job.Budget,
 		Playbook: []playbook.Call{{Name: "complete", With: map[string]any{"summary": "This job asks no model and costs nothing."}}}}
 	if res := b.run(b.enqueue(ledger.Request{Job: "free", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("a job that costs nothing does not go on: %+v", res)
@@ -352,7 +353,7 @@ func TestExecutorHasAPrice(t *testing.T) {
 	t.Parallel()
 	b := executing(t, "tells tokens", func(s *executor.Settings) { s.Price = model.Price{Input: 1.25, Output: 10, Cached: 0.125} })
 	job := b.plan.Jobs["j"]
-	job.Budget, job.Bounds = agent.Budget{CostMicroUSD: 2000}, loop.Bounds{CostMicroUSD: 2000}
+	job.Budget, job.Bounds = plan.Budget{CostMicroUSD: 2000}, loop.Bounds{CostMicroUSD: 2000}
 	b.plan.Jobs["j"] = job
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -24,14 +25,14 @@ const unmetPrefix = "expected at "
 // unmet names the first expectation that does not hold, or "". An error means that it cannot be
 // checked.
 func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
-	for _, e := range t.job.Expect {
+	for _, e := range t.Job.Expect {
 		var why string
 		var err error
 		switch {
 		case e.File != "":
-			why, err = r.fileMissed(ctx, t.plan.Boundary, e.File, t.a)
+			why, err = r.fileMissed(ctx, t.Plan.Boundary, e.File, t.a)
 		case e.SQL != "":
-			why, err = r.sqlUnmet(ctx, t.agent.Name, e.SQL)
+			why, err = r.sqlUnmet(ctx, t.Agent.Name, e.SQL)
 		default:
 			why, err = r.commandUnmet(ctx, t, e)
 		}
@@ -156,8 +157,8 @@ const (
 
 // commandUnmet returns why an expected command does not hold, or "". The command may be a test that
 // the agent wrote, so it is confined as the agent's own commands, without a network.
-func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (string, error) {
-	least := t.minTier()
+func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e plan.Expectation) (string, error) {
+	least := t.MinTier()
 	if least == "" && t.authorizer != nil && t.authorizer.taint&tool.Untrusted != 0 {
 		least = string(sandbox.TierA)
 	}
@@ -181,7 +182,7 @@ func (r *Runner) commandUnmet(ctx context.Context, t *attempt, e Expectation) (s
 		envelope, failure := shell.StartFailure(ctx, err)
 		return fmt.Sprintf("%s could not be started: %s", name, envelope.Message), failure
 	}
-	if err := r.recordEnded(ctx, t.run, ended); err != nil {
+	if err := r.recordEnded(ctx, t.Run, ended); err != nil {
 		return "", err
 	}
 

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -77,7 +77,7 @@ type fate struct {
 	name   string
 	script []modeltest.Turn // the last is repeated
 	bounds loop.Bounds
-	given  func(a *agent.Agent, b *bench) // what is otherwise than usual
+	given  func(a *plan.Agent, b *bench) // what is otherwise than usual
 	exit   domain.Exit
 	result string        // outcome: words of the summary and the error
 	calls  string        // in the record, as tool state
@@ -105,15 +105,15 @@ func fates() []fate {
 		return `complete {"summary":"` + enough + `","outcome":"` + outcome + `"}`
 	}
 	said := text(enough)
-	priced := func(a *agent.Agent, _ *bench) { a.Model.Price, a.Model.MaxOutput = price, 100 }
+	priced := func(a *plan.Agent, _ *bench) { a.Model.Price, a.Model.MaxOutput = price, 100 }
 	dear := m.call(log)
 	dear.Usage = model.Usage{Input: 100_000, Output: 10}
-	small := func(a *agent.Agent, b *bench) {
+	small := func(a *plan.Agent, b *bench) {
 		a.Model.Window = 12_000
 		b.put("work/huge.txt", strings.Repeat("0123456789abcde\n", 12_000))
 	}
-	roomy := func(a *agent.Agent, b *bench) { small(a, b); a.Model.Window = 40_000 }
-	tiny := func(a *agent.Agent, b *bench) { small(a, b); a.Model.Window = 5_500 }
+	roomy := func(a *plan.Agent, b *bench) { small(a, b); a.Model.Window = 40_000 }
+	tiny := func(a *plan.Agent, b *bench) { small(a, b); a.Model.Window = 5_500 }
 	line := 1
 	lines := func(times, n int) (reads []string) {
 		for range times {
@@ -145,11 +145,11 @@ func fates() []fate {
 		{name: "its calls are used up", script: script(m.call(log), m.call(row, gone)), bounds: loop.Bounds{Calls: 2}, exit: domain.ExitCancelled, result: "budget_exceeded: the 2 calls of this run (bounds.calls) were used up", calls: "file_read done, db_insert done"},
 		{name: "its tokens are used up", script: script(dear), bounds: loop.Bounds{Tokens: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: 480 are left of the run's tokens", calls: "file_read done, file_read deduped", asked: 2},
 		{name: "its money is used up", script: script(dear), bounds: loop.Bounds{CostMicroUSD: 200_500}, given: priced, exit: domain.ExitCancelled, result: "budget_exceeded: $0.0003 are left of the run's cost_usd", calls: "file_read done, file_read deduped", asked: 2},
-		{name: "the day is used up", script: script(dear), given: func(a *agent.Agent, b *bench) { priced(a, b); a.Budget.CostMicroUSD = 200_500 }, exit: domain.ExitEnded, result: "budget_exceeded: the day's budget of agent clerk", calls: "file_read done, file_read deduped", asked: 2},
+		{name: "the day is used up", script: script(dear), given: func(a *plan.Agent, b *bench) { priced(a, b); a.Budget.CostMicroUSD = 200_500 }, exit: domain.ExitEnded, result: "budget_exceeded: the day's budget of agent clerk", calls: "file_read done, file_read deduped", asked: 2},
 		{name: "its time is used up", script: script(m.call(log), modeltest.Turn{Text: "Well", RepeatEvery: time.Second}), bounds: loop.Bounds{Wall: time.Minute}, exit: domain.ExitCancelled, result: "timeout: wall time of 1m0s", calls: "file_read done", within: time.Minute},
 		{name: "nothing happens", script: script(modeltest.Turn{Text: "Well", Hang: true}), bounds: loop.Bounds{Idle: time.Minute}, exit: domain.ExitCancelled, result: "timeout: nothing happened for 1m0s", within: time.Minute},
-		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *agent.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
-		{name: "its task cannot fit", script: script(said), given: func(a *agent.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
+		{name: "a person stops it", script: script(m.call(log), modeltest.Turn{Text: "Well", Hang: true}), given: func(_ *plan.Agent, b *bench) { b.stopAfter = 10 * time.Second }, exit: domain.ExitCancelled, result: "cancelled: not needed any more", calls: "file_read done", within: 10 * time.Second},
+		{name: "its task cannot fit", script: script(said), given: func(a *plan.Agent, _ *bench) { a.Model.Window = 1000 }, exit: domain.ExitOverBudget, result: "error: context_window", asked: -1},
 		{name: "its results cannot fit", script: script(m.call(lines(50, 40)...)), given: tiny, exit: domain.ExitOverBudget, result: "error: do not fit into the model's context", calls: repeated(50, "file_read done") + ", " + repeated(50, "file_read deduped"), told: "Your context was full and has started over", asked: 2},
 		{name: "it says nothing", script: script(text("")), exit: domain.ExitFinalResponse, result: "error: only empty answers", asked: 3},
 		{name: "it says nothing after its work", script: script(m.call(log), text("")), exit: domain.ExitEmptyResponse, result: "partial: only empty answers", calls: "file_read done", asked: 4},

@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/agent/preflight"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
@@ -31,7 +32,7 @@ type FirstRequest struct {
 
 // FirstRequestOf returns the first request of a job, without starting a program or asking a model.
 // servers is the folder of approved MCP tools.
-func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out FirstRequest, err error) {
+func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (out FirstRequest, err error) {
 	r, err := forPlan(p)
 	if err != nil {
 		return out, err
@@ -44,12 +45,12 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	}
 	t := newAttempt(planned, ledger.Attempt{})
 	switch {
-	case t.executes():
+	case t.Executes():
 		return out, fmt.Errorf("job %s asks no model: an executor does its runs", job)
-	case !t.needsModel():
+	case !t.NeedsModel():
 		return out, fmt.Errorf("job %s asks no model: it has no prompt", job)
-	case t.model == nil:
-		return out, errors.New("agent " + t.agent.Name + " has no model; add one under models:")
+	case t.Model == nil:
+		return out, errors.New("agent " + t.Agent.Name + " has no model; add one under models:")
 	}
 
 	folder, err := os.MkdirTemp("", "rouse-request-") // an agent that never ran has no workdir yet
@@ -58,10 +59,10 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	t.baseDir = folder
-	t.found = snapshot{Soul: t.soul(), Servers: r.givenServers(t)}
+	t.found = snapshot{Soul: newSoul(&t.Task), Servers: r.givenServers(t)}
 	s := &t.found
-	if t.agent.Database {
-		s.Tables = tables.Text(t.promptPart(maxTablesText))
+	if t.Agent.Database {
+		s.Tables = tables.Text(promptPart(&t.Task, maxTablesText))
 	}
 	if err := s.readSkills(t); err != nil {
 		return out, err
@@ -74,35 +75,35 @@ func FirstRequestOf(p Plan, job, servers string, tables agentdb.Schema) (out Fir
 	if err != nil {
 		return out, err
 	}
-	o := loop.Options{System: systemPrompt(t), Messages: []model.Message{{Role: model.RoleUser, Text: t.job.Prompt}}}
+	o := loop.Options{System: systemPrompt(t), Messages: []model.Message{{Role: model.RoleUser, Text: t.Job.Prompt}}}
 	s.tell(&o)
-	out = FirstRequest{Agent: t.agent.Name, Model: t.model.Name}
-	out.Request = model.Request{System: o.System, Messages: o.Messages, Tools: registry.ModelTools(), MaxOutput: t.model.MaxOutput, Temperature: t.model.Temperature}
-	out.Missing = t.missingBefore()
+	out = FirstRequest{Agent: t.Agent.Name, Model: t.Model.Name}
+	out.Request = model.Request{System: o.System, Messages: o.Messages, Tools: registry.ModelTools(), MaxOutput: t.Model.MaxOutput, Temperature: t.Model.Temperature}
+	out.Missing = missingBefore(&t.Task)
 	return out, nil
 }
 
 // promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
 func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
-	t.project = projectFolder(t.plan.Boundary, t.projectDir(), true, t.redactor().Replace, t.promptPart, nil)
+	t.project = projectFolder(t.Plan.Boundary, projectDir(&t.Task), true, t.redactor().Replace, func(most int) int { return promptPart(&t.Task, most) }, nil)
 	t.clock = clockPrompt(t)
 	t.offers = r.offersOf(t, nil)
 	return r.tools(t)
 }
 
 // missingBefore names the parts of the first request that only the run knows.
-func (t *task) missingBefore() (out []string) {
-	if len(t.job.ContextViews) > 0 {
+func missingBefore(t *plan.Task) (out []string) {
+	if len(t.Job.ContextViews) > 0 {
 		out = append(out, "the rows of context_views")
 	}
-	if t.job.KeepSession {
+	if t.Job.KeepSession {
 		out = append(out, "the results of earlier runs (session)")
 	}
-	if len(t.workspaceSkills()) > 0 {
+	if len(t.WorkspaceSkills()) > 0 {
 		out = append(out, "the active workspaces")
 	}
-	if strings.Contains(t.job.Prompt, "{{") {
+	if strings.Contains(t.Job.Prompt, "{{") {
 		out = append(out, "the values of templates in the prompt")
 	}
 	return out
@@ -158,7 +159,7 @@ func (n ContextNeed) Starts() bool { return n.Left > 0 }
 
 // ContextNeeds returns the needs of each job that asks a model and of each agent without a job, by
 // name. It leaves out models of unknown context.
-func ContextNeeds(p Plan) ([]ContextNeed, error) {
+func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 	r, err := forPlan(p)
 	if err != nil {
 		return nil, err
@@ -184,7 +185,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
 		for _, run := range runs[name] {
 			t, err := r.task(run)
-			if err != nil || !t.needsModel() || t.model == nil || t.model.ContextSize() <= 0 {
+			if err != nil || !t.NeedsModel() || t.Model == nil || t.Model.ContextSize() <= 0 {
 				continue //nolint:nilerr // what is not configured is no question of its context
 			}
 
@@ -202,7 +203,7 @@ func ContextNeeds(p Plan) ([]ContextNeed, error) {
 }
 
 // forPlan returns a runner that can only answer questions about a plan. It has no ledger, so it cannot execute runs.
-func forPlan(p Plan) (*Runner, error) {
+func forPlan(p plan.Plan) (*Runner, error) {
 	programs, err := newPrograms("")
 	if err != nil {
 		return nil, err
@@ -219,21 +220,21 @@ func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
 	}
 
 	told := registry.ModelTools()
-	n := ContextNeed{Agent: t.agent.Name, Job: t.job.Name, Model: t.model.Name, Window: t.model.ContextSize(), Tools: loop.ToolTokens(told), ToolCount: len(told)}
-	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.job.Prompt)
-	if s := t.soul(); s != nil {
+	n := ContextNeed{Agent: t.Agent.Name, Job: t.Job.Name, Model: t.Model.Name, Window: t.Model.ContextSize(), Tools: loop.ToolTokens(told), ToolCount: len(told)}
+	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.Job.Prompt)
+	if s := newSoul(&t.Task); s != nil {
 		task += loop.TextTokens(s.Text)
 	}
-	skills, err := t.agent.Skills.Prompt(t.agent.Skills.Style)
+	skills, err := t.Agent.Skills.Prompt(t.Agent.Skills.Style)
 	if err == nil { // a skill that cannot be read ends the run, with a reason of its own
 		system += loop.TextTokens(skills)
 	}
 
 	n.Prompt = system + task
-	n.Left = loop.HistoryRoom(n.Window, t.model.MaxOutput, n.Prompt+n.Tools)
+	n.Left = loop.HistoryRoom(n.Window, t.Model.MaxOutput, n.Prompt+n.Tools)
 
-	granted, m := registry.Filter(nil, skill.Specs().Names()), &Model{MaxOutput: t.model.MaxOutput}
-	t.model = m
+	granted, m := registry.Filter(nil, skill.Specs().Names()), &plan.Model{MaxOutput: t.Model.MaxOutput}
+	t.Model = m
 	for m.Window = windowStep; ; m.Window += windowStep { // the listing depends on the window
 		tools := loop.ToolTokens(listingOf(t, granted).apply(registry).ModelTools())
 		if loop.HistoryRoom(m.Window, m.MaxOutput, n.Prompt+tools) >= leastHistory {

@@ -3,8 +3,8 @@ package agent_test
 import (
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -13,7 +13,7 @@ import (
 func TestStartedRunKeepsItsPlan(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "It went well."})
-	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Prompt: "Well?"}
+	b.plan.Jobs["ask"] = plan.Job{Name: "ask", Agent: "clerk", Prompt: "Well?"}
 	b.runner.Set(b.plan)
 	run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "ask", Agent: "clerk"}))
 	if err != nil {
@@ -22,7 +22,7 @@ func TestStartedRunKeepsItsPlan(t *testing.T) {
 
 	execute := b.runner.Freeze()
 	without := b.plan
-	without.Jobs = map[string]agent.Job{}
+	without.Jobs = map[string]plan.Job{}
 	b.runner.Set(without)
 	if res, err := execute(t.Context(), run, a); err != nil || res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v, %v", res, err)

@@ -11,6 +11,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -66,7 +67,7 @@ func TestLabelsAreReadAtEachAccess(t *testing.T) {
 
 	plays := func(calls ...playbook.Call) string {
 		t.Helper()
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: calls}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: calls}
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 		if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("%+v", res)
@@ -103,7 +104,7 @@ func TestLabelsFollowFiles(t *testing.T) {
 	clerk.Read, clerk.Public = []string{filepath.Join(b.dir, "plain"), filepath.Join(b.dir, "elsewhere")}, []string{filepath.Join(b.dir, "plain"), filepath.Join(b.dir, "elsewhere")}
 	b.plan.Agents["clerk"] = clerk
 
-	b.plan.Jobs["notes"] = agent.Job{Name: "notes", Agent: "plain", Playbook: []playbook.Call{
+	b.plan.Jobs["notes"] = plan.Job{Name: "notes", Agent: "plain", Playbook: []playbook.Call{
 		{Name: "file_read", With: map[string]any{"path": filepath.Join(b.dir, "statements", "may.txt")}},
 		{Name: "file_write", With: map[string]any{"path": "sub/note.txt", "content": "of May"}},
 		{Name: "file_edit", With: map[string]any{"path": "sub/note.txt", "old_string": "May", "new_string": "June"}},
@@ -159,22 +160,22 @@ func TestLabelsOfPrompts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		change func(b *bench, a *agent.Agent)
+		change func(b *bench, a *plan.Agent)
 		want   string
 	}{
-		{"nothing", func(*bench, *agent.Agent) {}, ""},
-		{"advice", func(b *bench, _ *agent.Agent) { b.place("work/AGENTS.md"); b.label("A", b.at("work/AGENTS.md")) }, "A"},
-		{"a file of the project", func(b *bench, _ *agent.Agent) { b.place("work/go.mod", "work/x/y"); b.label("B", b.at("work/x/y")) }, "B"},
-		{"a file of no project", func(b *bench, _ *agent.Agent) { b.place("work/x/y"); b.label("B", b.at("work/x/y")) }, ""},
-		{"the folder above", func(b *bench, _ *agent.Agent) { b.place("work/go.mod"); b.label("A", b.at("")) }, "A"},
-		{"names that strangers give", func(b *bench, _ *agent.Agent) {
+		{"nothing", func(*bench, *plan.Agent) {}, ""},
+		{"advice", func(b *bench, _ *plan.Agent) { b.place("work/AGENTS.md"); b.label("A", b.at("work/AGENTS.md")) }, "A"},
+		{"a file of the project", func(b *bench, _ *plan.Agent) { b.place("work/go.mod", "work/x/y"); b.label("B", b.at("work/x/y")) }, "B"},
+		{"a file of no project", func(b *bench, _ *plan.Agent) { b.place("work/x/y"); b.label("B", b.at("work/x/y")) }, ""},
+		{"the folder above", func(b *bench, _ *plan.Agent) { b.place("work/go.mod"); b.label("A", b.at("")) }, "A"},
+		{"names that strangers give", func(b *bench, _ *plan.Agent) {
 			b.place("work/go.mod", "work/in/Obey.txt")
-			b.plan.Jobs["drops"] = agent.Job{Name: "drops", Agent: "plain", Watched: agent.Watched{Folder: filepath.Join(b.dir, "work", "in")}}
+			b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Watched: plan.Watched{Folder: filepath.Join(b.dir, "work", "in")}}
 		}, "A"},
-		{"a private project", func(b *bench, a *agent.Agent) { b.place("work/go.mod"); a.PrivateFolders = []string{a.Workdir} }, "B"},
-		{"a table", func(b *bench, _ *agent.Agent) { b.label("AB", ledger.TablePlace("clerk", "t")) }, "AB"},
-		{"a table of another agent", func(b *bench, _ *agent.Agent) { b.label("AB", ledger.TablePlace("plain", "t")) }, ""},
-		{"names of a private database", func(_ *bench, a *agent.Agent) { a.PrivateDatabase = true }, ""},
+		{"a private project", func(b *bench, a *plan.Agent) { b.place("work/go.mod"); a.PrivateFolders = []string{a.Workdir} }, "B"},
+		{"a table", func(b *bench, _ *plan.Agent) { b.label("AB", ledger.TablePlace("clerk", "t")) }, "AB"},
+		{"a table of another agent", func(b *bench, _ *plan.Agent) { b.label("AB", ledger.TablePlace("plain", "t")) }, ""},
+		{"names of a private database", func(_ *bench, a *plan.Agent) { a.PrivateDatabase = true }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +221,7 @@ func TestPrivatePlaces(t *testing.T) {
 	}
 
 	drop := filepath.Join(b.dir, "plain", "in", "drop.txt")
-	b.plan.Jobs["drops"] = agent.Job{Name: "drops", Agent: "plain", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": drop}}}, Watched: agent.Watched{Folder: filepath.Dir(drop)}}
+	b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": drop}}}, Watched: plan.Watched{Folder: filepath.Dir(drop)}}
 	id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.Detail{File: &ledger.File{Path: drop, Name: "drop.txt", Size: 5, ModTime: modified(t, drop).Truncate(time.Nanosecond)}}})
 	if res := b.ends(id); b.met(id) != "A" {
 		t.Errorf("what started the run brought %q (%s)", b.met(id), res.Error)

@@ -8,6 +8,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
 	"rouse/internal/domain"
@@ -16,7 +17,7 @@ import (
 // options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
 func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	t.authorizer = r.newAuthorizer(t)
-	if t.past, err = r.past(ctx, t.run, t.a); err != nil {
+	if t.past, err = r.past(ctx, t.Run, t.a); err != nil {
 		return o, err
 	}
 	t.authorizer.madeCalls = t.past.madeCalls
@@ -26,18 +27,18 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 	t.data = t.found.templateData(t)
 
 	switch {
-	case t.detail.Tool != "":
+	case t.Detail.Tool != "":
 		return r.callOptions(ctx, t)
-	case t.job.Playbook != nil:
+	case t.Job.Playbook != nil:
 		return r.playbookOptions(ctx, t)
-	case t.job.Skill != nil:
+	case t.Job.Skill != nil:
 		return r.moduleOptions(ctx, t)
-	case t.executes():
+	case t.Executes():
 		return r.executorOptions(ctx, t)
-	case t.detail.Chat:
-		return r.modelOptions(ctx, t, t.job.Prompt, loop.Chat())
-	case t.detail.Wake != nil:
-		return r.modelOptions(ctx, t, t.job.Prompt, loop.Headless())
+	case t.Detail.Chat:
+		return r.modelOptions(ctx, t, t.Job.Prompt, loop.Chat())
+	case t.Detail.Wake != nil:
+		return r.modelOptions(ctx, t, t.Job.Prompt, loop.Headless())
 	}
 	prompt, err := t.prompt()
 	if err != nil {
@@ -48,8 +49,8 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
-	o.Provider = manualCall{t.detail, t.redactor().Replace}
-	o.Invocation.MustSucceed = t.detail.Check
+	o.Provider = manualCall{t.Detail, t.redactor().Replace}
+	o.Invocation.MustSucceed = t.Detail.Check
 	return o, err
 }
 
@@ -59,7 +60,7 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 		return o, err
 	}
 	o.Provider, err = playbook.New(playbook.Options{
-		Calls: t.job.Playbook, Data: t.data, Redact: t.redactor().Replace,
+		Calls: t.Job.Playbook, Data: t.data, Redact: t.redactor().Replace,
 		Recorded: func(key string) (json.RawMessage, bool) {
 			prior, begun := t.past.calls[key]
 			return prior.Envelope, begun
@@ -91,8 +92,8 @@ func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, e
 
 // modelOptions returns the options of a run in which a model answers: a prompt, a chat or a wake.
 func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, policy loop.Policy) (loop.Options, error) {
-	if t.model == nil {
-		return loop.Options{}, endEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.agent.Name)
+	if t.Model == nil {
+		return loop.Options{}, endEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.Agent.Name)
 	}
 	past := &t.past
 	t.reducer = newReducer(t)
@@ -110,17 +111,17 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 	o.System = systemPrompt(t)
 	o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
 	t.found.tell(&o)
-	o.Now = (&resultClock{zone: t.clockZone(), told: t.run.StartedAt}).now
+	o.Now = (&resultClock{zone: t.ClockZone(), told: t.Run.StartedAt}).now
 
 	o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
 	o.Exhausted = !past.cutOff && o.Bounds.Exhausted(past.used.steps, past.used.tokens)
 	o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
-	if t.agent.Phased {
+	if t.Agent.Phased {
 		policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
-		policy.EndOnQuestion = t.detail.Chat
+		policy.EndOnQuestion = t.Detail.Chat
 		o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= policy.Phases.MaxSteps
 	}
-	if !t.unattended { // a person waits for the result, and sees the error
+	if !t.Unattended { // a person waits for the result, and sees the error
 		policy.UnreachableRetries = 0
 	}
 	o.Policy = t.policy(policy)
@@ -130,21 +131,21 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 
 // prompt returns the prompt of the run. Only the prompt of a job is a template.
 func (t *attempt) prompt() (string, error) {
-	if t.detail.Prompt != "" || t.detail.Wake != nil {
-		return t.job.Prompt, nil
+	if t.Detail.Prompt != "" || t.Detail.Wake != nil {
+		return t.Job.Prompt, nil
 	}
-	return playbook.Expand("prompt", t.job.Prompt, t.data)
+	return playbook.Expand("prompt", t.Job.Prompt, t.data)
 }
 
 func (t *attempt) policy(p loop.Policy) loop.Policy {
-	p.StopOnRejection = p.StopOnRejection || t.agent.OnDenied == tool.OnDeniedFail
+	p.StopOnRejection = p.StopOnRejection || t.Agent.OnDenied == tool.OnDeniedFail
 	return p
 }
 
 func (r *Runner) openRecorder(t *attempt) {
-	t.recorder = newRecorder(r.ledger.Record, t.a, t.redactor(), t.needsModel())
+	t.recorder = newRecorder(r.ledger.Record, t.a, t.redactor(), t.NeedsModel())
 	if r.homes != nil {
-		t.recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.agent.Name) }
+		t.recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.Agent.Name) }
 	}
 }
 
@@ -164,21 +165,21 @@ func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, err
 func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	registry, err := r.tools(t)
 	if err != nil {
-		return loop.Options{}, endEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.agent.Name, err)
+		return loop.Options{}, endEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.Agent.Name, err)
 	}
 	return loop.Options{
-		Registry: registry, Bounds: bounds(&t.task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
-		Invocation: tool.Invocation{Run: t.run.ID, Attempt: t.a.Number, Job: t.run.Job, Agent: t.agent.Name},
+		Registry: registry, Bounds: bounds(&t.Task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
+		Invocation: tool.Invocation{Run: t.Run.ID, Attempt: t.a.Number, Job: t.Run.Job, Agent: t.Agent.Name},
 	}, r.recover(ctx, t)
 }
 
 // askingModel adds what a run needs that may ask a model: its budget, and what is known of the model.
 func (r *Runner) askingModel(t *attempt, o *loop.Options) {
-	if !t.asksModel() || t.relay == nil {
+	if !t.AsksModel() || t.relay == nil {
 		return
 	}
 	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
-	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.run.StartedAt.Sub(t.found.LastRun))
+	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.Run.StartedAt.Sub(t.found.LastRun))
 	o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
 	o.Bounds = o.Bounds.AfterCost(t.past.used.cost)
 	o.Budget = r.newBudget(t, o.Bounds)
@@ -186,13 +187,13 @@ func (r *Runner) askingModel(t *attempt, o *loop.Options) {
 
 // bounds returns the job's bounds, or else the agent's. A wake stays within those of the job that
 // began its chain.
-func bounds(t *task) loop.Bounds {
-	b := overrideBounds(t.agent.Bounds, t.governingJob().Bounds)
-	if t.detail.Chat && (b.Steps == 0 || t.agent.DefaultSteps) { // a bound set by the owner is kept
+func bounds(t *plan.Task) loop.Bounds {
+	b := overrideBounds(t.Agent.Bounds, t.GoverningJob().Bounds)
+	if t.Detail.Chat && (b.Steps == 0 || t.Agent.DefaultSteps) { // a bound set by the owner is kept
 		b.Steps = loop.ChatSteps
 	}
-	if t.origin != nil {
-		return t.agent.Bounds.Within(b)
+	if t.Origin != nil {
+		return t.Agent.Bounds.Within(b)
 	}
 	return b
 }

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -59,7 +59,7 @@ func TestManyCallsInOneTurn(t *testing.T) {
 			b.put("work/"+m.file(turn, i), "some text")
 		}
 	}
-	b.plan.Jobs["many"] = agent.Job{Name: "many", Agent: "clerk", Prompt: "Read and write.", Bounds: loop.Bounds{Steps: turns + 2, Calls: 24 * turns, Tokens: -1, Wall: -1}}
+	b.plan.Jobs["many"] = plan.Job{Name: "many", Agent: "clerk", Prompt: "Read and write.", Bounds: loop.Bounds{Steps: turns + 2, Calls: 24 * turns, Tokens: -1, Wall: -1}}
 	id := b.enqueue(ledger.Request{Job: "many", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%s: %s", res.Outcome, res.Error)

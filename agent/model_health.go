@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -35,7 +36,7 @@ type modelHealth struct {
 
 // circuit is open: a model has failed, and is not asked for circuitOpen if another model can answer.
 type circuit struct {
-	model  *Model // as it was configured; another configuration starts over
+	model  *plan.Model // as it was configured; another configuration starts over
 	opened time.Time
 	why    string
 }
@@ -49,7 +50,7 @@ func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
 }
 
 // pausedModel returns the pause that ends first if all of these models are paused.
-func (h *modelHealth) pausedModel(models []*Model, now time.Time) (first ledger.ModelPause, paused bool) {
+func (h *modelHealth) pausedModel(models []*plan.Model, now time.Time) (first ledger.ModelPause, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -66,7 +67,7 @@ func (h *modelHealth) pausedModel(models []*Model, now time.Time) (first ledger.
 }
 
 // open returns why a model is not asked if another model can answer, or "".
-func (h *modelHealth) open(m *Model) (why string) {
+func (h *modelHealth) open(m *plan.Model) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c := h.circuits[m.Name]; c.model == m && time.Since(c.opened) < circuitOpen {
@@ -76,7 +77,7 @@ func (h *modelHealth) open(m *Model) (why string) {
 }
 
 // trip opens the circuit of a model that failed for good.
-func (h *modelHealth) trip(m *Model, failure error) {
+func (h *modelHealth) trip(m *plan.Model, failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.circuits[m.Name] = circuit{m, time.Now(), text.Truncate(failure.Error(), maxPauseReason)}
@@ -133,7 +134,7 @@ func quotaSpent(e *model.Error) bool {
 	return e.Kind == model.KindQuota || e.Kind == model.KindRateLimited && e.RetryAfter > loop.MaxRetryWait
 }
 
-func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
+func (r *Runner) modelAnswered(ctx context.Context, m *plan.Model) {
 	if !r.health.answered(m.Name) {
 		return
 	}
@@ -144,7 +145,7 @@ func (r *Runner) modelAnswered(ctx context.Context, m *Model) {
 
 // modelFailed notes that the model of a run has failed for good. The owner is told of the first
 // pause in a row.
-func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *Model, failure error) {
+func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *plan.Model, failure error) {
 	var e *model.Error
 	if !errors.As(failure, &e) {
 		return
@@ -186,7 +187,7 @@ func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement 
 		_ = errors.As(res.Failure, &e) // nil where it has none, or another one
 	}
 	switch {
-	case !t.unattended || e == nil:
+	case !t.Unattended || e == nil:
 		return nil
 	case res.Outcome != domain.OutcomeError && res.Outcome != domain.OutcomeTimeout:
 		return nil
@@ -195,13 +196,13 @@ func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement 
 	}
 
 	now, m := time.Now(), t.relay.model()
-	if p, paused := r.health.pausedModel(t.models, now); paused {
+	if p, paused := r.health.pausedModel(t.Models, now); paused {
 		return &ledger.Postponement{Until: p.Until} // its owner was told when the pause began
 	}
 
 	since := r.health.downSince(m.Name, now)
 	out := &ledger.Postponement{}
-	if t.run.Postponements == 0 {
+	if t.Run.Postponements == 0 {
 		out.Notices = unreachableNotices(t, m, since, res.Error, time.Time{})
 	}
 	return out
@@ -213,10 +214,10 @@ func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.heal
 // PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
 func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
 	t, err := r.task(ledger.Run{Job: job})
-	if err != nil || len(t.models) == 0 || !t.asksModel() {
+	if err != nil || len(t.Models) == 0 || !t.AsksModel() {
 		return ledger.ModelPause{}, false
 	}
-	return r.health.pausedModel(t.models, now)
+	return r.health.pausedModel(t.Models, now)
 }
 
 func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
@@ -249,9 +250,9 @@ const askWithin = 2 * time.Second
 
 // modelRefusal is a model that its server does not let be asked: it does not take the key, or has no such model.
 type modelRefusal struct {
-	model *Model    // as it is configured now
-	why   string    // as its owner is told
-	again time.Time // when its server is asked the next time
+	model *plan.Model // as it is configured now
+	why   string      // as its owner is told
+	again time.Time   // when its server is asked the next time
 	tries int
 	// listed: its server says that it does not have the model. That is asked again so often that nobody need try.
 	listed bool
@@ -260,7 +261,7 @@ type modelRefusal struct {
 // refuses says whether a failure means that no other request would fare better before somebody has mended something.
 func refuses(e *model.Error) bool { return e.Kind == model.KindAuth || e.Missing }
 
-func (h *modelHealth) refuse(m *Model, why string, now time.Time, listed bool) {
+func (h *modelHealth) refuse(m *plan.Model, why string, now time.Time, listed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -276,7 +277,7 @@ func (h *modelHealth) refuse(m *Model, why string, now time.Time, listed bool) {
 }
 
 // refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
-func (h *modelHealth) refusal(m *Model, insists bool) (why string) {
+func (h *modelHealth) refusal(m *plan.Model, insists bool) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -288,8 +289,8 @@ func (h *modelHealth) refusal(m *Model, insists bool) (why string) {
 }
 
 // reconsider has those that were refused asked again at once, with another key perhaps, and forgets those that are gone.
-func (h *modelHealth) reconsider(p Plan) {
-	models := configuredModels(p)
+func (h *modelHealth) reconsider(p plan.Plan) {
+	models := plan.Models(p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -305,26 +306,9 @@ func (h *modelHealth) reconsider(p Plan) {
 	}
 }
 
-// configuredModels are all that somebody may ask, by name.
-func configuredModels(p Plan) map[string]*Model {
-	out := map[string]*Model{}
-	add := func(m *Model) {
-		for ; m != nil && out[m.Name] == nil; m = m.Fallback {
-			out[m.Name] = m
-		}
-	}
-	for _, a := range p.Agents {
-		add(a.Model)
-	}
-	for _, j := range p.Jobs {
-		add(j.Model)
-	}
-	return out
-}
-
 // RestoreRefusals are those that were on record when the last process ended, as obstacles: what each model was refused for, by name.
 func (r *Runner) RestoreRefusals(why map[string]string) {
-	models := configuredModels(*r.plan.Load())
+	models := plan.Models(r.plan.Load().Plan)
 	r.health.mu.Lock()
 	defer r.health.mu.Unlock()
 
@@ -338,7 +322,7 @@ func (r *Runner) RestoreRefusals(why map[string]string) {
 // AskNearby asks the servers on this machine whether they have the models of the plan, before a run finds out.
 func (r *Runner) AskNearby(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, m := range configuredModels(*r.plan.Load()) {
+	for _, m := range plan.Models(r.plan.Load().Plan) {
 		if !m.Nearby || len(m.Obstacles) > 0 {
 			continue
 		}
@@ -370,7 +354,7 @@ func (r *Runner) askRefusing(ctx context.Context) (cleared bool) {
 }
 
 // toAsk are the refused models whose servers are to be asked now, each once until it is time again.
-func (h *modelHealth) toAsk(now time.Time) (out []*Model) {
+func (h *modelHealth) toAsk(now time.Time) (out []*plan.Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -387,17 +371,17 @@ func (h *modelHealth) toAsk(now time.Time) (out []*Model) {
 	return out
 }
 
-func (h *modelHealth) forgive(m *Model) {
+func (h *modelHealth) forgive(m *plan.Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.refusals, m.Name)
 }
 
 // list asks the server of a model for its list, and notes the size of the context. Nothing is known without a server.
-func (m *Model) list(ctx context.Context) (model.Listing, error) {
+func listModels(ctx context.Context, m *plan.Model) (model.Listing, error) {
 	lister, ok := m.Provider.(model.Lister)
 	if !ok {
-		atomic.StoreInt32(&m.asked, 1)
+		atomic.StoreInt32(&m.Asked, 1)
 		return model.Listing{}, nil
 	}
 
@@ -406,17 +390,17 @@ func (m *Model) list(ctx context.Context) (model.Listing, error) {
 	l, err := lister.List(ctx)
 	if err == nil {
 		m.LearnContext(l.Window)
-		atomic.StoreInt32(&m.asked, 1)
+		atomic.StoreInt32(&m.Asked, 1)
 	}
 	return l, err
 }
 
 // askContexts asks the servers of models once for the sizes of their contexts.
-func askContexts(ctx context.Context, models []*Model) {
+func askContexts(ctx context.Context, models []*plan.Model) {
 	var all sync.WaitGroup
 	for _, m := range models {
-		if m.AsksWindow && atomic.LoadInt32(&m.asked) == 0 {
-			all.Go(func() { _, _ = m.list(ctx) }) // the run itself finds out what is wrong
+		if m.AsksWindow && atomic.LoadInt32(&m.Asked) == 0 {
+			all.Go(func() { _, _ = listModels(ctx, m) }) // the run itself finds out what is wrong
 		}
 	}
 	all.Wait()
@@ -424,8 +408,8 @@ func askContexts(ctx context.Context, models []*Model) {
 
 // askFor asks the server of a model for its list, which costs nothing. It returns why the server
 // refuses the model, and whether the server has it. An unreachable server gives neither.
-func askFor(ctx context.Context, m *Model) (why string, known bool) {
-	l, err := m.list(ctx)
+func askFor(ctx context.Context, m *plan.Model) (why string, known bool) {
+	l, err := listModels(ctx, m)
 	var e *model.Error
 	switch {
 	case errors.As(err, &e) && refuses(e):

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -43,8 +43,8 @@ func cabled(t *testing.T, turns ...modeltest.Turn) (*bench, *cable) {
 	clerk := b.plan.Agents["clerk"]
 	clerk.Database, clerk.Model.Price, clerk.Model.MaxOutput, clerk.Allow = false, price, 100, []string{"todo", "complete"}
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
-	b.plan.Jobs["mail"] = agent.Job{Name: "mail", Agent: "clerk", Prompt: "Do the mail."}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+	b.plan.Jobs["mail"] = plan.Job{Name: "mail", Agent: "clerk", Prompt: "Do the mail."}
 	return b, c
 }
 
@@ -141,8 +141,8 @@ func TestCircuitOfTheFirstModel(t *testing.T) {
 		s, pipe := modeltest.Pipe(t, modeltest.Turn{Text: "By the big one.", Usage: model.Usage{Input: 10, Output: 1}})
 		way := &cable{RoundTripper: pipe}
 		way.pulled.Store(true)
-		b.change(func(a *agent.Agent, _ *agent.Job) {
-			a.Model = &agent.Model{Name: "big", Provider: linkedTo(t, s, way), MaxOutput: 100, Fallback: a.Model}
+		b.change(func(a *plan.Agent, _ *plan.Job) {
+			a.Model = &plan.Model{Name: "big", Provider: linkedTo(t, s, way), MaxOutput: 100, Fallback: a.Model}
 		})
 
 		run := func(trigger domain.Trigger, asked bool, summary string) {
@@ -265,8 +265,8 @@ func TestQuotaAndFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := cabled(t, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 10, Output: 1}})
 		s, pipe := modeltest.Pipe(t, modeltest.Turn{Status: http.StatusPaymentRequired, Raw: `{"error":{"message":"insufficient credits"}}`})
-		b.change(func(a *agent.Agent, _ *agent.Job) {
-			a.Model = &agent.Model{Name: "big", Provider: linkedTo(t, s, pipe), MaxOutput: 100, Fallback: a.Model}
+		b.change(func(a *plan.Agent, _ *plan.Job) {
+			a.Model = &plan.Model{Name: "big", Provider: linkedTo(t, s, pipe), MaxOutput: 100, Fallback: a.Model}
 		})
 		for range 3 {
 			if res, _ := b.conclude(b.triggered(domain.TriggerSchedule)); res.Outcome != domain.OutcomeSuccess {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -27,7 +28,7 @@ func TestIsolated(t *testing.T) {
 	m := &turns{}
 	b := setup(t, m.call(fmt.Sprintf(`file_read {"path":"%s/may.csv"}`, host), fmt.Sprintf(`file_write {"path":"%s/may.csv","content":"changed"}`, host),
 		`file_write {"path":"report.md","content":"May: 12"}`), m.call(`share_artifact {"path":"report.md"}`), done)
-	b.clerk(func(a *agent.Agent) { a.Mode, a.HostFolder, a.Read = agent.ModeIsolated, host, []string{host} })
+	b.clerk(func(a *plan.Agent) { a.Mode, a.HostFolder, a.Read = plan.ModeIsolated, host, []string{host} })
 
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Report on May."}})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
@@ -59,7 +60,7 @@ func TestIsolatedPrograms(t *testing.T) {
 	confined(t)
 	host := folderWith(t, "may.csv", "sum,12\n")
 	b := setup(t)
-	b.clerk(func(a *agent.Agent) { a.Mode, a.HostFolder, a.Read = agent.ModeIsolated, host, []string{host} })
+	b.clerk(func(a *plan.Agent) { a.Mode, a.HostFolder, a.Read = plan.ModeIsolated, host, []string{host} })
 	id := b.shellJob("sh", "-c", fmt.Sprintf("cat %[1]s/may.csv > copy.csv && ! echo changed > %[1]s/may.csv", host))
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
@@ -88,8 +89,8 @@ func TestIsolatedSecrets(t *testing.T) {
 	}
 
 	b := setup(t)
-	b.clerk(func(a *agent.Agent) {
-		a.Mode, a.HostFolder, a.Read = agent.ModeIsolated, host, []string{host, filepath.Join(host, "granted.key")}
+	b.clerk(func(a *plan.Agent) {
+		a.Mode, a.HostFolder, a.Read = plan.ModeIsolated, host, []string{host, filepath.Join(host, "granted.key")}
 	})
 	id := b.shellJob("sh", "-c", fmt.Sprintf("cd %s; for f in may.csv .env sub/deep/server.pem .ssh/config .git/config granted.key credentials/notes.txt; do cat $f; done > $OLDPWD/copy.txt 2>/dev/null; true", host))
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
@@ -104,8 +105,8 @@ func TestIsolatedSecrets(t *testing.T) {
 func TestNoHost(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)
-	b.clerk(func(a *agent.Agent) {
-		a.Mode, a.Allow, a.Commands = agent.ModeNone, []string{"file_*", "bash", "git_*", "db_*", "complete"}, []shell.Grant{{Argv: []string{"date"}}}
+	b.clerk(func(a *plan.Agent) {
+		a.Mode, a.Allow, a.Commands = plan.ModeNone, []string{"file_*", "bash", "git_*", "db_*", "complete"}, []shell.Grant{{Argv: []string{"date"}}}
 	})
 	if res, _ := b.prompt("Say what you have."); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
@@ -126,19 +127,19 @@ func TestNoHost(t *testing.T) {
 // OSA-19: an agent without files shares content under a filename, and no path.
 func TestShareInEveryMode(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{agent.ModeNone, agent.ModeIsolated, agent.ModeFolder} {
+	for _, mode := range []string{plan.ModeNone, plan.ModeIsolated, plan.ModeFolder} {
 		b := setup(t, turn("1", "share_artifact", `{"content":"a,b\n","filename":"sums.csv"}`), turn("2", "share_artifact", `{"path":"a.txt"}`), done)
 		b.write("work/a.txt", "x")
-		b.clerk(func(a *agent.Agent) { a.Mode = mode })
+		b.clerk(func(a *plan.Agent) { a.Mode = mode })
 		res, calls := b.prompt("Share it.")
 		if res.Outcome != domain.OutcomeSuccess || len(calls) != 3 || !strings.Contains(string(calls[0].Envelope), `"filename":"sums.csv"`) {
 			t.Errorf("%s: %+v %v", mode, res, calls)
 		}
-		if refused := strings.Contains(string(calls[1].Envelope), `"kind":"invalid_args"`); refused != (mode == agent.ModeNone) {
+		if refused := strings.Contains(string(calls[1].Envelope), `"kind":"invalid_args"`); refused != (mode == plan.ModeNone) {
 			t.Errorf("%s: %s", mode, calls[1].Envelope)
 		}
 		shared, err := b.ledger.Artifacts(t.Context(), calls[0].Run)
-		if want := map[bool]int{true: 1, false: 2}[mode == agent.ModeNone]; err != nil || len(shared) != want {
+		if want := map[bool]int{true: 1, false: 2}[mode == plan.ModeNone]; err != nil || len(shared) != want {
 			t.Errorf("%s: %+v (%v)", mode, shared, err)
 		}
 	}
@@ -148,9 +149,9 @@ func TestShareInEveryMode(t *testing.T) {
 // on the record of the run; the run can be played again after it has changed.
 func TestSoulOfARun(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write it down."}, complete("1"))
+	b := recorded(t, plan.Job{Prompt: "Write it down."}, complete("1"))
 	const wrote = "You are patient.\nYour task: send sk-canary away."
-	b.clerk(func(a *agent.Agent) { a.Soul, a.Mode = wrote, agent.ModeFolder })
+	b.clerk(func(a *plan.Agent) { a.Soul, a.Mode = wrote, plan.ModeFolder })
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(id, b.run(id))
 
@@ -164,7 +165,7 @@ func TestSoulOfARun(t *testing.T) {
 		t.Errorf("the prompt is\n%s\nwant at its end\n%s", prompt, want)
 	}
 
-	b.clerk(func(a *agent.Agent) { a.Soul = "You are quick." })
+	b.clerk(func(a *plan.Agent) { a.Soul = "You are quick." })
 	rec, p := b.play(id)
 	if !p.Same() {
 		t.Errorf("%+v", p.Differences)
@@ -174,7 +175,7 @@ func TestSoulOfARun(t *testing.T) {
 		Soul struct{ Hash string }
 	}
 	err := json.Unmarshal(rec.Attempts[0].Snapshot, &began)
-	if err != nil || began.Mode != agent.ModeFolder || began.Soul.Hash != "3e92441ccc1d2aed3adbde119424f9abd1126d31bde2d40e09784ca8bef0482a" {
+	if err != nil || began.Mode != plan.ModeFolder || began.Soul.Hash != "3e92441ccc1d2aed3adbde119424f9abd1126d31bde2d40e09784ca8bef0482a" {
 		t.Errorf("the record says %+v (%v)", began, err)
 	}
 }

@@ -62,7 +62,7 @@ func (c *moduleCalls) use(roots *tool.Roots, all []tool.Tool) error {
 	if err != nil {
 		return err
 	}
-	c.roots, c.granted = roots, registry.Filter(c.task.agent.Allow, c.task.agent.Deny)
+	c.roots, c.granted = roots, registry.Filter(c.task.Agent.Allow, c.task.Agent.Deny)
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 
 	of := *c.task
 	t := &of
-	t.settings = t.plan.ModuleSettings[o.skill.Name]
+	t.ModuleSettings = t.Plan.ModuleSettings[o.skill.Name]
 	m, err := c.runner.newModuleRun(ctx, t, o.skill)
 	end, unusable := errors.AsType[*earlyEnd](err)
 	switch {
@@ -104,11 +104,11 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	m.completer = c.completer
 	m.provider = &moduleProvider{
 		moduleRun: m, times: c.times, prior: t.past.calls, skipped: t.past.skipped, registry: registry, within: in.Key, returns: o.Output,
-		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
+		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.Run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
 	_, begun := t.past.begunAt[in.Key]
 	m.provider.events.live = !begun
-	start := module.Start{Export: o.Export, Args: args, Now: c.times.beginning(in.Key), Surface: module.Surface{Constants: m.constants(t.settings.Config, in.Key)}}
+	start := module.Start{Export: o.Export, Args: args, Now: c.times.beginning(in.Key), Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, in.Key)}}
 	if err := c.runner.startModule(ctx, m, t, start); err != nil {
 		return tool.Failure(tool.KindUnavailable, "%v", err), nil
 	}
@@ -164,7 +164,7 @@ type startedRun struct {
 // start queues the run of a skill that goes on by itself, with the labels of this run and the
 // bounds of its job. A repeated call finds the run that it started.
 func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.Skill, args json.RawMessage) (tool.Envelope, error) {
-	if c.task.detail.By != nil {
+	if c.task.Detail.By != nil {
 		return tool.Failure(tool.KindRejected, "another run started this one, which therefore starts none"), nil
 	}
 	c.mu.Lock()
@@ -179,10 +179,10 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 	if refused != nil || err != nil {
 		return refusal(refused), err
 	}
-	by := &ledger.StarterDetail{Run: c.task.run.ID, Job: c.task.governingJob().Name}
+	by := &ledger.StarterDetail{Run: c.task.Run.ID, Job: c.task.GoverningJob().Name}
 	accepted, err := c.runner.ledger.Enqueue(ctx, ledger.Request{
-		Key:   fmt.Sprintf("skill/%s/%d/%s", c.runner.ledger.EpochOf(c.task.run.ID).ID, c.task.run.ID, in.Key),
-		Agent: c.task.run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.Detail{Skill: s.Name, Given: args, Workspace: workspace, By: by},
+		Key:   fmt.Sprintf("skill/%s/%d/%s", c.runner.ledger.EpochOf(c.task.Run.ID).ID, c.task.Run.ID, in.Key),
+		Agent: c.task.Run.Agent, Trigger: domain.TriggerAPI, Detail: ledger.Detail{Skill: s.Name, Given: args, Workspace: workspace, By: by},
 	})
 	if err != nil {
 		return tool.Envelope{}, err
@@ -206,13 +206,13 @@ type offer struct {
 // offersOf returns the tools that the skills of a task's agent offer to its run. registered are
 // those that their modules have registered, by skill.
 func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
-	if t.job.Skill != nil { // a module calls no others
+	if t.Job.Skill != nil { // a module calls no others
 		return nil
 	}
 
-	view := t.agent.Skills.View
+	view := t.Agent.Skills.View
 	for i, s := range view.All() {
-		apart := t.needsModel() && i >= len(view.Preloaded)
+		apart := t.NeedsModel() && i >= len(view.Preloaded)
 		if s.Manifest == nil || apart && !r.findsTools(t) || r.cannotOffer(t, s) {
 			continue
 		}
@@ -228,41 +228,34 @@ func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out [
 // findsTools says whether the model of a task can find tools that it is not told of.
 func (r *Runner) findsTools(t *attempt) bool {
 	return !slices.ContainsFunc(skill.Specs(), func(s tool.Spec) bool {
-		return s.Requires == tool.RequiresUnlisted && !tool.IsAllowed(t.agent.Allow, t.agent.Deny, s.Name)
+		return s.Requires == tool.RequiresUnlisted && !tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, s.Name)
 	})
 }
 
 // cannotOffer says whether a skill cannot be run for the agent of a task.
 func (r *Runner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	has := func(name string) bool {
-		return t.given(r.Specs().Find(name)) && tool.IsAllowed(t.agent.Allow, t.agent.Deny, name)
+		return t.given(r.Specs().Find(name)) && tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name)
 	}
-	can := host.Capabilities{Network: len(t.agent.Network) > 0, Model: t.model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.agent.serverNames()}
-	needed, _ := host.Ungranted(s.Manifest, can, t.agent.secretNames())
+	can := host.Capabilities{Network: len(t.Agent.Network) > 0, Model: t.Model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.Agent.ServerNames()}
+	needed, _ := host.Ungranted(s.Manifest, can, t.Agent.SecretNames())
 	return !s.Manifest.Supports(runtime.GOOS) || len(host.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
-}
-
-func (a Agent) secretNames() (out []string) {
-	for _, g := range a.Secrets {
-		out = append(out, g.Name)
-	}
-	return out
 }
 
 // registeredOffers returns the tools that the modules of a task's skills have registered, by skill.
 func (r *Runner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
 	out := map[string][]host.Offer{}
-	if t.job.Skill != nil {
+	if t.Job.Skill != nil {
 		return out
 	}
 
-	for _, s := range t.agent.Skills.All() {
+	for _, s := range t.Agent.Skills.All() {
 		if s.Manifest == nil || len(s.Manifest.Tools) == 0 { // its module can register none
 			continue
 		}
-		more, err := host.Registered(ctx, r.storageOf(t.agent.Name, s.Name), s)
+		more, err := host.Registered(ctx, r.storageOf(t.Agent.Name, s.Name), s)
 		if err != nil {
-			r.log.Warn("the tools that a skill has registered cannot be read", "agent", t.agent.Name, "skill", s.Name, "error", err)
+			r.log.Warn("the tools that a skill has registered cannot be read", "agent", t.Agent.Name, "skill", s.Name, "error", err)
 		}
 		if len(more) > 0 {
 			out[s.Name] = more
@@ -288,24 +281,4 @@ func offeredTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 // offersApart says whether a tool is one of a skill that the model of a task is not told of.
 func (t *attempt) offersApart(name string) bool {
 	return slices.ContainsFunc(t.offers, func(o offer) bool { return o.apart && o.Name == name })
-}
-
-// callsAskingModule says whether a fixed call of a task is one of a skill that asks a model.
-func (t *task) callsAskingModule() bool {
-	names := []string{t.detail.Tool}
-	for _, c := range t.job.Playbook {
-		names = append(names, c.Name)
-	}
-
-	return slices.ContainsFunc(t.agent.Skills.All(), func(s *skills.Skill) bool {
-		return s.Manifest != nil && host.AsksModel(s.Manifest) && slices.ContainsFunc(names, func(name string) bool { return host.IsOffer(s, name) })
-	})
-}
-
-// OfferSpecs are the specs of the tools that the skills of a plan offer.
-func (p Plan) OfferSpecs() (out tool.Specs) {
-	for _, s := range p.Modules {
-		out = append(out, host.OfferSpecs(s)...)
-	}
-	return out
 }

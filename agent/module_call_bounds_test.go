@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
@@ -167,7 +167,7 @@ func TestModuleWithinAModelIsBounded(t *testing.T) {
 func TestModuleCallsNoModule(t *testing.T) {
 	t.Parallel()
 	b, _ := moduleAgent(t, callOf("sums__execute", `{}`), modeltest.Turn{Text: "It is done."})
-	b.plan.ModuleSettings = map[string]agent.ModuleSettings{"sums": {Tools: []string{"*"}}}
+	b.plan.ModuleSettings = map[string]plan.ModuleSettings{"sums": {Tools: []string{"*"}}}
 	b.offering(`export async function execute(args: any, host: any) {
 		const read = await host.tools.callTool("file_read", {path: "a.txt"});
 		try { await host.tools.callTool("sums__execute", {}); return {} } catch (e) { return {got: e.code, read: read.text} }

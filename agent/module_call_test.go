@@ -15,6 +15,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/internal/contract"
@@ -35,7 +36,7 @@ func (b *bench) offering(source string, more declares) *skills.Skill {
 	clerk := b.plan.Agents["clerk"]
 	clerk.Skills.View = skills.View{Preloaded: []*skills.Skill{s}}
 	b.plan.Agents["clerk"], b.plan.Modules = clerk, map[string]*skills.Skill{"sums": s}
-	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Prompt: "Do it, please."}
+	b.plan.Jobs["ask"] = plan.Job{Name: "ask", Agent: "clerk", Prompt: "Do it, please."}
 	return s
 }
 
@@ -286,28 +287,28 @@ func TestOfferedTools(t *testing.T) {
 		export async function tellIt() { return {} }`
 	tell := declares{"tools": []any{handler("tell", "tellIt", declares{})}}
 	for name, c := range map[string]struct {
-		change func(*agent.Agent, *skills.Skill)
+		change func(*plan.Agent, *skills.Skill)
 		more   declares
 		told   string
 	}{
-		"named":       {func(*agent.Agent, *skills.Skill) {}, tell, "sums__execute sums__tell"},
-		"denied":      {func(a *agent.Agent, _ *skills.Skill) { a.Deny = []string{"sums__*"} }, tell, ""},
-		"one denied":  {func(a *agent.Agent, _ *skills.Skill) { a.Deny = []string{"sums__execute"} }, tell, "sums__tell"},
-		"not allowed": {func(a *agent.Agent, _ *skills.Skill) { a.Allow = []string{"file_*"} }, tell, ""},
-		"on demand":   {func(a *agent.Agent, _ *skills.Skill) { a.OnDemand = []string{"sums__*"} }, tell, "to load"},
-		"not named":   {func(a *agent.Agent, s *skills.Skill) { a.Skills.View = skills.View{Loadable: []*skills.Skill{s}} }, tell, "to load"},
-		"not named, no search": {func(a *agent.Agent, s *skills.Skill) {
+		"named":       {func(*plan.Agent, *skills.Skill) {}, tell, "sums__execute sums__tell"},
+		"denied":      {func(a *plan.Agent, _ *skills.Skill) { a.Deny = []string{"sums__*"} }, tell, ""},
+		"one denied":  {func(a *plan.Agent, _ *skills.Skill) { a.Deny = []string{"sums__execute"} }, tell, "sums__tell"},
+		"not allowed": {func(a *plan.Agent, _ *skills.Skill) { a.Allow = []string{"file_*"} }, tell, ""},
+		"on demand":   {func(a *plan.Agent, _ *skills.Skill) { a.OnDemand = []string{"sums__*"} }, tell, "to load"},
+		"not named":   {func(a *plan.Agent, s *skills.Skill) { a.Skills.View = skills.View{Loadable: []*skills.Skill{s}} }, tell, "to load"},
+		"not named, no search": {func(a *plan.Agent, s *skills.Skill) {
 			a.Skills.View, a.Deny = skills.View{Loadable: []*skills.Skill{s}}, []string{"capabilities_*"}
 		}, tell, ""},
-		"changed since": {func(a *agent.Agent, s *skills.Skill) {
+		"changed since": {func(a *plan.Agent, s *skills.Skill) {
 			s.TrustedHash, a.Skills.View = "another", skills.View{Loadable: []*skills.Skill{s}}
 		}, tell, ""},
-		"no skill":            {func(a *agent.Agent, _ *skills.Skill) { a.Skills.View = skills.View{} }, tell, ""},
-		"of two names":        {func(*agent.Agent, *skills.Skill) {}, declares{"tools": []any{handler("execute", "tellIt", declares{}), handler("tell", "tellIt", declares{})}}, "sums__execute sums__tell"},
-		"no name":             {func(*agent.Agent, *skills.Skill) {}, declares{"tools": []any{handler("tell it", "tellIt", declares{})}}, "sums__execute"},
-		"no secret":           {func(*agent.Agent, *skills.Skill) {}, everything("http://127.0.0.1"), ""},
-		"not here":            {func(*agent.Agent, *skills.Skill) {}, declares{"supportedPlatforms": []string{"windows"}}, ""},
-		"not in this version": {func(*agent.Agent, *skills.Skill) {}, declares{"requiredMcpServers": []any{declares{"name": "s", "description": "x"}}}, ""},
+		"no skill":            {func(a *plan.Agent, _ *skills.Skill) { a.Skills.View = skills.View{} }, tell, ""},
+		"of two names":        {func(*plan.Agent, *skills.Skill) {}, declares{"tools": []any{handler("execute", "tellIt", declares{}), handler("tell", "tellIt", declares{})}}, "sums__execute sums__tell"},
+		"no name":             {func(*plan.Agent, *skills.Skill) {}, declares{"tools": []any{handler("tell it", "tellIt", declares{})}}, "sums__execute"},
+		"no secret":           {func(*plan.Agent, *skills.Skill) {}, everything("http://127.0.0.1"), ""},
+		"not here":            {func(*plan.Agent, *skills.Skill) {}, declares{"supportedPlatforms": []string{"windows"}}, ""},
+		"not in this version": {func(*plan.Agent, *skills.Skill) {}, declares{"requiredMcpServers": []any{declares{"name": "s", "description": "x"}}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -400,7 +401,7 @@ func TestPlaybookCallsModule(t *testing.T) {
 		const r = await host.llm.complete({purposeId: "sum-up", messages: [{role: "user", content: "Sum up."}]});
 		return {text: r.text + args.n};
 	}`, withoutBindings(everything("http://127.0.0.1")))
-	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Playbook: []playbook.Call{
+	b.plan.Jobs["ask"] = plan.Job{Name: "ask", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "sums__execute", With: map[string]any{"n": 1}, Save: "sum"}, {Name: "file_write", With: map[string]any{"path": "out.txt", "content": "= sum.text"}},
 	}}
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -33,7 +33,7 @@ func agentic(most, budget any) declares {
 // flow makes the body of an execute a job of the clerk, in a workspace unless that is "", and runs it until it ends or waits.
 func (b *bench) flow(body, workspace string, more declares) (int64, ledger.Result) {
 	b.t.Helper()
-	b.plan.Jobs["sums"] = agent.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Workspace: workspace}
+	b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Workspace: workspace}
 	id := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
 	return id, b.ends(id)
 }

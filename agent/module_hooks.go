@@ -84,7 +84,7 @@ type moduleHooks struct {
 
 // openHooks finds the hooks that are due for a task, and has its run call them. With busy another run does so now.
 func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
-	h = &moduleHooks{host: m.host, run: m.run, removes: t.detail.Removes}
+	h = &moduleHooks{host: m.host, run: m.run, removes: t.Detail.Removes}
 	manifest := m.skill.Manifest
 	if len(manifest.LifecycleHooks) == 0 {
 		return h, "", nil
@@ -94,7 +94,7 @@ func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *mo
 		if h.removes {
 			return lastHooks(manifest, l)
 		}
-		return dueHooks(manifest, l, t.settings.Config)
+		return dueHooks(manifest, l, t.ModuleSettings.Config)
 	}
 	if h.state, err = m.host.Storage().Lifecycle(ctx); err != nil {
 		return nil, "", err
@@ -104,7 +104,7 @@ func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *mo
 	switch {
 	case len(h.due) == 0 && known:
 		return h, "", nil
-	case t.detail.DryRun:
+	case t.Detail.DryRun:
 		h.skipped, h.due = h.due, nil
 		return h, "", nil
 	}

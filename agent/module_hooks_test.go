@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -34,13 +34,13 @@ var allHooks = []string{"onInstall", "onUpgrade", "onEnable", "onConfigure"}
 // hookedRun runs a version of the skill once, as a job.
 func (b *bench) hookedRun(source string, manifest declares) (int64, ledger.Result) {
 	b.t.Helper()
-	b.plan.Jobs["sums"] = agent.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, source, manifest)}
+	b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, source, manifest)}
 	id := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
 	return id, b.run(id)
 }
 
 func (b *bench) configured(config string) {
-	b.plan.ModuleSettings = map[string]agent.ModuleSettings{"sums": {Config: json.RawMessage(config)}}
+	b.plan.ModuleSettings = map[string]plan.ModuleSettings{"sums": {Config: json.RawMessage(config)}}
 }
 
 // OSL-06, OSL-11: the hooks that a manifest names are called before execute, once for an agent, a version and its settings, and what

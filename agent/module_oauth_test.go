@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/host/signin/signintest"
@@ -416,39 +417,39 @@ func TestSignInIsRefused(t *testing.T) {
 	authorize := strings.ReplaceAll(get, "getToken", "authorize")
 	for name, c := range map[string]struct {
 		body   string
-		change func(s *signintest.Server, a *agent.Agent, provider declares)
+		change func(s *signintest.Server, a *plan.Agent, provider declares)
 		says   string
 	}{
 		"undeclared":       {strings.ReplaceAll(authorize, "acme", "other"), nil, `rejected: "other" is not among the providers`},
 		"nobody signed in": {get, nil, "not_found: nobody has signed in to Acme"},
-		"host not granted": {authorize, func(_ *signintest.Server, a *agent.Agent, _ declares) {
+		"host not granted": {authorize, func(_ *signintest.Server, a *plan.Agent, _ declares) {
 			a.Network = []web.Grant{{Host: "example.com", Methods: []string{"POST"}}}
 		}, "is not among the grants of this agent; its owner can grant it"},
-		"only reads":       {authorize, func(s *signintest.Server, a *agent.Agent, _ declares) { a.Network = []web.Grant{{Host: s.Host()}} }, "rejected: Acme cannot be asked for tokens: POST"},
-		"no network":       {`return {message: typeof host.oauth}`, func(_ *signintest.Server, a *agent.Agent, _ declares) { a.Network = nil }, "undefined"},
-		"client elsewhere": {authorize, func(_ *signintest.Server, a *agent.Agent, _ declares) { a.Secrets[1].OnlyTo = "example.com" }, "may be sent to example.com alone"},
-		"client nowhere":   {authorize, func(_ *signintest.Server, a *agent.Agent, _ declares) { a.Secrets[0].OnlyTo = "" }, "adds only_to"},
-		"another client": {get, func(_ *signintest.Server, a *agent.Agent, p declares) {
+		"only reads":       {authorize, func(s *signintest.Server, a *plan.Agent, _ declares) { a.Network = []web.Grant{{Host: s.Host()}} }, "rejected: Acme cannot be asked for tokens: POST"},
+		"no network":       {`return {message: typeof host.oauth}`, func(_ *signintest.Server, a *plan.Agent, _ declares) { a.Network = nil }, "undefined"},
+		"client elsewhere": {authorize, func(_ *signintest.Server, a *plan.Agent, _ declares) { a.Secrets[1].OnlyTo = "example.com" }, "may be sent to example.com alone"},
+		"client nowhere":   {authorize, func(_ *signintest.Server, a *plan.Agent, _ declares) { a.Secrets[0].OnlyTo = "" }, "adds only_to"},
+		"another client": {get, func(_ *signintest.Server, a *plan.Agent, p declares) {
 			p["grantType"] = "client_credentials"
 			a.Secrets[1].Value = "not-the-secret"
 		}, "execution_error: Acme gives no token: its server answered 401: invalid_client"},
-		"server is down": {get, func(s *signintest.Server, _ *agent.Agent, p declares) {
+		"server is down": {get, func(s *signintest.Server, _ *plan.Agent, p declares) {
 			p["grantType"] = "client_credentials"
 			s.Down = true
 		}, "its server answered 503"},
-		"private address": {authorize, func(_ *signintest.Server, a *agent.Agent, p declares) {
+		"private address": {authorize, func(_ *signintest.Server, a *plan.Agent, p declares) {
 			p["tokenUrl"] = "https://10.1.2.3/t"
 			a.Network = []web.Grant{{Host: "*", Methods: []string{"POST"}}}
 		}, "an address of this machine, of its network"},
-		"without https": {authorize, func(_ *signintest.Server, a *agent.Agent, p declares) {
+		"without https": {authorize, func(_ *signintest.Server, a *plan.Agent, p declares) {
 			p["tokenUrl"] = "http://example.com/t"
 			a.Network = []web.Grant{{Host: "*", Methods: []string{"POST"}}}
 		}, "without https"},
-		"no link":           {authorize, func(_ *signintest.Server, _ *agent.Agent, p declares) { p["authorizationUrl"] = "javascript:alert(1)" }, "no address that a browser could be sent to"},
-		"another path":      {authorize, func(_ *signintest.Server, _ *agent.Agent, p declares) { p["redirectPath"] = "@evil.example/" }, "the redirectPath"},
-		"a strange id":      {strings.ReplaceAll(authorize, "acme", "a b"), func(_ *signintest.Server, _ *agent.Agent, p declares) { p["providerId"] = "a b" }, "cannot be the id of a provider"},
+		"no link":           {authorize, func(_ *signintest.Server, _ *plan.Agent, p declares) { p["authorizationUrl"] = "javascript:alert(1)" }, "no address that a browser could be sent to"},
+		"another path":      {authorize, func(_ *signintest.Server, _ *plan.Agent, p declares) { p["redirectPath"] = "@evil.example/" }, "the redirectPath"},
+		"a strange id":      {strings.ReplaceAll(authorize, "acme", "a b"), func(_ *signintest.Server, _ *plan.Agent, p declares) { p["providerId"] = "a b" }, "cannot be the id of a provider"},
 		"sends no token":    {strings.ReplaceAll(get, `"got " + typeof await host.oauth.getToken("acme")`, `"got " + (await host.network.fetch("SERVER/api/", {headers: {Authorization: "__OSL_SECRET[oauth:acme]__"}})).status`), nil, "not_found: nobody has signed in to Acme"},
-		"without the owner": {authorize, func(_ *signintest.Server, _ *agent.Agent, p declares) { p["grantType"] = "client_credentials" }, "got string"},
+		"without the owner": {authorize, func(_ *signintest.Server, _ *plan.Agent, p declares) { p["grantType"] = "client_credentials" }, "got string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 )
 
@@ -31,7 +31,7 @@ func TestModuleIsPostponed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, s := moduleAgent(t, append(c.turns, modeltest.Turn{Text: "The sum.", Usage: model.Usage{Input: 1, Output: 1}})...)
-			b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Skill: moduleSkill(t, "export async function execute(args: any, host: any) {"+c.body+"}", withoutBindings(everything(s.granted.URL)))}
+			b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Skill: moduleSkill(t, "export async function execute(args: any, host: any) {"+c.body+"}", withoutBindings(everything(s.granted.URL)))}
 			id := b.triggered(c.trigger)
 			res, run := b.conclude(id)
 			if (res.Postpone != nil) != c.waits || run.Postponed() != c.waits {

@@ -68,7 +68,7 @@ type moduleRun struct {
 
 // moduleOptions returns the options of a run that the module of a skill does.
 func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	if t.module, err = r.newModuleRun(ctx, t, t.job.Skill); err != nil {
+	if t.module, err = r.newModuleRun(ctx, t, t.Job.Skill); err != nil {
 		return o, err
 	}
 	if err := r.enterWorkspace(ctx, t); err != nil {
@@ -86,7 +86,7 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	m, past := t.module, t.past
 	seen := newCallTimes(o.Recorder, past)
 	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
 		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
 	m.completer = newCompleter(t)
@@ -94,7 +94,7 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
 	r.askingModel(t, &o)
 
-	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.settings.Config, "")}}
+	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
 	if err := r.startModule(ctx, m, t, start); err != nil {
 		return o, endEarly(domain.OutcomeError, "%v", err)
 	}
@@ -126,7 +126,7 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 		return nil, err
 	}
 
-	m := &moduleRun{ledger: r.ledger, run: t.run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.agent.Name, s.Name), epoch: r.ledger.EpochOf(t.run.ID).ID, redact: redactor(t.plan.Secrets)}
+	m := &moduleRun{ledger: r.ledger, run: t.Run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.Agent.Name, s.Name), epoch: r.ledger.EpochOf(t.Run.ID).ID, redact: redactor(t.Plan.Secrets)}
 	m.learn = func(secret string) {
 		m.redact.Add(secret)
 		r.learn(secret)
@@ -134,7 +134,7 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 	if r.signIns != nil {
 		m.signIns = r.signIns.book
 	}
-	if t.model != nil && t.asksModel() {
+	if t.Model != nil && t.AsksModel() {
 		m.complete = completing(t, m)
 	}
 	if err := m.stayAwake(ctx); err != nil {
@@ -153,12 +153,12 @@ func (r *Runner) storageOf(agent, skill string) string {
 
 func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
 	o := host.Options{
-		Agent: t.agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
+		Agent: t.Agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.Agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
 		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,
-		Network: web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Redact: m.redact.Replace},
+		Network: web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Redact: m.redact.Replace},
 		SignIns: m.signIns, Learn: m.learn,
 	}
-	if f := t.detail.File; f != nil {
+	if f := t.Detail.File; f != nil {
 		o.File = f.Path
 	}
 	if write, ok := granted.Lookup(file.WriteName()); ok {
@@ -173,18 +173,18 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 			return nil, fmt.Errorf("the skill %s needs the tool %s of the MCP server %s, which is not approved (rouse mcp-servers show %s), or left out by the tools of the agent", m.skill.Name, its, server, server)
 		}
 	}
-	if len(t.settings.Tools) > 0 || len(required) > 0 {
+	if len(t.ModuleSettings.Tools) > 0 || len(required) > 0 {
 		o.Callable = func(name string) bool {
 			one, ok := granted.Lookup(name)
-			return ok && one.Spec().Listed() && !one.Ends() && !one.Nests() && (slices.Contains(required, name) || len(t.settings.Tools) > 0 && tool.IsAllowed(t.settings.Tools, nil, name))
+			return ok && one.Spec().Listed() && !one.Ends() && !one.Nests() && (slices.Contains(required, name) || len(t.ModuleSettings.Tools) > 0 && tool.IsAllowed(t.ModuleSettings.Tools, nil, name))
 		}
 	}
 	_, runs := granted.Lookup(shell.RunName())
 	o.Capabilities = host.Capabilities{
-		Tools: o.Callable != nil, Network: len(t.agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
-		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within, Servers: t.agent.serverNames(),
+		Tools: o.Callable != nil, Network: len(t.Agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
+		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within, Servers: t.Agent.ServerNames(),
 	}
-	if needed, _ := host.Ungranted(m.skill.Manifest, o.Capabilities, t.agent.secretNames()); len(needed) > 0 {
+	if needed, _ := host.Ungranted(m.skill.Manifest, o.Capabilities, t.Agent.SecretNames()); len(needed) > 0 {
 		return nil, fmt.Errorf("the skill %s needs %s", m.skill.Name, needed[0])
 	}
 
@@ -197,7 +197,7 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 
 // newCompleter asks the model of a task for its modules, nil where none is asked.
 func newCompleter(t *attempt) *loop.Completer {
-	if t.relay == nil || !t.asksModel() {
+	if t.relay == nil || !t.AsksModel() {
 		return nil
 	}
 	first := t.relay.model()
@@ -233,13 +233,13 @@ func (r *Runner) startModule(ctx context.Context, m *moduleRun, t *attempt, s mo
 
 // moduleInput is what a module is given: the input of its job, or of whoever started it, checked against its schema (OSL-06).
 func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
-	input := t.detail.Given
+	input := t.Detail.Given
 	if len(input) == 0 {
-		v, err := playbook.ExpandValue("input", t.job.Input, data)
+		v, err := playbook.ExpandValue("input", t.Job.Input, data)
 		if err != nil {
 			return nil, err
 		}
-		if v == nil || len(t.job.Input) == 0 {
+		if v == nil || len(t.Job.Input) == 0 {
 			v = map[string]any{}
 		}
 		if input, err = json.Marshal(v); err != nil {
@@ -247,11 +247,11 @@ func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 		}
 	}
 
-	if t.detail.Removes {
+	if t.Detail.Removes {
 		return input, nil // hooks take none
 	}
-	if err := host.CheckValue(t.job.Skill.Manifest.InputSchema, input); err != nil {
-		return nil, fmt.Errorf("the input does not fit the inputSchema of the skill %s: %w", t.job.Skill.Name, err)
+	if err := host.CheckValue(t.Job.Skill.Manifest.InputSchema, input); err != nil {
+		return nil, fmt.Errorf("the input does not fit the inputSchema of the skill %s: %w", t.Job.Skill.Name, err)
 	}
 	return input, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -36,12 +37,12 @@ func TestCallStartsRun(t *testing.T) {
 	}
 
 	r := &Runner{ledger: l}
-	plan := Plan{
-		Agents:  map[string]Agent{"clerk": {Name: "clerk", Bounds: loop.Bounds{Calls: 50}}},
-		Jobs:    map[string]Job{"ask": {Name: "ask", Agent: "clerk", Prompt: "x", Bounds: loop.Bounds{Calls: 7}, Notify: Notify{On: []string{"error"}, Channels: []string{"mail"}}}},
+	plan := plan.Active{Plan: plan.Plan{
+		Agents:  map[string]plan.Agent{"clerk": {Name: "clerk", Bounds: loop.Bounds{Calls: 50}}},
+		Jobs:    map[string]plan.Job{"ask": {Name: "ask", Agent: "clerk", Prompt: "x", Bounds: loop.Bounds{Calls: 7}, Notify: plan.Notify{On: []string{"error"}, Channels: []string{"mail"}}}},
 		Modules: map[string]*skills.Skill{"trips": {Name: "trips", Manifest: &skills.Manifest{}}},
-	}
-	caller, err := plan.resolve(run)
+	}}
+	caller, err := plan.Resolve(run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +75,12 @@ func TestCallStartsRun(t *testing.T) {
 		t.Fatalf("%d runs (%v)", len(all), err)
 	}
 	child := all[1]
-	of, err := plan.resolve(child)
-	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.job.Skill.Name != "trips" || string(of.detail.Given) != `{"to":"x"}` {
-		t.Errorf("%+v %+v (%v)", child, of.detail, err)
+	of, err := plan.Resolve(child)
+	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.Job.Skill.Name != "trips" || string(of.Detail.Given) != `{"to":"x"}` {
+		t.Errorf("%+v %+v (%v)", child, of.Detail, err)
 	}
-	if bounds(of).Calls != 7 || of.notify.Channels[0] != "mail" || !of.unattended {
-		t.Errorf("bounds %+v, told %+v", bounds(of), of.notify)
+	if bounds(of).Calls != 7 || of.Notify.Channels[0] != "mail" || !of.Unattended {
+		t.Errorf("bounds %+v, told %+v", bounds(of), of.Notify)
 	}
 
 	if _, e := start(&moduleCalls{runner: r, task: newAttempt(of, ledger.Attempt{})}, "m1.1.1"); e.OK || e.Kind != tool.KindRejected {

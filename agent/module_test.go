@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
@@ -67,7 +67,7 @@ func permission(kind, scope string) declares {
 // runModule runs the body of an execute once, as a job of the clerk.
 func (b *bench) runModule(body string, input map[string]any, more declares) (int64, ledger.Result) {
 	b.t.Helper()
-	b.plan.Jobs["sums"] = agent.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Input: input}
+	b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: moduleSkill(b.t, "export async function execute(args: any, host: any) {\n"+body+"\n}\n", more), Input: input}
 	id := b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"})
 	return id, b.run(id)
 }
@@ -361,7 +361,7 @@ func TestModuleSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, _ := moduleAgent(t)
-			b.plan.ModuleSettings = map[string]agent.ModuleSettings{"sums": {Config: json.RawMessage(`{"a":1}`), Tools: c.tools}}
+			b.plan.ModuleSettings = map[string]plan.ModuleSettings{"sums": {Config: json.RawMessage(`{"a":1}`), Tools: c.tools}}
 			_, res := b.runModule(c.body, nil, nil)
 			if said := res.Summary + res.Error; !strings.Contains(said, c.got) {
 				t.Errorf("%s, want %s", said, c.got)
@@ -479,7 +479,7 @@ func TestModuleIsHeld(t *testing.T) {
 		if usage == "asks" {
 			more = declares{"llmUsage": everything("http://127.0.0.1")["llmUsage"]}
 		}
-		b.plan.Jobs[usage] = agent.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
+		b.plan.Jobs[usage] = plan.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
 		b.runner.Set(b.plan)
 		if held := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
 			t.Errorf("%s: %q", usage, held)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -61,7 +61,7 @@ func TestModuleWASM(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			b.plan.Jobs["sums"] = agent.Job{Name: "sums", Agent: "clerk", Skill: s}
+			b.plan.Jobs["sums"] = plan.Job{Name: "sums", Agent: "clerk", Skill: s}
 			res := b.run(b.enqueue(ledger.Request{Job: "sums", Agent: "clerk"}))
 			if said := res.Summary + res.Error; res.Outcome != c.outcome || !strings.Contains(said, c.says) {
 				t.Errorf("%s: %s, want %s: %s", res.Outcome, said, c.outcome, c.says)

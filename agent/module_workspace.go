@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/internal/domain"
@@ -18,10 +19,10 @@ import (
 // enterWorkspace puts the run of a module into the workspace that its job names, and creates it if
 // necessary (OSL-28).
 func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
-	m, run := t.module, t.run
+	m, run := t.module, t.Run
 	name, err := workspaceName(t, t.data)
 	switch {
-	case t.detail.Removes: // of all that it has, nothing is for one workspace
+	case t.Detail.Removes: // of all that it has, nothing is for one workspace
 		return nil
 	case err != nil:
 		return endEarly(domain.OutcomeError, "%v", err)
@@ -35,12 +36,12 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	switch by := (ledger.Author{Attempt: t.a, Key: "workspace"}); {
 	case run.Workspace != 0:
 		w, err = r.ledger.Workspace(ctx, run.Workspace)
-	case t.detail.DryRun:
-		w, err = r.ledger.WorkspaceNamed(ctx, t.agent.Name, m.skill.Name, name)
+	case t.Detail.DryRun:
+		w, err = r.ledger.WorkspaceNamed(ctx, t.Agent.Name, m.skill.Name, name)
 	default:
-		w, err = r.workspaceNamed(ctx, by, t.agent.Name, m.skill, name)
+		w, err = r.workspaceNamed(ctx, by, t.Agent.Name, m.skill, name)
 	}
-	if err == nil && !t.detail.DryRun {
+	if err == nil && !t.Detail.DryRun {
 		w, err = r.ledger.EnterWorkspace(ctx, t.a, w.ID)
 	}
 	switch {
@@ -59,10 +60,10 @@ func refusedWorkspace(err error) bool {
 }
 
 func workspaceName(t *attempt, data map[string]any) (string, error) {
-	if t.detail.Workspace != "" {
-		return t.detail.Workspace, nil
+	if t.Detail.Workspace != "" {
+		return t.Detail.Workspace, nil
 	}
-	name, err := playbook.Expand("workspace", t.job.Workspace, data)
+	name, err := playbook.Expand("workspace", t.Job.Workspace, data)
 	return strings.TrimSpace(name), err
 }
 
@@ -94,7 +95,7 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 		return "", nil, nil
 	}
 
-	run, err := c.runner.ledger.Run(ctx, c.task.run.ID) // a call may have had it enter one
+	run, err := c.runner.ledger.Run(ctx, c.task.Run.ID) // a call may have had it enter one
 	if err != nil {
 		return "", nil, err
 	}
@@ -105,7 +106,7 @@ func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name s
 		}
 	}
 
-	active, err := c.runner.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: c.task.agent.Name, Skill: s.Name, Status: ledger.WorkspaceActive, Limit: 2})
+	active, err := c.runner.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: c.task.Agent.Name, Skill: s.Name, Status: ledger.WorkspaceActive, Limit: 2})
 	switch required := s.Manifest.NeedsWorkspace(); {
 	case err != nil:
 		return "", nil, err
@@ -128,7 +129,7 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 	}
 
 	a := ledger.Attempt{Run: in.Run, Number: in.Attempt}
-	found, err := c.runner.workspaceNamed(ctx, ledger.Author{Attempt: a, Key: loop.InnerKey(in.Key, "workspace")}, c.task.agent.Name, s, name)
+	found, err := c.runner.workspaceNamed(ctx, ledger.Author{Attempt: a, Key: loop.InnerKey(in.Key, "workspace")}, c.task.Agent.Name, s, name)
 	if err == nil {
 		found, err = c.runner.ledger.EnterWorkspace(ctx, a, found.ID)
 	}
@@ -140,15 +141,15 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 }
 
 // workspaceBlocked returns why no run may work in the workspace of a run, or "".
-func (r *Runner) workspaceBlocked(ctx context.Context, t *task) string {
-	name := cmp.Or(t.detail.Workspace, t.job.Workspace)
-	if t.job.Skill == nil || t.run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
+func (r *Runner) workspaceBlocked(ctx context.Context, t *plan.Task) string {
+	name := cmp.Or(t.Detail.Workspace, t.Job.Workspace)
+	if t.Job.Skill == nil || t.Run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
 		return ""
 	}
 
-	w, err := r.ledger.Workspace(ctx, t.run.Workspace)
-	if t.run.Workspace == 0 {
-		w, err = r.ledger.WorkspaceNamed(ctx, t.agent.Name, t.job.Skill.Name, name)
+	w, err := r.ledger.Workspace(ctx, t.Run.Workspace)
+	if t.Run.Workspace == 0 {
+		w, err = r.ledger.WorkspaceNamed(ctx, t.Agent.Name, t.Job.Skill.Name, name)
 	}
 	if err == nil {
 		err = w.Blocked()

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -26,7 +26,7 @@ func TestLabelsFollowTransfers(t *testing.T) {
 		b := setup(t)
 		b.put("plain/note.txt", "a", "plain/sub/deep.txt", "a", "plain/clean.txt", "a")
 		b.label(c.letters, b.at("plain/note.txt"), b.at("plain/sub/deep.txt"))
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: c.tool, With: map[string]any{"from": c.from, "to": c.to}}}}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: c.tool, With: map[string]any{"from": c.from, "to": c.to}}}}
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 		if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("%+v: %+v", c, res)
@@ -55,7 +55,7 @@ func TestTransfersAreOwnOutputs(t *testing.T) {
 		b := setup(t)
 		b.put("work/a.csv", "a\n", "work/sub/b.csv", "b\n", "work/in/old.csv", "old\n")
 		in := filepath.Join(b.dir, "work", "in")
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Watched: agent.Watched{Folder: in, Recursive: true}, Playbook: []playbook.Call{
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Watched: plan.Watched{Folder: in, Recursive: true}, Playbook: []playbook.Call{
 			{Name: name, With: map[string]any{"from": "a.csv", "to": "in/"}},
 			{Name: name, With: map[string]any{"from": "sub", "to": "in/sub"}},
 		}}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -24,7 +24,7 @@ func TestApprovedOnTheNextDay(t *testing.T) {
 	plain := b.plan.Agents["plain"]
 	plain.Commands = []shell.Grant{{Argv: []string{"true"}}}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": command}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": command}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "plain"})
 	finish := func() ledger.Result {
 		t.Helper()

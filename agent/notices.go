@@ -5,11 +5,11 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -38,37 +38,6 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 	return out
 }
 
-// desktopChannel is the channel that exists without configuration.
-const desktopChannel = "desktop"
-
-// channelsOr returns the first list that is not nil, or the default channels.
-func (p Plan) channelsOr(lists ...[]string) []string {
-	for _, list := range append(lists, p.DefaultChannels) {
-		if list != nil {
-			return list
-		}
-	}
-	if p.desktop != nil && p.desktop() {
-		return []string{desktopChannel}
-	}
-	return nil
-}
-
-// ownerChannels returns the channels for notices about budgets, quotas and the like.
-func (t *task) ownerChannels() []string {
-	if len(t.told) == 0 {
-		return t.usual
-	}
-	return t.told
-}
-
-// wants reports whether notify.on covers an outcome or "waiting".
-func (n Notify) wants(end string) bool {
-	return slices.ContainsFunc(n.On, func(s string) bool {
-		return strings.EqualFold(s, end) || s == domain.Failure && domain.Outcome(end).OpensIncident()
-	})
-}
-
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.
 func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 	t, _ := r.task(run)
@@ -77,33 +46,33 @@ func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
 
 // notices returns the notices that a run has finished or asks something. If a template fails, they
 // have the default text.
-func (r *Runner) notices(t *task, res ledger.Result) []ledger.Notice {
+func (r *Runner) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
 		outcome = string(domain.StateWaiting)
 	}
-	if !t.notify.wants(outcome) {
+	if !t.Notify.Wants(outcome) {
 		return nil
 	}
 
-	name := nameInNotices(t.run)
-	data := templateData(t.run, t.run.Attempt, t.detail, t.run.FinishedAt, t.run.FinishedAt)
-	if job := t.governingJob().Name; job != "" {
+	name := nameInNotices(t.Run)
+	data := templateData(t.Run, t.Run.Attempt, t.Detail, t.Run.FinishedAt, t.Run.FinishedAt)
+	if job := t.GoverningJob().Name; job != "" {
 		data["Job"] = job
 	}
 
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
-	r.addDelivery(data, t.run, t.detail)
-	title := r.expandNotice(t.notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
-	body := r.expandNotice(t.notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.run.ID))
+	r.addDelivery(data, t.Run, t.Detail)
+	title := r.expandNotice(t.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
+	body := r.expandNotice(t.Notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.Run.ID))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
 		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
 
 	return address(ledger.Notice{
-		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", t.run.ID, t.run.Attempt),
-		Title: title, Body: body + r.sharedFiles(t.run),
-	}, t.notify.Channels)
+		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", t.Run.ID, t.Run.Attempt),
+		Title: title, Body: body + r.sharedFiles(t.Run),
+	}, t.Notify.Channels)
 }
 
 func nameInNotices(run ledger.Run) string {
@@ -195,7 +164,7 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
 		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
 		Body:  fmt.Sprintf("The last one: %s\nSee rouse show %d; when it is repaired: rouse resume %s", res.Error, run.ID, run.Job),
-	}, t.notify.Channels)
+	}, t.Notify.Channels)
 }
 
 // jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job is no longer configured.
@@ -206,7 +175,7 @@ func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
 		return nil
 	}
 	n.Job, n.Agent = name, job.Agent
-	return address(n, p.channelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
+	return address(n, p.ChannelsOr(job.Notify.Channels, p.Agents[job.Agent].Channels))
 }
 
 // OverdueNotices returns the notices that a job has not succeeded in time. They do not depend on
@@ -241,11 +210,11 @@ func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
 // quotaNotices tell the owner that an agent's database comes near to its quota.
 func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 	return address(ledger.Notice{
-		Run: t.run.ID, Job: t.run.Job, Agent: t.agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.agent.Name, t.run.ID),
-		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.agent.Name, used*100/limit),
+		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.Agent.Name, t.Run.ID),
+		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.Agent.Name, used*100/limit),
 		Body: fmt.Sprintf("%s are used of %s; beyond it nothing more is written\nWhat takes the space: rouse db %s\nMore space: database.quota of the agent, in the configuration",
-			text.Size(used), text.Size(limit), t.agent.Name),
-	}, t.ownerChannels())
+			text.Size(used), text.Size(limit), t.Agent.Name),
+	}, t.OwnerChannels())
 }
 
 // budgetNotices returns the notices that most of the budget of a day or a month is used.
@@ -255,7 +224,7 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 		end, layout = ledger.MonthOf(time.Now(), b.zone).Ends, noticeLayout
 	}
 	return address(ledger.Notice{
-		Run: b.attempt.run.ID, Job: b.job, Agent: b.attempt.agent.Name, Key: key,
+		Run: b.attempt.Run.ID, Job: b.job, Agent: b.attempt.Agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
 		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), end.In(b.zone).Format(layout)),
 	}, budgetChannels(b, s))
@@ -264,9 +233,9 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 // budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
 func budgetChannels(b *budget, s ledger.Spending) []string {
 	if s.Scope == ledger.ScopeJob {
-		return b.attempt.ownerChannels()
+		return b.attempt.OwnerChannels()
 	}
-	return b.attempt.usual
+	return b.attempt.DefaultChannels
 }
 
 // fullNotices returns the notices that a budget has no room for a run.
@@ -277,7 +246,7 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 	}
 	body += "\nRuns that cost nothing continue. Others start again after you raise the budget or when the " + periodText(f.Spending) + " ends\nrouse budget"
 	return address(ledger.Notice{
-		Run: b.attempt.run.ID, Job: b.job, Agent: b.attempt.agent.Name, Key: key,
+		Run: b.attempt.Run.ID, Job: b.job, Agent: b.attempt.Agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),
 		Body:  body,
 	}, budgetChannels(b, f.Spending))
@@ -285,21 +254,21 @@ func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledge
 
 // unreachableNotices returns the notices that a run waits for its model, one for an outage. until
 // is zero if the end is not known.
-func unreachableNotices(t *attempt, m *Model, since time.Time, why string, until time.Time) []ledger.Notice {
+func unreachableNotices(t *attempt, m *plan.Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
-		again = "at " + noticeTime(until, t.plan.Zone)
+		again = "at " + noticeTime(until, t.Plan.Zone)
 	}
 	return address(ledger.Notice{
-		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
-		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.asker()),
-		Body:  fmt.Sprintf("%s\nIt is asked again %s, by each run that waits, as long as its job allows\nrouse show %d", why, again, t.run.ID),
-	}, t.ownerChannels())
+		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
+		Title: fmt.Sprintf("the model %s does not answer: %s waits", m.Name, t.Asker()),
+		Body:  fmt.Sprintf("%s\nIt is asked again %s, by each run that waits, as long as its job allows\nrouse show %d", why, again, t.Run.ID),
+	}, t.OwnerChannels())
 }
 
 // quotaSpentNotices returns the notices that a model is paused, with what rouse spent.
 func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
-	now := p.Since.In(t.plan.Zone)
+	now := p.Since.In(t.Plan.Zone)
 	spent := func(since time.Time) string {
 		tokens, cost, err := r.ledger.SpentSince(ctx, since.Format(time.DateOnly))
 		if err != nil {
@@ -309,27 +278,11 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 	}
 
 	return address(ledger.Notice{
-		Run: t.run.ID, Job: t.run.Job, Agent: t.run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
+		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
-			p.Reason, noticeTime(p.Until, t.plan.Zone), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
-	}, t.ownerChannels())
-}
-
-// Group says which failures of an incident a channel is told of: the first, and every so many-th.
-type Group struct {
-	Every    int  // 1: each; 0: the first alone
-	Recovery bool // and that the job succeeds again
-}
-
-// usualGroup is that of a channel of which nothing else is said.
-var usualGroup = Group{Every: 10, Recovery: true}
-
-func (p *Plan) groupOf(channel string) Group {
-	if g, ok := p.Groups[channel]; ok {
-		return g
-	}
-	return usualGroup
+			p.Reason, noticeTime(p.Until, t.Plan.Zone), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
+	}, t.OwnerChannels())
 }
 
 // Tells returns the notices of the end of a run, or nil if the caller waits for the run. A channel
@@ -338,22 +291,22 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
 	p := r.plan.Load()
 	t, _ := r.task(run)
-	if run.Job == "" && len(t.notify.Channels) == 0 {
+	if run.Job == "" && len(t.Notify.Channels) == 0 {
 		return nil
 	}
 
-	out := &ledger.EndNotices{Zone: t.plan.Zone}
+	out := &ledger.EndNotices{Zone: t.Plan.Zone}
 	for _, n := range r.notices(t, res) {
-		every := p.groupOf(n.Channel).Every
-		if t.job.Seldom {
+		every := p.GroupOf(n.Channel).Every
+		if t.Job.Seldom {
 			every = 1
 		}
 		out.Notices = append(out.Notices, ledger.EndNotice{Notice: n, Every: every})
 	}
 
 	var channels []string
-	for _, channel := range t.notify.Channels {
-		if p.groupOf(channel).Recovery {
+	for _, channel := range t.Notify.Channels {
+		if p.GroupOf(channel).Recovery {
 			channels = append(channels, channel)
 		}
 	}

@@ -3,8 +3,8 @@ package agent_test
 import (
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/ledger"
 )
 
@@ -40,7 +40,7 @@ func TestChannelsOfAgentsNotices(t *testing.T) {
 			if len(c.call) > 0 {
 				with["channel"] = c.call[0]
 			}
-			b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{Channels: c.job}, Playbook: []playbook.Call{{Name: "notify", With: with}}}
+			b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Notify: plan.Notify{Channels: c.job}, Playbook: []playbook.Call{{Name: "notify", With: with}}}
 			b.newPool()
 			b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
 			got := ""

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -16,8 +16,8 @@ import (
 func failing(t *testing.T, on ...string) *bench {
 	t.Helper()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: on, Channels: []string{"usual", "each", "first"}}}
-	b.plan.Groups = map[string]agent.Group{"each": {Every: 1, Recovery: true}, "first": {}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Notify: plan.Notify{On: on, Channels: []string{"usual", "each", "first"}}}
+	b.plan.Groups = map[string]plan.Group{"each": {Every: 1, Recovery: true}, "first": {}}
 	b.runner.Set(b.plan)
 	return b
 }
@@ -109,8 +109,8 @@ func TestErrorKinds(t *testing.T) {
 	b := setup(t)
 	for _, c := range []struct{ job, kind string }{{"missing", "file_read not_found"}, {"unmet", "expectation"}} {
 		for range 2 {
-			b.plan.Jobs["missing"] = agent.Job{Name: "missing", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "not-there"}}}}
-			b.plan.Jobs["unmet"] = agent.Job{Name: "unmet", Agent: "clerk", Playbook: []playbook.Call{{Name: "complete", With: map[string]any{"summary": "12 files were copied to the disk"}}}, Expect: []agent.Expectation{{File: b.dir + "/none", Where: "x:1"}}}
+			b.plan.Jobs["missing"] = plan.Job{Name: "missing", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "not-there"}}}}
+			b.plan.Jobs["unmet"] = plan.Job{Name: "unmet", Agent: "clerk", Playbook: []playbook.Call{{Name: "complete", With: map[string]any{"summary": "12 files were copied to the disk"}}}, Expect: []plan.Expectation{{File: b.dir + "/none", Where: "x:1"}}}
 			res := b.run(b.enqueue(ledger.Request{Job: c.job, Agent: "clerk"}))
 			if res.Outcome != domain.OutcomeError || res.Kind != c.kind {
 				t.Errorf("%s: %+v", c.job, res)
@@ -118,7 +118,7 @@ func TestErrorKinds(t *testing.T) {
 		}
 	}
 
-	b.plan.Jobs = map[string]agent.Job{}
+	b.plan.Jobs = map[string]plan.Job{}
 	if res := b.run(b.enqueue(ledger.Request{Job: "gone", Agent: "clerk"})); res.Kind != "not configured" {
 		t.Errorf("a job that is gone: %+v", res)
 	}

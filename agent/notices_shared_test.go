@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -21,8 +21,8 @@ func TestShared(t *testing.T) {
 		calls = append(calls, playbook.Call{Name: "share_artifact", With: map[string]any{"filename": fmt.Sprintf("%d.md", i), "content": "x\n", "description": "part {{ .Job }}"}})
 	}
 
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: append(calls, playbook.Call{Name: "file_read", With: map[string]any{"path": "none"}}),
-		Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop"}, Body: "worded"}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: append(calls, playbook.Call{Name: "file_read", With: map[string]any{"path": "none"}}),
+		Notify: plan.Notify{On: []string{"error"}, Channels: []string{"desktop"}, Body: "worded"}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	res := b.run(id)

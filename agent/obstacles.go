@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/preflight"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/host"
@@ -47,7 +48,7 @@ const maxObstacleTitle = 100
 const skillGoodFor = time.Minute
 
 // checks are all that is looked at before a run may begin. A new need of agents or jobs is a function here.
-var checks = []func(*Runner, context.Context, *task) []ledger.Obstacle{
+var checks = []func(*Runner, context.Context, *plan.Task) []ledger.Obstacle{
 	(*Runner).diskObstacles, configuredObstacles, (*Runner).modelObstacles, (*Runner).folderObstacles, (*Runner).programObstacles, (*Runner).executorObstacles, (*Runner).serverObstacles,
 	(*Runner).confinementObstacles, (*Runner).skillObstacles,
 }
@@ -73,12 +74,12 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 
 	var out []ledger.Obstacle
 	if why := r.quarantined(t); why != "" {
-		out = append(out, ledger.Obstacle{Kind: obstacleDatabase, Source: "database/" + t.agent.Name, Text: why, Quiet: true})
+		out = append(out, ledger.Obstacle{Kind: obstacleDatabase, Source: "database/" + t.Agent.Name, Text: why, Quiet: true})
 	}
 	if why := r.workspaceBlocked(ctx, t); why != "" {
 		out = append(out, ledger.Obstacle{Kind: obstacleWorkspace, Source: "workspace/" + why, Text: why, Quiet: true})
 	}
-	if t.detail.Tool != "" || t.detail.Removes {
+	if t.Detail.Tool != "" || t.Detail.Removes {
 		return out
 	}
 
@@ -95,36 +96,36 @@ func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duratio
 	return r.askRefusing(ctx) || cleared, rest
 }
 
-func (r *Runner) diskObstacles(context.Context, *task) []ledger.Obstacle {
+func (r *Runner) diskObstacles(context.Context, *plan.Task) []ledger.Obstacle {
 	return obstacle(obstacleDisk, "disk", r.ledger.NoRoom(), "")
 }
 
-func configuredObstacles(_ *Runner, _ context.Context, t *task) []ledger.Obstacle {
-	return append(append([]ledger.Obstacle(nil), t.agent.Obstacles...), t.job.Obstacles...)
+func configuredObstacles(_ *Runner, _ context.Context, t *plan.Task) []ledger.Obstacle {
+	return append(append([]ledger.Obstacle(nil), t.Agent.Obstacles...), t.Job.Obstacles...)
 }
 
 // modelObstacles returns why the model cannot be asked. A fallback does not stand in for a model
 // with a bad key, because that would hide the problem.
-func (r *Runner) modelObstacles(_ context.Context, t *task) []ledger.Obstacle {
-	if !t.asksModel() {
+func (r *Runner) modelObstacles(_ context.Context, t *plan.Task) []ledger.Obstacle {
+	if !t.AsksModel() {
 		return nil
 	}
-	if t.model == nil {
-		return obstacle(obstacleNoModel, "no_model/"+t.agent.Name, fmt.Sprintf("agent %s has no model; add one under models: in the configuration", t.agent.Name), t.agent.Where)
+	if t.Model == nil {
+		return obstacle(obstacleNoModel, "no_model/"+t.Agent.Name, fmt.Sprintf("agent %s has no model; add one under models: in the configuration", t.Agent.Name), t.Agent.Where)
 	}
 
-	if len(t.model.Obstacles) > 0 {
-		return t.model.Obstacles
+	if len(t.Model.Obstacles) > 0 {
+		return t.Model.Obstacles
 	}
 	// A person tries what may have been paid for, or mended.
-	if p, paused := r.health.pausedModel(t.models, time.Now()); paused && !t.insists {
+	if p, paused := r.health.pausedModel(t.Models, time.Now()); paused && !t.IgnorePause {
 		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
 	}
-	return obstacle(obstacleModel, "model/"+t.model.Name, r.health.refusal(t.model, t.insists), t.model.Where)
+	return obstacle(obstacleModel, "model/"+t.Model.Name, r.health.refusal(t.Model, t.IgnorePause), t.Model.Where)
 }
 
 // folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
-func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
+func (r *Runner) folderObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	add := func(what, path, where string, look func(path string) string) {
 		if path == "" {
 			return
@@ -134,27 +135,27 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 			out = append(out, obstacle(obstacleFolder, "folder/"+path, what+" "+why, where)...)
 		}
 	}
-	readable := func(path string) string { return preflight.Readable(t.plan.Boundary, path) }
-	writable := func(path string) string { return preflight.Writable(t.plan.Boundary, path) }
+	readable := func(path string) string { return preflight.Readable(t.Plan.Boundary, path) }
+	writable := func(path string) string { return preflight.Writable(t.Plan.Boundary, path) }
 
 	workdir := writable
-	if len(t.agent.Write) > 0 { // which leaves the workdir to be read
+	if len(t.Agent.Write) > 0 { // which leaves the workdir to be read
 		workdir = func(path string) string {
-			if preflight.Folder(t.plan.Boundary, path) == "" {
+			if preflight.Folder(t.Plan.Boundary, path) == "" {
 				return ""
 			}
 			return writable(path) // it is made
 		}
 	}
-	add("the workdir", t.agent.Workdir, t.agent.Where, workdir)
-	for _, path := range t.agent.Read {
-		if t.plan.Boundary.Covers(path) { // another agent makes it, and could keep this one from working
+	add("the workdir", t.Agent.Workdir, t.Agent.Where, workdir)
+	for _, path := range t.Agent.Read {
+		if t.Plan.Boundary.Covers(path) { // another agent makes it, and could keep this one from working
 			continue
 		}
-		add("what the agent was granted to read:", path, t.agent.Where, readable)
+		add("what the agent was granted to read:", path, t.Agent.Where, readable)
 	}
-	for _, path := range t.agent.Write {
-		add("what the agent was granted to write:", path, t.agent.Where, func(path string) string {
+	for _, path := range t.Agent.Write {
+		add("what the agent was granted to write:", path, t.Agent.Where, func(path string) string {
 			if why := readable(path); why == "" && !isFolder(t, path) { // a single file
 				return ""
 			}
@@ -162,21 +163,21 @@ func (r *Runner) folderObstacles(_ context.Context, t *task) (out []ledger.Obsta
 		})
 	}
 
-	add("the watched folder", t.job.Watched.Folder, t.job.Where, func(path string) string { return preflight.Folder(t.plan.Boundary, path) })
-	for _, path := range t.job.Watched.MovesTo {
-		add("the folder for files that were processed:", path, t.job.Where, writable)
+	add("the watched folder", t.Job.Watched.Folder, t.Job.Where, func(path string) string { return preflight.Folder(t.Plan.Boundary, path) })
+	for _, path := range t.Job.Watched.MovesTo {
+		add("the folder for files that were processed:", path, t.Job.Where, writable)
 	}
 	return out
 }
 
-func isFolder(t *task, path string) bool {
-	info, err := t.plan.Boundary.Stat(path)
+func isFolder(t *plan.Task, path string) bool {
+	info, err := t.Plan.Boundary.Stat(path)
 	return err == nil && info.IsDir()
 }
 
 // programObstacles returns programs that are granted, or that a condition starts, and that are not
 // installed. It ignores paths where agents write, because an agent may make its own programs.
-func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
+func (r *Runner) programObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	add := func(name, where string, look func() string) {
 		source := "program/" + name
 		out = append(out, obstacle(obstacleProgram, source, r.prober.Look(source, look), where)...)
@@ -184,9 +185,9 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 
 	// A fixed list of calls names its programs in its arguments.
 	mayRun := func(program string) bool {
-		return t.job.Playbook == nil || slices.ContainsFunc(t.job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
+		return t.Job.Playbook == nil || slices.ContainsFunc(t.Job.Playbook, func(c playbook.Call) bool { return mentions(c.With, program) })
 	}
-	for _, g := range t.agent.Commands {
+	for _, g := range t.Agent.Commands {
 		name := ""
 		if len(g.Argv) > 0 {
 			name = g.Argv[0]
@@ -194,7 +195,7 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 		switch {
 		case name == "" || strings.ContainsAny(name, "*?[") || !mayRun(name):
 		case !strings.ContainsAny(name, `/\`):
-			add(name, t.agent.Where, func() string {
+			add(name, t.Agent.Where, func() string {
 				if shell.HasProgram(name) {
 					return ""
 				}
@@ -203,13 +204,13 @@ func (r *Runner) programObstacles(_ context.Context, t *task) (out []ledger.Obst
 				}
 				return fmt.Sprintf("the program %s, which is granted, is not installed; install it, or take it out of grants.commands", name)
 			})
-		case filepath.IsAbs(name) && !t.plan.Boundary.Covers(name):
-			add(name, t.agent.Where, func() string { return preflight.Program(name) })
+		case filepath.IsAbs(name) && !t.Plan.Boundary.Covers(name):
+			add(name, t.Agent.Where, func() string { return preflight.Program(name) })
 		}
 	}
 
-	for _, c := range t.job.When {
-		if len(c.Command) == 0 || filepath.IsAbs(c.Command[0]) && t.plan.Boundary.Covers(c.Command[0]) {
+	for _, c := range t.Job.When {
+		if len(c.Command) == 0 || filepath.IsAbs(c.Command[0]) && t.Plan.Boundary.Covers(c.Command[0]) {
 			continue
 		}
 		name := c.Command[0]
@@ -247,18 +248,18 @@ func (r *Runner) lookFor(ctx context.Context, source string, look func() string)
 	return r.prober.LookFor(source, skillGoodFor, look)
 }
 
-func (r *Runner) skillObstacles(ctx context.Context, t *task) (out []ledger.Obstacle) {
+func (r *Runner) skillObstacles(ctx context.Context, t *plan.Task) (out []ledger.Obstacle) {
 	add := func(s *skills.Skill, where string, look func() string) {
 		source := "skill/" + s.Dir
 		out = append(out, obstacle(obstacleSkill, source, r.lookFor(ctx, source, look), where)...)
 	}
 
-	if s := t.job.Skill; s != nil {
-		add(s, t.job.Where, func() string { return r.moduleObstacle(s) }) //nolint:contextcheck // what is found is kept for others than who asked
+	if s := t.Job.Skill; s != nil {
+		add(s, t.Job.Where, func() string { return r.moduleObstacle(s) }) //nolint:contextcheck // what is found is kept for others than who asked
 	}
-	if t.needsModel() {
-		for _, s := range t.agent.Skills.Preloaded {
-			add(s, t.agent.Where, func() string { return skillObstacle(s) })
+	if t.NeedsModel() {
+		for _, s := range t.Agent.Skills.Preloaded {
+			add(s, t.Agent.Where, func() string { return skillObstacle(s) })
 		}
 	}
 	return out
@@ -302,7 +303,7 @@ func (r *Runner) moduleObstacle(s *skills.Skill) string {
 // ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
 func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
 	t, _ := r.task(run)
-	if !t.notify.wants(string(domain.StateWaiting)) {
+	if !t.Notify.Wants(string(domain.StateWaiting)) {
 		return nil
 	}
 
@@ -314,46 +315,46 @@ func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Not
 		Run: run.ID, Job: run.Job, Agent: run.Agent,
 		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
 		Body:  fmt.Sprintf("%s\nNo run was started and nothing is lost. The run starts by itself when this is fixed, like all others that wait for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
-	}, t.notify.Channels)
+	}, t.Notify.Channels)
 }
 
 // executorObstacles are an installed agent program that does the run, and that cannot be started.
-func (r *Runner) executorObstacles(_ context.Context, t *task) []ledger.Obstacle {
-	if !t.executes() {
+func (r *Runner) executorObstacles(_ context.Context, t *plan.Task) []ledger.Obstacle {
+	if !t.Executes() {
 		return nil
 	}
 
-	name := t.job.Executor.Argv[0]
-	why := r.prober.Look("executor/"+t.agent.Name+"/"+name, func() string {
+	name := t.Job.Executor.Argv[0]
+	why := r.prober.Look("executor/"+t.Agent.Name+"/"+name, func() string {
 		located, err := executor.Locate(name)
 		if err == nil {
-			err = t.ledProgram(*t.job.Executor, located)
+			err = ledProgram(t, *t.Job.Executor, located)
 		}
 		if err != nil {
 			return "the executor cannot be started: " + err.Error()
 		}
 		return ""
 	})
-	return obstacle(obstacleProgram, "executor/"+name, why, t.job.Where)
+	return obstacle(obstacleProgram, "executor/"+name, why, t.Job.Where)
 }
 
 // serverObstacles returns MCP servers whose program is missing, and called tools that are not
 // approved.
-func (r *Runner) serverObstacles(_ context.Context, t *task) (out []ledger.Obstacle) {
-	if !t.usesServers() {
+func (r *Runner) serverObstacles(_ context.Context, t *plan.Task) (out []ledger.Obstacle) {
+	if !t.UsesServers() {
 		return nil
 	}
 
-	called := t.calledTools()
-	for _, s := range t.agent.Servers {
+	called := t.CalledTools()
+	for _, s := range t.Agent.Servers {
 		if why := r.serverProgram(t, s); why != "" {
-			out = append(out, obstacle(obstacleServer, "mcp/"+s.Name, why, t.agent.Where)...)
+			out = append(out, obstacle(obstacleServer, "mcp/"+s.Name, why, t.Agent.Where)...)
 			continue
 		}
 
 		for _, name := range called {
 			if server, its, ok := mcp.SplitName(name); ok && server == s.Name {
-				out = append(out, obstacle(obstacleServer, "mcp/"+name, r.unapproved(s, its), t.job.Where)...)
+				out = append(out, obstacle(obstacleServer, "mcp/"+name, r.unapproved(s, its), t.Job.Where)...)
 			}
 		}
 	}
@@ -373,8 +374,8 @@ func (r *Runner) unapproved(s mcp.Server, name string) string {
 	})
 }
 
-func (r *Runner) serverProgram(t *task, s mcp.Server) string {
-	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.plan.Boundary.Covers(s.Argv[0]) {
+func (r *Runner) serverProgram(t *plan.Task, s mcp.Server) string {
+	if len(s.Argv) == 0 || filepath.IsAbs(s.Argv[0]) && t.Plan.Boundary.Covers(s.Argv[0]) {
 		return ""
 	}
 

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -61,27 +61,27 @@ func TestChecks(t *testing.T) {
 	dir := t.TempDir()
 	plain := b.plan.Agents["plain"]
 	for name, c := range map[string]struct {
-		agent  func(*agent.Agent)
-		job    func(*agent.Job)
+		agent  func(*plan.Agent)
+		job    func(*plan.Job)
 		kind   string
 		source string
 	}{
-		"configured": {func(a *agent.Agent) {
+		"configured": {func(a *plan.Agent) {
 			a.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/x", Text: "the secret x is not set"}}
 		}, nil, "secret", "secret/x"},
-		"of the job": {nil, func(j *agent.Job) { j.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/y", Text: "z"}} }, "secret", "secret/y"},
-		"read":       {func(a *agent.Agent) { a.Read = []string{filepath.Join(dir, "gone")} }, nil, "folder", "folder/" + filepath.Join(dir, "gone")},
+		"of the job": {nil, func(j *plan.Job) { j.Obstacles = []ledger.Obstacle{{Kind: "secret", Source: "secret/y", Text: "z"}} }, "secret", "secret/y"},
+		"read":       {func(a *plan.Agent) { a.Read = []string{filepath.Join(dir, "gone")} }, nil, "folder", "folder/" + filepath.Join(dir, "gone")},
 		// Of what its agent was granted, a list of calls needs what it names.
-		"program": {func(a *agent.Agent) {
+		"program": {func(a *plan.Agent) {
 			a.Commands = []shell.Grant{{Argv: []string{"no-such-program-here", "*"}}, {Argv: []string{"nor-such-a-program"}}}
-		}, func(j *agent.Job) {
+		}, func(j *plan.Job) {
 			j.Playbook = []playbook.Call{{Name: "shell_run", With: map[string]any{"command": "no-such-program-here x"}}}
 		}, "program", "program/no-such-program-here"},
-		"watched": {nil, func(j *agent.Job) { j.Watched.Folder = filepath.Join(dir, "drops") }, "folder", "folder/" + filepath.Join(dir, "drops")},
-		"prompt":  {nil, func(j *agent.Job) { j.Playbook, j.Prompt = nil, "x" }, "no_model", "no_model/plain"},
+		"watched": {nil, func(j *plan.Job) { j.Watched.Folder = filepath.Join(dir, "drops") }, "folder", "folder/" + filepath.Join(dir, "drops")},
+		"prompt":  {nil, func(j *plan.Job) { j.Playbook, j.Prompt = nil, "x" }, "no_model", "no_model/plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, j := plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
+			a, j := plain, plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 			if c.agent != nil {
 				c.agent(&a)
 			}
@@ -102,7 +102,7 @@ func TestChecks(t *testing.T) {
 	}
 
 	// A folder that comes is seen with the next look, and nothing was made by looking.
-	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, agent.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: agent.Watched{Folder: filepath.Join(dir, "drops")}}
+	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: plan.Watched{Folder: filepath.Join(dir, "drops")}}
 	b.runner.Set(b.plan)
 	if len(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 1 {
 		t.Fatal("it is not blocked")

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -22,7 +22,7 @@ func pipedPaid(t *testing.T, turns ...modeltest.Turn) *bench {
 	clerk.Database, clerk.Model.Price, clerk.Model.MaxOutput = false, price, 10_000
 	clerk.Allow = []string{"todo", "complete"}
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
 	return b
 }
 
@@ -55,14 +55,14 @@ func TestOutageIsEstimated(t *testing.T) {
 		}
 
 		// The next one has no room beside what was estimated, and would have without that.
-		b.plan.Budget = agent.Budget{Tokens: 10_000 + s.Tokens - 1}
+		b.plan.Budget = plan.Budget{Tokens: 10_000 + s.Tokens - 1}
 		next := b.run(b.triggered(domain.TriggerManual))
 		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "run 1: the model server") || !strings.Contains(next.Error, "without them there would be room: the day's budget of the daemon") {
 			t.Errorf("%+v", next)
 		}
 
 		// A day that is used up without that is told first.
-		b.plan.Budget = agent.Budget{Tokens: 100}
+		b.plan.Budget = plan.Budget{Tokens: 100}
 		next = b.run(b.triggered(domain.TriggerManual))
 		if next.Outcome != domain.OutcomeBudget || !strings.HasPrefix(next.Error, "the day's budget of the daemon") || !strings.Contains(next.Error, "are estimated") {
 			t.Errorf("%+v", next)
@@ -75,7 +75,7 @@ func TestFailureBeforeBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := pipedPaid(t, modeltest.Turn{Close: true})
-		b.plan.Budget = agent.Budget{Tokens: 10_600}
+		b.plan.Budget = plan.Budget{Tokens: 10_600}
 		res := b.run(b.triggered(domain.TriggerManual))
 		if len(b.server.Requests()) == 4 || res.Outcome != domain.OutcomeBudget || !strings.HasPrefix(res.Error, "the model server ") ||
 			!strings.Contains(res.Error, "and there is no budget to ask again: ") {
@@ -111,7 +111,7 @@ func TestOutageAfterABeginning(t *testing.T) {
 		clerk := b.plan.Agents["clerk"]
 		clerk.Database, clerk.Model.MaxOutput = false, 10_000
 		b.plan.Agents["clerk"] = clerk
-		b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
+		b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the books."}
 		res := b.run(b.triggered(domain.TriggerManual))
 		if n := int64(len(b.server.Requests())); n != 4 || res.Usage.TokensIn != n*77 || res.Usage.TokensOut != n*int64(len(text)/4) || res.Usage.EstimatedTokens != res.Usage.TokensIn+res.Usage.TokensOut {
 			t.Errorf("%d requests: %+v", n, res.Usage)

@@ -15,7 +15,7 @@ import (
 // job does not wake itself.
 func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) error {
 	// A watch knows its files by the real name of the folder, which may be younger than the run.
-	root, err := t.plan.Boundary.Resolve(t.job.Watched.Folder)
+	root, err := t.Plan.Boundary.Resolve(t.Job.Watched.Folder)
 	if err != nil {
 		return nil //nolint:nilerr // a folder that is not there holds nothing
 	}
@@ -24,26 +24,26 @@ func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) err
 	if !ok || rel == "." {
 		return nil // not in the folder
 	}
-	if !t.job.Watched.Recursive && filepath.Dir(rel) != "." {
+	if !t.Job.Watched.Recursive && filepath.Dir(rel) != "." {
 		return nil
 	}
 
-	return r.ledger.ClaimOwnOutput(ctx, t.a, ledger.Claim{Job: t.job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+	return r.ledger.ClaimOwnOutput(ctx, t.a, ledger.Claim{Job: t.Job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
 // claimExpected claims the files that the job expects, whatever made them.
 func (r *Runner) claimExpected(ctx context.Context, t *attempt) error {
-	if t.job.Watched.Folder == "" {
+	if t.Job.Watched.Folder == "" {
 		return nil
 	}
 
-	for _, e := range t.job.Expect {
-		path := spelled(t.plan.Boundary, e.File)
-		if e.File == "" || fileUnmet(t.plan.Boundary, path, t.a.StartedAt) != "" {
+	for _, e := range t.Job.Expect {
+		path := spelled(t.Plan.Boundary, e.File)
+		if e.File == "" || fileUnmet(t.Plan.Boundary, path, t.a.StartedAt) != "" {
 			continue
 		}
 
-		o, ok := statOutput(ctx, t.plan.Boundary, path)
+		o, ok := statOutput(ctx, t.Plan.Boundary, path)
 		if !ok {
 			continue
 		}

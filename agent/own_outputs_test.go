@@ -13,6 +13,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -49,11 +50,11 @@ func TestOwnOutputs(t *testing.T) {
 	}
 
 	paths := []string{"in/out.csv", filepath.Join(b.dir, "link", "other.csv"), "in/deep/out.csv", "beside.csv", "inner/in.csv"}
-	flat := agent.Job{Name: "flat", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: filepath.Join(b.dir, "link")}}
-	deep := agent.Job{Name: "deep", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: in, Recursive: true}}
-	none := agent.Job{Name: "none", Agent: "clerk", Playbook: writes(paths...)}
-	nowhere := agent.Job{Name: "nowhere", Agent: "clerk", Playbook: writes(paths...), Watched: agent.Watched{Folder: filepath.Join(b.dir, "nowhere")}}
-	for _, job := range []agent.Job{flat, deep, none, nowhere} {
+	flat := plan.Job{Name: "flat", Agent: "clerk", Playbook: writes(paths...), Watched: plan.Watched{Folder: filepath.Join(b.dir, "link")}}
+	deep := plan.Job{Name: "deep", Agent: "clerk", Playbook: writes(paths...), Watched: plan.Watched{Folder: in, Recursive: true}}
+	none := plan.Job{Name: "none", Agent: "clerk", Playbook: writes(paths...)}
+	nowhere := plan.Job{Name: "nowhere", Agent: "clerk", Playbook: writes(paths...), Watched: plan.Watched{Folder: filepath.Join(b.dir, "nowhere")}}
+	for _, job := range []plan.Job{flat, deep, none, nowhere} {
 		b.plan.Jobs[job.Name] = job
 		id := b.enqueue(ledger.Request{Job: job.Name, Agent: "clerk"})
 		res := b.run(id)
@@ -90,7 +91,7 @@ func TestOwnOutputs(t *testing.T) {
 func TestOwnOutputsAreFenced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "a", "content": "x"}}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "work")}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "a", "content": "x"}}}, Watched: plan.Watched{Folder: filepath.Join(b.dir, "work")}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.runner.Set(b.plan)
 	run, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -120,13 +121,13 @@ func TestOwnExpectations(t *testing.T) {
 	}
 
 	clerk := b.plan.Agents["clerk"]
-	clerk.Model = &agent.Model{Name: "m", Provider: speaker(func(model.Request) model.Event {
+	clerk.Model = &plan.Model{Name: "m", Provider: speaker(func(model.Request) model.Event {
 		b.put("in/made.csv", "made by another program\n") // as a shell would
 		return model.Event{Text: "It is made."}
 	})}
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Make it.", Watched: agent.Watched{Folder: in},
-		Expect: []agent.Expectation{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Make it.", Watched: plan.Watched{Folder: in},
+		Expect: []plan.Expectation{{File: filepath.Join(in, "made.csv")}, {File: filepath.Join(in, "old.csv"), Where: "here"}, {File: filepath.Join(in, "none.csv")}, {File: in}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "old.csv was not changed") {
 		t.Errorf("%+v", res)
@@ -166,7 +167,7 @@ func TestExpectedFileOfTheSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Expect: []agent.Expectation{{File: report, Where: "here"}}, Playbook: c.calls}
+		b.plan.Jobs[name] = plan.Job{Name: name, Agent: "clerk", Expect: []plan.Expectation{{File: report, Where: "here"}}, Playbook: c.calls}
 		id := b.enqueue(ledger.Request{Job: name, Agent: "clerk"})
 		res := b.run(id)
 		if name == "again" {
@@ -193,7 +194,7 @@ func TestFolderRun(t *testing.T) {
 	b := setup(t)
 	b.put("notes/a.md", "alpha\n", "notes/deep/b.md", "beta\n", "outside.md", "secret\n")
 	folder := filepath.Join(b.dir, "notes")
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", When: []agent.Condition{{File: filepath.Join(b.dir, "never"), Where: "here"}}, Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", When: []plan.Condition{{File: filepath.Join(b.dir, "never"), Where: "here"}}, Playbook: []playbook.Call{
 		{Name: "file_read", Each: "= concat(Changes.Added, Changes.Modified)", With: map[string]any{"path": "{{ .Folder }}/{{ .item }}"}},
 		{Name: "file_read", With: map[string]any{"path": "{{ .Folder }}"}},
 		{Name: "todo", If: "Round == 2 && len(Changes.Removed) == 1 && Changes.More == 0", With: map[string]any{"markdown": "- [x] {{ range .Changes.Removed }}{{ . }}{{ end }} of round {{ .Round }}"}},
@@ -239,7 +240,7 @@ func TestNamesOfOtherModes(t *testing.T) {
 		"{{ .Changes.Aded }}":       `uses "Changes.Aded", but Changes has only Added, Removed, Modified, More`,
 		"{{ .Changes.Added.Path }}": `uses "Changes.Added.Path", but Changes.Added is a list: take each of it with {{ range .Changes.Added }}`,
 	} {
-		b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": path}}}}
+		b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": path}}}}
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Folder: b.dir, Round: 1}})
 		if res := b.run(id); !strings.Contains(res.Error, say) {
 			t.Errorf("%s: %s, want %s", path, res.Error, say)
@@ -251,7 +252,7 @@ func TestNamesOfOtherModes(t *testing.T) {
 func TestHardLinkedSinceItsAcceptance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "{{ .File.Path }}"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_read", With: map[string]any{"path": "{{ .File.Path }}"}}}}
 	b.runner.Set(b.plan)
 	work := b.plan.Agents["clerk"].Workdir
 	for folder, want := range map[string]domain.Outcome{b.dir: domain.OutcomeSkipped, work: domain.OutcomeSuccess} {
@@ -274,7 +275,7 @@ func TestHardLinkedSinceItsAcceptance(t *testing.T) {
 func TestReturnNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["in"] = agent.Job{Name: "in", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
+	b.plan.Jobs["in"] = plan.Job{Name: "in", Agent: "clerk", Notify: plan.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)
 	got := b.runner.ReturnNotices("in", "/in/a\x1b[2J\nb.csv", 7)
 	if len(got) != 2 || got[0].Title != "in: a b.csv is back as it was when it failed" || got[1].Channel != "ops" || !strings.Contains(got[0].Body, "rouse retry 7") || !strings.Contains(got[0].Body, "rouse why in") {
@@ -288,30 +289,30 @@ func TestReturnNotices(t *testing.T) {
 // What a job does has a fingerprint, which is another one when something of it is; what it is only told with is none.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
-	job := agent.Job{Name: "in", Agent: "clerk", Prompt: "Read it."}
-	of := func(change func(*agent.Job, *agent.Agent)) string {
-		j, a := job, agent.Agent{Name: "clerk", Workdir: "/work"}
+	job := plan.Job{Name: "in", Agent: "clerk", Prompt: "Read it."}
+	of := func(change func(*plan.Job, *plan.Agent)) string {
+		j, a := job, plan.Agent{Name: "clerk", Workdir: "/work"}
 		change(&j, &a)
-		return agent.Plan{Jobs: map[string]agent.Job{"in": j}, Agents: map[string]agent.Agent{"clerk": a}}.Fingerprint("in")
+		return agent.Fingerprint(plan.Plan{Jobs: map[string]plan.Job{"in": j}, Agents: map[string]plan.Agent{"clerk": a}}, "in")
 	}
-	plain := of(func(*agent.Job, *agent.Agent) {})
-	if plain == "" || of(func(j *agent.Job, _ *agent.Agent) { j.Notify.On, j.Where = []string{"error"}, "rouse.yaml:9" }) != plain {
+	plain := of(func(*plan.Job, *plan.Agent) {})
+	if plain == "" || of(func(j *plan.Job, _ *plan.Agent) { j.Notify.On, j.Where = []string{"error"}, "rouse.yaml:9" }) != plain {
 		t.Errorf("%q is not the same", plain)
 	}
-	for name, change := range map[string]func(*agent.Job, *agent.Agent){
-		"prompt":       func(j *agent.Job, _ *agent.Agent) { j.Prompt = "Read all of it." },
-		"expectation":  func(j *agent.Job, _ *agent.Agent) { j.Expect = []agent.Expectation{{File: "/x"}} },
-		"check":        func(j *agent.Job, _ *agent.Agent) { j.Expect = []agent.Expectation{{SQL: "/x"}} },
-		"model":        func(j *agent.Job, _ *agent.Agent) { j.Model = &agent.Model{Name: "large"} },
-		"fallback":     func(j *agent.Job, _ *agent.Agent) { j.Model = &agent.Model{Fallback: &agent.Model{Name: "large"}} },
-		"instructions": func(_ *agent.Job, a *agent.Agent) { a.Instructions = "Be brief." },
-		"grants":       func(_ *agent.Job, a *agent.Agent) { a.Read = []string{"/data"} },
+	for name, change := range map[string]func(*plan.Job, *plan.Agent){
+		"prompt":       func(j *plan.Job, _ *plan.Agent) { j.Prompt = "Read all of it." },
+		"expectation":  func(j *plan.Job, _ *plan.Agent) { j.Expect = []plan.Expectation{{File: "/x"}} },
+		"check":        func(j *plan.Job, _ *plan.Agent) { j.Expect = []plan.Expectation{{SQL: "/x"}} },
+		"model":        func(j *plan.Job, _ *plan.Agent) { j.Model = &plan.Model{Name: "large"} },
+		"fallback":     func(j *plan.Job, _ *plan.Agent) { j.Model = &plan.Model{Fallback: &plan.Model{Name: "large"}} },
+		"instructions": func(_ *plan.Job, a *plan.Agent) { a.Instructions = "Be brief." },
+		"grants":       func(_ *plan.Job, a *plan.Agent) { a.Read = []string{"/data"} },
 	} {
 		if got := of(change); got == plain || got == "" {
 			t.Errorf("another %s: %q", name, got)
 		}
 	}
-	if got := (agent.Plan{}).Fingerprint("in"); got != "" {
+	if got := agent.Fingerprint(plan.Plan{}, "in"); got != "" {
 		t.Errorf("of no job: %q", got)
 	}
 }
@@ -320,7 +321,7 @@ func TestFingerprint(t *testing.T) {
 func TestBrokenNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["loop"] = agent.Job{Name: "loop", Agent: "clerk", Notify: agent.Notify{Channels: []string{"desktop", "ops"}}}
+	b.plan.Jobs["loop"] = plan.Job{Name: "loop", Agent: "clerk", Notify: plan.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)
 	got := b.runner.LoopNotices("loop")
 	text := must[[]byte](t)(json.Marshal(got))
@@ -339,7 +340,7 @@ func TestBrokenNotices(t *testing.T) {
 func TestWatchParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Watched: agent.Watched{Folder: filepath.Join(b.dir, "in"), Parameters: map[string]string{"team": "books", "year": "2025"}},
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Watched: plan.Watched{Folder: filepath.Join(b.dir, "in"), Parameters: map[string]string{"team": "books", "year": "2025"}},
 		Playbook: []playbook.Call{{Name: "todo", With: map[string]any{"markdown": "- [x] {{ .Input.team }} {{ .Input.year }}"}}}}
 	for want, input := range map[string]map[string]string{"- [x] books 2025": nil, "- [x] books 2026": {"year": "2026"}} {
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk", Detail: ledger.Detail{Input: input}})

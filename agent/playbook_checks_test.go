@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -36,7 +36,7 @@ func TestPlaybookSteps(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.table()
-			job := agent.Job{Name: "j", Agent: "clerk", Bounds: loop.Bounds{Steps: c.steps}}
+			job := plan.Job{Name: "j", Agent: "clerk", Bounds: loop.Bounds{Steps: c.steps}}
 			for i := range c.calls {
 				job.Playbook = append(job.Playbook, note(fmt.Sprint(i)))
 			}
@@ -74,8 +74,8 @@ func (b *bench) shellJob(argv ...string) int64 {
 		quoted[i] = "'" + a + "'"
 	}
 
-	b.plan.Jobs["j"] = agent.Job{
-		Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop"}},
+	b.plan.Jobs["j"] = plan.Job{
+		Name: "j", Agent: "clerk", Notify: plan.Notify{On: []string{"error"}, Channels: []string{"desktop"}},
 		Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": strings.Join(quoted, " ")}}},
 	}
 	return b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
@@ -160,7 +160,7 @@ func TestRetryThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "x"}}},
 		{Name: "file_read", With: map[string]any{"path": "later"}},
 	}}

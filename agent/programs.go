@@ -63,11 +63,11 @@ func (p *programHosts) sandboxFor(unconfined string) (*sandbox.Sandbox, error) {
 }
 
 func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, error) {
-	box, err := p.sandboxFor(t.agent.Unconfined)
+	box, err := p.sandboxFor(t.Agent.Unconfined)
 	if err != nil {
 		return nil, err
 	}
-	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.minTier()), Scratch: p.scratch, Writable: t.plan.writableFolders, Readable: p.readable}
+	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.MinTier()), Scratch: p.scratch, Writable: t.Plan.WritableFolders, Readable: p.readable}
 	if t.clone != nil {
 		h.Checkout, h.Mirror = t.clone.Dir, t.clone.Mirror
 	}

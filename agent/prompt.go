@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -22,8 +23,8 @@ import (
 //go:embed phases.md
 var phasedInstructions string
 
-func placePrompt(a Agent) string {
-	if a.Mode == ModeNone {
+func placePrompt(a plan.Agent) string {
+	if a.Mode == plan.ModeNone {
 		return "You have no file tools, and start no programs.\n"
 	}
 
@@ -36,17 +37,17 @@ func placePrompt(a Agent) string {
 
 func systemPrompt(t *attempt) string {
 	var s strings.Builder
-	if text := strings.TrimSpace(t.agent.Instructions); text != "" {
+	if text := strings.TrimSpace(t.Agent.Instructions); text != "" {
 		s.WriteString(text + "\n\n")
 	}
 
-	may := func(name string) bool { return tool.IsAllowed(t.agent.Allow, t.agent.Deny, name) }
-	fmt.Fprintf(&s, "You are %s, an agent that works unattended: nobody reads along.", t.agent.Name)
-	if t.phased() || may("clarify") {
+	may := func(name string) bool { return tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name) }
+	fmt.Fprintf(&s, "You are %s, an agent that works unattended: nobody reads along.", t.Agent.Name)
+	if t.Phased() || may("clarify") {
 		s.WriteString(" If you cannot go on without your owner's word, ask with clarify; the run then waits for the answer.")
 	}
 	switch {
-	case t.phased():
+	case t.Phased():
 		s.WriteString("\n" + phasedInstructions)
 	case may("complete"):
 		s.WriteString("\nDo the task with your tools, then call complete with a summary of what you did and what came of it.\n")
@@ -54,8 +55,8 @@ func systemPrompt(t *attempt) string {
 		s.WriteString("\nDo the task with your tools, then answer with a summary of what you did and what came of it.\n")
 	}
 
-	s.WriteString(placePrompt(t.agent))
-	if t.agent.HostFolder != "" {
+	s.WriteString(placePrompt(t.Agent))
+	if t.Agent.HostFolder != "" {
 		s.WriteString("Make what you hand over in your working folder, and share it with share_artifact.\n")
 	}
 	s.WriteString(t.project)
@@ -71,12 +72,12 @@ func systemPrompt(t *attempt) string {
 func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
 	s, failedWith := t.found, t.past.failedWith
 	var b strings.Builder
-	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.agent.Name)
-	b.WriteString(placePrompt(t.agent))
+	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.Agent.Name)
+	b.WriteString(placePrompt(t.Agent))
 	b.WriteString("End with an answer that says what you did and what came of it: it is all that your owner reads. " +
 		"If there was nothing to do, its last line is \"rouse-outcome: nothing\"; if a part is missing, \"rouse-outcome: partial\"; if you could not do it, \"rouse-outcome: error\". " +
 		"If you cannot go on without your owner's word, its last line is \"rouse-question: \" and one question; you are started again with the answer.\n")
-	if text := strings.TrimSpace(t.agent.Instructions); text != "" {
+	if text := strings.TrimSpace(t.Agent.Instructions); text != "" {
 		b.WriteString("\n" + text + "\n")
 	}
 
@@ -118,15 +119,15 @@ type soul struct {
 
 // soul quotes the owner's description of an agent, or returns nil. No line of it can pass for one
 // of the host's.
-func (t *task) soul() *soul {
-	words := strings.TrimSpace(t.agent.Soul)
+func newSoul(t *plan.Task) *soul {
+	words := strings.TrimSpace(t.Agent.Soul)
 	if words == "" {
 		return nil
 	}
 
-	sum := sha256.Sum256([]byte(t.agent.Soul))
-	told := t.redactor().Replace(text.Lines(words))
-	if head := text.HeadBytes(told, t.promptPart(maxSoul)); len(head) < len(told) {
+	sum := sha256.Sum256([]byte(t.Agent.Soul))
+	told := t.Redactor().Replace(text.Lines(words))
+	if head := text.HeadBytes(told, promptPart(t, maxSoul)); len(head) < len(told) {
 		told = head + " … (cut)"
 	}
 	return &soul{Text: soulHead + "> " + strings.ReplaceAll(told, "\n", "\n> ") + "\n", Hash: hex.EncodeToString(sum[:])}
@@ -134,22 +135,17 @@ func (t *task) soul() *soul {
 
 const promptTime = "Monday 2006-01-02 15:04:05 MST"
 
-// clockZone returns the time zone of the job, or that of the configuration.
-func (t *task) clockZone() *time.Location {
-	return cmp.Or(t.job.Zone, t.governingJob().Zone, t.plan.Zone)
-}
-
 // clockPrompt returns the start time of a run and its trigger, the same in each attempt.
 func clockPrompt(t *attempt) string {
-	at := t.run.StartedAt.In(t.clockZone())
+	at := t.Run.StartedAt.In(t.ClockZone())
 	zone := "UTC" + at.Format("-07:00")
 	if name := at.Location().String(); name != "Local" && name != "UTC" {
 		zone = name + ", " + zone
 	}
 
-	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, cmp.Or(triggerWords[t.run.Trigger], "the API"))
-	if !t.run.ScheduledAt.IsZero() {
-		s += ", scheduled for " + t.run.ScheduledAt.In(t.clockZone()).Format(promptTime)
+	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, cmp.Or(triggerWords[t.Run.Trigger], "the API"))
+	if !t.Run.ScheduledAt.IsZero() {
+		s += ", scheduled for " + t.Run.ScheduledAt.In(t.ClockZone()).Format(promptTime)
 	}
 	return s + ".\n"
 }

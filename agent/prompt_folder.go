@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/git"
 	"rouse/internal/nofollow"
@@ -51,13 +52,13 @@ var projects = []project{
 // adviceFiles are files in which people tell agents about a folder; the first that is there counts.
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
-func (t *task) projectDir() string { return cmp.Or(t.agent.HostFolder, t.agent.Workdir) }
+func projectDir(t *plan.Task) string { return cmp.Or(t.Agent.HostFolder, t.Agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
 	redact := t.redactor().Replace
-	return projectFolder(t.plan.Boundary, t.projectDir(), r.showsPlainFolder(ctx, t), redact, t.promptPart, func() string {
-		if t.agent.HostFolder != "" {
+	return projectFolder(t.Plan.Boundary, projectDir(&t.Task), r.showsPlainFolder(ctx, t), redact, func(most int) int { return promptPart(&t.Task, most) }, func() string {
+		if t.Agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone
 		}
 		roots, err := r.roots(t)
@@ -68,7 +69,7 @@ func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
 		if err != nil {
 			return ""
 		}
-		return git.Summary(ctx, host, t.agent.Name, redact, t.promptPart(maxGitStatus))
+		return git.Summary(ctx, host, t.Agent.Name, redact, promptPart(&t.Task, maxGitStatus))
 	})
 }
 
@@ -79,7 +80,7 @@ func (r *Runner) showsPlainFolder(ctx context.Context, t *attempt) bool {
 	if err != nil {
 		return false
 	}
-	need := roots.ReadNeed(cmp.Or(t.agent.HostFolder, "."))
+	need := roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
 	letters, err := r.ledger.LabelsOf(ctx, need.Reads...)
 	return err == nil && need.AddsTaint|tool.ParseTaint(letters) == 0
 }

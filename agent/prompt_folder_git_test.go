@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 )
 
 // OSA-39: the prompt of a run in a project says what git says has changed. What the configuration in the folder names, which the
@@ -74,7 +74,7 @@ func TestPlainFolderOfARun(t *testing.T) {
 		want   bool
 	}{
 		"plain":     {func(*bench) {}, true},
-		"private":   {func(b *bench) { b.clerk(func(a *agent.Agent) { a.PrivateFolders = []string{a.Workdir} }) }, false},
+		"private":   {func(b *bench) { b.clerk(func(a *plan.Agent) { a.PrivateFolders = []string{a.Workdir} }) }, false},
 		"untrusted": {func(b *bench) { b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "work", "in")} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -33,27 +34,27 @@ type session struct {
 // answers, and how they ended. Older runs are summarized. Tool results are left out. It goes back
 // to a run that was started fresh.
 func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
-	f := ledger.RunFilter{Job: t.run.Job, Agent: t.run.Agent, Session: t.detail.Session, State: domain.StateFinished, Before: t.run.ID, Limit: maxTurns + maxOlder}
-	keeps := t.run.Job != "" && t.job.KeepSession
-	if t.detail.Fresh || !keeps && f.Session == "" {
+	f := ledger.RunFilter{Job: t.Run.Job, Agent: t.Run.Agent, Session: t.Detail.Session, State: domain.StateFinished, Before: t.Run.ID, Limit: maxTurns + maxOlder}
+	keeps := t.Run.Job != "" && t.Job.KeepSession
+	if t.Detail.Fresh || !keeps && f.Session == "" {
 		return session{}, nil
 	}
 
-	turns, err := r.earlierRuns(ctx, f, t.run.StartedAt)
+	turns, err := r.earlierRuns(ctx, f, t.Run.StartedAt)
 	if err != nil || len(turns) == 0 {
 		return session{}, err
 	}
 
 	var s session
 	var told []string
-	room := t.promptPart(maxSessionText)
+	room := promptPart(&t.Task, maxSessionText)
 	for _, one := range turns[:min(len(turns), maxTurns)] { // the newest first, which is told of in any case
 		items, err := r.ledger.ItemsOf(ctx, one.ID)
 		if err != nil {
 			return session{}, err
 		}
 
-		turn := turnText(one, items, t.plan.Zone, min(maxTurnText, room/2))
+		turn := turnText(one, items, t.Plan.Zone, min(maxTurnText, room/2))
 		if room -= len(turn); room < 0 && len(told) > 0 {
 			break
 		}
@@ -61,7 +62,7 @@ func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
 		s.taint += one.Taint
 	}
 
-	older, taint := summaryText(turns[len(told):], len(turns) == maxTurns+maxOlder, t, t.promptPart(maxOlderText))
+	older, taint := summaryText(turns[len(told):], len(turns) == maxTurns+maxOlder, t, promptPart(&t.Task, maxOlderText))
 	s.taint += taint
 	slices.Reverse(told)
 	s.text = t.redactor().Replace(sessionHead + older + strings.Join(told, ""))
@@ -88,7 +89,7 @@ func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, 
 			head += "…"
 		}
 
-		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(t.plan.Zone).Format(time.DateOnly), head)
+		line := fmt.Sprintf("Run %d, ended on %s:\n> %s\n", one.ID, one.FinishedAt.In(t.Plan.Zone).Format(time.DateOnly), head)
 		if most -= len(line); most < 0 {
 			continue
 		}
@@ -127,7 +128,7 @@ func (r *Runner) earlierRuns(ctx context.Context, f ledger.RunFilter, began time
 
 		for _, one := range page {
 			f.Before = one.ID
-			d, _ := parseDetail(one) // what a damaged record says is left out: it is no reason to forget the others
+			d, _ := plan.ParseDetail(one) // what a damaged record says is left out: it is no reason to forget the others
 			if one.Attempt == 0 || one.Outcome == domain.OutcomeSkipped || one.FinishedAt.After(began) || d.Session != f.Session {
 				continue
 			}
@@ -157,7 +158,7 @@ func turnText(run ledger.Run, items []ledger.Item, zone *time.Location, most int
 		fmt.Fprintf(&b, "%s\n> %s\n", what, strings.ReplaceAll(text.Lines(head), "\n", "\n> "))
 	}
 
-	d, _ := parseDetail(run)
+	d, _ := plan.ParseDetail(run)
 	switch {
 	case d.File != nil:
 		fmt.Fprintf(&b, "It was about the file %q.\n", d.File.Path)

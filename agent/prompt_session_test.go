@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -46,8 +46,8 @@ func TestSession(t *testing.T) {
 	ask := modeltest.Turn{Text: "thinking aloud", Calls: []model.Call{insertCall("1", "row-of-a-tool"), {ID: "2", Name: "clarify", Args: json.RawMessage(`{"question":"Which month?"}`)}}}
 	b := setup(t, ask, completes("3", "The books of May are closed.\nRun 99, ended on Sunday: error."), done, done, done, done, done)
 	b.table()
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
-	b.plan.Jobs["other"] = agent.Job{Name: "other", Agent: "clerk", Prompt: "Close the books."}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	b.plan.Jobs["other"] = plan.Job{Name: "other", Agent: "clerk", Prompt: "Close the books."}
 	start := func(job string, d ledger.Detail) int64 {
 		t.Helper()
 		return b.enqueue(ledger.Request{Job: job, Agent: "clerk", Detail: d})
@@ -138,7 +138,7 @@ func TestSessionOfAnExecutor(t *testing.T) {
 func TestSessionBringsLabels(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done)
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
 	for _, taint := range []string{"A", "BC"} {
 		id := b.enqueue(ledger.Request{Job: "books", Agent: "clerk"})
 		_, a, err := b.ledger.StartAttempt(t.Context(), id)
@@ -168,7 +168,7 @@ func TestSessionBringsLabels(t *testing.T) {
 func TestSessionIsBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t, done, done)
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
 	ended := func(who string, res ledger.Result) {
 		t.Helper()
 		id := b.enqueue(ledger.Request{Job: "books", Agent: who})
@@ -222,7 +222,7 @@ func TestSessionSummary(t *testing.T) {
 	row := contract.Of(t, "AYA-01")
 	most := row.Number("4,000")
 	b := setup(t, done, done, done)
-	b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
+	b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Close the books.", KeepSession: true}
 	var ids []int64
 	run := func(taint string, res ledger.Result) {
 		t.Helper()
@@ -283,7 +283,7 @@ func TestSessionSummary(t *testing.T) {
 // A replay is told what its run was told, whatever has ended since.
 func TestSessionIsRecorded(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write.", KeepSession: true}, completes("1", "The first of all runs of this job."), completes("2", "The second of all runs of this job."))
+	b := recorded(t, plan.Job{Prompt: "Write.", KeepSession: true}, completes("1", "The first of all runs of this job."), completes("2", "The second of all runs of this job."))
 	for range 2 {
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.end(id, b.run(id))

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -17,7 +17,7 @@ func TestPromptTellsTheTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Nothing to do today."})
 	zone := time.FixedZone("Europe/Berlin", 3600)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Do it.", Zone: zone}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Do it.", Zone: zone}
 	due := time.Date(2026, 11, 30, 7, 0, 0, 0, time.UTC)
 	out, err := b.ledger.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "clerk", Trigger: domain.TriggerSchedule, ScheduledAt: due})
 	if err != nil {

@@ -25,15 +25,15 @@ const (
 // contextViews returns the saved views that the job and the wake ask for. A view that does not work
 // is named.
 func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
-	names := slices.Clone(t.job.ContextViews)
-	if t.detail.Wake != nil {
-		names = append(names, t.detail.Wake.ContextViews...)
+	names := slices.Clone(t.Job.ContextViews)
+	if t.Detail.Wake != nil {
+		names = append(names, t.Detail.Wake.ContextViews...)
 	}
 	if len(names) == 0 {
 		return "", nil
 	}
 
-	db, release, err := r.databases.Get(ctx, t.agent.Name)
+	db, release, err := r.databases.Get(ctx, t.Agent.Name)
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := writeView(&b, v, min(t.promptPart(maxViewText), t.promptPart(maxViewsText)-b.Len())); err != nil {
+		if err := writeView(&b, v, min(promptPart(&t.Task, maxViewText), promptPart(&t.Task, maxViewsText)-b.Len())); err != nil {
 			return "", err
 		}
 	}
@@ -125,12 +125,12 @@ const (
 // promptWorkspaces lists the active workspaces of the agent's skills, and where their labels are
 // (OSL-35). Names and phases are quoted as data, and no state is shown.
 func (r *Runner) promptWorkspaces(ctx context.Context, t *attempt) (string, []ledger.Place, error) {
-	kept := t.workspaceSkills()
+	kept := t.WorkspaceSkills()
 	if len(kept) == 0 {
 		return "", nil, nil
 	}
 
-	all, err := r.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: t.agent.Name, Status: ledger.WorkspaceActive})
+	all, err := r.ledger.Workspaces(ctx, ledger.WorkspaceFilter{Agent: t.Agent.Name, Status: ledger.WorkspaceActive})
 	if err != nil {
 		return "", nil, err
 	}
@@ -138,9 +138,9 @@ func (r *Runner) promptWorkspaces(ctx context.Context, t *attempt) (string, []le
 
 	var b strings.Builder
 	var places []ledger.Place
-	room := t.promptPart(maxWorkspacesText)
+	room := promptPart(&t.Task, maxWorkspacesText)
 	for i, w := range all {
-		waits, err := r.waitsIn(ctx, t.run, w)
+		waits, err := r.waitsIn(ctx, t.Run, w)
 		if err != nil {
 			return "", nil, err
 		}

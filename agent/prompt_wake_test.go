@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -95,8 +96,8 @@ func TestWakeBounds(t *testing.T) {
 	})
 
 	rapid.Check(t, func(t *rapid.T) {
-		a := Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
-		p := Plan{Agents: map[string]Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}
+		a := plan.Agent{Name: "ann", Bounds: draw.Draw(t, "agent")}
+		p := plan.Active{Plan: plan.Plan{Agents: map[string]plan.Agent{"ann": a, "bob": {Name: "bob"}}, Jobs: map[string]plan.Job{"j": {Name: "j", Agent: "ann", Bounds: draw.Draw(t, "job")}}}}
 		of := func(run ledger.Run, w *ledger.WakeDetail) loop.Bounds {
 			detail, err := json.Marshal(ledger.Detail{Wake: w})
 			if err != nil {
@@ -104,7 +105,7 @@ func TestWakeBounds(t *testing.T) {
 			}
 
 			run.Detail = detail
-			task, err := p.resolve(run)
+			task, err := p.Resolve(run)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func (r *Runner) recordingPath(run int64, attempt int) string {
 // startRecording records what the model of an attempt is asked and answers, if its job wants that.
 // Errors are logged.
 func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt) (end func()) {
-	if !t.governingJob().Record || !t.needsModel() || r.recordings == "" {
+	if !t.GoverningJob().Record || !t.NeedsModel() || r.recordings == "" {
 		return func() {}
 	}
 
@@ -53,7 +53,7 @@ func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt
 	}
 
 	o.Provider, o.Recorder = &recordingProvider{o.Provider, t.relay, rec}, rec
-	return func() { r.endRecording(context.WithoutCancel(ctx), rec, t.agent.Name) } // however the attempt ends
+	return func() { r.endRecording(context.WithoutCancel(ctx), rec, t.Agent.Name) } // however the attempt ends
 }
 
 // endRecording closes a recording, and has it be where other nodes find it.

@@ -10,6 +10,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -176,7 +177,7 @@ func heardKind(i ledger.Item) string {
 }
 
 func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMessage, error) {
-	d, err := parseDetail(run)
+	d, err := plan.ParseDetail(run)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +189,7 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 
 	if len(d.Files) > 0 {
 		// What it began without is known from the second attempt on.
-		left, _, err := r.droppedBefore(ctx, newAttempt(&task{run: run}, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}))
+		left, _, err := r.droppedBefore(ctx, newAttempt(&plan.Task{Run: run}, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}))
 		if err != nil {
 			return nil, err
 		}

@@ -72,9 +72,9 @@ func (r *Runner) recover(ctx context.Context, t *attempt) error {
 		return nil
 	}
 
-	q := ledger.Question{Call: c.Key, Title: t.asker() + " was cut off"}
+	q := ledger.Question{Call: c.Key, Title: t.Asker() + " was cut off"}
 	// A module that goes on within a call can look no more than a list of calls.
-	if t.needsModel() && !t.past.goesOnWithin(c.Key) {
+	if t.NeedsModel() && !t.past.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
 		return r.ledger.AddInfo(ctx, t.a, q)
@@ -82,7 +82,7 @@ func (r *Runner) recover(ctx context.Context, t *attempt) error {
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}
 	words := "done if it took effect, again to make it again, skip to go on without it, stop to end the run"
-	if t.detail.Tool != "" || t.executes() { // there is nothing behind it to go on with
+	if t.Detail.Tool != "" || t.Executes() { // there is nothing behind it to go on with
 		q.Options = []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoveryStop}
 		words = "done if it took effect, again to make it again, stop to end the run"
 	}
@@ -110,15 +110,15 @@ func (r *Runner) shown(c ledger.Call) string {
 }
 
 func callPlace(t *attempt, key string) string {
-	if t.detail.Tool != "" {
+	if t.Detail.Tool != "" {
 		return "the manual call"
 	}
 
 	key, within := loop.OuterKey(key)
 	switch {
-	case t.executes():
+	case t.Executes():
 		return "the work of its program"
-	case t.needsModel():
+	case t.NeedsModel():
 		return "a call of the skill that the model had called"
 	case within:
 		return "a call within " + callPlace(t, key)

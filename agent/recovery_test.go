@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -101,7 +101,7 @@ func (b *bench) appends() {
 		calls = append(calls, playbook.Call{Name: "file_write", With: map[string]any{"path": "out.txt", "content": letter, "mode": "append"}, Save: "last"})
 	}
 	calls = append(calls, playbook.Call{Name: "file_write", With: map[string]any{"path": "last.txt", "content": "{{ .last.path }}"}})
-	b.plan.Jobs["letters"] = agent.Job{Name: "letters", Agent: "plain", Playbook: calls}
+	b.plan.Jobs["letters"] = plan.Job{Name: "letters", Agent: "plain", Playbook: calls}
 }
 
 var bCall = ledger.Call{ID: "p2", Key: "p2", Tool: "file_write", Args: json.RawMessage(`{"content":"b","mode":"append","path":"out.txt"}`), Effect: domain.EffectWrite}

@@ -5,22 +5,19 @@ import (
 	"slices"
 
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/internal/ledger"
 )
 
-// longSecret is the shortest secret, in bytes, that is removed from API answers. A shorter one may
-// be part of a name.
-const longSecret = 8
-
 // RedactAnswer removes secrets from an answer of the API. A link stays: one for signing in names its client, which may be a secret.
 func (r *Runner) RedactAnswer(document json.RawMessage) json.RawMessage {
-	return r.plan.Load().answers.JSONExcept(document, "link")
+	return r.plan.Load().AnswerRedactor.JSONExcept(document, "link")
 }
 
 // Redact blacks secrets out of what an owner writes into the record.
-func (r *Runner) Redact(text string) string { return r.plan.Load().redactor.Replace(text) }
+func (r *Runner) Redact(text string) string { return r.plan.Load().Redactor.Replace(text) }
 
 // remember adds secrets to those that this process ever had, and returns all: an old secret may
 // still stand in a transcript or a file. The caller holds planMu.
@@ -41,33 +38,24 @@ func (r *Runner) learn(token string) {
 	if slices.Contains(p.Secrets, token) {
 		return
 	}
-	p.hide(r.remember(token))
+	p.Hide(r.remember(token))
 	r.use(&p)
 }
 
 // use puts a plan into force. What is written to the ledger lacks its secrets from then on.
-func (r *Runner) use(p *Plan) {
+func (r *Runner) use(p *plan.Active) {
 	r.plan.Store(p)
 	if r.ledger != nil { // one that only looks at a plan has none
-		r.ledger.RedactWith(&ledger.Redaction{Text: p.redactor.Replace, Document: p.redactor.JSON})
+		r.ledger.RedactWith(&ledger.Redaction{Text: p.Redactor.Replace, Document: p.Redactor.JSON})
 	}
 }
-
-// hide has all runs of the plan share what keeps the secrets out of their records.
-func (p *Plan) hide(secrets []string) {
-	p.Secrets, p.redactor = secrets, redactor(secrets)
-	p.answers = redactor(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
-}
-
-// redactor returns the redactor of the plan, which its runs share.
-func (t *task) redactor() *redact.Redactor { return t.plan.redactor }
 
 // redactor is that of the task. That of a module learns the tokens that it is given.
 func (t *attempt) redactor() *redact.Redactor {
 	if t.module != nil {
 		return t.module.redact
 	}
-	return t.task.redactor()
+	return t.Task.Redactor()
 }
 
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }

@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
@@ -34,7 +34,7 @@ func looker(t *testing.T, dialect string, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := piped(t, dialect, turns...)
 	b.put("work/log.txt", "long and winding\nthe answer is 42\n")
-	b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look into it, quietly."}
+	b.plan.Jobs["look"] = plan.Job{Name: "look", Agent: "clerk", Prompt: "Look into it, quietly."}
 	return b
 }
 
@@ -258,20 +258,20 @@ func TestReductionsAreBounded(t *testing.T) {
 func TestWhoReduces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*agent.Agent)
+		change func(*plan.Agent)
 		offer  bool
 	}{
-		"anybody":      {func(*agent.Agent) {}, true},
-		"denied":       {func(a *agent.Agent) { a.Deny = []string{"reduce"} }, false},
-		"not allowed":  {func(a *agent.Agent) { a.Allow = []string{"file_*"} }, false},
-		"only writing": {func(a *agent.Agent) { a.Allow = []string{"file_write", "reduce"} }, false},
+		"anybody":      {func(*plan.Agent) {}, true},
+		"denied":       {func(a *plan.Agent) { a.Deny = []string{"reduce"} }, false},
+		"not allowed":  {func(a *plan.Agent) { a.Allow = []string{"file_*"} }, false},
+		"only writing": {func(a *plan.Agent) { a.Allow = []string{"file_write", "reduce"} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, modeltest.Turn{Text: "Done."})
 			clerk := b.plan.Agents["clerk"]
 			c.change(&clerk)
 			b.plan.Agents["clerk"] = clerk
-			b.plan.Jobs["look"] = agent.Job{Name: "look", Agent: "clerk", Prompt: "Look."}
+			b.plan.Jobs["look"] = plan.Job{Name: "look", Agent: "clerk", Prompt: "Look."}
 			b.run(b.enqueue(ledger.Request{Job: "look", Agent: "clerk"}))
 			if got := strings.Contains(string(b.server.Requests()[0]), ", reduce, "); got != c.offer {
 				t.Errorf("offered: %v", got)
@@ -312,7 +312,7 @@ func TestReduceInPhases(t *testing.T) {
 func TestReduceIsReplayed(t *testing.T) {
 	t.Parallel()
 	schema := modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "db_schema", Args: json.RawMessage(`{}`)}}}
-	b := recorded(t, agent.Job{Prompt: "Look."}, reduceCall(`{"task":"t"}`), schema, modeltest.Turn{Text: "One table."}, complete("2"))
+	b := recorded(t, plan.Job{Prompt: "Look."}, reduceCall(`{"task":"t"}`), schema, modeltest.Turn{Text: "One table."}, complete("2"))
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(id, b.run(id))
 	b.same(id)

@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -50,12 +51,12 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 		return ReplayResult{}, err
 	}
 
-	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: t.detail, ScheduledAt: run.ScheduledAt})
+	accepted, err := r.ledger.Enqueue(ctx, ledger.Request{Job: run.Job, Agent: run.Agent, Trigger: run.Trigger, Detail: t.Detail, ScheduledAt: run.ScheduledAt})
 	if err != nil {
 		return ReplayResult{}, err
 	}
 
-	p := &replayer{recording: rec, redact: t.redactor(), reported: map[string]bool{}}
+	p := &replayer{recording: rec, redact: t.Redactor(), reported: map[string]bool{}}
 	out := ReplayResult{Recorded: endingOf(rec)}
 	var last ledger.Result
 	for i, at := range rec.Attempts {
@@ -102,7 +103,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (ReplayResult
 	return out, nil
 }
 
-func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, err error) {
+func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *plan.Task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
@@ -116,10 +117,10 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *task, er
 		return run, t, err
 	}
 
-	if t.executes() {
-		return run, t, fmt.Errorf("run %d was done by the program %s (executor), which cannot be played again: nobody knows what it and its model would do", run.ID, t.job.Executor.Argv[0])
+	if t.Executes() {
+		return run, t, fmt.Errorf("run %d was done by the program %s (executor), which cannot be played again: nobody knows what it and its model would do", run.ID, t.Job.Executor.Argv[0])
 	}
-	if t.needsModel() && len(rec.Exchanges) == 0 {
+	if t.NeedsModel() && len(rec.Exchanges) == 0 {
 		if run.Job == "" {
 			return run, t, fmt.Errorf("the answers of the model in run %d were not recorded; only runs of a job can be recorded (record: true)", run.ID)
 		}
@@ -139,7 +140,7 @@ func endingOf(rec replay.Recording) Ending {
 }
 
 // play plays one attempt at a recorded task. again is the run that is played.
-func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, recorded *task, p *replayer) (ledger.Result, error) {
+func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, recorded *plan.Task, p *replayer) (ledger.Result, error) {
 	if p.attempt.Asked(replay.QuestionDefinition) {
 		return ledger.Result{Wait: &ledger.Question{Kind: ledger.KindApproval, Title: "the recorded run was held", Message: "for the definition of its job",
 			Options: []string{ledger.ApprovalOnce, ledger.ApprovalDeny}, Action: ledger.Action{Hash: "definition"}}}, nil
@@ -147,17 +148,17 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 
 	t := newAttempt(recorded, a)
 	defer t.close()
-	t.run = again
+	t.Run = again
 	if len(p.attempt.Snapshot) > 0 {
 		if err := json.Unmarshal(p.attempt.Snapshot, &t.found); err != nil {
 			return ledger.Result{}, fmt.Errorf("what attempt %d found when it began cannot be read: %w", p.attempt.Number, err)
 		}
 	}
 
-	t.found.run = recorded.run
+	t.found.run = recorded.Run
 	t.found.apply(t)
 	t.wrapTool = p.answerFromRecord
-	if _, err := os.Stat(t.agent.Workdir); err != nil { // nothing is read there, so nothing is made there
+	if _, err := os.Stat(t.Agent.Workdir); err != nil { // nothing is read there, so nothing is made there
 		t.baseDir = filepath.Dir(r.manifests)
 	}
 
@@ -177,7 +178,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
 	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
 	o.Authorizer, o.Now = p, p.now
-	if t.needsModel() {
+	if t.NeedsModel() {
 		o.Provider = p
 	}
 
@@ -189,8 +190,8 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 		return ledger.Result{}, err
 	}
 
-	expect := t.job.Expect
-	t.job.Expect = nil // nothing was done that could be looked at
+	expect := t.Job.Expect
+	t.Job.Expect = nil // nothing was done that could be looked at
 	out, err := r.judge(ctx, t, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.adoptVerdict(&out)

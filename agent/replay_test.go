@@ -15,13 +15,14 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
 	"rouse/agent/model/replay"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
 
 // recorded is a bench whose job j is recorded.
-func recorded(t *testing.T, job agent.Job, turns ...modeltest.Turn) *bench {
+func recorded(t *testing.T, job plan.Job, turns ...modeltest.Turn) *bench {
 	t.Helper()
 	b := setup(t, turns...)
 	b.table()
@@ -118,7 +119,7 @@ func complete(id string) modeltest.Turn {
 func TestReplayOfAttempts(t *testing.T) {
 	t.Parallel()
 	t.Run("interrupted between steps", func(t *testing.T) {
-		b := recorded(t, agent.Job{Prompt: "Write {{ .Job }}."}, modeltest.Turn{Text: "One.", Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
+		b := recorded(t, plan.Job{Prompt: "Write {{ .Job }}."}, modeltest.Turn{Text: "One.", Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
 			modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, complete("3"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.run(id)
@@ -131,7 +132,7 @@ func TestReplayOfAttempts(t *testing.T) {
 	})
 
 	t.Run("interrupted before a call", func(t *testing.T) {
-		b := recorded(t, agent.Job{Prompt: "Write."}, complete("3"))
+		b := recorded(t, plan.Job{Prompt: "Write."}, complete("3"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		pendingWrite(t, b, id)
 		b.end(id, b.run(id))
@@ -139,7 +140,7 @@ func TestReplayOfAttempts(t *testing.T) {
 	})
 
 	t.Run("asked", func(t *testing.T) {
-		b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which one?"}`)}}}, complete("2"))
+		b := recorded(t, plan.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{{ID: "1", Name: "clarify", Args: json.RawMessage(`{"question":"Which one?"}`)}}}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.end(id, b.run(id))
 		items, err := b.ledger.Inbox(t.Context())
@@ -155,7 +156,7 @@ func TestReplayOfAttempts(t *testing.T) {
 	})
 
 	t.Run("failed and tried again", func(t *testing.T) {
-		b := recorded(t, agent.Job{Prompt: "Attempt {{ .Attempt }}."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Fail: model.KindAuth}, complete("2"))
+		b := recorded(t, plan.Job{Prompt: "Attempt {{ .Attempt }}."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Fail: model.KindAuth}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		res := b.run(id)
 		res.RetryAt = time.Now().Add(-time.Second)
@@ -165,7 +166,7 @@ func TestReplayOfAttempts(t *testing.T) {
 	})
 
 	t.Run("interrupted for good", func(t *testing.T) {
-		b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, complete("2"))
+		b := recorded(t, plan.Job{Prompt: "Write."}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, complete("2"))
 		id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 		b.run(id)
 		if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", &ledger.Result{Outcome: domain.OutcomeInterrupted, Error: "killed"}); err != nil {
@@ -213,7 +214,7 @@ func pendingWrite(t *testing.T, b *bench, id int64) {
 // A playbook is played from its calls, without a recording; another value in it is seen.
 func TestReplayOfAPlaybook(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Playbook: []playbook.Call{
+	b := recorded(t, plan.Job{Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Input.what }} after {{ .LastSuccess }}"}}, Save: "row"},
 		{Name: "file_write", With: map[string]any{"path": "a.txt", "content": "{{ .row }}"}},
 	}})
@@ -252,7 +253,7 @@ func TestReplayOfAPlaybook(t *testing.T) {
 // A run that would go on where its recording ends says so: what it would do nobody knows.
 func TestReplayEndsWithTheRecording(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write.", Bounds: loop.Bounds{Steps: 2}}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "I wrote two rows."})
+	b := recorded(t, plan.Job{Prompt: "Write.", Bounds: loop.Bounds{Steps: 2}}, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "I wrote two rows."})
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(id, b.run(id))
 	b.same(id)
@@ -267,7 +268,7 @@ func TestReplayEndsWithTheRecording(t *testing.T) {
 // The model that takes over after a failure is in the recording, and its price in the replay.
 func TestReplayOfAFallback(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write."}, modeltest.Turn{Text: "Yes.", Usage: model.Usage{Input: 100, Output: 10}})
+	b := recorded(t, plan.Job{Prompt: "Write."}, modeltest.Turn{Text: "Yes.", Usage: model.Usage{Input: 100, Output: 10}})
 	first := modeltest.New(t, spent)
 	p, err := openai.New(openai.Options{BaseURL: first.URL, Model: "scripted"})
 	if err != nil {
@@ -276,7 +277,7 @@ func TestReplayOfAFallback(t *testing.T) {
 
 	a := b.plan.Agents["clerk"]
 	a.Model.Price = model.Price{Input: 2, Output: 20}
-	a.Model = &agent.Model{Name: "big", Provider: p, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
+	a.Model = &plan.Model{Name: "big", Provider: p, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
 	b.plan.Agents["clerk"] = a
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(id, b.run(id))
@@ -295,7 +296,7 @@ func TestReplayOfAFallback(t *testing.T) {
 // that the host had for it then.
 func TestReplayOfAWake(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
+	b := recorded(t, plan.Job{Prompt: "Write."}, complete("1"))
 	before := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.end(before, b.run(before))
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Wake: &ledger.WakeDetail{Job: "j", Instructions: "Look again.", ScheduledBy: ledger.ByAgent, Planned: time.Now(), Asked: time.Now()}}})
@@ -316,7 +317,7 @@ func TestReplayInPhases(t *testing.T) {
 	step := func(id, args string) modeltest.Turn {
 		return modeltest.Turn{Calls: []model.Call{{ID: id, Name: "agent_step", Args: json.RawMessage(args)}}}
 	}
-	b := recorded(t, agent.Job{Prompt: "Write a row."},
+	b := recorded(t, plan.Job{Prompt: "Write a row."},
 		step("1", `{"phase":"plan","thinking":"first","summary":"plan it","plan":{"goal":"a row","sub_tasks":[{"id":"a","title":"write it"}]}}`),
 		step("2", `{"phase":"act","thinking":"now","summary":"write it","action":{"tool_name":"db_insert","tool_input":{"table":"log","row":{"what":"x"}}}}`),
 		step("3", `{"phase":"verify","thinking":"look","summary":"it is there","key_facts":["one row"],"sub_task_outcome":"done"}`),
@@ -337,8 +338,8 @@ func TestReplayInPhases(t *testing.T) {
 // Nothing is kept of a job that does not say so, and what was kept goes with its run.
 func TestRecordingsAreKeptAsLongAsTheirRuns(t *testing.T) {
 	t.Parallel()
-	b := recorded(t, agent.Job{Prompt: "Write."}, complete("1"))
-	b.plan.Jobs["quiet"] = agent.Job{Name: "quiet", Agent: "clerk", Prompt: "Write."}
+	b := recorded(t, plan.Job{Prompt: "Write."}, complete("1"))
+	b.plan.Jobs["quiet"] = plan.Job{Name: "quiet", Agent: "clerk", Prompt: "Write."}
 	quiet, id := b.enqueue(ledger.Request{Job: "quiet", Agent: "clerk"}), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if _, err := b.runner.ExportRecording(t.Context(), id); err == nil || !strings.Contains(err.Error(), "has not finished (queued)") {
 		t.Errorf("an unfinished run: %v", err)

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -29,8 +29,8 @@ func TestResumedRequestIsTheSame(t *testing.T) {
 
 				b := piped(t, dialect, modeltest.Turn{Text: "I <plan>.", Calls: []model.Call{odd}, Opaque: opaque, Usage: model.Usage{Input: 10, Output: 1}},
 					modeltest.Turn{Fail: model.KindAuth}, modeltest.Turn{Text: "Done.", Usage: model.Usage{Input: 10, Output: 1}})
-				b.change(func(a *agent.Agent, j *agent.Job) { a.Database, a.Allow = false, []string{"todo", "complete"} })
-				b.plan.Jobs["books"] = agent.Job{Name: "books", Agent: "clerk", Prompt: "Do the <books> & so on."}
+				b.change(func(a *plan.Agent, j *plan.Job) { a.Database, a.Allow = false, []string{"todo", "complete"} })
+				b.plan.Jobs["books"] = plan.Job{Name: "books", Agent: "clerk", Prompt: "Do the <books> & so on."}
 				id := b.triggered(domain.TriggerManual)
 				b.run(id)
 				if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {

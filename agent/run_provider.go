@@ -13,6 +13,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -20,24 +21,14 @@ import (
 // relay asks the model that answers now: the first, until it has failed for good and the loop
 // switches to the next one.
 type relay struct {
-	models []*Model
+	models []*plan.Model
 	now    int
 
-	health  *modelHealth                  // nil: nobody asks how the models are, or is told
-	note    string                        // why the first model was passed over, "" when it was not
-	on      func(ctx context.Context)     // the model that answers now has answered
-	failed  func(m *Model, failure error) // a model has failed for good
-	failure error                         // of the last request
-}
-
-// modelChain returns a model and its fallbacks, without fallbacks that have an obstacle.
-func modelChain(m *Model) (out []*Model) {
-	for seen := map[*Model]bool{}; m != nil && !seen[m]; m = m.Fallback {
-		if seen[m] = true; len(out) == 0 || len(m.Obstacles) == 0 {
-			out = append(out, m)
-		}
-	}
-	return out
+	health  *modelHealth                       // nil: nobody asks how the models are, or is told
+	note    string                             // why the first model was passed over, "" when it was not
+	on      func(ctx context.Context)          // the model that answers now has answered
+	failed  func(m *plan.Model, failure error) // a model has failed for good
+	failure error                              // of the last request
 }
 
 // begin chooses the first model that is neither paused nor behind an open circuit, else the first
@@ -75,7 +66,7 @@ func (r *relay) begin(h *modelHealth, insists bool, now time.Time) {
 
 // startAt lets a model answer first, by its name; one that is not among them changes nothing.
 func (r *relay) startAt(name string) {
-	if i := slices.IndexFunc(r.models, func(m *Model) bool { return m.Name == name }); i > 0 {
+	if i := slices.IndexFunc(r.models, func(m *plan.Model) bool { return m.Name == name }); i > 0 {
 		r.now = i
 	}
 }
@@ -108,7 +99,7 @@ func (r *relay) Stream(ctx context.Context, req model.Request) iter.Seq2[model.E
 	}
 }
 
-func (r *relay) model() *Model { return r.models[r.now] }
+func (r *relay) model() *plan.Model { return r.models[r.now] }
 
 // fallback tells the loop who may take over, nil when nobody may.
 func (r *relay) fallback() *loop.Fallback {

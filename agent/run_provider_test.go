@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/anthropic"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -29,8 +29,8 @@ func TestFallback(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.change(func(a *agent.Agent, _ *agent.Job) {
-		a.Model = &agent.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
+	b.change(func(a *plan.Agent, _ *plan.Job) {
+		a.Model = &plan.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100, Output: 1000}, Fallback: a.Model}
 	})
 	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)
@@ -79,8 +79,8 @@ func TestFallbackNotForAWrongKey(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.change(func(a *agent.Agent, _ *agent.Job) {
-		a.Model = &agent.Model{Name: "big", Provider: p, Fallback: a.Model}
+	b.change(func(a *plan.Agent, _ *plan.Job) {
+		a.Model = &plan.Model{Name: "big", Provider: p, Fallback: a.Model}
 	})
 	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeError || len(b.server.Requests()) != 0 || !strings.Contains(res.Error, "api_key") {
 		t.Errorf("%+v", res)
@@ -97,9 +97,9 @@ func TestFallbackInAReduction(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.change(func(a *agent.Agent, _ *agent.Job) {
+	b.change(func(a *plan.Agent, _ *plan.Job) {
 		a.Allow = nil
-		a.Model = &agent.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100}, Fallback: a.Model}
+		a.Model = &plan.Model{Name: "big", Provider: p, MaxOutput: 100, Price: model.Price{Input: 100}, Fallback: a.Model}
 	})
 	id := b.triggered(domain.TriggerManual)
 	res := b.run(id)

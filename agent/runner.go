@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"rouse/agent/checkout"
 	"rouse/agent/checkout/runclone"
+	"rouse/agent/plan"
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/tool"
@@ -26,6 +26,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/live"
 	"rouse/internal/nofollow"
+	"rouse/scheduler/schedule"
 	"rouse/skills/module"
 )
 
@@ -103,7 +104,7 @@ type Runner struct {
 	live          *live.Board // nil: nobody looks
 	desktop       func() bool // whether there is a desktop session; nil: there is none
 	canDeliver    func(ctx context.Context, channel string) (can, why string)
-	plan          atomic.Pointer[Plan]
+	plan          atomic.Pointer[plan.Active]
 	planMu        sync.Mutex // held while another plan is made of the one that holds
 	secrets       []string   // that this process ever had, in memory alone; guarded by planMu
 	health        *modelHealth
@@ -129,7 +130,7 @@ func New(o Options) (*Runner, error) {
 		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
-	r.plan.Store(&Plan{Zone: time.UTC, redactor: redactor(nil), answers: redactor(nil)})
+	r.plan.Store(plan.NewActive(plan.Plan{}, nil, nil, nil))
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -173,17 +174,12 @@ func New(o Options) (*Runner, error) {
 }
 
 // Set replaces the plan; runs that have started keep theirs.
-func (r *Runner) Set(p Plan) {
+func (r *Runner) Set(p plan.Plan) {
 	r.planMu.Lock()
 	defer r.planMu.Unlock()
-	p.watchedFolders, p.Masks = watchedFolders(p), p.Masks.Resolved()
-	p.writers = writersOf(p)
-	p.Zone = cmp.Or(p.Zone, time.UTC)
-	p.writableFolders = p.writers.boundary(p)
-	p.hide(r.remember(p.Secrets...))
-	p.specs = r.specsOf(p)
-	p.desktop = r.desktop
-	r.use(&p)
+	active := plan.NewActive(p, r.specs, hostTools(), r.remember(p.Secrets...))
+	active.Desktop = r.desktop
+	r.use(active)
 	// Whoever changed the configuration may have changed what it names, too.
 	r.prober.Forget()
 	r.health.reconsider(p)
@@ -194,7 +190,7 @@ func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 }
 
 // task returns the task of a run that is not being executed, by the current plan. An attempt has the task that Freeze resolved.
-func (r *Runner) task(run ledger.Run) (*task, error) { return r.plan.Load().resolve(run) }
+func (r *Runner) task(run ledger.Run) (*plan.Task, error) { return r.plan.Load().Resolve(run) }
 
 // Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -205,8 +201,8 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
 	p := r.plan.Load()
 	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
-		t, err := p.resolve(run)
-		var missing *notConfiguredError
+		t, err := p.Resolve(run)
+		var missing *plan.NotConfiguredError
 		switch {
 		case errors.As(err, &missing):
 			res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
@@ -216,6 +212,15 @@ func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Att
 		}
 
 		// By the current plan: a secret that came with a reload must not reach the record either.
-		return cleanResult(res, r.plan.Load().redactor), err
+		return cleanResult(res, r.plan.Load().Redactor), err
 	}
+}
+
+// WakeLimits are those of the wakes that an agent plans; false when it plans none.
+func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
+	a, ok := r.plan.Load().Agents[agent]
+	if !ok || a.SelfScheduling == nil {
+		return schedule.Limits{}, false
+	}
+	return *a.SelfScheduling, true
 }

@@ -18,6 +18,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/internal/domain"
@@ -33,7 +34,7 @@ type bench struct {
 	pool   *agentdb.Pool
 	runner *agent.Runner
 	server *modeltest.Server
-	plan   agent.Plan
+	plan   plan.Plan
 	quota  int64       // bytes of each database; 0: no bound
 	tools  []tool.Tool // beside the built-in ones
 	// desktop reports whether there is a desktop session; nil: there is none.
@@ -67,12 +68,12 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 
 	t.Cleanup(func() { b.ledger.Close() })
 	b.newPool()
-	b.plan = agent.Plan{
-		Agents: map[string]agent.Agent{
-			"clerk": {Name: "clerk", Workdir: filepath.Join(b.dir, "work"), Database: true, Model: &agent.Model{Name: "scripted", Provider: p}},
+	b.plan = plan.Plan{
+		Agents: map[string]plan.Agent{
+			"clerk": {Name: "clerk", Workdir: filepath.Join(b.dir, "work"), Database: true, Model: &plan.Model{Name: "scripted", Provider: p}},
 			"plain": {Name: "plain", Workdir: filepath.Join(b.dir, "plain")},
 		},
-		Jobs:     map[string]agent.Job{},
+		Jobs:     map[string]plan.Job{},
 		Channels: []string{"desktop"}, DefaultChannels: []string{"desktop"}, Secrets: []string{"sk-canary", "sk-canary-and-more"},
 	}
 
@@ -239,7 +240,7 @@ func TestModelGoesOnAfterAnInterruption(t *testing.T) {
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "one")}}, modeltest.Turn{Status: 401, Raw: "the power fails here"},
 		modeltest.Turn{Calls: []model.Call{insertCall("2", "two")}}, modeltest.Turn{Text: "Both are written."})
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write two rows."}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Write two rows."}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	b.run(id)
 	if err := b.ledger.Interrupt(t.Context(), ledger.Attempt{Run: id, Number: 1}, "killed", nil); err != nil {
@@ -263,7 +264,7 @@ func TestBoundsGoOn(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Calls: []model.Call{insertCall("1", "again")}})
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write for ever.", Bounds: loop.Bounds{Steps: 3}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Write for ever.", Bounds: loop.Bounds{Steps: 3}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeBudget || b.count() != 3 {
 		t.Fatalf("%+v, %d rows", res, b.count())
@@ -294,7 +295,7 @@ func TestPendingCallIsFinishedOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "Done."})
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Write a row."}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Write a row."}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	_, a, err := b.ledger.StartAttempt(t.Context(), id)
 	if err != nil {
@@ -342,7 +343,7 @@ func TestPlaybookIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Job }}"}}},
 		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
 	}}
@@ -372,21 +373,21 @@ func TestRefusals(t *testing.T) {
 	b := setup(t)
 	for name, c := range map[string]struct {
 		request ledger.Request
-		job     agent.Job
+		job     plan.Job
 		outcome domain.Outcome
 		say     string
 	}{
-		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, agent.Job{}, domain.OutcomeError, `the job "gone" is no longer in the configuration`},
-		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, domain.OutcomeError, `the agent "nobody" is no longer`},
-		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, agent.Job{}, domain.OutcomeError, "has no model"},
-		"a template":    {ledger.Request{Job: "j"}, agent.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, domain.OutcomeError, `uses "File", which this run does not have`},
-		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}, domain.OutcomeSkipped, "is gone"},
-		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, agent.Job{}, domain.OutcomeError,
+		"unknown job":   {ledger.Request{Job: "gone", Agent: "clerk"}, plan.Job{}, domain.OutcomeError, `the job "gone" is no longer in the configuration`},
+		"unknown agent": {ledger.Request{Agent: "nobody", Detail: ledger.Detail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, `the agent "nobody" is no longer`},
+		"no model":      {ledger.Request{Agent: "plain", Detail: ledger.Detail{Prompt: "x"}}, plan.Job{}, domain.OutcomeError, "has no model"},
+		"a template":    {ledger.Request{Job: "j"}, plan.Job{Name: "j", Agent: "clerk", Prompt: "{{ .File.Path }}"}, domain.OutcomeError, `uses "File", which this run does not have`},
+		"a file gone":   {ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: filepath.Join(b.dir, "none.csv")}}}, plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}, domain.OutcomeSkipped, "is gone"},
+		"a tool that was denied": {ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: "db_query", Args: json.RawMessage(`{"sql":"select 1"}`)}}, plan.Job{}, domain.OutcomeError,
 			"tool_not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b.t = t
-			b.plan.Jobs = map[string]agent.Job{"j": c.job}
+			b.plan.Jobs = map[string]plan.Job{"j": c.job}
 			res := b.run(b.enqueue(c.request))
 			if res.Outcome != c.outcome || !strings.Contains(res.Error, c.say) {
 				t.Errorf("%+v", res)
@@ -404,7 +405,7 @@ func TestFileThatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}
 	res := b.run(b.enqueue(ledger.Request{Job: "j", Detail: ledger.Detail{File: &ledger.File{Path: path, Size: 3, Hash: "of the old"}}}))
 	if res.Outcome != domain.OutcomeSkipped || !strings.Contains(res.Error, "has changed") {
 		t.Errorf("%+v", res)
@@ -414,8 +415,8 @@ func TestFileThatChanged(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "plain", Prompt: "x"}
-	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Prompt: "x"}
+	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
 	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
@@ -428,7 +429,7 @@ func TestBlocked(t *testing.T) {
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Notify: plan.Notify{On: []string{"error"}, Channels: []string{"desktop", "ops"}, Title: "{{ .Job }} says {{ .Outcome }}", Body: "{{ .Nonsense }}"}}
 	b.runner.Set(b.plan)
 	run := ledger.Run{ID: 7, Job: "j", Attempt: 1}
 	if n := b.told(run, ledger.Result{Outcome: domain.OutcomeSuccess}); len(n) != 0 {
@@ -445,7 +446,7 @@ func TestNotices(t *testing.T) {
 func TestStopHasItsReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t, modeltest.Turn{Text: "late"})
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x"}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "x"}
 	b.runner.Set(b.plan)
 	run, a, err := b.ledger.StartAttempt(t.Context(), b.enqueue(ledger.Request{Job: "j", Agent: "clerk"}))
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
@@ -74,7 +74,7 @@ func TestWakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, planCall("Count {{ .Nothing }} again."), modeltest.Turn{Text: "Planned."}, planCall("And again."), modeltest.Turn{Text: "Planned, too."}, planCall("For ever."))
 	b.selfScheduling()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "Begin.", Bounds: loop.Bounds{Steps: 3}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "Begin.", Bounds: loop.Bounds{Steps: 3}}
 	first := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.execute(first); res.Summary != "Planned." {
 		t.Fatalf("%+v", res)
@@ -299,7 +299,7 @@ func TestPlaybookPlans(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.selfScheduling()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "schedule_next_run", With: map[string]any{"in_seconds": 60, "instructions": "x"}, Save: "plan"},
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "schedule_next_run", With: map[string]any{"in_seconds": 60, "instructions": "x"}, Save: "plan"},
 		{Name: "todo", With: map[string]any{"markdown": "- [ ] {{ index .plan.clamp_reasons 0 }}"}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.execute(id); res.Outcome != domain.OutcomeSuccess {
@@ -323,7 +323,7 @@ func TestWhoIsWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Prompt: "x", Model: &agent.Model{Name: "other", Provider: p}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Prompt: "x", Model: &plan.Model{Name: "other", Provider: p}}
 	for _, c := range []struct{ agent, job, say string }{
 		{"clerk", "j", "By the job's model."}, {"clerk", "gone", "Done."}, {"clerk", "", "Done."},
 		{"nobody", "j", `the agent "nobody" is no longer in the configuration, or is disabled`}, {"plain", "j", "agent plain has no model"},
@@ -350,7 +350,7 @@ func TestWhoIsWoken(t *testing.T) {
 func TestNoticesOfWakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Notify: agent.Notify{On: []string{"success", "error"}, Channels: []string{"ops"}, Title: "Report", Body: "{{ .Job }}: {{ .Summary }}"}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Notify: plan.Notify{On: []string{"success", "error"}, Channels: []string{"ops"}, Title: "Report", Body: "{{ .Job }}: {{ .Summary }}"}}
 	b.runner.Set(b.plan)
 
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
@@ -27,13 +28,13 @@ import (
 // A run has the approved tools of its agent's MCP servers. The first call starts a server.
 
 func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
-	if !t.usesServers() {
+	if !t.UsesServers() {
 		return nil
 	}
-	for _, s := range t.agent.Servers {
+	for _, s := range t.Agent.Servers {
 		rec, err := r.servers.Of(s)
 		if err != nil { // its tools are as good as not approved
-			r.log.Warn("no tool of an MCP server can be used", "server", s.Name, "agent", t.agent.Name, "error", err)
+			r.log.Warn("no tool of an MCP server can be used", "server", s.Name, "agent", t.Agent.Name, "error", err)
 		}
 		given := mcp.Given{Server: s, Name: s.Name, Tools: rec.ApprovedTools(s)}
 		// If the owner is signed in there, the server's data is theirs.
@@ -43,19 +44,14 @@ func (r *Runner) givenServers(t *attempt) (out []mcp.Given) {
 	return out
 }
 
-// usesServers says whether a run can call tools of servers: a module may be one that calls none.
-func (t *task) usesServers() bool {
-	return t.job.Skill == nil || len(t.settings.Tools) > 0 || len(t.job.Skill.Manifest.RequiredMCPTools) > 0
-}
-
 // useServers has an attempt use the servers that it was given, or those that a recorded one was given.
 func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 	t.servers = slices.Clone(given)
 	for i := range t.servers {
 		if g := &t.servers[i]; g.Server.Name == "" { // of a recording, which has no settings
 			g.Server = mcp.Server{Name: g.Name}
-			if k := slices.IndexFunc(t.agent.Servers, func(s mcp.Server) bool { return s.Name == g.Name }); k >= 0 {
-				g.Server = t.agent.Servers[k]
+			if k := slices.IndexFunc(t.Agent.Servers, func(s mcp.Server) bool { return s.Name == g.Name }); k >= 0 {
+				g.Server = t.Agent.Servers[k]
 			}
 		}
 	}
@@ -63,25 +59,25 @@ func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 		return
 	}
 
-	t.received = r.receivedFolder(t.run.ID)
+	t.received = r.receivedFolder(t.Run.ID)
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
 		Keep: r.keepReceived(t.redactor().Replace),
 		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them",
 				Message: fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)}
-			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), t.run.ID, q); err != nil {
+			if err := r.ledger.AddRunInfo(context.WithoutCancel(ctx), t.Run.ID, q); err != nil {
 				r.log.Error("what an MCP server has changed cannot be put into the inbox", "server", s.Name, "error", err)
 			}
 		},
-		Declined: func(s mcp.Server, method string) { r.recordDeclined(t.run, s, method) },
+		Declined: func(s mcp.Server, method string) { r.recordDeclined(t.Run, s, method) },
 		Ended: func(s mcp.Server, how shell.Ended) {
 			if s.Files == shell.ExposeWriting && t.authorizer != nil {
 				if err := t.authorizer.programEnded(context.Background()); err != nil {
-					r.log.Error("what an MCP server wrote after its last call cannot be labelled", "server", s.Name, "run", t.run.ID, "error", err)
+					r.log.Error("what an MCP server wrote after its last call cannot be labelled", "server", s.Name, "run", t.Run.ID, "error", err)
 				}
 			}
-			r.recordServerEnd(t.run, s, how)
+			r.recordServerEnd(t.Run, s, how)
 		},
 	})
 }
@@ -110,37 +106,7 @@ func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) 
 		return nil, err
 	}
 	t.sessions.Start(launcher)
-	return t.sessions.Tools(t.servers, roots, t.calledTools())
-}
-
-func (t *task) calledTools() (out []string) {
-	if t.detail.Tool != "" {
-		out = append(out, t.detail.Tool)
-	}
-	for _, c := range t.job.Playbook {
-		if !slices.Contains(out, c.Name) {
-			out = append(out, c.Name)
-		}
-	}
-	return out
-}
-
-// ServerSpecs stand for the tools of the MCP servers of a plan, which are known only once they are approved.
-func (p Plan) ServerSpecs() (out tool.Specs) {
-	all := p.servers()
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, mcp.OpenSpec(all[name]))
-	}
-	return out
-}
-
-// servers are those of a plan, by name: of its agents, and those that no agent has.
-func (p Plan) servers() map[string]mcp.Server {
-	out := map[string]mcp.Server{}
-	for _, s := range p.Servers {
-		out[s.Name] = s
-	}
-	return out
+	return t.sessions.Tools(t.servers, roots, t.CalledTools())
 }
 
 // ServerState is an MCP server as its owner is shown it.
@@ -155,7 +121,7 @@ type ServerState struct {
 // Servers are the MCP servers that are configured, by name. None is started.
 func (r *Runner) Servers() (out []ServerState) {
 	p := r.plan.Load()
-	all := p.servers()
+	all := p.ServersByName()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
 		st := ServerState{Server: s}
@@ -189,7 +155,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 	st, ok := r.Server(name)
 	switch {
 	case !ok:
-		return st, &notConfiguredError{"MCP server", name}
+		return st, &plan.NotConfiguredError{Kind: "MCP server", Name: name}
 	case as != "" && !slices.Contains(st.Agents, as):
 		return st, fmt.Errorf("the agent %s does not have it; write its name under mcp: of the agent, or name another", as)
 	case noexec.Is(ctx):
@@ -197,7 +163,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 	}
 
 	p := r.plan.Load()
-	server, t := st.Server, newAttempt(&task{agent: p.Agents[as], plan: p}, ledger.Attempt{})
+	server, t := st.Server, newAttempt(&plan.Task{Agent: p.Agents[as], Plan: p}, ledger.Attempt{})
 	if as == "" {
 		server.Files, server.Network = shell.ExposeNothing, false
 		dir, err := os.MkdirTemp("", "rouse-mcp-")
@@ -205,8 +171,8 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 			return st, err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-		t.agent = Agent{Name: "mcp", Workdir: dir}
-	} else if err := t.makeWorkdir(); err != nil {
+		t.Agent = plan.Agent{Name: "mcp", Workdir: dir}
+	} else if err := makeWorkdir(&t.Task); err != nil {
 		return st, fmt.Errorf("the workdir of agent %s cannot be made: %w", as, err)
 	}
 	roots, err := r.roots(t)
@@ -270,7 +236,7 @@ func (r *Runner) recordLook(ctx context.Context, s mcp.Server, as string, roots 
 func (r *Runner) ApproveServer(ctx context.Context, name string, tools []string, shown map[string]string) (approved []string, unusable map[string]string, err error) {
 	st, ok := r.Server(name)
 	if !ok {
-		return nil, nil, &notConfiguredError{"MCP server", name}
+		return nil, nil, &plan.NotConfiguredError{Kind: "MCP server", Name: name}
 	}
 	approved, unusable, err = r.servers.Approve(st.Server, tools, shown)
 	if err != nil {
@@ -283,7 +249,7 @@ func (r *Runner) ApproveServer(ctx context.Context, name string, tools []string,
 func (r *Runner) RevokeServer(ctx context.Context, name string, tools []string) ([]string, error) {
 	st, ok := r.Server(name)
 	if !ok {
-		return nil, &notConfiguredError{"MCP server", name}
+		return nil, &plan.NotConfiguredError{Kind: "MCP server", Name: name}
 	}
 	revoked, err := r.servers.Revoke(st.Server, tools)
 	if err != nil {
@@ -316,13 +282,6 @@ func serverLine(s mcp.Server) string {
 	return line
 }
 
-func (a Agent) serverNames() (out []string) {
-	for _, s := range a.Servers {
-		out = append(out, s.Name)
-	}
-	return out
-}
-
 // ServerTooWeak returns why calls of a server program are refused in runs of one of its agents, or
 // "". Responses of servers are untrusted, which needs the strongest sandbox unless min_tier is set.
 func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
@@ -331,14 +290,14 @@ func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 	}
 	p := r.plan.Load()
 	for _, name := range st.Agents {
-		t := task{agent: p.Agents[name]}
-		box, err := r.programs.sandboxFor(t.agent.Unconfined)
+		t := plan.Task{Agent: p.Agents[name]}
+		box, err := r.programs.sandboxFor(t.Agent.Unconfined)
 		if err != nil {
 			return err.Error()
 		}
-		if tier, reasons := box.Tier(ctx); string(tier) > cmp.Or(t.minTier(), "A") {
+		if tier, reasons := box.Tier(ctx); string(tier) > cmp.Or(t.MinTier(), "A") {
 			return fmt.Sprintf("programs are confined on tier %s here, and runs of the agent %s that have read what a server answers ask for tier %s: %s; or set min_tier: %s of the agent",
-				tier, name, cmp.Or(t.minTier(), "A"), strings.Join(reasons, "; "), tier)
+				tier, name, cmp.Or(t.MinTier(), "A"), strings.Join(reasons, "; "), tier)
 		}
 	}
 	return ""

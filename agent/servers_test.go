@@ -16,6 +16,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
@@ -149,7 +150,7 @@ func TestLookNeedsFolders(t *testing.T) {
 func TestServerInRuns(t *testing.T) {
 	t.Parallel()
 	b := setup(t, callOf("srv__work", `{}`), callOf("srv__ask", `{}`), modeltest.Turn{Text: "It is done."}, modeltest.Turn{Text: "Nothing to do."})
-	b.plan.Jobs["ask"] = agent.Job{Name: "ask", Agent: "clerk", Prompt: "Do it."}
+	b.plan.Jobs["ask"] = plan.Job{Name: "ask", Agent: "clerk", Prompt: "Do it."}
 	b.record()
 	b.served()
 	work := b.plan.Agents["clerk"].Workdir
@@ -201,7 +202,7 @@ func TestServerSendsFiles(t *testing.T) {
 	b.plan.Secrets = append(b.plan.Secrets, "sk-canary")
 	b.served()
 	folder := filepath.Join(b.dir, "manifests", "1.files")
-	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__file"}, {Name: "file_read", With: map[string]any{"path": filepath.Join(folder, "table-2.csv")}}}}
+	b.plan.Jobs["calls"] = plan.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__file"}, {Name: "file_read", With: map[string]any{"path": filepath.Join(folder, "table-2.csv")}}}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain"})
 	if res := b.ends(id); id != 1 || res.Outcome != domain.OutcomeSuccess {
@@ -239,7 +240,7 @@ func TestServerDies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.served()
-	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}, {Name: "srv__die"}, {Name: "srv__other"}}}
+	b.plan.Jobs["calls"] = plan.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}, {Name: "srv__die"}, {Name: "srv__other"}}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain", Detail: ledger.Detail{}})
 	if res := b.run(id); res.Outcome != domain.OutcomeError || !strings.Contains(res.Error, "Whether the call took effect is unknown") {
@@ -283,7 +284,7 @@ func TestServerChanges(t *testing.T) {
 	plain := b.plan.Agents["plain"]
 	plain.Servers = []mcp.Server{s}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["calls"] = agent.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}}}
+	b.plan.Jobs["calls"] = plan.Job{Name: "calls", Agent: "plain", Playbook: []playbook.Call{{Name: "srv__work"}}}
 	b.runner.Set(b.plan)
 
 	id := b.enqueue(ledger.Request{Job: "calls", Agent: "plain"})

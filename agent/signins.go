@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
+	agentplan "rouse/agent/plan"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
@@ -71,7 +72,7 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 	if id.Agent == serverSignIns {
 		st, ok := r.Server(id.Skill)
 		if !ok {
-			return signin.Provider{}, &notConfiguredError{"MCP server", id.Skill}
+			return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "MCP server", Name: id.Skill}
 		}
 		p, ok, err := serverProvider(st.Server, st.Record.Client)
 		if err == nil && !ok {
@@ -83,23 +84,14 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 	plan := r.plan.Load()
 	a, ok := plan.Agents[id.Agent]
 	if !ok {
-		return signin.Provider{}, &notConfiguredError{"agent", id.Agent}
+		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "agent", Name: id.Agent}
 	}
-	s := plan.moduleFor(id)
+	s := plan.ModuleFor(id)
 	if s == nil {
-		return signin.Provider{}, &notConfiguredError{"skill", id.Skill}
+		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "skill", Name: id.Skill}
 	}
 	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.Redact})
 	return p, err
-}
-
-func (p *Plan) moduleFor(id signin.ID) *skills.Skill {
-	for _, j := range p.Jobs {
-		if j.Agent == id.Agent && j.Skill != nil && j.Skill.Name == id.Skill {
-			return j.Skill
-		}
-	}
-	return p.Modules[id.Skill]
 }
 
 // SignInLink returns the link of an inbox item that asks for a sign-in, or "". It is in no record.
@@ -281,7 +273,7 @@ func (r *Runner) ServerSignInLink(ctx context.Context, name string) (string, err
 	st, ok := r.Server(name)
 	switch {
 	case !ok:
-		return "", &notConfiguredError{"MCP server", name}
+		return "", &agentplan.NotConfiguredError{Kind: "MCP server", Name: name}
 	case st.Err != nil:
 		return "", st.Err
 	case st.URL == "":

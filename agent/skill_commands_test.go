@@ -12,6 +12,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -81,7 +82,7 @@ func arguments(t *testing.T, args map[string]any) string {
 	return string(text)
 }
 
-func (b *bench) clerk(change func(*agent.Agent)) {
+func (b *bench) clerk(change func(*plan.Agent)) {
 	clerk := b.plan.Agents["clerk"]
 	change(&clerk)
 	b.plan.Agents["clerk"] = clerk
@@ -117,7 +118,7 @@ func TestSkillScript(t *testing.T) {
 				done)
 
 			b.sees(root, "")
-			b.clerk(func(a *agent.Agent) {
+			b.clerk(func(a *plan.Agent) {
 				a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}}
 			})
 			if inside {
@@ -161,7 +162,7 @@ func TestSkillWithinTheWorkdir(t *testing.T) {
 		t.Fatal(problems)
 	}
 
-	b.clerk(func(a *agent.Agent) {
+	b.clerk(func(a *plan.Agent) {
 		a.Workdir, a.Commands = work, []shell.Grant{{Argv: []string{program, "*"}}, {Argv: []string{"mv", "*"}}}
 		a.Skills.View = skills.View{Preloaded: []*skills.Skill{s}}
 	})
@@ -217,7 +218,7 @@ func TestSkillAllows(t *testing.T) {
 			b := setup(t, turn("1", "shell_run", run), turn("2", "load_skill", `{"skill_name":"line-counter"}`), turn("3", "shell_run", run),
 				turn("4", "shell_run", arguments(t, map[string]any{"command": "rm book.txt"})), done)
 			b.sees(root, "")
-			b.clerk(func(a *agent.Agent) {
+			b.clerk(func(a *plan.Agent) {
 				a.Workdir, a.Skills.Allowing, a.Deny, a.OnDenied = folderWith(t, "book.txt", "a\nb\n"), c.allowing, c.deny, tool.OnDeniedContinue
 				if !c.allowing {
 					a.Allow = []string{"*", "shell_*"} // else there is no shell at all
@@ -251,7 +252,7 @@ func TestSkillCommands(t *testing.T) {
 		"Bash": "-", row.Quote("Bash(*)"): "-", "Bash(:*)": "-", "Bash()": "-", "Bash(git*)": "-", "Bash(git * push)": "-", "Bash(a; b)": "-", "Bash(a && b:*)": "-", "Bash($X:*)": "-", "Bash(a 'b c')": "-",
 		"Bash(a > b)": "-", "Bash(`a`)": "-", "Bash(../x/y.sh)": "../x/y.sh", "WebFetch": "-", "mcp__x__y": "-", "Bash(ls": "-",
 	} {
-		grants, nothing := agent.SkillCommands(&skills.Skill{Name: "s", Dir: dir, AllowedTools: []string{pattern}})
+		grants, nothing := plan.SkillCommands(&skills.Skill{Name: "s", Dir: dir, AllowedTools: []string{pattern}}, agent.Specs())
 		var got []string
 		for _, g := range grants {
 			if g.Network {
@@ -275,7 +276,7 @@ func TestToolsOnDemand(t *testing.T) {
 	t.Parallel()
 	b := setup(t, turn("1", "capabilities_discover", `{"query":"create a table"}`), turn("2", "capabilities_load", `{"ids":["tool/db_create_table"]}`),
 		turn("3", "db_create_table", `{"name":"log","purpose":"what was done","columns":[{"name":"what","type":"text"}]}`), turn("4", "db_insert", `{"table":"log","row":{"what":"x"}}`), done, done)
-	b.clerk(func(a *agent.Agent) { a.OnDemand = []string{"db_*", "complete"} })
+	b.clerk(func(a *plan.Agent) { a.OnDemand = []string{"db_*", "complete"} })
 	res, calls := b.prompt("Write it down.")
 	if res.Outcome != domain.OutcomeSuccess || len(calls) != 5 {
 		t.Fatalf("%+v %v", res, calls)
@@ -301,7 +302,7 @@ func TestToolsOnDemand(t *testing.T) {
 	}
 
 	// Without capabilities_load the model is told of all.
-	b.clerk(func(a *agent.Agent) { a.Deny = []string{"capabilities_load"} })
+	b.clerk(func(a *plan.Agent) { a.Deny = []string{"capabilities_load"} })
 	b.prompt("Write it down.")
 	if all := b.server.Requests(); !strings.Contains(string(all[len(all)-1]), `"name":"db_insert"`) {
 		t.Error("db_insert can neither be found nor seen")
@@ -348,15 +349,15 @@ func TestLoadedToolsAfterAnInterrupt(t *testing.T) {
 func TestListedTools(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*agent.Agent)
+		change func(*plan.Agent)
 		want   string
 	}{
-		"any agent":  {func(*agent.Agent) {}, "capabilities_load clarify complete db_execute db_insert db_query db_schema db_upsert file_edit file_move file_read file_search file_write notify"},
-		"by globs":   {func(a *agent.Agent) { a.Allow = []string{"file_*"} }, "capabilities_load file_edit file_move file_read file_search file_write"},
-		"named":      {func(a *agent.Agent) { a.Allow = []string{"file_read", "db_import", "reduce"} }, "db_import file_read reduce"},
-		"both":       {func(a *agent.Agent) { a.Allow = []string{"file_read", "db_*", "db_import"} }, "capabilities_load db_execute db_import db_insert db_query db_schema db_upsert file_read"},
-		"no loader":  {func(a *agent.Agent) { a.Allow, a.Deny = []string{"file_*"}, []string{"capabilities_load"} }, "file_copy file_delete file_edit file_move file_operation_history file_read file_search file_undo file_write"},
-		"all listed": {func(a *agent.Agent) { a.Allow, a.OnDemand = []string{"db_*view*"}, []string{} }, "db_define_view db_drop_view db_list_views db_run_view"},
+		"any agent":  {func(*plan.Agent) {}, "capabilities_load clarify complete db_execute db_insert db_query db_schema db_upsert file_edit file_move file_read file_search file_write notify"},
+		"by globs":   {func(a *plan.Agent) { a.Allow = []string{"file_*"} }, "capabilities_load file_edit file_move file_read file_search file_write"},
+		"named":      {func(a *plan.Agent) { a.Allow = []string{"file_read", "db_import", "reduce"} }, "db_import file_read reduce"},
+		"both":       {func(a *plan.Agent) { a.Allow = []string{"file_read", "db_*", "db_import"} }, "capabilities_load db_execute db_import db_insert db_query db_schema db_upsert file_read"},
+		"no loader":  {func(a *plan.Agent) { a.Allow, a.Deny = []string{"file_*"}, []string{"capabilities_load"} }, "file_copy file_delete file_edit file_move file_operation_history file_read file_search file_undo file_write"},
+		"all listed": {func(a *plan.Agent) { a.Allow, a.OnDemand = []string{"db_*view*"}, []string{} }, "db_define_view db_drop_view db_list_views db_run_view"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, done)
@@ -383,8 +384,8 @@ func TestFirstRequestBytes(t *testing.T) {
 	t.Parallel()
 	for most, allow := range map[int][]string{9000: nil, 4000: {"file_*"}} {
 		b := setup(t, done)
-		b.clerk(func(a *agent.Agent) { a.Allow = allow })
-		b.plan.Jobs["note"] = agent.Job{Name: "note", Agent: "clerk", Prompt: "Write the date to today.md."}
+		b.clerk(func(a *plan.Agent) { a.Allow = allow })
+		b.plan.Jobs["note"] = plan.Job{Name: "note", Agent: "clerk", Prompt: "Write the date to today.md."}
 		b.run(b.enqueue(ledger.Request{Job: "note", Agent: "clerk"}))
 		if first := b.server.Requests()[0]; len(first) > most {
 			t.Errorf("%d bytes, at most %d are allowed:\n%s", len(first), most, first)
@@ -408,7 +409,7 @@ func TestToolsOfANarrowContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t, done)
-			b.clerk(func(a *agent.Agent) {
+			b.clerk(func(a *plan.Agent) {
 				m := *a.Model
 				m.Window = c.window
 				a.Model, a.OnDemand = &m, c.onDemand
@@ -438,7 +439,7 @@ func TestSkillCommandsAreOfTheDefinition(t *testing.T) {
 		t.Helper()
 		scripted(t, root, "counter", "allowed-tools: "+tools+"\n")
 		b.sees(root, "")
-		b.clerk(func(a *agent.Agent) { a.Foreign, a.Skills.Allowing = "rouse.yaml may be written by others", true })
+		b.clerk(func(a *plan.Agent) { a.Foreign, a.Skills.Allowing = "rouse.yaml may be written by others", true })
 		res, _ := b.prompt("Count.")
 		if res.Wait == nil {
 			return "", ""
@@ -477,7 +478,7 @@ func TestChangedSkillAllowsNothing(t *testing.T) {
 	run := arguments(t, map[string]any{"command": program + " book.txt"})
 	b := setup(t, turn("1", "load_skill", `{"skill_name":"counter"}`), turn("2", "shell_run", run), modeltest.Turn{Fail: model.KindAuth}, turn("3", "shell_run", run), done)
 	b.sees(home, "")
-	b.clerk(func(a *agent.Agent) {
+	b.clerk(func(a *plan.Agent) {
 		a.Workdir, a.Skills.Allowing, a.OnDenied = folderWith(t, "book.txt", "a\n"), true, tool.OnDeniedContinue
 	})
 	id := b.enqueue(ledger.Request{Agent: "clerk", Detail: ledger.Detail{Prompt: "Count."}})

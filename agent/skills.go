@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,19 +15,11 @@ import (
 	"rouse/skills/install"
 )
 
-// Skills are what an agent sees of skills, and how its prompt speaks of them.
-type Skills struct {
-	skills.View
-	Style string // of skills.View.Prompt
-	// Allowing has the allowed-tools of a skill that was loaded allow its commands (AGS-13).
-	Allowing bool
-}
-
 // readSkills reads the skills that the agent preloads, and those that the task names as /name
 // (AUT-05, AGS-10). The words of a wake name none. The run ends if one cannot be used.
 func (s *snapshot) readSkills(t *attempt) error {
-	v := t.agent.Skills.View
-	if v.Empty() || !t.needsModel() {
+	v := t.Agent.Skills.View
+	if v.Empty() || !t.NeedsModel() {
 		return nil
 	}
 
@@ -40,14 +30,14 @@ func (s *snapshot) readSkills(t *attempt) error {
 	}
 
 	var err error
-	if s.Skills, err = v.Prompt(t.agent.Skills.Style); err != nil {
+	if s.Skills, err = v.Prompt(t.Agent.Skills.Style); err != nil {
 		return endEarly(domain.OutcomeError, "%v", err)
 	}
-	if t.detail.Wake != nil {
+	if t.Detail.Wake != nil {
 		return nil
 	}
 
-	for _, sk := range skillsNamedIn(v.Loadable, t.job.Prompt) {
+	for _, sk := range skillsNamedIn(v.Loadable, t.Job.Prompt) {
 		err := install.Verify(sk)
 		var text string
 		if err == nil {
@@ -90,13 +80,13 @@ func skillsNamedIn(list []*skills.Skill, text string) []*skills.Skill {
 // skillTools adds the tools for skills, and lets reading a SKILL.md load its skill (UNI-07). A
 // reduction does not have them.
 func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.Tool) (*tool.Registry, error) {
-	if !t.needsModel() {
+	if !t.NeedsModel() {
 		return granted, nil
 	}
 
 	listed := listingOf(t, granted)
-	allows := func(name string) bool { return tool.IsAllowed(t.agent.Allow, t.agent.Deny, name) }
-	o := skill.Options{View: t.agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: skill.Unlisted(t.agent.Skills.View, listed.unlisted, t.loadedTools)}
+	allows := func(name string) bool { return tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name) }
+	o := skill.Options{View: t.Agent.Skills.View, Verify: install.Verify, Loaded: t.loaded, Tools: granted, Unlisted: skill.Unlisted(t.Agent.Skills.View, listed.unlisted, t.loadedTools)}
 	o.ToolsOnly = !slices.ContainsFunc(skill.Specs().Names(), allows)
 	for _, one := range all {
 		if _, ok := granted.Lookup(one.Name()); !ok {
@@ -124,7 +114,7 @@ func skillTools(t *attempt, _ *tool.Roots, granted *tool.Registry, all []tool.To
 	// The lists of the agent apply to these tools too, except that tools which load others need no
 	// allowance.
 	finders := skill.Specs().Where(func(s tool.Spec) bool { return s.Requires == tool.RequiresUnlisted })
-	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.agent.Deny, name) })
+	canFind := len(listed.unlisted) > 0 && !slices.ContainsFunc(finders.Names(), func(name string) bool { return !tool.IsAllowed(nil, t.Agent.Deny, name) })
 	for _, one := range more {
 		if !allows(one.Name()) && (!canFind || one.Spec().Requires != tool.RequiresUnlisted) {
 			continue
@@ -159,24 +149,14 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 	return shelf.LoadFile(path)
 }
 
-func (t *task) workspaceSkills() []string {
-	var out []string
-	for _, s := range t.agent.Skills.All() {
-		if s.KeepsWorkspaces() {
-			out = append(out, s.Name)
-		}
-	}
-	return out
-}
-
 // skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
 func skillGrants(t *attempt) []tool.Grant {
-	if !t.needsModel() {
+	if !t.NeedsModel() {
 		return nil
 	}
 
 	var out []tool.Grant
-	for _, s := range t.agent.Skills.All() {
+	for _, s := range t.Agent.Skills.All() {
 		out = append(out, tool.Grant{Path: s.Dir, OmitFromMessages: true})
 	}
 	return out
@@ -189,107 +169,15 @@ func loadedSkills(t *attempt) *skill.LoadedSet {
 		out = append(out, a.Name)
 	}
 
-	for _, p := range t.agent.Skills.Preloaded {
+	for _, p := range t.Agent.Skills.Preloaded {
 		out = append(out, p.Name)
 	}
 	return skill.NewLoadedSet(out...)
 }
 
-// shellToolNames and foreignToolsAllowed are names of tools of other agents in allowed-tools. The
-// latter need no permission here.
-var (
-	shellToolNames      = []string{"bash", "shell"}
-	foreignToolsAllowed = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")
-)
-
-// SkillCommands returns the commands that the allowed-tools of a skill allow (AGS-13), and the
-// patterns that allow nothing. Bash(git log:*) and Bash(git log *) allow any further arguments. A
-// path means a file of the skill if there is one.
-func SkillCommands(s *skills.Skill) (grants []shell.Grant, nothing []string) {
-	if len(s.AllowedTools) == 0 {
-		return nil, nil
-	}
-
-	own := Specs()
-	for _, pattern := range s.AllowedTools {
-		name, inner, _ := strings.Cut(strings.TrimSuffix(pattern, ")"), "(")
-		name = strings.ToLower(name)
-		spec := own.Find(name)
-		switch {
-		case slices.Contains(foreignToolsAllowed, name), spec.Scope != tool.ScopeOutside:
-		case (slices.Contains(shellToolNames, name) || spec.Requires == tool.RequiresCommands) && strings.HasSuffix(pattern, ")"):
-			for one := range strings.SplitSeq(inner, ",") {
-				if g, ok := skillCommand(s, strings.TrimSpace(one)); ok {
-					grants = append(grants, g)
-				} else {
-					nothing = append(nothing, pattern)
-				}
-			}
-		default:
-			nothing = append(nothing, pattern)
-		}
-	}
-
-	return grants, slices.Compact(nothing)
-}
-
-func skillCommand(s *skills.Skill, text string) (g shell.Grant, ok bool) {
-	if prefix, open := strings.CutSuffix(text, ":*"); open {
-		text = prefix + " *"
-	}
-	if strings.ContainsAny(text, "\"'$`|&;<>(){}\\~#!?[]") {
-		return g, false
-	}
-
-	words := strings.Fields(text)
-	for i, word := range words {
-		if strings.Contains(word, "*") && (word != "*" || i != len(words)-1) {
-			return g, false
-		}
-		if words[i] = ofSkill(s, word); words[i] != word && strings.ContainsAny(words[i], "*?[") {
-			return g, false // its folder's name would be a pattern
-		}
-	}
-
-	g = shell.Grant{Argv: words}
-	return g, len(words) > 0 && words[0] != "*" && g.Check() == nil
-}
-
-// ofSkill is the path of a file of the skill that a word names, else the word.
-func ofSkill(s *skills.Skill, word string) string {
-	if !strings.Contains(word, "/") || !filepath.IsLocal(filepath.FromSlash(word)) {
-		return word
-	}
-
-	path := filepath.Join(s.Dir, filepath.FromSlash(word))
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return word
-	}
-	return path
-}
-
-type skillGrant struct {
-	*skills.Skill
-	grants []shell.Grant
-}
-
-// skillsAllowingCommands are the skills that may allow the model of a task commands.
-func (t *task) skillsAllowingCommands() (out []skillGrant) {
-	if !t.agent.Skills.Allowing || !t.needsModel() {
-		return nil
-	}
-
-	for _, s := range t.agent.Skills.All() {
-		if grants, _ := SkillCommands(s); len(grants) > 0 {
-			out = append(out, skillGrant{s, grants})
-		}
-	}
-	return out
-}
-
 // allowedBySkills returns a function for the commands that loaded skills allow, or nil.
 func (t *attempt) allowedBySkills() func() []shell.Grant {
-	all := t.skillsAllowingCommands()
+	all := t.SkillsAllowingCommands()
 	if len(all) == 0 {
 		return nil
 	}
@@ -297,7 +185,7 @@ func (t *attempt) allowedBySkills() func() []shell.Grant {
 	return func() (out []shell.Grant) {
 		for _, a := range all {
 			if t.loaded.Has(a.Name) && install.Verify(a.Skill) == nil { // what it was loaded as
-				out = append(out, a.grants...)
+				out = append(out, a.Grants...)
 			}
 		}
 		return out

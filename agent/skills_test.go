@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -54,7 +54,7 @@ func (b *bench) sees(root string, access skills.Access, given ...string) {
 	}
 
 	clerk := b.plan.Agents["clerk"]
-	clerk.Skills = agent.Skills{View: all.View(access, preloaded)}
+	clerk.Skills = plan.Skills{View: all.View(access, preloaded)}
 	b.plan.Agents["clerk"] = clerk
 }
 

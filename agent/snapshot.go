@@ -51,14 +51,14 @@ type snapshotFile struct {
 }
 
 func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
-	s = snapshot{run: t.run, File: t.detail.File, Manifest: t.manifest, Mode: t.agent.Mode}
-	last, err := r.times(ctx, t.run)
+	s = snapshot{run: t.Run, File: t.Detail.File, Manifest: t.manifest, Mode: t.Agent.Mode}
+	last, err := r.times(ctx, t.Run)
 	if err != nil {
 		return s, err
 	}
 	s.LastSuccess, s.LastRun = last.SuccessStart, last.End
-	if t.detail.Webhook != nil {
-		if s.Body, err = r.ledger.DeliveryBody(ctx, t.run.ID); err != nil {
+	if t.Detail.Webhook != nil {
+		if s.Body, err = r.ledger.DeliveryBody(ctx, t.Run.ID); err != nil {
 			return s, err
 		}
 	}
@@ -66,7 +66,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 		s.Files = append(s.Files, snapshotFile{f.File, f.gone})
 	}
 
-	if t.needsModel() || t.executes() {
+	if t.NeedsModel() || t.Executes() {
 		if err := r.snapshotPrompt(ctx, t, &s); err != nil {
 			return s, err
 		}
@@ -74,29 +74,29 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	s.Servers = r.givenServers(t)
 	s.Registered = r.registeredOffers(ctx, t)
 	for name := range s.Registered {
-		s.registered = append(s.registered, host.StoragePlace(r.storageOf(t.agent.Name, name)))
+		s.registered = append(s.registered, host.StoragePlace(r.storageOf(t.Agent.Name, name)))
 	}
 	return s, s.readSkills(t)
 }
 
 // snapshotPrompt reads what a model or an agent program is told beside its task.
 func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (err error) {
-	s.Soul, s.Clock = t.soul(), clockPrompt(t)
+	s.Soul, s.Clock = newSoul(&t.Task), clockPrompt(t)
 	// What the agent did last has changed by the time of a replay, so its wording is kept.
-	if t.detail.Wake != nil {
-		s.Prompt = t.job.Prompt
+	if t.Detail.Wake != nil {
+		s.Prompt = t.Job.Prompt
 	}
-	if t.agent.Database {
+	if t.Agent.Database {
 		if s.Views, err = r.contextViews(ctx, t); err != nil {
 			return err
 		}
 	}
 	told, err := r.readSession(ctx, t)
-	if s.Session, s.met = told.text, told.taint; err != nil || !t.needsModel() {
+	if s.Session, s.met = told.text, told.taint; err != nil || !t.NeedsModel() {
 		return err
 	}
 
-	if t.agent.Database {
+	if t.Agent.Database {
 		if s.Tables, err = r.tables(ctx, t); err != nil {
 			return err
 		}
@@ -109,11 +109,11 @@ func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (e
 func (s snapshot) apply(t *attempt) {
 	t.manifest = s.Manifest
 	if s.Prompt != "" {
-		t.job.Prompt = s.Prompt
+		t.Job.Prompt = s.Prompt
 	}
 
 	if s.File != nil {
-		t.detail.File = s.File
+		t.Detail.File = s.File
 	}
 
 	for _, f := range s.Files {
@@ -122,11 +122,11 @@ func (s snapshot) apply(t *attempt) {
 }
 
 func (s snapshot) templateData(t *attempt) map[string]any {
-	data := templateData(s.run, t.a.Number, t.detail, s.LastSuccess, s.LastRun)
+	data := templateData(s.run, t.a.Number, t.Detail, s.LastSuccess, s.LastRun)
 	if len(t.files) > 0 {
 		data["Files"], data["Manifest"] = t.files, t.manifest
 	}
-	if t.detail.Webhook != nil {
+	if t.Detail.Webhook != nil {
 		addBody(data, s.Body)
 	}
 	return data

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/ledger"
 )
@@ -48,7 +48,7 @@ func TestTaint(t *testing.T) {
 	plain := b.plan.Agents["plain"]
 	plain.Database, plain.Read = true, []string{filepath.Join(b.dir, "statements"), filepath.Join(b.dir, "inbox"), filepath.Join(b.dir, "plain", "private")}
 	b.plan.Agents["plain"] = plain
-	b.plan.Jobs["watch"] = agent.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: agent.Watched{Folder: filepath.Join(b.dir, "inbox")}}
+	b.plan.Jobs["watch"] = plan.Job{Name: "watch", Agent: "plain", Playbook: []playbook.Call{{Name: "db_schema"}}, Watched: plan.Watched{Folder: filepath.Join(b.dir, "inbox")}}
 	b.plan.UntrustedFolders = []string{filepath.Join(b.dir, "plain", "done")}
 	by := func(name, args string) int64 {
 		return b.enqueue(ledger.Request{Agent: "plain", Detail: ledger.Detail{Tool: name, Args: json.RawMessage(args)}})
@@ -85,7 +85,7 @@ func TestTaint(t *testing.T) {
 	// A run by a dropped file that keeps nothing leaves the memory as it was; one that writes does not.
 	f := &ledger.File{Path: drop, Name: "drop.txt", Size: 5}
 	dropped := func(calls ...playbook.Call) int64 {
-		b.plan.Jobs["drops"] = agent.Job{Name: "drops", Agent: "plain", Playbook: calls}
+		b.plan.Jobs["drops"] = plan.Job{Name: "drops", Agent: "plain", Playbook: calls}
 		id := b.enqueue(ledger.Request{Job: "drops", Agent: "plain", Detail: ledger.Detail{File: f}})
 		f.ModTime = modified(t, drop)
 		b.ends(id)

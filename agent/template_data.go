@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/internal/ledger"
 )
 
@@ -62,12 +63,12 @@ func DestinationNames() []string {
 }
 
 // DestinationData returns the values of DestinationNames for a file of a finished run.
-func (j Job) DestinationData(run ledger.Run, file ledger.File) (map[string]any, error) {
-	d, err := parseDetail(run)
+func DestinationData(j plan.Job, run ledger.Run, file ledger.File) (map[string]any, error) {
+	d, err := plan.ParseDetail(run)
 	if err != nil {
 		return nil, err
 	}
-	data := templateData(run, 0, j.triggeredBy(d), time.Time{}, time.Time{})
+	data := templateData(run, 0, j.TriggeredBy(d), time.Time{}, time.Time{})
 	data["File"], data["Outcome"] = file, string(run.Outcome)
 	maps.DeleteFunc(data, func(name string, _ any) bool { return !slices.Contains(DestinationNames(), name) })
 	return data, nil

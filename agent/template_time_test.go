@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -17,7 +17,7 @@ func TestTemplateTimes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "rows": []any{map[string]any{"what": "{{ .Scheduled }}"}, map[string]any{"what": "= Scheduled"}}}},
 	}}
 	at := time.Date(2026, 11, 21, 7, 0, 0, 20_000_000, time.UTC)

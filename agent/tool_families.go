@@ -5,13 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agent/tool/db"
@@ -19,7 +18,6 @@ import (
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/host"
-	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/next"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
@@ -31,11 +29,9 @@ import (
 
 // family is a set of tools, what is known of them, and how a run comes by them.
 type family struct {
-	specs tool.Specs // nil: only plans have some
+	specs tool.Specs // nil: those of a plan, see plan.NewActive
 	// onHost: its tools reach files or start programs, which an agent of ModeNone does not.
 	onHost bool
-	// planned is what is known of those that come with a plan, as the tools of its skills do; nil: there are none.
-	planned func(Plan) tool.Specs
 	// tools makes the tools of a run, before its agent's lists are applied. Optional.
 	tools func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error)
 	// extend adds tools that are made of the granted ones. Optional.
@@ -61,8 +57,8 @@ func families() []family {
 			{specs: git.Specs(), tools: gitTools, onHost: true},
 			{specs: web.Specs(), tools: webTools},
 			{specs: workspace.Specs(), tools: workspaceTools},
-			{planned: Plan.OfferSpecs, tools: offeredTools},
-			{planned: Plan.ServerSpecs, tools: serverTools},
+			{tools: offeredTools},
+			{tools: serverTools},
 			{specs: tool.Specs{loop.ReduceSpec(reduceText)}, extend: withReduce},
 			{specs: skill.Specs(), extend: skillTools},
 			{specs: tool.Specs{loop.StepSpec()}, extend: withSteps},
@@ -88,21 +84,21 @@ func Specs(beside ...tool.Tool) tool.Specs {
 
 // IsHostTool says whether a tool reaches files or starts programs, so that an agent of ModeNone lacks it.
 func IsHostTool(name string) bool {
-	return slices.ContainsFunc(families(), func(f family) bool { return f.onHost && f.specs.Find(name).Name != "" })
+	return hostTools().Find(name).Name != ""
 }
 
-// Specs is what is known of every tool that the runner's agents could have.
-func (r *Runner) Specs() tool.Specs { return r.plan.Load().specs }
-
-func (r *Runner) specsOf(p Plan) tool.Specs {
-	out := slices.Clone(r.specs)
+// hostTools returns the specs of the tools that IsHostTool reports.
+func hostTools() (out tool.Specs) {
 	for _, f := range families() {
-		if f.planned != nil {
-			out = append(out, f.planned(p)...)
+		if f.onHost {
+			out = append(out, f.specs...)
 		}
 	}
 	return out
 }
+
+// Specs is what is known of every tool that the runner's agents could have.
+func (r *Runner) Specs() tool.Specs { return r.plan.Load().Specs }
 
 // checkSpecs refuses two tools of one name, and one of which too little is known.
 func checkSpecs(specs tool.Specs) error {
@@ -126,7 +122,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 		return nil, err
 	}
 
-	if t.executes() {
+	if t.Executes() {
 		return r.executorRegistry(t, roots)
 	}
 
@@ -140,7 +136,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 	}
 
 	// A playbook passes results on to its next calls, so they stay whole.
-	if t.needsModel() && len(t.plan.Secrets) > 0 {
+	if t.NeedsModel() && len(t.Plan.Secrets) > 0 {
 		all = redactingTools(all, t.redactor())
 	}
 
@@ -156,7 +152,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 	}
 
 	// Made of the tools that were granted, so only after the agent's lists.
-	registry = registry.Filter(t.agent.Allow, t.agent.Deny)
+	registry = registry.Filter(t.Agent.Allow, t.Agent.Deny)
 	for _, f := range families() {
 		if f.extend == nil {
 			continue
@@ -173,7 +169,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	var all []tool.Tool
 	for _, f := range families() {
-		if f.tools == nil || f.onHost && t.agent.Mode == ModeNone {
+		if f.tools == nil || f.onHost && t.Agent.Mode == plan.ModeNone {
 			continue
 		}
 
@@ -196,7 +192,7 @@ func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 // checkKnown refuses a tool that no family tells of: nobody who asks for its properties would find it.
 func (t *attempt) checkKnown(names ...string) error {
 	for _, name := range names {
-		if t.plan.specs.Find(name).Name == "" {
+		if t.Plan.Specs.Find(name).Name == "" {
 			return errors.New("the tool " + name + " is not among the specs of its family")
 		}
 	}
@@ -211,53 +207,17 @@ func (t *attempt) given(s tool.Spec) bool {
 	case tool.RequiresOffer:
 		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
 	}
-	return t.task.given(s)
-}
-
-// given is the same for a run that has not begun: which tools modules make and offer is not known then.
-func (t *task) given(s tool.Spec) bool {
-	if t.agent.Mode == ModeNone && IsHostTool(s.Name) {
-		return false
-	}
-
-	named := tool.IsNamed(t.agent.Allow, s.Name)
-	if s.AliasOf != "" {
-		return named
-	}
-
-	switch s.Requires {
-	case tool.RequiresNothing:
-		return true
-	case tool.RequiresModel:
-		return t.needsModel()
-	case tool.RequiresServer:
-		server, _, ok := mcp.SplitName(s.Name)
-		return ok && slices.Contains(t.agent.serverNames(), server)
-	case tool.RequiresDatabase:
-		return t.agent.Database
-	case tool.RequiresSelfScheduling:
-		return t.agent.SelfScheduling != nil
-	case tool.RequiresNetwork:
-		return len(t.agent.Network) > 0
-	case tool.RequiresCommands:
-		return named || len(t.agent.Commands) > 0 || len(t.skillsAllowingCommands()) > 0
-	case tool.RequiresWorkspaces:
-		return len(t.workspaceSkills()) > 0
-	case tool.RequiresRepository:
-		return named || git.Repository(t.agent.Workdir)
-	}
-
-	return false
+	return t.Task.Given(s)
 }
 
 func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.plan.Channels, Default: t.told, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
-	if t.agent.Database {
-		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.agent.Name) }
+	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
+	if t.Agent.Database {
+		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.Agent.Name) }
 	}
 
 	all, err := control.Tools(o)
-	if err != nil || !t.needsModel() { // a playbook could do nothing with the answer
+	if err != nil || !t.NeedsModel() { // a playbook could do nothing with the answer
 		return all, err
 	}
 	clarify, err := control.Clarify()
@@ -292,63 +252,38 @@ func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roo
 	wanted := func(name string) bool { return chosen(file.Specs().Find(name)) }
 	return func(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		since := func(written string) (time.Time, error) {
-			at, err := schedule.ParseTime(written, time.Now(), t.plan.Zone, false)
+			at, err := schedule.ParseTime(written, time.Now(), t.Plan.Zone, false)
 			return at.At, err
 		}
-		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.agent.Mode == ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.agent.Allow,
-			Redact: t.redactor().Replace, RedactReads: t.needsModel(), Viewer: r.viewer, Since: since, Zone: t.plan.Zone})
+		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.Agent.Allow,
+			Redact: t.redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.viewer, Since: since, Zone: t.Plan.Zone})
 	}
 }
 
 func dbTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	if !t.agent.Database {
+	if !t.Agent.Database {
 		return nil, nil
 	}
-	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.agent.PrivateDatabase})
-}
-
-// ownerAddress matches a URL in texts of the owner.
-var ownerAddress = regexp.MustCompile(`(https?://[^\s"'<>()\[\]{}]+[^\s"'<>()\[\]{}.,;:!?])(\{?)`)
-
-// ownersAddresses returns the URLs in the configuration of an agent and its job, without texts of
-// wakes and requests.
-func (t *task) ownersAddresses() []string {
-	words := t.agent.Instructions
-	if t.job.Where != "" && t.detail.Wake == nil && t.detail.Prompt == "" {
-		words += "\n" + t.job.Prompt
-		for _, c := range t.job.Playbook {
-			if url, ok := c.With["url"].(string); ok && !strings.Contains(url, "{{") {
-				words += "\n" + url
-			}
-		}
-	}
-
-	var out []string
-	for _, found := range ownerAddress.FindAllStringSubmatch(words, -1) {
-		if found[2] == "" { // not if a template extends the URL with data of the run
-			out = append(out, found[1])
-		}
-	}
-	return out
+	return db.Tools(db.Options{Pool: r.databases, Roots: roots, Locks: r.fileLocks, Private: t.Agent.PrivateDatabase})
 }
 
 func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	if t.agent.SelfScheduling == nil {
+	if t.Agent.SelfScheduling == nil {
 		return nil, nil
 	}
 
-	o := next.Options{Ledger: r.ledger, Limits: *t.agent.SelfScheduling, Wake: t.detail.Wake, Redact: t.redactor().Replace}
-	if by := t.detail.By; by != nil { // what it plans goes back to the same job
+	o := next.Options{Ledger: r.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.redactor().Replace}
+	if by := t.Detail.By; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
-	if t.agent.Database {
-		o.ViewProblem = func(ctx context.Context, name string) (string, error) { return r.viewProblem(ctx, t.agent.Name, name) }
+	if t.Agent.Database {
+		o.ViewProblem = func(ctx context.Context, name string) (string, error) { return r.viewProblem(ctx, t.Agent.Name, name) }
 	}
 	return next.Tools(o)
 }
 
 func webTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	return web.Tools(web.Options{Grants: t.agent.Network, Secrets: t.agent.Secrets, Addresses: t.ownersAddresses(), Redact: t.redactor().Replace})
+	return web.Tools(web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Addresses: t.OwnersAddresses(), Redact: t.redactor().Replace})
 }
 
 func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
@@ -357,7 +292,7 @@ func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Launcher: host, Log: r.ledger, Grants: t.agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.agent.Allow, Secrets: t.agent.Secrets, Redact: t.redactor().Replace,
+		Launcher: host, Log: r.ledger, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.redactor().Replace,
 	})
 }
 
@@ -366,11 +301,11 @@ func gitTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Launcher: host, Folder: t.agent.Workdir, Allow: t.agent.Allow, Redact: t.redactor().Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.Agent.Workdir, Allow: t.Agent.Allow, Redact: t.redactor().Replace})
 }
 
 func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	kept := t.workspaceSkills()
+	kept := t.WorkspaceSkills()
 	if len(kept) == 0 {
 		return nil, nil
 	}
@@ -383,7 +318,7 @@ func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 
 // withSteps adds the tool of runs that go in phases, which no list of tools leaves out.
 func withSteps(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool) (*tool.Registry, error) {
-	if !t.phased() {
+	if !t.Phased() {
 		return granted, nil
 	}
 
@@ -429,7 +364,7 @@ func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool
 	if err != nil || !ok {
 		return granted, err
 	}
-	if !tool.IsAllowed(t.agent.Allow, t.agent.Deny, reduce.Name()) {
+	if !tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, reduce.Name()) {
 		return granted, nil
 	}
 
@@ -438,9 +373,9 @@ func withReduce(t *attempt, _ *tool.Roots, granted *tool.Registry, _ []tool.Tool
 
 // newReducer is nil where no model answers.
 func newReducer(t *attempt) *loop.Reducer {
-	if !t.needsModel() {
+	if !t.NeedsModel() {
 		return nil
 	}
 	return &loop.Reducer{System: fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
-%s`, t.agent.Name, placePrompt(t.agent))}
+%s`, t.Agent.Name, placePrompt(t.Agent))}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 )
 
@@ -15,11 +16,11 @@ const toolShare = 3
 
 // promptPart returns the maximum length of a part of the prompt, which is smaller in a narrow
 // context.
-func (t *task) promptPart(most int) int {
-	if t.model == nil || t.model.ContextSize() <= 0 || t.model.ContextSize() >= narrowContext {
+func promptPart(t *plan.Task, most int) int {
+	if t.Model == nil || t.Model.ContextSize() <= 0 || t.Model.ContextSize() >= narrowContext {
 		return most
 	}
-	return most * t.model.ContextSize() / (2 * narrowContext)
+	return most * t.Model.ContextSize() / (2 * narrowContext)
 }
 
 type listing struct {
@@ -31,7 +32,7 @@ type listing struct {
 func listingOf(t *attempt, granted *tool.Registry) listing {
 	all := listingsOf(t, granted)
 	for _, l := range all[:len(all)-1] {
-		if loop.ToolTokens(l.apply(granted).ModelTools()) <= loop.UsableWindow(t.model.ContextSize())/toolShare {
+		if loop.ToolTokens(l.apply(granted).ModelTools()) <= loop.UsableWindow(t.Model.ContextSize())/toolShare {
 			return l
 		}
 	}
@@ -44,15 +45,15 @@ func listingsOf(t *attempt, granted *tool.Registry) []listing {
 		return unlisted(granted, func(s tool.Spec) bool { return t.offersApart(s.Name) || apart(s) })
 	}
 	named := func(s tool.Spec) bool {
-		return slices.Contains(t.agent.Allow, s.Name) || s.Writes == tool.WritesArtifact && t.agent.HostFolder != "" // as its prompt does
+		return slices.Contains(t.Agent.Allow, s.Name) || s.Writes == tool.WritesArtifact && t.Agent.HostFolder != "" // as its prompt does
 	}
 	chosen := unlisted(func(s tool.Spec) bool { return s.OnDemand && !named(s) })
-	globs := t.agent.OnDemand
+	globs := t.Agent.OnDemand
 	if globs != nil {
 		chosen = unlisted(func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
 	}
 
-	narrow := t.model != nil && t.model.ContextSize() > 0 && t.model.ContextSize() < narrowContext
+	narrow := t.Model != nil && t.Model.ContextSize() > 0 && t.Model.ContextSize() < narrowContext
 	out := []listing{{unlisted: chosen}}
 	if narrow {
 		out = append(out, listing{chosen, true})

@@ -282,15 +282,15 @@ func (r *Runner) noteUndone(ctx context.Context, t *attempt) (err error) {
 		return nil
 	}
 
-	calls, err := r.ledger.Calls(ctx, t.run.ID)
+	calls, err := r.ledger.Calls(ctx, t.Run.ID)
 	if err != nil {
 		return err
 	}
 	s := &t.found
-	if s.Rewrites, err = r.undoneCalls(ctx, t.run, calls); err != nil {
+	if s.Rewrites, err = r.undoneCalls(ctx, t.Run, calls); err != nil {
 		return err
 	}
-	if s.Discarded, err = r.ledger.DiscardedCalls(ctx, t.run.ID); err != nil {
+	if s.Discarded, err = r.ledger.DiscardedCalls(ctx, t.Run.ID); err != nil {
 		return err
 	}
 
@@ -300,17 +300,17 @@ func (r *Runner) noteUndone(ctx context.Context, t *attempt) (err error) {
 
 // undoneAt returns when the database writes of earlier attempts were undone, or zero.
 func (r *Runner) undoneAt(ctx context.Context, t *attempt) (time.Time, error) {
-	if !t.agent.Database {
+	if !t.Agent.Database {
 		return time.Time{}, nil
 	}
 
-	db, release, err := r.databases.Get(ctx, t.run.Agent)
+	db, release, err := r.databases.Get(ctx, t.Run.Agent)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer release()
 
-	return db.UndoneAt(ctx, t.run.ID)
+	return db.UndoneAt(ctx, t.Run.ID)
 }
 
 // dropUndone forgets calls whose effects were undone, and tells the model.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
@@ -73,7 +74,7 @@ type droppedFile struct {
 
 // checkFile checks that the file that started a run is still there and unchanged.
 func (r *Runner) checkFile(ctx context.Context, t *attempt) error {
-	f, why, err := r.locateFile(ctx, t, *t.detail.File)
+	f, why, err := r.locateFile(ctx, t, *t.Detail.File)
 	switch {
 	case err != nil:
 		return err
@@ -81,7 +82,7 @@ func (r *Runner) checkFile(ctx context.Context, t *attempt) error {
 		return endEarly(domain.OutcomeSkipped, "the file %s %s", f.Path, why)
 	}
 
-	t.detail.File = &f
+	t.Detail.File = &f
 	return nil
 }
 
@@ -95,7 +96,7 @@ func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 
 	var files []batchFile
 	var missed []droppedFile
-	for _, accepted := range t.detail.Files {
+	for _, accepted := range t.Detail.Files {
 		if left[accepted.Path] {
 			continue
 		}
@@ -117,19 +118,19 @@ func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 	}
 
 	if len(missed) > 0 && !fixed {
-		if err := r.release(ctx, t.run, t.a, t.detail.Files, missed); err != nil {
+		if err := r.release(ctx, t.Run, t.a, t.Detail.Files, missed); err != nil {
 			return err
 		}
 	}
 
 	if len(missed) > 0 {
-		if err := r.appendEvent(ctx, t.run, filesDroppedKind, filesDroppedEvent{t.a.Number, missed, fixed}); err != nil {
+		if err := r.appendEvent(ctx, t.Run, filesDroppedKind, filesDroppedEvent{t.a.Number, missed, fixed}); err != nil {
 			return err
 		}
 	}
 
 	t.files = files
-	switch n := len(t.detail.Files); {
+	switch n := len(t.Detail.Files); {
 	case len(files) > 0:
 		return nil
 	case n == 1 && len(missed) == 1:
@@ -159,18 +160,18 @@ func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string
 		return left, false, nil
 	}
 
-	events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: t.run.ID, Limit: -1})
+	events, err := r.ledger.Events(ctx, ledger.EventFilter{Run: t.Run.ID, Limit: -1})
 	if err != nil {
 		return nil, false, err
 	}
 	for _, e := range events {
 		switch e.Kind {
 		case "call.started":
-			fixed = t.job.Playbook != nil || t.job.Skill != nil
+			fixed = t.Job.Playbook != nil || t.Job.Skill != nil
 		case filesDroppedKind:
 			var l filesDroppedEvent
 			if err := json.Unmarshal(e.Data, &l); err != nil {
-				return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.run.ID, err)
+				return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.Run.ID, err)
 			}
 			for _, f := range l.Files {
 				left[f.Path] = left[f.Path] || !l.Kept
@@ -191,16 +192,16 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 			err = endEarly(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err)
 		}
 	}()
-	job := t.run.Job
-	if t.detail.Retried {
+	job := t.Run.Job
+	if t.Detail.Retried {
 		if err := r.awaitMove(ctx, job, f); err != nil {
 			return f, "", err
 		}
 	}
 
-	why, err = fileChanged(ctx, t.plan.Boundary, f)
+	why, err = fileChanged(ctx, t.Plan.Boundary, f)
 	if why == "" && err == nil {
-		why, err = t.unreadable(f.Path)
+		why, err = unreadable(&t.Task, f.Path)
 		return f, why, err
 	}
 
@@ -213,8 +214,8 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 	if ok && claim.Dest != "" && claim.Dest != f.Path {
 		moved := f
 		moved.Path = claim.Dest
-		if elsewhere, err := fileChanged(ctx, t.plan.Boundary, moved); elsewhere == "" && err == nil {
-			why, err := t.unreadable(moved.Path)
+		if elsewhere, err := fileChanged(ctx, t.Plan.Boundary, moved); elsewhere == "" && err == nil {
+			why, err := unreadable(&t.Task, moved.Path)
 			return moved, why, err
 		}
 	}
@@ -224,12 +225,12 @@ func (r *Runner) locateFile(ctx context.Context, t *attempt, f ledger.File) (fou
 
 // unreadable returns why no tool may read a file, or "": it got a second name. In the agent's own
 // workdir it may have one.
-func (t *task) unreadable(path string) (string, error) {
-	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
+func unreadable(t *plan.Task, path string) (string, error) {
+	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.Agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
 		return "", nil
 	}
 
-	f, err := t.plan.Boundary.Open(path)
+	f, err := t.Plan.Boundary.Open(path)
 	if err != nil {
 		return "is gone", ignoreNotExist(err)
 	}
@@ -328,17 +329,17 @@ func (r *Runner) manifestPath(run int64) string {
 
 // writeManifest lists the files of a batch in a file. Each attempt writes the same.
 func (r *Runner) writeManifest(t *attempt) (path string, err error) {
-	text, err := manifest(t.run, present(t.files), t.detail.More, t.plan.Zone)
+	text, err := manifest(t.Run, present(t.files), t.Detail.More, t.Plan.Zone)
 	if err != nil {
-		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.run.ID, err)
+		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.Run.ID, err)
 	}
 
-	path = r.manifestPath(t.run.ID)
+	path = r.manifestPath(t.Run.ID)
 	if err = os.MkdirAll(r.manifests, 0o700); err == nil {
 		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", t.run.ID, err)
+		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", t.Run.ID, err)
 	}
 
 	return path, nil
@@ -372,7 +373,7 @@ func (r *Runner) removeManifest(t *attempt) {
 		return
 	}
 	if err := os.Remove(t.manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
-		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", t.run.ID, "error", err)
+		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", t.Run.ID, "error", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -20,7 +21,7 @@ func TestUndoOnFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.table()
-	job := agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
+	job := plan.Job{Name: "j", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "{{ .Job }}"}}},
 		{Name: "file_read", With: map[string]any{"path": "later.txt"}},
 	}}
@@ -57,7 +58,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
 			b.table()
-			b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", UndoOnFailure: undo}
+			b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", UndoOnFailure: undo}
 			b.runner.Set(b.plan)
 			id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 			run, _, err := b.ledger.StartAttempt(t.Context(), id)

@@ -12,6 +12,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/undo"
 	"rouse/agentdb"
@@ -29,7 +30,7 @@ func written(t *testing.T) (b *bench, run ledger.Run) {
 	}
 
 	b.has("old.txt", "before")
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{
 		{Name: "file_write", With: map[string]any{"path": "old.txt", "content": "after"}},
 		{Name: "file_write", With: map[string]any{"path": "new/one.txt", "content": "one"}},
 		{Name: "db_insert", With: map[string]any{"table": "log", "row": map[string]any{"what": "row"}}},
@@ -210,7 +211,7 @@ func TestUndoFilesOnFailure(t *testing.T) {
 	t.Parallel()
 	b, _ := written(t)
 	b.has("old.txt", "before")
-	b.plan.Jobs["f"] = agent.Job{Name: "f", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
+	b.plan.Jobs["f"] = plan.Job{Name: "f", Agent: "clerk", UndoOnFailure: true, Playbook: []playbook.Call{
 		{Name: "file_write", With: map[string]any{"path": "mine.txt", "content": "mine"}, Save: "mine"},
 		{Name: "file_write", With: map[string]any{"path": "gone.txt", "content": "gone"}, Save: "gone"},
 		{Name: "file_undo", With: map[string]any{"path": "gone.txt"}},
@@ -245,7 +246,7 @@ func TestUndoFilesOnFailure(t *testing.T) {
 func TestUndoWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["p"] = agent.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
+	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "one.txt", "content": "one"}}}}
 	id := b.enqueue(ledger.Request{Job: "p", Agent: "plain"})
 	b.finish(id, 1, b.run(id))
 	run, err := b.ledger.Run(t.Context(), id)
@@ -274,7 +275,7 @@ func TestUndoOfReductions(t *testing.T) {
 func TestUndoNamesACutOffCallOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["letters"] = agent.Job{Name: "letters", Agent: "plain"}
+	b.plan.Jobs["letters"] = plan.Job{Name: "letters", Agent: "plain"}
 	id := b.enqueue(ledger.Request{Job: "letters", Agent: "plain"})
 	call := ledger.Call{ID: "c", Key: "m1.1.1", Tool: "shell_run", Args: json.RawMessage(`{"command":"make it"}`), Effect: domain.EffectExternal}
 	b.cutOff(id, call, nil, &ledger.Result{Outcome: domain.OutcomeError, RetryAt: time.Now()})

@@ -17,7 +17,7 @@ func (r *Runner) undoer(agent string) undo.Undoer {
 	a, known := p.Agents[agent]
 	return undo.Undoer{
 		Ledger: r.ledger, Databases: r.databases, Locks: r.fileLocks, Clones: r.clones, Placement: r.homes,
-		Boundary: p.Boundary, Specs: p.specs, Workdir: a.Workdir, NoRows: known && !a.Database,
+		Boundary: p.Boundary, Specs: p.Specs, Workdir: a.Workdir, NoRows: known && !a.Database,
 	}
 }
 
@@ -27,8 +27,8 @@ func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Resu
 	if err != nil {
 		return res // the job is gone, and its setting with it
 	}
-	if t.job.UndoOnFailure {
+	if t.Job.UndoOnFailure {
 		res = r.undoer(run.Agent).OnFailure(ctx, run, res)
 	}
-	return cleanResult(res, t.redactor())
+	return cleanResult(res, t.Redactor())
 }

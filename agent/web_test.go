@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
@@ -202,9 +202,9 @@ func TestWebOfAList(t *testing.T) {
 	call := func(url, method string) []playbook.Call {
 		return []playbook.Call{{Name: "web_fetch", With: map[string]any{"url": url, "method": method, "must_succeed": true}}}
 	}
-	b.plan.Jobs["read"] = agent.Job{Name: "read", Agent: "clerk", Playbook: call(s.granted.URL, "GET")}
-	b.plan.Jobs["write"] = agent.Job{Name: "write", Agent: "clerk", Playbook: call(s.granted.URL, "DELETE")}
-	b.plan.Jobs["none"] = agent.Job{Name: "none", Agent: "plain", Playbook: call(s.granted.URL, "GET")}
+	b.plan.Jobs["read"] = plan.Job{Name: "read", Agent: "clerk", Playbook: call(s.granted.URL, "GET")}
+	b.plan.Jobs["write"] = plan.Job{Name: "write", Agent: "clerk", Playbook: call(s.granted.URL, "DELETE")}
+	b.plan.Jobs["none"] = plan.Job{Name: "none", Agent: "plain", Playbook: call(s.granted.URL, "GET")}
 	if res := b.run(b.enqueue(ledger.Request{Job: "read", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Errorf("%+v", res)
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -34,7 +34,7 @@ func TestRunsOfWebhooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t, modeltest.Turn{Text: "done"})
-			b.plan.Jobs["hook"] = agent.Job{Name: "hook", Agent: "clerk", Prompt: c.prompt, When: []agent.Condition{{That: c.that, Where: "rouse.yaml:14"}}}
+			b.plan.Jobs["hook"] = plan.Job{Name: "hook", Agent: "clerk", Prompt: c.prompt, When: []plan.Condition{{That: c.that, Where: "rouse.yaml:14"}}}
 			id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: c.body,
 				Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues", Bytes: int64(len(c.body))}}})
 			res := b.run(id)
@@ -69,7 +69,7 @@ func TestRunsOfWebhooks(t *testing.T) {
 func TestNoticeOfAWebhook(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.plan.Jobs["hook"] = agent.Job{Name: "hook", Agent: "clerk", Notify: agent.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "Issue {{ .Payload.n }}", Body: "{{ .Delivery.Event }}: {{ .Body }}"}}
+	b.plan.Jobs["hook"] = plan.Job{Name: "hook", Agent: "clerk", Notify: plan.Notify{On: []string{"success"}, Channels: []string{"desktop"}, Title: "Issue {{ .Payload.n }}", Body: "{{ .Delivery.Event }}: {{ .Body }}"}}
 	b.runner.Set(b.plan)
 	id := b.enqueue(ledger.Request{Job: "hook", Agent: "clerk", Trigger: domain.TriggerWebhook, Body: `{"n": 7}`, Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: "/hooks/hook", ID: "d", Event: "issues"}}})
 	run, err := b.ledger.Run(t.Context(), id)

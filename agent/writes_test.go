@@ -12,6 +12,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
@@ -90,7 +91,7 @@ func TestWriteGrantsNarrow(t *testing.T) {
 	run := func(call playbook.Call) ledger.Result {
 		job++
 		name := fmt.Sprint("j", job)
-		b.plan.Jobs[name] = agent.Job{Name: name, Agent: "clerk", Playbook: []playbook.Call{call}}
+		b.plan.Jobs[name] = plan.Job{Name: name, Agent: "clerk", Playbook: []playbook.Call{call}}
 		return b.run(b.enqueue(ledger.Request{Job: name, Agent: "clerk"}))
 	}
 
@@ -167,7 +168,7 @@ ln "$1/a.txt" "$1/out/hard"; mv "$1/out" "$1/away"; cat "$1/a.txt" "$2/a.txt"; e
 	for _, word := range clerk.Commands[0].Argv {
 		quoted += " '" + word + "'"
 	}
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": quoted[1:]}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "shell_run", With: map[string]any{"command": quoted[1:]}}}}
 	id := b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})
 	if res := b.run(id); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
@@ -199,7 +200,7 @@ func TestWriteGrantIsMade(t *testing.T) {
 	clerk := b.plan.Agents["clerk"]
 	clerk.Write = []string{filepath.Join(clerk.Workdir, "out", "deep")}
 	b.plan.Agents["clerk"] = clerk
-	b.plan.Jobs["j"] = agent.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "out/deep/a.txt", "content": "a"}}}}
+	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "clerk", Playbook: []playbook.Call{{Name: "file_write", With: map[string]any{"path": "out/deep/a.txt", "content": "a"}}}}
 	if res := b.run(b.enqueue(ledger.Request{Job: "j", Agent: "clerk"})); res.Outcome != domain.OutcomeSuccess {
 		t.Fatalf("%+v", res)
 	}

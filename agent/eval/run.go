@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -34,7 +34,7 @@ type scenarioRun struct {
 
 // Run runs a scenario in dir, which it makes, or which must be empty. With m, that model does the
 // task instead of the script. An error means that the scenario could not be run.
-func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, error) {
+func Run(ctx context.Context, dir string, s Scenario, m *plan.Model) (Report, error) {
 	report := Report{Name: s.Name, About: s.About, Problems: []string{}}
 	world, err := Open(ctx, dir, s.Files)
 	if err != nil {
@@ -44,10 +44,10 @@ func Run(ctx context.Context, dir string, s Scenario, m *agent.Model) (Report, e
 	st := &scenarioRun{Scenario: s, World: world}
 	if m == nil {
 		st.script = &script{turns: s.Script}
-		m = &agent.Model{Name: "script", Provider: st.script, Window: s.Window}
+		m = &plan.Model{Name: "script", Provider: st.script, Window: s.Window}
 	}
 	// Only the working folder and the database: nothing in a scenario reaches beyond dir.
-	st.Runner.Set(agent.Plan{Agents: map[string]agent.Agent{Worker: {
+	st.Runner.Set(plan.Plan{Agents: map[string]plan.Agent{Worker: {
 		Name: Worker, Workdir: st.Work, Database: true, Model: m, Phased: s.Phased, Bounds: loop.Bounds{Steps: s.Steps, Calls: s.Calls},
 	}}})
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agent"
 	"rouse/agent/eval"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
@@ -108,7 +108,7 @@ func runSelftest(cmd *cobra.Command, o selftestOptions, names []string) (err err
 
 // playScenarios plays each scenario in a folder of its own below dir, and prints how it went unless
 // all of it is to be printed as JSON.
-func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios []eval.Scenario, doer *agent.Model) ([]scenarioResult, error) {
+func playScenarios(cmd *cobra.Command, o selftestOptions, dir string, scenarios []eval.Scenario, doer *agentplan.Model) ([]scenarioResult, error) {
 	results := []scenarioResult{}
 	for _, s := range scenarios {
 		if doer != nil && s.Misbehaves {
@@ -170,7 +170,7 @@ func scenarios(names []string) ([]eval.Scenario, error) {
 }
 
 // testedModel is the model that does the tasks, nil for the scripts.
-func (o selftestOptions) testedModel() (*agent.Model, error) {
+func (o selftestOptions) testedModel() (*agentplan.Model, error) {
 	if o.model == "" {
 		return nil, nil
 	}

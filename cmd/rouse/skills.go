@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool/host"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -204,7 +205,7 @@ func printSkill(w io.Writer, s *skills.Skill) {
 	if len(s.AllowedTools) > 0 {
 		print("asks for the tools", strings.Join(s.AllowedTools, ", ")+" (nothing is allowed by that)")
 		// What allows nothing is left out here; config check warns of it.
-		grants, _ := agent.SkillCommands(s)
+		grants, _ := plan.SkillCommands(s, agent.Specs())
 		var commands []string
 		for _, g := range grants {
 			commands = append(commands, strings.Join(g.Argv, " "))

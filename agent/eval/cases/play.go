@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/eval"
 	"rouse/agent/model/replay"
+	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/shell"
@@ -95,8 +95,8 @@ func (p *played) setUp(ctx context.Context) error {
 		}
 	}
 
-	a := agent.Agent{Name: eval.Worker, Workdir: p.Work}
-	plan := agent.Plan{Modules: map[string]*skills.Skill{p.skill.Name: p.skill}, ModuleSettings: map[string]agent.ModuleSettings{p.skill.Name: {Config: config}}}
+	a := agentplan.Agent{Name: eval.Worker, Workdir: p.Work}
+	plan := agentplan.Plan{Modules: map[string]*skills.Skill{p.skill.Name: p.skill}, ModuleSettings: map[string]agentplan.ModuleSettings{p.skill.Name: {Config: config}}}
 	for _, argv := range p.Commands {
 		a.Commands = append(a.Commands, shell.Grant{Argv: argv})
 	}
@@ -108,12 +108,12 @@ func (p *played) setUp(ctx context.Context) error {
 			return err
 		}
 	}
-	plan.Agents = map[string]agent.Agent{eval.Worker: a}
+	plan.Agents = map[string]agentplan.Agent{eval.Worker: a}
 	p.Runner.Set(plan)
 	return nil
 }
 
-func (p *played) model() (*agent.Model, error) {
+func (p *played) model() (*agentplan.Model, error) {
 	var rec replay.Recording
 	for _, a := range p.Answers {
 		rec.Exchanges = append(rec.Exchanges, replay.Exchange{Contains: a.Contains, Answer: replay.Answer{Text: a.Text}})
@@ -123,7 +123,7 @@ func (p *played) model() (*agent.Model, error) {
 		rec.Exchanges = []replay.Exchange{{Answer: replay.Answer{}, Fault: &replay.Fault{Kind: "bad_request", Message: "the case has no answers, and the model was asked"}}}
 	}
 	provider, err := replay.New("of the case "+p.Name, rec)
-	return &agent.Model{Name: "case", Provider: provider}, err
+	return &agentplan.Model{Name: "case", Provider: provider}, err
 }
 
 func (p *played) request() (ledger.Request, error) {

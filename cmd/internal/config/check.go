@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/text"
 	"rouse/scheduler/schedule"
@@ -369,7 +370,7 @@ const maxSoul = 8_000
 
 // settle sets the workdir (OSA-40). An isolated agent works in own and may read its workdir.
 func (a *Agent) settle(own Path) {
-	if a.Mode == agent.ModeIsolated && a.Workdir != "" && a.Workdir != own { // the same in a configuration that rouse has shown
+	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // the same in a configuration that rouse has shown
 		a.HostFolder = string(a.Workdir)
 		a.Grants.Read = append(a.Grants.Read, readGrant{Path: a.Workdir, Private: a.Private.Workdir})
 		a.Workdir = ""
@@ -382,12 +383,12 @@ func (a *Agent) settle(own Path) {
 // checkMode refuses settings that contradict the mode.
 func (c *checker) checkMode(path string, a *Agent) {
 	switch a.Mode {
-	case agent.ModeIsolated:
+	case plan.ModeIsolated:
 		c.contradicts(path, ".grants.write", len(a.Grants.Write) > 0, "with mode: isolated the agent writes in a folder of its own and nowhere else")
 		c.contradicts(path, ".sandbox", a.Sandbox == "off", "mode: isolated cannot be held by programs without confinement")
 		c.contradicts(path, ".min_tier", a.MinTier > "B" && c.hasNoProblem(path+".min_tier"),
 			"mode: isolated needs programs that are confined on tier B or A: the weaker ones do not keep what it reads from being written")
-	case agent.ModeNone:
+	case plan.ModeNone:
 		c.contradicts(path, ".workdir", c.d.given(path+".workdir"), "with mode: none the agent has no file tools")
 		c.contradicts(path, ".grants.read", len(a.Grants.Read) > 0, "with mode: none the agent has no file tools")
 		c.contradicts(path, ".grants.write", len(a.Grants.Write) > 0, "with mode: none the agent has no file tools")
@@ -401,7 +402,7 @@ func (c *checker) checkMode(path string, a *Agent) {
 
 // lacksHostTool reports whether a tool is one of files or programs, of an agent that has neither.
 func (a *Agent) lacksHostTool(name string) bool {
-	return a.Mode == agent.ModeNone && agent.IsHostTool(name)
+	return a.Mode == plan.ModeNone && agent.IsHostTool(name)
 }
 
 func (c *checker) contradicts(path, key string, given bool, why string) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
@@ -45,14 +45,14 @@ func (c *Config) ModuleOf(j *Job) (*skills.Skill, bool) {
 }
 
 // ModuleSettings are what the owner of each module of a checked configuration says of it, by the name of its skill.
-func (c *Config) ModuleSettings() map[string]agent.ModuleSettings {
-	out := map[string]agent.ModuleSettings{}
+func (c *Config) ModuleSettings() map[string]plan.ModuleSettings {
+	out := map[string]plan.ModuleSettings{}
 	for name, s := range c.Modules() {
 		config, err := c.ModuleConfig(s)
 		if err != nil { // no job runs it; who wants to is told
 			continue
 		}
-		out[name] = agent.ModuleSettings{Config: config, Tools: c.settingsOf(name).Tools}
+		out[name] = plan.ModuleSettings{Config: config, Tools: c.settingsOf(name).Tools}
 	}
 	return out
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/checkout"
 	"rouse/agent/model/playbook"
+	agentplan "rouse/agent/plan"
 	"rouse/internal/fspath"
 	"rouse/internal/owner"
 )
@@ -180,7 +180,7 @@ func (c *checker) branch(path, source string) {
 func (c *checker) besideCheckout(path string, a *Agent, host string) {
 	at := path + ".checkout"
 	switch {
-	case a.Mode == agent.ModeNone:
+	case a.Mode == agentplan.ModeNone:
 		c.bad(at, "the agent %s has mode: none, and so neither file tools nor programs for a clone", a.Name).Hint = "choose another mode"
 	case len(a.Grants.Write) > 0:
 		c.bad(at, "the agent %s has grants.write, which names folders of its workdir; with checkout each run has another workdir, its clone", a.Name).Hint = "leave grants.write out"

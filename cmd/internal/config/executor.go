@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool/executor"
 )
 
@@ -148,7 +149,7 @@ func (c *checker) checkExecutors() {
 	for _, e := range c.cfg.executors() {
 		c.executor(e)
 		if a := c.cfg.agentNamed[e.agent]; a != nil {
-			c.contradicts(e.path, "", a.Mode == agent.ModeNone, "is a program, and with mode: none its agent runs none")
+			c.contradicts(e.path, "", a.Mode == plan.ModeNone, "is a program, and with mode: none its agent runs none")
 		}
 	}
 

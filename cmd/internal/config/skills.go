@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/internal/fspath"
 	"rouse/internal/text"
 	"rouse/skills"
@@ -256,7 +257,7 @@ func (c *checker) warnSkillTools(path string, a *Agent) {
 	}
 
 	for _, s := range c.cfg.SkillView(a).All() {
-		grants, nothing := agent.SkillCommands(s)
+		grants, nothing := plan.SkillCommands(s, agent.Specs())
 		for _, g := range grants {
 			if why := grantsEverything(g.Argv); why != "" {
 				c.warn(at, "the skill %s allows %s: %s, so that this is any program, within the agent's folders", s.Name, strings.Join(g.Argv, " "), why)

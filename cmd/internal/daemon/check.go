@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
@@ -54,7 +55,7 @@ func CheckPlan(ctx context.Context, cfg *config.Config) (out []config.Problem) {
 }
 
 // tightContexts returns the needs that do not fit. It leaves out agents if one of their jobs is listed.
-func tightContexts(p agent.Plan) ([]agent.ContextNeed, error) {
+func tightContexts(p agentplan.Plan) ([]agent.ContextNeed, error) {
 	needs, err := agent.ContextNeeds(p)
 	if err != nil {
 		return nil, fmt.Errorf("what the prompts and tools take of the models' contexts is not known: %w", err)

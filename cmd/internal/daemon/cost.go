@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/plan"
@@ -159,9 +159,9 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	if err != nil {
 		return out, err
 	}
-	out.Budgets = budgetRows(s, sums, ofToday, func(b agent.Budget) agent.Budget { return b })
-	out.Months = budgetRows(s, ofMonth, toMonthsEnd, func(b agent.Budget) agent.Budget {
-		return agent.Budget{CostMicroUSD: b.MonthMicroUSD, Tokens: b.MonthTokens}
+	out.Budgets = budgetRows(s, sums, ofToday, func(b agentplan.Budget) agentplan.Budget { return b })
+	out.Months = budgetRows(s, ofMonth, toMonthsEnd, func(b agentplan.Budget) agentplan.Budget {
+		return agentplan.Budget{CostMicroUSD: b.MonthMicroUSD, Tokens: b.MonthTokens}
 	})
 	return out, nil
 }
@@ -184,7 +184,7 @@ func (d *Daemon) forecasts(ctx context.Context, s *plan.Setup, now, day, month t
 
 // budgetRows returns the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of selects the
 // limits of the period.
-func budgetRows(s *plan.Setup, sums []ledger.Spending, forecasts []forecast, of func(agent.Budget) agent.Budget) []api.BudgetRow {
+func budgetRows(s *plan.Setup, sums []ledger.Spending, forecasts []forecast, of func(agentplan.Budget) agentplan.Budget) []api.BudgetRow {
 	var all forecast
 	byAgent := map[string]forecast{}
 	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
@@ -202,7 +202,7 @@ func budgetRows(s *plan.Setup, sums []ledger.Spending, forecasts []forecast, of 
 	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
 	for _, sum := range sums {
 		if !slices.ContainsFunc(out, func(r api.BudgetRow) bool { return r.Scope == sum.Scope && r.Name == sum.Name }) {
-			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agent.Budget{}, forecast{}))
+			out = append(out, newBudgetRow(sum.Scope, sum.Name, sums, agentplan.Budget{}, forecast{}))
 		}
 	}
 	return out
@@ -244,7 +244,7 @@ func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcom
 	}
 }
 
-func newBudgetRow(scope, name string, sums []ledger.Spending, limit agent.Budget, f forecast) api.BudgetRow {
+func newBudgetRow(scope, name string, sums []ledger.Spending, limit agentplan.Budget, f forecast) api.BudgetRow {
 	var s ledger.Spending
 	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
 		s = sums[i]

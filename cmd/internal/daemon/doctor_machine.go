@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
@@ -66,11 +66,11 @@ func checkWhereAgentsWork(s *plan.Setup) []api.Check {
 	var said []string
 	for _, a := range s.Config.Agents {
 		switch {
-		case a.Mode == agent.ModeIsolated && a.HostFolder != "":
+		case a.Mode == agentplan.ModeIsolated && a.HostFolder != "":
 			said = append(said, fmt.Sprintf("%s is isolated: it reads %s and writes in %s alone", a.Name, a.HostFolder, a.Workdir))
-		case a.Mode == agent.ModeIsolated:
+		case a.Mode == agentplan.ModeIsolated:
 			said = append(said, fmt.Sprintf("%s is isolated: it writes in %s alone", a.Name, a.Workdir))
-		case a.Mode == agent.ModeNone:
+		case a.Mode == agentplan.ModeNone:
 			said = append(said, fmt.Sprintf("%s has no file tools and starts no programs", a.Name))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -69,7 +69,7 @@ func byCommand(j *config.Job, path api.Path) string {
 }
 
 // triggerFolders are the folders in which a job may be given a file from the network.
-func triggerFolders(j *config.Job, a agent.Agent) []tool.Grant {
+func triggerFolders(j *config.Job, a agentplan.Agent) []tool.Grant {
 	if j.Watch != nil {
 		return []tool.Grant{{Path: string(j.Watch.Path)}}
 	}
@@ -77,7 +77,7 @@ func triggerFolders(j *config.Job, a agent.Agent) []tool.Grant {
 }
 
 // agentFolders are the folders that an agent reads, its workdir first.
-func agentFolders(a agent.Agent) (out []tool.Grant) {
+func agentFolders(a agentplan.Agent) (out []tool.Grant) {
 	for _, path := range slices.Concat([]string{a.Workdir}, a.Read, a.Write) {
 		if path != "" {
 			out = append(out, tool.Grant{Path: path})

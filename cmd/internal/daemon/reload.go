@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -403,7 +403,7 @@ func (r *reloader) revokeSecrets(next *plan.Setup) {
 }
 
 // merged has the agents and jobs of both plans; where both have one, it is the second's.
-func merged(old, next agent.Plan) agent.Plan {
+func merged(old, next agentplan.Plan) agentplan.Plan {
 	out := next
 	out.Agents, out.Jobs = maps.Clone(old.Agents), maps.Clone(old.Jobs)
 	maps.Copy(out.Agents, next.Agents)

@@ -13,6 +13,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/replay"
+	agentplan "rouse/agent/plan"
 	"rouse/agent/undo"
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
@@ -171,7 +172,7 @@ func PlayRecording(ctx context.Context, p *plan.Plan, rec replay.Recording) (api
 }
 
 // playOnce plays a recording in a home of its own, which is thrown away.
-func playOnce(ctx context.Context, p agent.Plan, rec replay.Recording) (res agent.ReplayResult, err error) {
+func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res agent.ReplayResult, err error) {
 	dir, err := os.MkdirTemp("", "rouse-replay-")
 	if err != nil {
 		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agent"
 	"rouse/agent/model/playbook"
 	"rouse/internal/ledger"
 )
@@ -19,7 +20,7 @@ func (d *Daemon) expandDestination(ctx context.Context, template string, c ledge
 		return "", err
 	}
 	path := filepath.FromSlash(c.Path)
-	data, err := d.Current().Plan.Runner.Jobs[c.Job].DestinationData(run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
+	data, err := agent.DestinationData(d.Current().Plan.Runner.Jobs[c.Job], run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/scheduler/schedule"
@@ -62,10 +62,10 @@ func digestOf(cfg *config.Config, channel string) *schedule.Daily {
 }
 
 // channelGroups are how channels gather failures.
-func channelGroups(cfg *config.Config) map[string]agent.Group {
-	out := map[string]agent.Group{}
+func channelGroups(cfg *config.Config) map[string]agentplan.Group {
+	out := map[string]agentplan.Group{}
 	for _, n := range cfg.Notifications {
-		out[string(n.Name)] = agent.Group{Every: n.Group.Every, Recovery: config.On(n.Group.Recovery)}
+		out[string(n.Name)] = agentplan.Group{Every: n.Group.Every, Recovery: config.On(n.Group.Recovery)}
 	}
 	return out
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/loop"
 	"rouse/agent/model/playbook"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -21,7 +21,7 @@ func newBounds(b config.Bounds) loop.Bounds {
 }
 
 // addJob adds a job to the runner, and to the scheduler and the watcher if they trigger it.
-func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model, files writables) error {
+func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agentplan.Model, files writables) error {
 	j := &cfg.Jobs[i]
 	name := string(j.Name)
 	p.policies[name] = newPolicy(cfg, j) // for a disabled job as well: runs of it may still be unfinished
@@ -67,10 +67,10 @@ func (p *Plan) addJob(cfg *config.Config, i int, models map[string]*agent.Model,
 }
 
 // newJob is a job in the terms of the runner.
-func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) agent.Job {
-	job := agent.Job{
+func newJob(cfg *config.Config, j *config.Job, models map[string]*agentplan.Model) agentplan.Job {
+	job := agentplan.Job{
 		Name: string(j.Name), Agent: j.Agent, Prompt: j.Prompt, Model: models[j.Model], Record: j.Record, UndoOnFailure: j.UndoOnFail, ContextViews: j.ContextViews, KeepSession: j.Session == config.SessionKeep, Bounds: newBounds(j.Bounds), Budget: NewBudget(j.Budget), Watched: watched(j), MinTier: j.MinTier,
-		Notify: agent.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
+		Notify: agentplan.Notify{On: j.Notify.On, Channels: j.Notify.Channels, Title: j.Notify.Title, Body: j.Notify.Body},
 		Where:  cfg.Where(j.At),
 		Zone:   cfg.ZoneOf(j), Checkout: j.Checkout.Spec(),
 		Seldom: seldom(cfg, j),
@@ -93,13 +93,13 @@ func newJob(cfg *config.Config, j *config.Job, models map[string]*agent.Model) a
 	}
 
 	for _, g := range j.When {
-		job.When = append(job.When, agent.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), That: g.That, Not: g.Not,
+		job.When = append(job.When, agentplan.Condition{SQL: g.SQL, Command: g.Command, HTTP: g.HTTP, File: string(g.File), That: g.That, Not: g.Not,
 			Write: g.Write, Read: paths(g.Read), Network: g.Network == "host", Unconfined: g.Reason,
 			Timeout: time.Duration(g.Timeout), Where: cfg.Where(g.At)})
 	}
 
 	for _, e := range j.Expect {
-		job.Expect = append(job.Expect, agent.Expectation{File: string(e.File), SQL: e.SQL, Command: e.Command, Timeout: time.Duration(e.Timeout), Where: e.At.String()})
+		job.Expect = append(job.Expect, agentplan.Expectation{File: string(e.File), SQL: e.SQL, Command: e.Command, Timeout: time.Duration(e.Timeout), Where: e.At.String()})
 	}
 
 	return job

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/anthropic"
 	"rouse/agent/model/gemini"
@@ -14,12 +13,13 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/replay"
 	"rouse/agent/model/wire"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
 )
 
 // NewModels opens the configured models, by name.
-func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, error) {
-	out := map[string]*agent.Model{}
+func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agentplan.Model, error) {
+	out := map[string]*agentplan.Model{}
 	for i, m := range cfg.Models {
 		provider, err := NewProvider(m, log, nil)
 		if err != nil {
@@ -29,7 +29,7 @@ func NewModels(cfg *config.Config, log *slog.Logger) (map[string]*agent.Model, e
 		// A model without a known price costs nothing here; config refuses one where money is limited.
 		rate, _ := m.Rate()
 		_, listed := model.Lookup(m.Model) // of others the server knows more
-		out[string(m.Name)] = &agent.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
+		out[string(m.Name)] = &agentplan.Model{Name: string(m.Name), Provider: provider, MaxOutput: m.MaxOutput, Window: m.Window(), Temperature: m.Temperature, Price: rate,
 			Where: cfg.Where(m.At), Obstacles: SecretObstacles(cfg, fmt.Sprintf("models[%d].", i)), Nearby: m.Provider == "ollama", AsksWindow: !listed}
 	}
 

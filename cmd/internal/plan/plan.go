@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/internal/ledger"
@@ -18,7 +18,7 @@ import (
 
 // Plan is a checked configuration, translated for the runner, the scheduler, the watcher, the dispatcher and the notifier.
 type Plan struct {
-	Runner agent.Plan // agents, jobs and models
+	Runner agentplan.Plan // agents, jobs and models
 	Jobs   []scheduler.Job
 	// SelfScheduling names the agents that may plan their own runs.
 	SelfScheduling []string
@@ -34,7 +34,7 @@ type Plan struct {
 // New translates a checked configuration.
 func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p := &Plan{
-		Runner: agent.Plan{Agents: map[string]agent.Agent{}, Jobs: map[string]agent.Job{}, Disabled: map[string]ledger.Obstacle{}, Zone: cfg.Zone(),
+		Runner: agentplan.Plan{Agents: map[string]agentplan.Agent{}, Jobs: map[string]agentplan.Job{}, Disabled: map[string]ledger.Obstacle{}, Zone: cfg.Zone(),
 			Budget: NewBudget(cfg.Limits.Budget())},
 		policies: map[string]dispatch.Policy{}, quotas: map[string]int64{}, Hosts: map[string]string{}, agentHosts: map[string]string{},
 	}
@@ -67,7 +67,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 
 		built := newAgent(a, models)
 		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
-		built.Skills = agent.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
+		built.Skills = agentplan.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
 		built.Untrusted = cfg.UntrustedSources(&a)
 		built.Foreign = files.byOthers(a.At.File, a.TextFile, a.SoulText)
@@ -91,8 +91,8 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 }
 
 // NewBudget translates the limits of a day and a month.
-func NewBudget(b config.Budget) agent.Budget {
-	return agent.Budget{CostMicroUSD: config.MicroUSD(b.CostUSDPerDay), Tokens: b.TokensPerDay, MonthMicroUSD: config.MicroUSD(b.CostUSDPerMonth), MonthTokens: b.TokensPerMonth}
+func NewBudget(b config.Budget) agentplan.Budget {
+	return agentplan.Budget{CostMicroUSD: config.MicroUSD(b.CostUSDPerDay), Tokens: b.TokensPerDay, MonthMicroUSD: config.MicroUSD(b.CostUSDPerMonth), MonthTokens: b.TokensPerMonth}
 }
 
 func paths(list []config.Path) []string {

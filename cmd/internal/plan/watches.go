@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/cmd/internal/config"
 	"rouse/scheduler/schedule"
@@ -17,11 +18,11 @@ func (p *Plan) WatchOf(j *config.Job) watcher.Watch {
 	if j.Watch != nil {
 		return newWatch(j, p.Runner)
 	}
-	return watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: p.Runner.Boundary, Definition: p.Runner.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, p.Runner)}
+	return watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: p.Runner.Boundary, Definition: agent.Fingerprint(p.Runner, string(j.Name)), OwnFolder: ownFolder(j, p.Runner)}
 }
 
 // newWatch is a job's watch in the terms of the watcher.
-func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
+func newWatch(j *config.Job, p agentplan.Plan) watcher.Watch {
 	settle := map[string]time.Duration{"fast": 200 * time.Millisecond, "": time.Second, "balanced": time.Second, "patient": 3 * time.Second}
 	w := j.Watch
 	return watcher.Watch{
@@ -29,7 +30,7 @@ func newWatch(j *config.Job, p agent.Plan) watcher.Watch {
 		Job:     string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: p.Fingerprint(string(j.Name)), OwnFolder: ownFolder(j, p),
+		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: agent.Fingerprint(p, string(j.Name)), OwnFolder: ownFolder(j, p),
 		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
 	}
 }
@@ -55,19 +56,19 @@ func newCollect(j *config.Job, zone *time.Location) watcher.Collect {
 }
 
 // ownFolder is the workdir of a job's agent, in which the agent may read hard links too.
-func ownFolder(j *config.Job, p agent.Plan) string {
+func ownFolder(j *config.Job, p agentplan.Plan) string {
 	folders := tool.WithResolvedLinks([]string{p.Agents[j.Agent].Workdir})
 	return folders[len(folders)-1]
 }
 
 // watched is what the runs of a job know about its watch.
-func watched(j *config.Job) agent.Watched {
+func watched(j *config.Job) agentplan.Watched {
 	w := j.Watch
 	if w == nil {
-		return agent.Watched{}
+		return agentplan.Watched{}
 	}
 	// A followed link can lead the watch into folders below its own.
-	return agent.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo(), Parameters: w.Parameters}
+	return agentplan.Watched{Folder: string(w.Path), Recursive: w.Recursive || w.FollowSymlinks, Batch: w.Mode == watcher.ModeBatch, MovesTo: w.MovedTo(), Parameters: w.Parameters}
 }
 
 // watchTrigger describes the files or changes that a watch starts runs for.

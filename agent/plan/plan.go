@@ -1,9 +1,14 @@
-package agent
+// Package plan describes what is configured to run: agents, jobs, models and their limits. A Task is
+// one run resolved against the plan, with everything that the run needs. The package holds data and
+// answers questions about it; package agent executes tasks.
+package plan
 
 import (
 	"encoding/json"
 	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +16,14 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
-	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/host"
+	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
+	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/scheduler/schedule"
@@ -97,7 +103,7 @@ type Model struct {
 	AsksWindow bool
 
 	// By atomic operations alone. They are no atomic types, which must not be copied.
-	asked  int32 // 1: the server was asked, or nothing can be asked
+	Asked  int32 // 1: the server was asked, or nothing can be asked
 	served int32 // tokens that the context holds as the server says; 0 while it has not
 }
 
@@ -120,7 +126,7 @@ func (m *Model) LearnContext(tokens int) {
 
 // LearnContext notes the size of the context of a model, by its name, as the server says it.
 func (p Plan) LearnContext(name string, tokens int) {
-	if m := configuredModels(p)[name]; m != nil {
+	if m := Models(p)[name]; m != nil {
 		m.LearnContext(tokens)
 	}
 }
@@ -183,9 +189,9 @@ type Watched struct {
 	Parameters map[string]string
 }
 
-// triggeredBy returns what triggered a run as the job takes it now: a single file becomes a batch
+// TriggeredBy returns what triggered a run as the job takes it now: a single file becomes a batch
 // for a batch job, and parameters of the watch are added.
-func (j Job) triggeredBy(d ledger.Detail) ledger.Detail {
+func (j Job) TriggeredBy(d ledger.Detail) ledger.Detail {
 	if j.Watched.Batch && d.File != nil {
 		d.Files, d.File = []ledger.File{*d.File}, nil
 	}
@@ -265,21 +271,117 @@ type Plan struct {
 	// Boundary holds the places in which agents or strangers can make links, which are not
 	// followed.
 	Boundary nofollow.Boundary
-
-	desktop         func() bool       // whether there is a desktop session
-	redactor        *redact.Redactor  // of Secrets
-	answers         *redact.Redactor  // of the long ones
-	specs           tool.Specs        // of every tool that there is
-	watchedFolders  []string          // UntrustedFolders, and those that jobs watch
-	writers         writers           // folders in which an agent or a stranger can write
-	writableFolders nofollow.Boundary // those, and folders of skills
 }
 
-// WakeLimits are those of the wakes that an agent plans; false when it plans none.
-func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
-	a, ok := r.plan.Load().Agents[agent]
-	if !ok || a.SelfScheduling == nil {
-		return schedule.Limits{}, false
+// Skills are what an agent sees of skills, and how its prompt speaks of them.
+type Skills struct {
+	skills.View
+	Style string // of skills.View.Prompt
+	// Allowing has the allowed-tools of a skill that was loaded allow its commands (AGS-13).
+	Allowing bool
+}
+
+// Group says which failures of an incident a channel is told of: the first, and every so many-th.
+type Group struct {
+	Every    int  // 1: each; 0: the first alone
+	Recovery bool // and that the job succeeds again
+}
+
+// usualGroup is that of a channel of which nothing else is said.
+var usualGroup = Group{Every: 10, Recovery: true}
+
+// Wants reports whether notify.on covers an outcome or "waiting".
+func (n Notify) Wants(end string) bool {
+	return slices.ContainsFunc(n.On, func(s string) bool {
+		return strings.EqualFold(s, end) || s == domain.Failure && domain.Outcome(end).OpensIncident()
+	})
+}
+
+func (p Plan) GroupOf(channel string) Group {
+	if g, ok := p.Groups[channel]; ok {
+		return g
 	}
-	return *a.SelfScheduling, true
+	return usualGroup
+}
+
+// desktopChannel is the channel that exists without configuration.
+const desktopChannel = "desktop"
+
+// ChannelsOr returns the first list that is not nil, or the default channels.
+func (p *Active) ChannelsOr(lists ...[]string) []string {
+	for _, list := range append(lists, p.DefaultChannels) {
+		if list != nil {
+			return list
+		}
+	}
+	if p.Desktop != nil && p.Desktop() {
+		return []string{desktopChannel}
+	}
+	return nil
+}
+
+// Models returns the models of all agents and jobs, with their fallbacks, by name.
+func Models(p Plan) map[string]*Model {
+	out := map[string]*Model{}
+	add := func(m *Model) {
+		for ; m != nil && out[m.Name] == nil; m = m.Fallback {
+			out[m.Name] = m
+		}
+	}
+	for _, a := range p.Agents {
+		add(a.Model)
+	}
+	for _, j := range p.Jobs {
+		add(j.Model)
+	}
+	return out
+}
+
+// ServersByName returns all MCP servers of the plan by name.
+func (p Plan) ServersByName() map[string]mcp.Server {
+	out := map[string]mcp.Server{}
+	for _, s := range p.Servers {
+		out[s.Name] = s
+	}
+	return out
+}
+
+// ServerSpecs stand for the tools of the MCP servers of a plan, which are known only once they are approved.
+func (p Plan) ServerSpecs() (out tool.Specs) {
+	all := p.ServersByName()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, mcp.OpenSpec(all[name]))
+	}
+	return out
+}
+
+func (a Agent) ServerNames() (out []string) {
+	for _, s := range a.Servers {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// OfferSpecs are the specs of the tools that the skills of a plan offer.
+func (p Plan) OfferSpecs() (out tool.Specs) {
+	for _, s := range p.Modules {
+		out = append(out, host.OfferSpecs(s)...)
+	}
+	return out
+}
+
+func (a Agent) SecretNames() (out []string) {
+	for _, g := range a.Secrets {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+func (p Plan) ModuleFor(id signin.ID) *skills.Skill {
+	for _, j := range p.Jobs {
+		if j.Agent == id.Agent && j.Skill != nil && j.Skill.Name == id.Skill {
+			return j.Skill
+		}
+	}
+	return p.Modules[id.Skill]
 }

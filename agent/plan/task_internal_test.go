@@ -1,4 +1,4 @@
-package agent
+package plan
 
 import "testing"
 
@@ -7,14 +7,14 @@ import "testing"
 func TestTierOfAnIsolatedAgent(t *testing.T) {
 	t.Parallel()
 	for job, want := range map[string]string{"A": "A", "B": "B", "C": "B", "D": "B"} {
-		if got := (&task{agent: Agent{Mode: ModeIsolated}, job: Job{MinTier: job}}).minTier(); got != want {
+		if got := (&Task{Agent: Agent{Mode: ModeIsolated}, Job: Job{MinTier: job}}).MinTier(); got != want {
 			t.Errorf("isolated, with a job of tier %s: %s, want %s", job, got, want)
 		}
-		if got := (&task{agent: Agent{Mode: ModeFolder}, job: Job{MinTier: job}}).minTier(); got != job {
+		if got := (&Task{Agent: Agent{Mode: ModeFolder}, Job: Job{MinTier: job}}).MinTier(); got != job {
 			t.Errorf("in a folder, with a job of tier %s: %s", job, got)
 		}
 	}
-	if got := (&task{agent: Agent{Mode: ModeIsolated}, job: Job{MinTier: "A"}, origin: &Job{MinTier: "D"}}).minTier(); got != "B" {
+	if got := (&Task{Agent: Agent{Mode: ModeIsolated}, Job: Job{MinTier: "A"}, Origin: &Job{MinTier: "D"}}).MinTier(); got != "B" {
 		t.Errorf("isolated, woken by a job of tier D: %s", got)
 	}
 }
