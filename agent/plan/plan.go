@@ -34,7 +34,7 @@ import (
 type Agent struct {
 	Name         string
 	Instructions string
-	Soul         string // who it is, in its owner's words; "" when they said nothing
+	Soul         string // the owner's description of the agent; optional
 	Mode         string // one of the modes, "" for ModeFolder
 	HostFolder   string // of ModeIsolated: the folder of the host that it reads and cannot change, absolute; "": it has none
 	Workdir      string // absolute; created when the first run starts
@@ -92,8 +92,8 @@ type Model struct {
 	MaxOutput   int // tokens, 0: the provider's own
 	Window      int // tokens that its context holds, as far as the configuration tells; see ContextSize
 	Temperature *float64
-	Price       model.Price // the zero price: it costs nothing, or nobody wants to know
-	Fallback    *Model      // who takes over when it has failed for good; nil: nobody
+	Price       model.Price // zero if requests are free or the price is unknown
+	Fallback    *Model      // takes over if the model has failed for good; optional
 	Where       string      // file:line of the configuration
 	// Obstacles keep it from being asked, as the configuration says.
 	Obstacles []ledger.Obstacle
@@ -165,12 +165,12 @@ type Job struct {
 	Obstacles []ledger.Obstacle
 }
 
-// AsksModel says whether the runs of the job cannot go on without a language model: one answers in them, or their module asks one.
+// AsksModel reports whether the runs of the job need a language model, as prompts and some modules do.
 func (j Job) AsksModel() bool {
 	return j.Executor == nil && j.Playbook == nil && (j.Skill == nil || host.AsksModel(j.Skill.Manifest))
 }
 
-// Prompts says whether what the job does is said in words, to a model or to an executor.
+// Prompts reports whether the job has a prompt, for a model or an executor.
 func (j Job) Prompts() bool { return j.Playbook == nil && j.Skill == nil }
 
 // ModuleSettings are what the owner of a module says of it.
@@ -185,7 +185,7 @@ type Watched struct {
 	Recursive bool
 	Batch     bool     // its runs are of many files
 	MovesTo   []string // absolute folders that its files are moved to
-	// Parameters are what templates know as Input in its runs, where whoever starts one gives nothing else (OSA-90).
+	// Parameters are the defaults of Input in the templates of its runs (OSA-90).
 	Parameters map[string]string
 }
 
@@ -238,7 +238,7 @@ type Notify struct {
 	Title, Body string // templates; "" uses the built-in text
 }
 
-// Plan is everybody that is configured. Names are unique regardless of case.
+// Plan holds all agents and jobs of the configuration. Names are unique regardless of case.
 type Plan struct {
 	Agents map[string]Agent
 	Jobs   map[string]Job

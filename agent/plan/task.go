@@ -17,25 +17,25 @@ import (
 
 // Task holds everything that a run needs. Resolve makes it from the plan once, and it does not change.
 type Task struct {
-	Plan            *Active // that it was resolved from
+	Plan            *Active // the plan from which the task was resolved
 	Run             ledger.Run
 	Agent           Agent
 	Job             Job
-	Origin          *Job          // of what another run asked for: the job at the beginning of its chain, nil when there is none
-	Detail          ledger.Detail // what triggered the run, as the job takes it now
+	Origin          *Job          // the job that began the chain of a run without a job; nil if there is none
+	Detail          ledger.Detail // the trigger of the run, in the form that the job expects
 	Model           *Model
-	Models          []*Model // the model and its fallbacks; none without one
+	Models          []*Model // the model and its fallbacks; empty without a model
 	Notify          Notify   // which outcomes and channels get notices
-	Channels        []string // its notice channels: of the job, the agent, or the default channels
-	DefaultChannels []string // the default ones
-	// unattended: no person started it, who would see at once that it fails.
+	Channels        []string // notice channels of the job or the agent, or else the default channels
+	DefaultChannels []string // notice channels if neither job nor agent names one
+	// Unattended reports whether no person started the run and would see it fail.
 	Unattended bool
-	// insists: a person started it, or had it tried again, and may have paid for a model that is paused.
+	// IgnorePause reports whether a person started or retried the run, so that a paused model is asked.
 	IgnorePause    bool
 	ModuleSettings ModuleSettings // of the module that it runs
 }
 
-// NotConfiguredError says that the plan lacks what a run asks for. It is for the run's owner.
+// NotConfiguredError reports that the plan lacks the job, agent or skill of a run.
 type NotConfiguredError struct{ Kind, Name string }
 
 func (e *NotConfiguredError) Error() string {
@@ -66,7 +66,7 @@ func (p *Active) Resolve(run ledger.Run) (*Task, error) {
 			return t, cmp.Or[error](damaged, &NotConfiguredError{Kind: "skill", Name: d.Skill})
 		}
 	}
-	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // nobody waits for it
+	if run.Job == "" && (run.Trigger == domain.TriggerSelf || d.By != nil) { // no person waits for it
 		t.Notify = wakeNotify(t.Origin, t.Channels)
 	}
 
@@ -119,8 +119,8 @@ func (p *Active) originJob(run ledger.Run, d ledger.Detail) *Job {
 	return &job
 }
 
-// wakeNotify returns who is told of a wake: as of the job that began its chain, or else of
-// failures. The job's title is left out, because it is about other work.
+// wakeNotify returns the notices of a wake: those of the job that began its chain, or else notices
+// of failures. The job's title is left out, because it is about other work.
 func wakeNotify(origin *Job, told []string) Notify {
 	if origin != nil {
 		n := origin.Notify
@@ -131,8 +131,8 @@ func wakeNotify(origin *Job, told []string) Notify {
 	return Notify{On: []string{domain.Failure, string(domain.StateWaiting)}, Channels: told}
 }
 
-// GoverningJob returns the job whose bounds, budget and confinement apply: of a wake, the job that
-// began its chain.
+// GoverningJob returns the job whose bounds, budget and confinement apply. For a wake, it is the job
+// that began the chain.
 func (t *Task) GoverningJob() Job {
 	if t.Origin != nil {
 		return *t.Origin
@@ -158,12 +158,12 @@ func (t *Task) NeedsModel() bool {
 	return t.Detail.Tool == "" && t.Job.Prompts() && !t.Executes()
 }
 
-// AsksModel says whether the run cannot go on without a language model.
+// AsksModel reports whether the run cannot go on without a language model.
 func (t *Task) AsksModel() bool {
 	return t.Detail.Tool == "" && t.Job.AsksModel() || !t.Executes() && t.callsAskingModule()
 }
 
-// Phased says whether the run goes in phases: a fixed list of calls never does.
+// Phased reports whether the run goes in phases. A fixed list of calls does not.
 func (t *Task) Phased() bool { return t.Agent.Phased && t.NeedsModel() }
 
 // Executes reports whether an installed agent program does the run instead of the loop.
@@ -179,7 +179,7 @@ func (t *Task) Checkout() *checkout.Options {
 	return cmp.Or(t.GoverningJob().Checkout, t.Agent.Checkout)
 }
 
-// UsesServers says whether a run can call tools of servers: a module may be one that calls none.
+// UsesServers reports whether the run can call tools of MCP servers.
 func (t *Task) UsesServers() bool {
 	return t.Job.Skill == nil || len(t.ModuleSettings.Tools) > 0 || len(t.Job.Skill.Manifest.RequiredMCPTools) > 0
 }
@@ -196,7 +196,7 @@ func (t *Task) CalledTools() (out []string) {
 	return out
 }
 
-// callsAskingModule says whether a fixed call of a task is one of a skill that asks a model.
+// callsAskingModule reports whether a fixed call of the task is a tool of a skill that asks a model.
 func (t *Task) callsAskingModule() bool {
 	names := []string{t.Detail.Tool}
 	for _, c := range t.Job.Playbook {
