@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -151,13 +151,13 @@ func (w *Watcher) moveOrDelete(ctx context.Context, watch *Watch, c ledger.Claim
 	case errors.Is(err, fs.ErrNotExist):
 		return ledger.AfterDone, "", "the file was gone", nil
 	case err == nil && after.Action == actionDelete:
-		err = deleteFile(file, st, file.sibling(deletingName(c)))
+		err = deleteFile(file, st, file.Sibling(deletingName(c)))
 	case err == nil:
 		dest, err = w.moveTo(ctx, g, c, file, st, after)
 	}
 
 	switch {
-	case errors.Is(err, errChanged):
+	case errors.Is(err, fsys.ErrChanged):
 		// Other bytes are another file, which gets a run of its own.
 		return ledger.AfterDone, "", changedSince, nil
 	case err != nil:
@@ -176,10 +176,10 @@ func (w *Watcher) placeOf(ctx context.Context, g *allowedRoots, c ledger.ClaimSt
 	}
 
 	file, _, err := w.locate(ctx, g, c)
-	if err != nil || file.path() == path {
+	if err != nil || file.Path() == path {
 		return ""
 	}
-	return file.path()
+	return file.Path()
 }
 
 // deletingName is the name that a file has while it is deleted. It is hidden, so that no scan
@@ -188,7 +188,7 @@ func deletingName(c ledger.ClaimStatus) string { return fmt.Sprintf(".deleting-%
 
 // moveTo moves a file into a folder, and says where it lies then. Where the same content came before and still lies
 // there, the second one is removed: what is put back again and again fills no folder with copies.
-func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fileHandle, st stamp, after After) (string, error) {
+func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus, file fsys.Handle, st fsys.Stamp, after After) (string, error) {
 	to, name, err := w.destination(ctx, after, c)
 	if err != nil {
 		return "", err
@@ -200,22 +200,22 @@ func (w *Watcher) moveTo(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 		}
 		return "", fmt.Errorf("the folder %s cannot be created, or a link leads out of the watched folder: %w", filepath.Join(after.Dir, to), err)
 	}
-	if filepath.Dir(file.path()) == dir.Name() {
-		return file.path(), nil // it was moved there after an earlier try
+	if filepath.Dir(file.Path()) == dir.Name() {
+		return file.Path(), nil // it was moved there after an earlier try
 	}
 
 	if c.Dest != "" && filepath.Dir(c.Dest) == dir.Name() {
-		if _, err := w.stampOfClaimed(ctx, fileHandle{dir, filepath.Base(c.Dest)}, c); err == nil {
-			return c.Dest, deleteFile(file, st, file.sibling(deletingName(c)))
+		if _, err := w.stampOfClaimed(ctx, fsys.Handle{Root: dir, Name: filepath.Base(c.Dest)}, c); err == nil {
+			return c.Dest, deleteFile(file, st, file.Sibling(deletingName(c)))
 		}
 	}
 	return w.move(ctx, file, st, dir, name)
 }
 
 // locate finds the content of a claim: at its path or, when its run was retried, where the
-// action after the earlier try put it. The error is errChanged when there is other content at
+// action after the earlier try put it. The error is ErrChanged when there is other content at
 // the path, and the claimed one is nowhere.
-func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) (fileHandle, stamp, error) {
+func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimStatus) (fsys.Handle, fsys.Stamp, error) {
 	path := filepath.FromSlash(c.Path)
 	missing := fs.ErrNotExist
 	places := []string{path, c.Dest, filepath.Join(filepath.Dir(path), deletingName(c))}
@@ -225,15 +225,15 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 		}
 
 		file, err := g.handle(place)
-		var st stamp
+		var st fsys.Stamp
 		if err == nil {
 			st, err = w.stampOfClaimed(ctx, file, c)
 		}
 
 		switch {
-		case errors.Is(err, errChanged):
+		case errors.Is(err, fsys.ErrChanged):
 			missing = err
-		case !isNotExist(err):
+		case !fsys.IsNotExist(err):
 			return file, st, err
 		}
 	}
@@ -247,57 +247,51 @@ func (w *Watcher) locate(ctx context.Context, g *allowedRoots, c ledger.ClaimSta
 		}
 	}
 
-	return fileHandle{}, stamp{}, missing
+	return fsys.Handle{}, fsys.Stamp{}, missing
 }
 
-// isNotExist says whether a file is not there. With ENOTDIR a file took the place of a folder
-// above it.
-func isNotExist(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// stampOfClaimed is the stamp of a file that still has the claimed content; errChanged when it
+// stampOfClaimed is the stamp of a file that still has the claimed content; ErrChanged when it
 // has another.
-func (w *Watcher) stampOfClaimed(ctx context.Context, file fileHandle, c ledger.ClaimStatus) (stamp, error) {
-	info, err := file.lstat()
+func (w *Watcher) stampOfClaimed(ctx context.Context, file fsys.Handle, c ledger.ClaimStatus) (fsys.Stamp, error) {
+	info, err := file.Lstat()
 	if err != nil {
-		return stamp{}, err
+		return fsys.Stamp{}, err
 	}
 
-	st := stampOf(info)
-	if st.size != c.Size {
-		return st, errChanged // without reading it
+	st := fsys.StampOf(info)
+	if st.Size != c.Size {
+		return st, fsys.ErrChanged // without reading it
 	}
 
-	hash, err := w.hashes.of(ctx, file, st)
+	hash, err := w.hashes.Of(ctx, file, st)
 	if err == nil && hash != c.Hash {
-		err = errChanged
+		err = fsys.ErrChanged
 	}
 
 	return st, err
 }
 
 // findUnrecordedMove looks for a file where a move would have put it whose record was lost.
-func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, after After, c ledger.ClaimStatus) (fileHandle, stamp, error) {
+func (w *Watcher) findUnrecordedMove(ctx context.Context, g *allowedRoots, after After, c ledger.ClaimStatus) (fsys.Handle, fsys.Stamp, error) {
 	to, name, err := w.destination(ctx, after, c)
 	if err != nil {
-		return fileHandle{}, stamp{}, err
+		return fsys.Handle{}, fsys.Stamp{}, err
 	}
 	root, err := g.openDestination(after.Dir, to, false)
 	if err != nil {
-		return fileHandle{}, stamp{}, err
+		return fsys.Handle{}, fsys.Stamp{}, err
 	}
 
 	// The first free name ends the search: the move would have used it.
 	for i := range 100 {
-		file := fileHandle{root, numbered(name, i)}
+		file := fsys.Handle{Root: root, Name: numbered(name, i)}
 		st, err := w.stampOfClaimed(ctx, file, c)
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, fsys.ErrChanged) {
 			return file, st, err
 		}
 	}
 
-	return fileHandle{}, stamp{}, fs.ErrNotExist
+	return fsys.Handle{}, fsys.Stamp{}, fs.ErrNotExist
 }
 
 // noteAfterAction remembers why a file could not be moved, for its owner and for the next scan, and

@@ -16,6 +16,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 // harness is a watcher whose parts are called one by one.
@@ -68,12 +69,12 @@ func (d *harness) write(name, text string) string {
 }
 
 // handle is a file, in a folder that is created if it is not there.
-func (d *harness) handle(path string) fileHandle {
+func (d *harness) handle(path string) fsys.Handle {
 	d.t.Helper()
 	d.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	file, err := openHandle(nofollow.Boundary{}, path)
+	file, err := fsys.OpenHandle(nofollow.Boundary{}, path)
 	d.must(err)
-	d.t.Cleanup(func() { file.root.Close() })
+	d.t.Cleanup(func() { file.Root.Close() })
 	return file
 }
 
@@ -196,7 +197,7 @@ func TestAfterAcrossFileSystems(t *testing.T) {
 	c := d.run(w, path, domain.OutcomeSuccess)
 	info, err := os.Lstat(path)
 	d.must(err)
-	d.must(copyAcross(t.Context(), d.handle(path), stampOf(info), d.handle(filepath.Join(far, "a.csv"))))
+	d.must(copyAcross(t.Context(), d.handle(path), fsys.StampOf(info), d.handle(filepath.Join(far, "a.csv"))))
 	d.must(os.WriteFile(path, []byte("1"), 0o640)) // the removal did not come about
 	d.must(os.Chtimes(path, long, long))
 	if got := d.applyAfter(c); got.After != ledger.AfterDone || got.Dest != filepath.Join(far, "a.csv") {
@@ -246,7 +247,7 @@ func TestMoveTakesNothingForItsCopy(t *testing.T) {
 				dir = otherFileSystem(t, d.base)
 			}
 			w := d.set(After{Action: "move", Dir: dir})
-			there := d.handle(filepath.Join(dir, "a.csv")).path()
+			there := d.handle(filepath.Join(dir, "a.csv")).Path()
 			d.must(os.WriteFile(there, []byte(c.text), 0o644))
 			path := d.write("inbox/a.csv", "1")
 			d.must(os.Chtimes(there, c.at, c.at))
@@ -270,10 +271,10 @@ func TestCopyAcross(t *testing.T) {
 	path := d.write("inbox/a.csv", "1")
 	info, err := os.Lstat(path)
 	d.must(err)
-	st, before := stampOf(info), stampOf(info)
-	before.size++
+	st, before := fsys.StampOf(info), fsys.StampOf(info)
+	before.Size++
 	dest := d.handle(filepath.Join(far, "a.csv"))
-	if err := copyAcross(t.Context(), d.handle(path), before, dest); !errors.Is(err, errChanged) {
+	if err := copyAcross(t.Context(), d.handle(path), before, dest); !errors.Is(err, fsys.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 	d.read("inbox/a.csv", "1")
@@ -281,11 +282,11 @@ func TestCopyAcross(t *testing.T) {
 		t.Errorf("%v is left (%v)", left, err)
 	}
 
-	part := filepath.Join(far, fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
+	part := filepath.Join(far, fmt.Sprintf(".moving-%x-%x", st.Device, st.Inode))
 	d.must(os.WriteFile(part, []byte("a part of it"), 0o600))
 	d.must(copyAcross(t.Context(), d.handle(path), st, dest))
 	d.missing("inbox/a.csv")
-	if got, err := os.ReadFile(dest.path()); err != nil || string(got) != "1" {
+	if got, err := os.ReadFile(dest.Path()); err != nil || string(got) != "1" {
 		t.Errorf("%q (%v)", got, err)
 	}
 	if left, err := os.ReadDir(far); err != nil || len(left) != 1 {
@@ -303,7 +304,7 @@ func otherFileSystem(t *testing.T, here string) string {
 	t.Cleanup(func() { os.RemoveAll(far) })
 	a, err1 := os.Stat(here)
 	b, err2 := os.Stat(far)
-	if err1 != nil || err2 != nil || stampOf(a).device == stampOf(b).device {
+	if err1 != nil || err2 != nil || fsys.StampOf(a).Device == fsys.StampOf(b).Device {
 		t.Skip("there is no second file system here")
 	}
 
@@ -336,10 +337,10 @@ func TestMoveRestoresAnotherFile(t *testing.T) {
 	path := d.write("inbox/a.csv", "1")
 	info, err := os.Lstat(path)
 	d.must(err)
-	before := stampOf(info)
+	before := fsys.StampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), path))
-	if _, err := d.w.move(t.Context(), d.handle(path), before, d.handle(d.path("done/x")).root, "a.csv"); !errors.Is(err, errChanged) {
+	if _, err := d.w.move(t.Context(), d.handle(path), before, d.handle(d.path("done/x")).Root, "a.csv"); !errors.Is(err, fsys.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 
@@ -566,7 +567,7 @@ func TestHashingStaysInTheFolder(t *testing.T) {
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.debouncer.observe(path, now, stampOf(info), hintChanged)
+	f.debouncer.observe(path, now, fsys.StampOf(info), hintChanged)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
 	due := f.debouncer.dequeueDue(now.Add(time.Minute), 10)
@@ -580,12 +581,12 @@ func TestDeleteSparesAnotherFile(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	file := d.handle(d.write("inbox/a.csv", "1"))
-	info, err := file.lstat()
+	info, err := file.Lstat()
 	d.must(err)
-	before := stampOf(info)
+	before := fsys.StampOf(info)
 	d.write("inbox/b", "other")
 	d.must(os.Rename(d.path("inbox/b"), d.path("inbox/a.csv")))
-	if err := deleteFile(file, before, file.sibling(".deleting-1")); !errors.Is(err, errChanged) {
+	if err := deleteFile(file, before, file.Sibling(".deleting-1")); !errors.Is(err, fsys.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 
@@ -618,8 +619,8 @@ func TestAfterManyOfAnotherNode(t *testing.T) {
 		r := ledger.Request{Job: job, Agent: "a", Trigger: domain.TriggerWatch}
 		for i := range n {
 			path := d.path(fmt.Sprintf("inbox/%s-%d.csv", job, i))
-			r.Detail.Files = append(r.Detail.Files, fileOf(path, stamp{}, "h"))
-			r.Claims = append(r.Claims, claimOf(job, path, stamp{}, "h"))
+			r.Detail.Files = append(r.Detail.Files, fileOf(path, fsys.Stamp{}, "h"))
+			r.Claims = append(r.Claims, claimOf(job, path, fsys.Stamp{}, "h"))
 		}
 		a, err := d.w.ledger.Enqueue(t.Context(), r)
 		d.must(err)

@@ -23,7 +23,7 @@ func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus)
 	if f.w.returnNotices != nil {
 		notices = f.w.returnNotices(f.Job, c.path, st.Run)
 	}
-	since, back, err := f.w.ledger.MarkBack(ctx, st, c.stamp.modTime(), f.Definition, notices)
+	since, back, err := f.w.ledger.MarkBack(ctx, st, c.stamp.ModTime(), f.Definition, notices)
 	if err != nil {
 		if ctx.Err() == nil {
 			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.path, "error", err)

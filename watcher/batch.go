@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // batch holds the files that are ready and wait for the others of their run. It is in memory
@@ -27,7 +28,7 @@ type batch struct {
 
 type readyFile struct {
 	path  string
-	stamp stamp
+	stamp fsys.Stamp
 	hash  string
 	order uint64
 	at    time.Time // when it was ready
@@ -48,9 +49,9 @@ func (b *batch) add(c candidate, now time.Time) {
 	b.files[c.path] = &readyFile{c.path, c.stamp, c.hash, b.count, now}
 }
 
-func (b *batch) has(path string, st stamp) bool {
+func (b *batch) has(path string, st fsys.Stamp) bool {
 	g, ok := b.files[path]
-	return ok && g.stamp.same(st)
+	return ok && g.stamp.Same(st)
 }
 
 // batchDue is when the files that are ready become a run: when they are as many as a run may
@@ -130,13 +131,13 @@ func (f *folder) stillReady() []*readyFile {
 	all := slices.SortedFunc(maps.Values(f.batch.files), func(a, b *readyFile) int { return cmp.Compare(a.order, b.order) })
 	return slices.DeleteFunc(all, func(g *readyFile) bool {
 		info, err := os.Lstat(g.path)
-		if err == nil && stampOf(info).same(g.stamp) {
+		if err == nil && fsys.StampOf(info).Same(g.stamp) {
 			return false
 		}
 
 		delete(f.batch.files, g.path)
 		if err == nil && info.Mode().IsRegular() {
-			f.debouncer.observe(g.path, time.Now(), stampOf(info), hintChanged)
+			f.debouncer.observe(g.path, time.Now(), fsys.StampOf(info), hintChanged)
 		}
 		return true
 	})

@@ -5,9 +5,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"rouse/watcher/fsys"
 )
 
-func ready(path string, st stamp) candidate {
+func ready(path string, st fsys.Stamp) candidate {
 	return candidate{pendingFile: &pendingFile{path: path}, stamp: st}
 }
 
@@ -57,7 +59,7 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 		path := d.write("inbox/"+name, "1")
 		info, err := os.Lstat(path)
 		d.must(err)
-		f.batch.add(ready(path, stampOf(info)), time.Now())
+		f.batch.add(ready(path, fsys.StampOf(info)), time.Now())
 	}
 	d.must(os.Remove(d.path("inbox/gone")))
 	d.must(os.Remove(d.path("inbox/folder")))
@@ -79,9 +81,9 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 	for _, text := range []string{"22", "333"} {
 		info, err := os.Lstat(d.write("inbox/changed", text))
 		d.must(err)
-		f.batch.add(ready(d.path("inbox/changed"), stampOf(info)), time.Now())
+		f.batch.add(ready(d.path("inbox/changed"), fsys.StampOf(info)), time.Now())
 	}
-	if files := f.stillReady(); len(files) != 4 || files[3].path != d.path("inbox/changed") || files[3].stamp.size != 3 {
+	if files := f.stillReady(); len(files) != 4 || files[3].path != d.path("inbox/changed") || files[3].stamp.Size != 3 {
 		t.Errorf("%d files", len(files))
 	}
 }
@@ -110,7 +112,7 @@ func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
 			path := d.write("inbox/"+string(rune('a'+i)), string(rune('a'+i)))
 			info, err := os.Lstat(path)
 			d.must(err)
-			one := ready(path, stampOf(info))
+			one := ready(path, fsys.StampOf(info))
 			one.hash = string(rune('a' + i))
 			f.batch.add(one, began.Add(time.Duration(i)*time.Millisecond))
 		}

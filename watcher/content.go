@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"rouse/watcher/fsys"
 )
 
 // Limits of what is read to know the contents of a folder's files before a run. A file beyond them
@@ -83,18 +85,18 @@ func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) b
 
 // sumOf reads a file that still looks as it did in the scan.
 func (f *folder) sumOf(ctx context.Context, root *os.Root, l treeFile) string {
-	file := fileHandle{root, filepath.FromSlash(l.Path)}
-	info, err := file.lstat()
+	file := fsys.Handle{Root: root, Name: filepath.FromSlash(l.Path)}
+	info, err := file.Lstat()
 	if err != nil {
 		return ""
 	}
 
-	st := stampOf(info)
-	if st.size != l.Size || st.modified != l.Modified {
+	st := fsys.StampOf(info)
+	if st.Size != l.Size || st.Modified != l.Modified {
 		return ""
 	}
 
-	hash, err := f.w.hashes.of(ctx, file, st)
+	hash, err := f.w.hashes.Of(ctx, file, st)
 	if err != nil {
 		return ""
 	}

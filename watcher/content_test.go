@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rouse/watcher/fsys"
 )
 
 // contents is a folder, and a tree of the files that were written to it.
@@ -22,7 +24,7 @@ func (d *harness) contents(files map[string]string) (*folder, tree) {
 		path := d.write("inbox/"+name, text)
 		info, err := os.Lstat(path)
 		d.must(err)
-		cur = append(cur, sighting{path, stampOf(info)})
+		cur = append(cur, sighting{path, fsys.StampOf(info)})
 	}
 	return f, newTree(f.root, cur)
 }
@@ -113,7 +115,7 @@ func TestContentsAreBounded(t *testing.T) {
 		d.must(os.Chtimes(d.path("inbox/"+name), at, at))
 		info, err := os.Lstat(d.path("inbox/" + name))
 		d.must(err)
-		found = append(found, sighting{d.path("inbox/" + name), stampOf(info)})
+		found = append(found, sighting{d.path("inbox/" + name), fsys.StampOf(info)})
 	}
 
 	cur := newTree(f.root, found)
@@ -134,32 +136,5 @@ func TestContentsAreBounded(t *testing.T) {
 	f.learnContents(t.Context(), cur)
 	if cur[0].Sum != sumOf("1") || cur[1].Sum != "" {
 		t.Errorf("%x, %x: one more may be known", cur[0].Sum, cur[1].Sum)
-	}
-}
-
-// Bytes are read once under whatever name they have, where the system identifies a file; where it does not, by its path.
-func TestHashesByIdentity(t *testing.T) {
-	t.Parallel()
-	d := newHarness(t)
-	file := d.handle(d.write("a", "1"))
-	old := time.Now().Add(-time.Hour)
-	d.must(os.Chtimes(d.path("a"), old, old))
-	info, err := file.lstat()
-	d.must(err)
-	known, unidentified := stampOf(info), stampOf(info)
-	want, err := d.w.hashes.of(t.Context(), file, known)
-	d.must(err)
-	gone := file.sibling("gone")
-	if got, err := d.w.hashes.of(t.Context(), gone, known); known.inode != 0 && (err != nil || got != want) {
-		t.Errorf("by another name: %s (%v), want %s", got, err, want)
-	}
-
-	unidentified.inode = 0
-	d.w.hashes.known.put(d.w.hashes.stampHasher.of(file.path(), unidentified), sha256.Sum256([]byte("1")))
-	if got, err := d.w.hashes.of(t.Context(), file, unidentified); err != nil || got != want {
-		t.Errorf("by its path: %s (%v), want %s", got, err, want)
-	}
-	if got, err := d.w.hashes.of(t.Context(), gone, unidentified); err == nil {
-		t.Errorf("another path without identity: %s", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -294,10 +295,10 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 	var last time.Time
 	seen := map[string]bool{}
 	for _, rel := range changes.Removed {
-		for dir := filepath.Dir(joinPath(f.root, rel)); !seen[dir]; dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(fsys.JoinPath(f.root, rel)); !seen[dir]; dir = filepath.Dir(dir) {
 			seen[dir] = true
 			if info, err := os.Lstat(dir); err == nil {
-				last = latest(last, stampOf(info).arrived())
+				last = latest(last, fsys.StampOf(info).Arrived())
 				break
 			}
 		}
@@ -310,9 +311,9 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 // they count as unchanged and not as removed.
 func keepUnreadable(root string, cur, known tree, unreadable map[string]error) tree {
 	for _, l := range known {
-		path := joinPath(root, l.Path)
+		path := fsys.JoinPath(root, l.Path)
 		for dir := range unreadable {
-			if _, in := relInside(dir, path); in || dir == path {
+			if _, in := fsys.RelInside(dir, path); in || dir == path {
 				cur = append(cur, l)
 				break
 			}

@@ -3,6 +3,8 @@ package watcher
 import (
 	"container/heap"
 	"time"
+
+	"rouse/watcher/fsys"
 )
 
 // debouncer decides when a file is ready. It is given the time and what a file looks like,
@@ -22,7 +24,7 @@ type debouncer struct {
 // pendingFile is a path that waits to settle.
 type pendingFile struct {
 	path      string
-	last      stamp
+	last      fsys.Stamp
 	fromEvent bool      // an event named it, not only a scan
 	due       time.Time // when its window ends
 	order     uint64    // of arrival: files that are due together leave in this order
@@ -44,11 +46,11 @@ const (
 
 // observe notes what a file looks like. One that was complete before it came into the folder
 // does not wait for a whole window.
-func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
+func (s *debouncer) observe(path string, now time.Time, st fsys.Stamp, h hint) {
 	it, ok := s.items[path]
 	if ok {
 		it.fromEvent = it.fromEvent || h != hintScan
-		if !st.same(it.last) {
+		if !st.Same(it.last) {
 			it.last, it.due, s.lastChange = st, now.Add(s.window), now
 			heap.Fix(&s.queue, it.index)
 		}
@@ -57,7 +59,7 @@ func (s *debouncer) observe(path string, now time.Time, st stamp, h hint) {
 
 	// Its last write is a window or more older than its arrival, so nobody was writing to it.
 	wait := s.window
-	if h == hintArrived && st.completeBefore(s.window) {
+	if h == hintArrived && st.CompleteBefore(s.window) {
 		wait = s.recheckDelay()
 	}
 
@@ -88,8 +90,8 @@ func (s *debouncer) dequeueDue(now time.Time, n int) []*pendingFile {
 
 // confirm says whether a file that was due is ready, given what it looks like now. One that has
 // changed waits again.
-func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
-	if st.same(it.last) {
+func (s *debouncer) confirm(it *pendingFile, now time.Time, st fsys.Stamp) bool {
+	if st.Same(it.last) {
 		return true
 	}
 	s.lastChange = now
@@ -98,7 +100,7 @@ func (s *debouncer) confirm(it *pendingFile, now time.Time, st stamp) bool {
 }
 
 // requeue makes a file that was due wait for another window after now.
-func (s *debouncer) requeue(it *pendingFile, now time.Time, st stamp) {
+func (s *debouncer) requeue(it *pendingFile, now time.Time, st fsys.Stamp) {
 	it.last, it.due = st, now.Add(s.window)
 	s.put(it)
 }

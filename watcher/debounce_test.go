@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rouse/watcher/fsys"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -20,12 +22,12 @@ func (s *debouncer) paths(at time.Duration) []string {
 	return out
 }
 
-func look(size int64, modified time.Duration) stamp {
-	return stamp{device: 1, inode: 2, size: size, modified: noon.Add(modified).UnixNano(), changed: noon.Add(modified).UnixNano()}
+func look(size int64, modified time.Duration) fsys.Stamp {
+	return fsys.Stamp{Device: 1, Inode: 2, Size: size, Modified: noon.Add(modified).UnixNano(), Changed: noon.Add(modified).UnixNano()}
 }
 
-func (s stamp) movedAt(at time.Time) stamp {
-	s.changed = at.UnixNano()
+func movedAt(s fsys.Stamp, at time.Time) fsys.Stamp {
+	s.Changed = at.UnixNano()
 	return s
 }
 
@@ -80,21 +82,21 @@ func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
 // one that is being written does not pass for such a file, nor one that a scan found.
 func TestDebouncerRename(t *testing.T) {
 	old := look(5, -time.Hour)
-	old.changed = noon.UnixNano() // the rename
+	old.Changed = noon.UnixNano() // the rename
 	fresh := look(5, 0)
 	for _, c := range []struct {
 		name  string
-		stamp stamp
+		stamp fsys.Stamp
 		how   hint
 		want  time.Duration
 	}{
 		{"renamed", old, hintArrived, 50 * time.Millisecond},
 		{"written", fresh, hintArrived, time.Second},
-		{"written less than a window before", look(5, -time.Second+1).movedAt(noon), hintArrived, time.Second},
-		{"written a window before", look(5, -time.Second).movedAt(noon), hintArrived, 50 * time.Millisecond},
+		{"written less than a window before", movedAt(look(5, -time.Second+1), noon), hintArrived, time.Second},
+		{"written a window before", movedAt(look(5, -time.Second), noon), hintArrived, 50 * time.Millisecond},
 		{"no news", old, hintChanged, time.Second},
 		{"scanned", old, hintScan, time.Second},
-		{"a file system without a time of change", stamp{size: 5, modified: old.modified}, hintArrived, time.Second},
+		{"a file system without a time of change", fsys.Stamp{Size: 5, Modified: old.Modified}, hintArrived, time.Second},
 	} {
 		s := newDebouncer(time.Second)
 		s.observe("a", noon, c.stamp, c.how)
@@ -104,7 +106,7 @@ func TestDebouncerRename(t *testing.T) {
 
 		due := s.dequeueDue(s.nextDue(), 1)
 		other := c.stamp
-		other.size++
+		other.Size++
 		if s.confirm(due[0], noon.Add(c.want), other) || s.nextDue().Sub(noon) != c.want+time.Second {
 			t.Errorf("%s: a change at the recheck does not need the whole window", c.name)
 		}
@@ -218,58 +220,4 @@ func TestDebouncerProperty(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestRecentForgetsTheOldest(t *testing.T) {
-	r := newRecent[int](10)
-	for i := range 100 {
-		r.put(stampKey{uint64(i)}, i)
-		if _, ok := r.get(stampKey{uint64(i)}); !ok || len(r.young)+len(r.old) > 20 {
-			t.Fatalf("at %d: %v, %d held", i, ok, len(r.young)+len(r.old))
-		}
-	}
-
-	for i, want := range map[uint64]bool{79: false, 80: true, 99: true} { // twenty of them: the young half and the old one
-		if _, ok := r.get(stampKey{i}); ok != want {
-			t.Errorf("%d is still there: %t", i, ok)
-		}
-	}
-}
-
-// A file is the same while it has its identity, size and time; when it came to its place does not count.
-func TestStampSame(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(s *stamp)
-		same   bool
-	}{
-		"nothing": {func(s *stamp) {}, true}, "place": {func(s *stamp) { s.changed++ }, true},
-		"device": {func(s *stamp) { s.device++ }, false}, "inode": {func(s *stamp) { s.inode++ }, false},
-		"size": {func(s *stamp) { s.size++ }, false}, "time": {func(s *stamp) { s.modified++ }, false},
-	} {
-		one := look(1, 0)
-		other := one
-		if c.change(&other); one.same(other) != c.same {
-			t.Errorf("another %s: the same: %t", name, one.same(other))
-		}
-	}
-}
-
-// A stamp is trusted only if another write would show in it.
-func TestStampStable(t *testing.T) {
-	for _, c := range []struct {
-		modified time.Duration
-		now      time.Duration
-		want     bool
-	}{
-		{1 * time.Millisecond, 10 * time.Millisecond, false},
-		{1 * time.Millisecond, 100 * time.Millisecond, true},
-		{1 * time.Millisecond, 21 * time.Millisecond, false}, {1 * time.Millisecond, 21*time.Millisecond + 1, true},
-		{0, 2 * time.Second, false}, // whole seconds: FAT counts in twos
-		{0, coarsestStep, false}, {0, coarsestStep + 1, true}, {1, 2 * time.Second, true},
-		{0, 3 * time.Second, true},
-	} {
-		if got := look(1, c.modified).stable(noon.Add(c.now)); got != c.want {
-			t.Errorf("modified %s, now %s: %v", c.modified, c.now, got)
-		}
-	}
 }

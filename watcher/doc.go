@@ -32,7 +32,7 @@
 // where the system gives no events, it is scanned every two seconds, and its status says so.
 //
 // Folders and files are read, and files moved and deleted, through a folder that is held open
-// (fileHandle), so that no link which somebody puts in the way leads out of it. That folder, and those
+// (fsys.Handle), so that no link which somebody puts in the way leads out of it. That folder, and those
 // that files are moved to, are opened again for each use, and where others could have put a link in their
 // place (Watch.Boundary) none is followed: the watch says so, and waits until the folder is one again.
 //

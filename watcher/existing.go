@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // preexisting is what was in a folder when its job began to watch it, for a watch that ignores
@@ -12,15 +13,15 @@ import (
 // time alone would not do: a folder that is moved in brings files that are older than the job.
 type preexisting struct {
 	root  string // of the folder; "" until files is loaded
-	files map[stampKey]struct{}
+	files map[fsys.Key]struct{}
 }
 
 // isPreexisting says whether a file was there before the job, and has not changed since.
-func (f *folder) isPreexisting(path string, st stamp) bool {
+func (f *folder) isPreexisting(path string, st fsys.Stamp) bool {
 	if len(f.preexisting.files) == 0 {
 		return false
 	}
-	_, ok := f.preexisting.files[f.stampHasher.of(path, stamp{size: st.size, modified: st.modified})]
+	_, ok := f.preexisting.files[f.stampHasher.Of(path, fsys.Stamp{Size: st.Size, Modified: st.Modified})]
 	return ok
 }
 
@@ -59,9 +60,9 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 		}
 	}
 
-	f.preexisting = preexisting{root: f.root, files: make(map[stampKey]struct{}, len(mem.Last))}
+	f.preexisting = preexisting{root: f.root, files: make(map[fsys.Key]struct{}, len(mem.Last))}
 	for _, l := range mem.Last {
-		f.preexisting.files[f.stampHasher.of(joinPath(f.root, l.Path), stamp{size: l.Size, modified: l.Modified})] = struct{}{}
+		f.preexisting.files[f.stampHasher.Of(fsys.JoinPath(f.root, l.Path), fsys.Stamp{Size: l.Size, Modified: l.Modified})] = struct{}{}
 	}
 
 	if walk != nil {

@@ -15,6 +15,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
+	"rouse/watcher/fsys"
 )
 
 // What a watch makes of a file.
@@ -58,7 +59,7 @@ func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[s
 		if real := f.resolveLinks(path); real == f.root {
 			named = real
 		}
-		if _, in := relInside(f.root, named); !in && named != f.root {
+		if _, in := fsys.RelInside(f.root, named); !in && named != f.root {
 			continue
 		}
 
@@ -114,7 +115,7 @@ func (f *folder) filesAt(named string) []string {
 // explain says what the watch makes of one file in its folder.
 func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdict, error) {
 	v := Verdict{Job: f.Job, Path: file, Verdict: VerdictLeftOut}
-	rel, _ := relInside(f.root, file)
+	rel, _ := fsys.RelInside(f.root, file)
 	info, err := os.Lstat(file)
 	if v.Reason = f.leavesOut(file, rel, info); v.Reason != "" {
 		return v, nil
@@ -166,7 +167,7 @@ func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileIn
 	}
 	mem, known := f.loadPreexisting(st)
 	before := func(l treeFile) bool {
-		return joinPath(f.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == stampOf(info).modified
+		return fsys.JoinPath(f.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == fsys.StampOf(info).Modified
 	}
 	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.Last, before) {
 		v.Verdict, v.Reason = VerdictNone, "it was there before the job (existing: ignore)"
@@ -184,7 +185,7 @@ func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileIn
 // leavesOut says why a file is none of the watch's, "" when it is.
 func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
 	for dir := range f.skippedDirs {
-		if _, in := relInside(dir, file); in {
+		if _, in := fsys.RelInside(dir, file); in {
 			return fmt.Sprintf("the folder %s is watched by another job, or files are moved there after their runs", dir)
 		}
 	}

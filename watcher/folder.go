@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -43,13 +44,13 @@ type folder struct {
 	root        string          // Path with its owner's links resolved; "" while it is missing
 	awaited     string          // while it is missing: Path with those of its links resolved that there are
 	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
-	stampHasher stampHasher
-	known       *recent[struct{}]   // files with which nothing is left to do
-	hashing     map[string]bool     // large files that are being hashed in the background
-	waits       map[string]Wait     // files that look complete and are not taken yet
-	back        map[string]backFile // files that are there again as they were when their runs failed
+	stampHasher fsys.Keyer
+	known       *fsys.Cache[struct{}] // files with which nothing is left to do
+	hashing     map[string]bool       // large files that are being hashed in the background
+	waits       map[string]Wait       // files that look complete and are not taken yet
+	back        map[string]backFile   // files that are there again as they were when their runs failed
 	partials    partialNames
-	writers     writers
+	writers     fsys.Writers
 	background  sync.WaitGroup
 	scanAt      time.Time
 	lastPass    time.Time
@@ -81,7 +82,7 @@ type folder struct {
 func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
 		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: newDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
-		stampHasher: newStampHasher(), known: newRecent[struct{}](maxKnown), hashing: map[string]bool{}, waits: map[string]Wait{}, partials: partialNames{}, back: map[string]backFile{},
+		stampHasher: fsys.NewKeyer(), known: fsys.NewCache[struct{}](maxKnown), hashing: map[string]bool{}, waits: map[string]Wait{}, partials: partialNames{}, back: map[string]backFile{},
 		eventIndex: map[string]int{}, removed: map[string]bool{}, moveErrors: map[string]string{}, toRetry: map[string]bool{}, unreadable: map[string]string{},
 		notified: make(chan struct{}, 1),
 	}
@@ -278,7 +279,7 @@ func (f *folder) handleEvents(ctx context.Context) {
 	for _, h := range all {
 		if f.root != "" {
 			f.handleEvent(ctx, h)
-		} else if _, leads := relInside(h.path, f.awaited); leads || h.path == f.awaited { // missing: its parents are watched
+		} else if _, leads := fsys.RelInside(h.path, f.awaited); leads || h.path == f.awaited { // missing: its parents are watched
 			f.requestScan("the folder may be back")
 		}
 	}
@@ -287,7 +288,7 @@ func (f *folder) handleEvents(ctx context.Context) {
 // handleEvent acts on what is at a path now; what the event said may be outdated.
 func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 	path, created := event.path, event.created
-	rel, ok := relInside(f.root, path)
+	rel, ok := fsys.RelInside(f.root, path)
 	if !ok {
 		return
 	}
@@ -327,7 +328,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 			how = hintArrived
 		}
 		// A file that was created is new, even where it looks like one that was there before.
-		if st := stampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
+		if st := fsys.StampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
 			f.debouncer.observe(path, time.Now(), st, how)
 		}
 	}

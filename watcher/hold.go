@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/internal/hardlink"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -69,8 +70,8 @@ func (e *heldError) Error() string { return e.why }
 var errHardLink = &heldError{heldLink, "it is a hard link, and its other name may lie anywhere, so that no run may read it; copy the file instead"}
 
 // held says what keeps a file from being taken that looks like expected: a *heldError, or what else came of looking.
-func (w *Watch) held(file fileHandle, expected stamp) error {
-	f, err := file.open()
+func (w *Watch) held(file fsys.Handle, expected fsys.Stamp) error {
+	f, err := file.Open()
 	if err != nil {
 		return err
 	}
@@ -80,18 +81,18 @@ func (w *Watch) held(file fileHandle, expected stamp) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || !stampOf(info).same(expected) {
-		return errChanged
+	if !info.Mode().IsRegular() || !fsys.StampOf(info).Same(expected) {
+		return fsys.ErrChanged
 	}
 
 	names, err := hardlink.Count(f)
-	switch _, own := relInside(w.OwnFolder, file.path()); {
+	switch _, own := fsys.RelInside(w.OwnFolder, file.Path()); {
 	case err != nil:
 		return err
 	case names > 1 && !own:
 		return errHardLink
 	}
-	if !w.TakeOpen && openForWriting(f) {
+	if !w.TakeOpen && fsys.OpenForWriting(f) {
 		return &heldError{heldOpen, "a program has it open for writing"}
 	}
 	return nil
@@ -101,7 +102,7 @@ func (w *Watch) held(file fileHandle, expected stamp) error {
 type partialNames map[string]partialList
 
 type partialList struct {
-	folder stamp // as it looked before it was read
+	folder fsys.Stamp // as it looked before it was read
 	names  []string
 }
 
@@ -110,13 +111,13 @@ const maxPartialLists = 1000
 
 // beside is the unfinished download beside an empty file, "" where there is none. Firefox makes x.tar.gz and
 // writes x.tar.gz.part, or since version 98 x.RANDOM.tar.gz.part.
-func (p partialNames) beside(file fileHandle) (string, error) {
-	names, err := p.in(fileHandle{file.root, filepath.Dir(file.name)})
+func (p partialNames) beside(file fsys.Handle) (string, error) {
+	names, err := p.in(fsys.Handle{Root: file.Root, Name: filepath.Dir(file.Name)})
 	if err != nil {
 		return "", err
 	}
 
-	base := filepath.Base(file.name)
+	base := filepath.Base(file.Name)
 	for _, name := range names {
 		if isPartialOf(name, base) {
 			return name, nil
@@ -126,17 +127,17 @@ func (p partialNames) beside(file fileHandle) (string, error) {
 }
 
 // in reads a folder, unless it looks as it did when that was done before: of thousands of empty files not each reads it.
-func (p partialNames) in(folder fileHandle) ([]string, error) {
-	info, err := folder.lstat()
+func (p partialNames) in(folder fsys.Handle) ([]string, error) {
+	info, err := folder.Lstat()
 	if err != nil {
 		return nil, err
 	}
-	now := stampOf(info)
-	if known, ok := p[folder.path()]; ok && known.folder == now && now.stable(time.Now()) {
+	now := fsys.StampOf(info)
+	if known, ok := p[folder.Path()]; ok && known.folder == now && now.Stable(time.Now()) {
 		return known.names, nil
 	}
 
-	dir, err := folder.open()
+	dir, err := folder.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (p partialNames) in(folder fileHandle) ([]string, error) {
 	if len(p) >= maxPartialLists {
 		clear(p)
 	}
-	p[folder.path()] = list
+	p[folder.Path()] = list
 	return list.names, nil
 }
 
@@ -207,7 +208,7 @@ func (f *folder) isHeldBack(ctx context.Context, c candidate, err error) bool {
 	if !known || w.kind != held.kind {
 		w = Wait{Path: c.path, Since: now, Why: held.why, kind: held.kind}
 		if held.kind == heldOpen {
-			w.Why += f.writers.of(c.path, now)
+			w.Why += f.writers.Of(c.path, now)
 		}
 	}
 
@@ -264,18 +265,18 @@ func (f *folder) heldChange(names ...[]string) error {
 	for _, list := range names {
 		for _, name := range list[:min(left, len(list))] {
 			left--
-			file := fileHandle{root, filepath.FromSlash(name)}
-			info, err := file.lstat()
+			file := fsys.Handle{Root: root, Name: filepath.FromSlash(name)}
+			info, err := file.Lstat()
 			if err != nil || !info.Mode().IsRegular() {
 				continue
 			}
 
-			held, ok := errors.AsType[*heldError](f.held(file, stampOf(info)))
+			held, ok := errors.AsType[*heldError](f.held(file, fsys.StampOf(info)))
 			if !ok && info.Size() == 0 {
 				held, ok = errors.AsType[*heldError](placeholder(file, f.partials))
 			}
 			if ok && held.kind != heldLink {
-				return fmt.Errorf("%s: %w", file.path(), held)
+				return fmt.Errorf("%s: %w", file.Path(), held)
 			}
 		}
 	}
@@ -286,7 +287,7 @@ func (f *folder) heldChange(names ...[]string) error {
 const maxHeldChanges = 100
 
 // placeholder is a *heldError for an empty file beside which its download is written.
-func placeholder(file fileHandle, known partialNames) error {
+func placeholder(file fsys.Handle, known partialNames) error {
 	switch name, err := known.beside(file); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // Which names are those of a download that goes on: in any case, with the random part before the first dot or none.
@@ -86,7 +87,7 @@ func TestPartialNames(t *testing.T) {
 	known := partialNames{}
 	beside := func(name, want string) {
 		t.Helper()
-		if got, err := known.beside(fileHandle{root, name}); err != nil || got != want {
+		if got, err := known.beside(fsys.Handle{Root: root, Name: name}); err != nil || got != want {
 			t.Errorf("beside %s: %q (%v), want %q", name, got, err, want)
 		}
 	}
@@ -118,7 +119,7 @@ func TestPartialNamesAreBounded(t *testing.T) {
 	for i := range maxPartialLists {
 		known[fmt.Sprint(i)] = partialList{}
 	}
-	if _, err := known.beside(fileHandle{root, "x.pdf"}); err != nil || len(known) != 1 {
+	if _, err := known.beside(fsys.Handle{Root: root, Name: "x.pdf"}); err != nil || len(known) != 1 {
 		t.Errorf("%d lists (%v)", len(known), err)
 	}
 }
@@ -128,27 +129,27 @@ func TestHeldChanged(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	file := d.handle(d.write("inbox/a.csv", "1"))
-	info, err := file.lstat()
+	info, err := file.Lstat()
 	d.must(err)
-	now, other := stampOf(info), stampOf(info)
-	other.size++
+	now, other := fsys.StampOf(info), fsys.StampOf(info)
+	other.Size++
 	w := Watch{}
 	if err := w.held(file, now); err != nil {
 		t.Error(err)
 	}
-	if err := w.held(file, other); !errors.Is(err, errChanged) {
+	if err := w.held(file, other); !errors.Is(err, fsys.ErrChanged) {
 		t.Errorf("%v", err)
 	}
 
 	d.must(os.Mkdir(d.path("inbox/dir"), 0o755))
 	dir := d.handle(d.path("inbox/dir"))
-	info, err = dir.lstat()
+	info, err = dir.Lstat()
 	d.must(err)
 	for name, look := range map[string]func() error{
-		"held":   func() error { return w.held(dir, stampOf(info)) },
-		"hashed": func() error { _, err := hashFile(t.Context(), dir, stampOf(info)); return err },
+		"held":   func() error { return w.held(dir, fsys.StampOf(info)) },
+		"hashed": func() error { _, err := fsys.NewHashes().Of(t.Context(), dir, fsys.StampOf(info)); return err },
 	} {
-		if err := look(); !errors.Is(err, errChanged) {
+		if err := look(); !errors.Is(err, fsys.ErrChanged) {
 			t.Errorf("a folder is %s: %v", name, err)
 		}
 	}
@@ -226,7 +227,7 @@ func TestWaitIsOnRecordOnce(t *testing.T) {
 			f.waits[path] = w
 		}
 		before := time.Now()
-		if !f.isHeldBack(t.Context(), ready(path, stamp{}), c.held) || !f.debouncer.has(path) {
+		if !f.isHeldBack(t.Context(), ready(path, fsys.Stamp{}), c.held) || !f.debouncer.has(path) {
 			t.Errorf("%d: it does not wait", i)
 		}
 		if due := f.debouncer.nextDue(); i == 0 && (due.Before(before.Add(time.Hour)) || due.After(time.Now().Add(time.Hour))) {
@@ -240,7 +241,7 @@ func TestWaitIsOnRecordOnce(t *testing.T) {
 		}
 	}
 
-	if f.isHeldBack(t.Context(), ready(path, stamp{}), errChanged) {
+	if f.isHeldBack(t.Context(), ready(path, fsys.Stamp{}), fsys.ErrChanged) {
 		t.Error("a file that changed is held back")
 	}
 }

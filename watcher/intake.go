@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // candidate is a file that has settled.
 type candidate struct {
 	*pendingFile
-	stamp stamp
+	stamp fsys.Stamp
 	hash  string
 	err   error // from hashing
 }
@@ -57,7 +58,7 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 	}
 
 	root, err := f.openRoot()
-	if isNotExist(err) {
+	if fsys.IsNotExist(err) {
 		return nil // the scan on its return finds them
 	}
 	if err != nil {
@@ -75,17 +76,17 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	var small []candidate
 	for _, it := range due {
-		file := handleIn(root, it.path)
-		info, err := file.lstat()
+		file := fsys.HandleIn(root, it.path)
+		info, err := file.Lstat()
 		if err != nil || !info.Mode().IsRegular() {
 			continue // gone, or no file any more
 		}
 
-		c := candidate{pendingFile: it, stamp: stampOf(info)}
+		c := candidate{pendingFile: it, stamp: fsys.StampOf(info)}
 		switch {
 		case !f.debouncer.confirm(it, time.Now(), c.stamp):
-		case c.stamp.size == 0 && f.isHeldBack(ctx, c, placeholder(file, f.partials)):
-		case c.stamp.size >= largeFile:
+		case c.stamp.Size == 0 && f.isHeldBack(ctx, c, placeholder(file, f.partials)):
+		case c.stamp.Size >= largeFile:
 			f.hashInBackground(ctx, c)
 		default:
 			small = append(small, c)
@@ -97,7 +98,7 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 		group.Go(func() {
 			for j := i; j < len(small); j += hashers {
 				c := &small[j]
-				c.hash, c.err = f.w.read(ctx, &f.Watch, handleIn(root, c.path), c.stamp)
+				c.hash, c.err = f.w.read(ctx, &f.Watch, fsys.HandleIn(root, c.path), c.stamp)
 			}
 		})
 	}
@@ -137,15 +138,15 @@ func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candi
 		return "", err
 	}
 	defer root.Close()
-	return w.read(ctx, watch, handleIn(root, c.path), c.stamp)
+	return w.read(ctx, watch, fsys.HandleIn(root, c.path), c.stamp)
 }
 
 // read is the hash of a file that nothing holds back.
-func (w *Watcher) read(ctx context.Context, watch *Watch, file fileHandle, now stamp) (string, error) {
+func (w *Watcher) read(ctx context.Context, watch *Watch, file fsys.Handle, now fsys.Stamp) (string, error) {
 	if err := watch.held(file, now); err != nil {
 		return "", err
 	}
-	return w.hashes.of(ctx, file, now)
+	return w.hashes.Of(ctx, file, now)
 }
 
 // claim queues runs for the hashed files that have no claim yet: at once, or together with
@@ -226,10 +227,10 @@ func (f *folder) breaker() ledger.Breaker {
 }
 
 // markKnown makes scans pass over a file as long as it looks like this.
-func (f *folder) markKnown(path string, now stamp) {
+func (f *folder) markKnown(path string, now fsys.Stamp) {
 	// A stamp that is too young would hide another write in the same tick of the clock.
-	if now.stable(time.Now()) {
-		f.known.put(f.stampHasher.of(path, now), struct{}{})
+	if now.Stable(time.Now()) {
+		f.known.Put(f.stampHasher.Of(path, now), struct{}{})
 	}
 }
 
@@ -250,7 +251,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	}
 
 	// The same bytes with another time: somebody saved or dropped the file again.
-	saved := st.ModTime.UnixMilli() != c.stamp.modTime().UnixMilli()
+	saved := st.ModTime.UnixMilli() != c.stamp.ModTime().UnixMilli()
 	switch {
 	case st.After == ledger.AfterPending:
 		// The claimed file may have been moved already, and this one have come after it.
@@ -281,9 +282,9 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	switch {
 	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist), f.isHeldBack(ctx, c, c.err):
-	case errors.Is(c.err, errChanged):
+	case errors.Is(c.err, fsys.ErrChanged):
 		if info, err := os.Lstat(c.path); err == nil {
-			f.debouncer.observe(c.path, time.Now(), stampOf(info), hintChanged)
+			f.debouncer.observe(c.path, time.Now(), fsys.StampOf(info), hintChanged)
 		}
 	default:
 		f.reportUnreadable(ctx, c.path, c.err)
@@ -304,15 +305,15 @@ func (f *folder) reportUnreadable(ctx context.Context, path string, err error) {
 	f.event(ctx, "watch.unreadable", 0, map[string]any{"path": path, "error": err.Error()})
 }
 
-func request(w Watch, path string, now stamp, hash string) ledger.Request {
+func request(w Watch, path string, now fsys.Stamp, hash string) ledger.Request {
 	file, claim := fileOf(path, now, hash), claimOf(w.Job, path, now, hash)
 	return ledger.Request{Job: w.Job, Agent: w.Agent, Trigger: domain.TriggerWatch, Detail: ledger.Detail{File: &file, Definition: w.Definition}, Claim: &claim}
 }
 
-func fileOf(path string, now stamp, hash string) ledger.File {
-	return ledger.File{Path: path, Name: filepath.Base(path), Size: now.size, Hash: hash, ModTime: now.modTime()}
+func fileOf(path string, now fsys.Stamp, hash string) ledger.File {
+	return ledger.File{Path: path, Name: filepath.Base(path), Size: now.Size, Hash: hash, ModTime: now.ModTime()}
 }
 
-func claimOf(job, path string, now stamp, hash string) ledger.Claim {
-	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.size, ModTime: now.modTime()}
+func claimOf(job, path string, now fsys.Stamp, hash string) ledger.Claim {
+	return ledger.Claim{Job: job, Path: filepath.ToSlash(path), Hash: hash, Size: now.Size, ModTime: now.ModTime()}
 }

@@ -12,6 +12,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // settled is a file of the watched folder that has settled and been read.
@@ -19,7 +20,7 @@ func (d *harness) settled(name, hash string) candidate {
 	d.t.Helper()
 	info, err := os.Lstat(d.path(name))
 	d.must(err)
-	c := ready(d.path(name), stampOf(info))
+	c := ready(d.path(name), fsys.StampOf(info))
 	c.hash = hash
 	return c
 }
@@ -113,7 +114,7 @@ func TestAlreadyClaimed(t *testing.T) {
 		if got := d.kinds(); got != c.blocked {
 			t.Errorf("%s: told %q, want %q", name, got, c.blocked)
 		}
-		if _, known := f.known.get(f.stampHasher.of(one.path, one.stamp)); known != (c.claimed && !c.waits) {
+		if _, known := f.known.Get(f.stampHasher.Of(one.path, one.stamp)); known != (c.claimed && !c.waits) {
 			t.Errorf("%s: scans pass over it: %t", name, known)
 		}
 	}
@@ -124,9 +125,9 @@ func TestMarkKnown(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{})
 	for ago, want := range map[time.Duration]bool{0: false, time.Minute: true} {
-		st := stamp{size: 1, modified: time.Now().Add(-ago).UnixNano() | 1}
+		st := fsys.Stamp{Size: 1, Modified: time.Now().Add(-ago).UnixNano() | 1}
 		f.markKnown("a", st)
-		if _, known := f.known.get(f.stampHasher.of("a", st)); known != want {
+		if _, known := f.known.Get(f.stampHasher.Of("a", st)); known != want {
 			t.Errorf("written %s ago: %t", ago, known)
 		}
 	}
@@ -223,14 +224,14 @@ func TestHashFailed(t *testing.T) {
 		waits   bool
 		problem bool
 	}{
-		"it changed":           {errChanged, "a.csv", true, false},
-		"it changed, and went": {errChanged, "gone.csv", false, false},
+		"it changed":           {fsys.ErrChanged, "a.csv", true, false},
+		"it changed, and went": {fsys.ErrChanged, "gone.csv", false, false},
 		"it went":              {&os.PathError{Op: "open", Path: "a.csv", Err: os.ErrNotExist}, "a.csv", false, false},
 		"a program has it":     {&heldError{heldOpen, "open"}, "a.csv", true, false},
 		"it is broken":         {errors.New("input/output error"), "a.csv", false, true},
 	} {
 		f.debouncer, f.unreadable = newDebouncer(time.Hour), map[string]string{}
-		one := ready(d.path("inbox/"+c.path), stamp{})
+		one := ready(d.path("inbox/"+c.path), fsys.Stamp{})
 		one.err = c.err
 		f.hashFailed(t.Context(), one)
 		if f.debouncer.has(one.path) != c.waits || (len(f.unreadable) > 0) != c.problem {
@@ -359,7 +360,7 @@ func TestClaim(t *testing.T) {
 	d.write("inbox/a.csv", "1")
 	d.write("inbox/b.csv", "2")
 	one, two := d.settled("inbox/a.csv", "1"), d.settled("inbox/b.csv", "2")
-	odd := ready(d.path("inbox/\xff"), stamp{})
+	odd := ready(d.path("inbox/\xff"), fsys.Stamp{})
 	f.claim(t.Context(), []candidate{one, odd, two})
 	if d.runs() != 2 || f.debouncer.len() != 0 || f.unreadable[odd.path] == "" || len(f.unreadable) != 1 {
 		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.len(), f.unreadable)
@@ -371,8 +372,8 @@ func TestClaim(t *testing.T) {
 	}
 
 	f.Mode = ModeBatch
-	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), stamp{})})
-	if len(f.batch.files) != 1 || !f.batch.has(d.path("inbox/new.csv"), stamp{}) {
+	f.claim(t.Context(), []candidate{one, ready(d.path("inbox/new.csv"), fsys.Stamp{})})
+	if len(f.batch.files) != 1 || !f.batch.has(d.path("inbox/new.csv"), fsys.Stamp{}) {
 		t.Errorf("%d files wait for the others of their run", len(f.batch.files))
 	}
 	f.Mode = ModePerFile

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -80,12 +82,12 @@ func (k *walker) followLink(l entry) {
 		return // it leads to nothing, or in a circle
 	}
 
-	rel, ok := relInside(f.root, real)
+	rel, ok := fsys.RelInside(f.root, real)
 	if !ok || f.matchesAny(f.Exclude, rel) {
 		return
 	}
 
-	info, err := handleIn(k.root, real).lstat()
+	info, err := fsys.HandleIn(k.root, real).Lstat()
 	switch {
 	case err != nil:
 	case info.IsDir():
@@ -96,7 +98,7 @@ func (k *walker) followLink(l entry) {
 	case info.Mode().IsRegular() && f.selects(l.name) && f.inNoSkippedDir(real):
 		k.subscribe(filepath.Dir(real)) // it may be in none that is entered
 		k.found.linked.files[real] = true
-		if st := stampOf(info); k.mayNeedWork(real, st) {
+		if st := fsys.StampOf(info); k.mayNeedWork(real, st) {
 			k.found.files = append(k.found.files, sighting{real, st})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // looped is a folder that converges and whose baseline is one file.
@@ -217,7 +218,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.MaxWait = 0 // a change is decided about at once
-	if n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/c.csv"), stamp{size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
+	if n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/c.csv"), fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
 		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
 	}
 	f.setPhase(StateIdle, time.Time{})
@@ -239,7 +240,7 @@ func TestEvaluateAgainWhatFailed(t *testing.T) {
 	d.must(d.w.ledger.Close())
 	before := time.Now()
 	f.conv.checkAt = time.Time{}
-	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1}}}})
+	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1}}}})
 	if f.conv.loaded || f.conv.checkAt.Before(before.Add(time.Second)) || f.conv.checkAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("%+v", f.conv)
 	}
@@ -260,10 +261,10 @@ func TestDecidesWhenItIsTime(t *testing.T) {
 		f := d.looped()
 		f.setPhase(c.phase, time.Now().Add(c.in))
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		if c.phase == StateIdle && d.runs() == 0 { // what went has just gone
 			f.MaxWait = 0
-			f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+			f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		}
 		if got := d.runs(); got != c.runs {
 			t.Errorf("%s, due in %s: %d runs", c.phase, c.in, got)
@@ -290,7 +291,7 @@ func TestLastRound(t *testing.T) {
 		f.conv.state.Round, f.conv.outcome, f.conv.runPredates = c.round, c.outcome, true
 		f.setPhase(StateSettling, time.Now())
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stamp{modified: long}}, {d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}})
+		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.Stamp{Modified: long}}, {d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
 		d.must(err)
 		if len(runs) != c.runs || f.conv.state.Round != c.now {
@@ -506,10 +507,10 @@ func TestLastRemoval(t *testing.T) {
 	d.must(os.Remove(d.path("inbox/sub/deep")))
 	info, err := os.Lstat(d.path("inbox/sub"))
 	d.must(err)
-	sub := stampOf(info).arrived()
+	sub := fsys.StampOf(info).Arrived()
 	info, err = os.Lstat(d.path("inbox"))
 	d.must(err)
-	root := stampOf(info).arrived()
+	root := fsys.StampOf(info).Arrived()
 	for _, c := range []struct {
 		removed []string
 		want    time.Time
@@ -534,13 +535,13 @@ func TestLoopWithUnreadableFiles(t *testing.T) {
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
 	denied := map[string]error{d.path("inbox/sub"): fs.ErrPermission}
-	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}}, unreadable: denied})
+	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}}, unreadable: denied})
 	if f.conv.phase != StateIdle || d.runs() != 0 {
 		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
 	}
 
 	long := noon.UnixNano()
-	n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{modified: long, changed: long}}}, unreadable: denied})
+	n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Modified: long, Changed: long}}}, unreadable: denied})
 	if f.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
 		t.Errorf("%s, %d runs of %d files", f.conv.phase, d.runs(), n)
 	}
@@ -560,7 +561,7 @@ func TestLoopOfAPolledFolder(t *testing.T) {
 		runs int
 	}{{1, 0}, {2, 0}, {2, 1}} {
 		f.conv.checkAt = time.Time{}
-		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: c.size, modified: long, changed: long}}}})
+		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Size: c.size, Modified: long, Changed: long}}}})
 		if got := d.runs(); got != c.runs {
 			t.Errorf("scan %d: %d runs", i, got)
 		}
@@ -590,7 +591,7 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		info, err := os.Lstat(d.path("inbox/a.csv"))
 		d.must(err)
 		long := noon.UnixNano()
-		files := []sighting{{d.path("inbox/a.csv"), stampOf(info)}, {d.path("inbox/b.csv"), stamp{size: 1, modified: long, changed: long}}}
+		files := []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}
 		f.setPhase(StateDebouncing, time.Time{})
 		f.evaluate(t.Context(), &walk{files: files})
 		if d.runs() != 1 {
@@ -600,7 +601,7 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		f.conv.outcome, f.conv.runPredates = c.outcome, c.predates
 		f.setPhase(StateSettling, time.Time{})
 		if c.different {
-			files = append(files, sighting{d.path("inbox/c.csv"), stamp{size: 1, modified: long, changed: long}})
+			files = append(files, sighting{d.path("inbox/c.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}})
 		}
 		f.evaluate(t.Context(), &walk{files: files})
 		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})

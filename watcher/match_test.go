@@ -230,21 +230,6 @@ func TestWatchEqual(t *testing.T) {
 	}
 }
 
-// A path is in a folder that it begins with, name by name.
-func TestRelInside(t *testing.T) {
-	for _, c := range []struct {
-		dir, path, want string
-		in              bool
-	}{
-		{"/in", "/in/a", "a", true}, {"/in", "/in/a/b", "a/b", true}, {"/in", "/in/..a", "..a", true}, {"/", "/a", "a", true},
-		{"/in", "/in", "", false}, {"/in", "/", "", false}, {"/in", "/inn/a", "", false}, {"/in", "/out/a", "", false}, {"/in", "a", "", false},
-	} {
-		if got, in := relInside(c.dir, c.path); got != c.want || in != c.in {
-			t.Errorf("%s in %s: %q, %t", c.path, c.dir, got, in)
-		}
-	}
-}
-
 // Braces stand for what is in them, up to a bound; an escaped one, or one in brackets, is a character.
 func TestAlternatives(t *testing.T) {
 	for pattern, want := range map[string]string{

@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/atomicfile"
 	"rouse/internal/text"
+	"rouse/watcher/fsys"
 )
 
 // maxName is how long a name may be, in bytes, on most file systems.
@@ -39,12 +40,12 @@ func numbered(name string, i int) string {
 
 // move moves a file that looks like st into a folder, under its name or the first free one
 // after it. It never replaces a file there, and never moves another file that took the place
-// of this one meanwhile: errChanged.
-func (w *Watcher) move(ctx context.Context, file fileHandle, st stamp, dir *os.Root, name string) (string, error) {
+// of this one meanwhile: ErrChanged.
+func (w *Watcher) move(ctx context.Context, file fsys.Handle, st fsys.Stamp, dir *os.Root, name string) (string, error) {
 	for i := range 10_000 {
-		dest := fileHandle{dir, numbered(name, i)}
+		dest := fsys.Handle{Root: dir, Name: numbered(name, i)}
 		if w.isCopy(ctx, file, st, dest) {
-			return dest.path(), file.remove()
+			return dest.Path(), file.Remove()
 		}
 
 		// Checked only after the rename: no system renames a file on the condition that it is
@@ -56,7 +57,7 @@ func (w *Watcher) move(ctx context.Context, file fileHandle, st stamp, dir *os.R
 			err = undoRenameUnless(st, file, dest)
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return dest.path(), err
+			return dest.Path(), err
 		}
 	}
 	return "", fmt.Errorf("%s holds ten thousand files of the name %s; clear it out", dir.Name(), name)
@@ -64,44 +65,44 @@ func (w *Watcher) move(ctx context.Context, file fileHandle, st stamp, dir *os.R
 
 // isCopy says whether dest is the copy of a file that an interrupted move across file systems
 // left behind.
-func (w *Watcher) isCopy(ctx context.Context, file fileHandle, st stamp, dest fileHandle) bool {
-	info, err := dest.lstat()
+func (w *Watcher) isCopy(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) bool {
+	info, err := dest.Lstat()
 	if err != nil {
 		return false
 	}
 
 	// On one device files are renamed, not copied: an equal file there is another one.
-	made := stampOf(info)
-	if made.device == st.device || made.size != st.size || made.modified != st.modified {
+	made := fsys.StampOf(info)
+	if made.Device == st.Device || made.Size != st.Size || made.Modified != st.Modified {
 		return false
 	}
 
-	one, err1 := w.hashes.of(ctx, file, st)
-	two, err2 := w.hashes.of(ctx, dest, made)
+	one, err1 := w.hashes.Of(ctx, file, st)
+	two, err2 := w.hashes.Of(ctx, dest, made)
 	return err1 == nil && err2 == nil && one == two
 }
 
 // undoRenameUnless undoes a rename that caught another file than the one that looks like st.
 // Should its old name be taken again by now, it gets a numbered one beside that.
-func undoRenameUnless(st stamp, file, dest fileHandle) error {
-	info, err := dest.lstat()
-	if err != nil || stampOf(info).same(st) {
+func undoRenameUnless(st fsys.Stamp, file, dest fsys.Handle) error {
+	info, err := dest.Lstat()
+	if err != nil || fsys.StampOf(info).Same(st) {
 		return err
 	}
 
 	for i := range 100 {
-		err = renameNew(dest, file.sibling(numbered(filepath.Base(file.name), i)))
+		err = renameNew(dest, file.Sibling(numbered(filepath.Base(file.Name), i)))
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
 	}
-	return errors.Join(errChanged, err)
+	return errors.Join(fsys.ErrChanged, err)
 }
 
 // deleteFile deletes a file that looks like st, and no other that took its place meanwhile.
 // Therefore it is renamed to aside first, and checked under that name.
-func deleteFile(file fileHandle, st stamp, aside fileHandle) error {
-	if file.name != aside.name { // equal after a crash between the two steps
+func deleteFile(file fsys.Handle, st fsys.Stamp, aside fsys.Handle) error {
+	if file.Name != aside.Name { // equal after a crash between the two steps
 		if err := renameNew(file, aside); err != nil {
 			return err
 		}
@@ -109,28 +110,28 @@ func deleteFile(file fileHandle, st stamp, aside fileHandle) error {
 			return err
 		}
 	}
-	return aside.remove()
+	return aside.Remove()
 }
 
 // copyAcross moves a file to another file system: the copy is written under a hidden name,
 // synced, renamed, and only then is the original removed. Unlike a file of package atomicfile
 // the copy has the same hidden name at each try, and the time of the original.
-func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle) error {
-	in, err := file.open()
+func copyAcross(ctx context.Context, file fsys.Handle, st fsys.Stamp, dest fsys.Handle) error {
+	in, err := file.Open()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 
 	// An earlier try that was interrupted has left a part under this name.
-	part := dest.sibling(fmt.Sprintf(".moving-%x-%x", st.device, st.inode))
-	if err := part.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	part := dest.Sibling(fmt.Sprintf(".moving-%x-%x", st.Device, st.Inode))
+	if err := part.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 
-	out, err := part.root.OpenFile(part.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := part.Root.OpenFile(part.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("nothing can be written to %s: %w", part.root.Name(), err)
+		return fmt.Errorf("nothing can be written to %s: %w", part.Root.Name(), err)
 	}
 
 	mode := fs.FileMode(0o644)
@@ -138,30 +139,30 @@ func copyAcross(ctx context.Context, file fileHandle, st stamp, dest fileHandle)
 		mode = info.Mode().Perm()
 	}
 
-	_, err = io.Copy(out, ctxReader{ctx, in})
+	_, err = io.Copy(out, fsys.ContextReader(ctx, in))
 	err = errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
 	if err == nil {
-		modified := time.Unix(0, st.modified)
-		err = errors.Join(part.root.Chtimes(part.name, modified, modified), renameNew(part, dest))
+		modified := time.Unix(0, st.Modified)
+		err = errors.Join(part.Root.Chtimes(part.Name, modified, modified), renameNew(part, dest))
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("copying to %s: %w", dest.path(), err), part.remove())
+		return errors.Join(fmt.Errorf("copying to %s: %w", dest.Path(), err), part.Remove())
 	}
-	if err := atomicfile.SyncFolderIn(dest.root, filepath.Dir(dest.name)); err != nil {
+	if err := atomicfile.SyncFolderIn(dest.Root, filepath.Dir(dest.Name)); err != nil {
 		return err
 	}
 
 	// Written to during the copy: that content has no run yet and must not be removed.
-	info, err := file.lstat()
-	if err != nil || !stampOf(info).same(st) {
-		return errors.Join(errChanged, dest.remove())
+	info, err := file.Lstat()
+	if err != nil || !fsys.StampOf(info).Same(st) {
+		return errors.Join(fsys.ErrChanged, dest.Remove())
 	}
 
 	in.Close() // Windows does not remove an open file
-	return file.remove()
+	return file.Remove()
 }
 
 // renameNew renames a file. It returns fs.ErrExist if the new name is taken.
-func renameNew(file, dest fileHandle) error {
-	return atomicfile.MoveNew(atomicfile.Name{Root: file.root, Name: file.name}, atomicfile.Name{Root: dest.root, Name: dest.name})
+func renameNew(file, dest fsys.Handle) error {
+	return atomicfile.MoveNew(atomicfile.Name{Root: file.Root, Name: file.Name}, atomicfile.Name{Root: dest.Root, Name: dest.Name})
 }

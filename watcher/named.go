@@ -7,25 +7,26 @@ import (
 	"unicode/utf8"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // readOnce is the hash of a file that its owner names, unless something holds it back.
-func readOnce(ctx context.Context, w *Watch, path string, now stamp) (string, error) {
-	file, err := openHandle(w.Boundary, path)
+func readOnce(ctx context.Context, w *Watch, path string, now fsys.Stamp) (string, error) {
+	file, err := fsys.OpenHandle(w.Boundary, path)
 	if err != nil {
 		return "", err
 	}
-	defer file.root.Close()
+	defer file.Root.Close()
 
 	if err := w.held(file, now); err != nil {
 		return "", err
 	}
-	if now.size == 0 {
+	if now.Size == 0 {
 		if err := placeholder(file, partialNames{}); err != nil {
 			return "", err
 		}
 	}
-	return newHashes().of(ctx, file, now)
+	return fsys.NewHashes().Of(ctx, file, now)
 }
 
 // EnqueueFile queues a run for a named file. It makes the same claim as a dropped file. Content that
@@ -48,12 +49,12 @@ func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string, ag
 		return ledger.Accepted{}, fmt.Errorf("the name of %q is not UTF-8; rename it", path)
 	}
 
-	now := stampOf(info)
+	now := fsys.StampOf(info)
 	hash, err := readOnce(ctx, &w, abs, now)
 	if _, held := errors.AsType[*heldError](err); held {
 		return ledger.Accepted{}, fmt.Errorf("%s is not taken: %w", path, err)
 	}
-	if errors.Is(err, errChanged) {
+	if errors.Is(err, fsys.ErrChanged) {
 		return ledger.Accepted{}, fmt.Errorf("%s is still being written; try again once it is complete", path)
 	}
 	if err != nil {

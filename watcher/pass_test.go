@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 // A folder sleeps until the first of what is due, and a moment after it was told of something.
@@ -20,18 +21,18 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		want time.Duration
 	}{
 		"a scan":                     {func(f *folder, now time.Time) {}, 5 * time.Minute},
-		"a file":                     {func(f *folder, now time.Time) { f.debouncer.observe("a", now, stamp{}, hintScan) }, 2 * time.Second},
-		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", stamp{}), now) }, time.Minute},
+		"a file":                     {func(f *folder, now time.Time) { f.debouncer.observe("a", now, fsys.Stamp{}, hintScan) }, 2 * time.Second},
+		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", fsys.Stamp{}), now) }, time.Minute},
 		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
 		"a folder that is not there": {func(f *folder, now time.Time) { f.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
 		"all": {func(f *folder, now time.Time) {
-			f.batch.add(ready("a", stamp{}), now)
+			f.batch.add(ready("a", fsys.Stamp{}), now)
 			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
-			f.debouncer.observe("a", now, stamp{size: 1}, hintScan)
+			f.debouncer.observe("a", now, fsys.Stamp{Size: 1}, hintScan)
 		}, 2 * time.Second},
 		"a scan before them": {func(f *folder, now time.Time) {
 			f.scanAt = now.Add(time.Second)
-			f.debouncer.observe("a", now, stamp{}, hintScan)
+			f.debouncer.observe("a", now, fsys.Stamp{}, hintScan)
 		}, time.Second},
 		"an event":                          {func(f *folder, now time.Time) { f.noteEvent("a", true) }, minPause},
 		"a folder that went away":           {func(f *folder, now time.Time) { f.noteRemoved("a", true) }, minPause},
@@ -62,12 +63,12 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 func TestWaitingIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Settle: time.Second, MaxFiles: 3})
-	f.debouncer.observe("settles", time.Now(), stamp{}, hintScan)
+	f.debouncer.observe("settles", time.Now(), fsys.Stamp{}, hintScan)
 	for _, path := range []string{"read", "read too"} {
 		f.hashing[path] = true
 	}
 	for _, path := range []string{"a", "b", "c", "d"} {
-		f.batch.add(ready(path, stamp{}), time.Now())
+		f.batch.add(ready(path, fsys.Stamp{}), time.Now())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -230,7 +231,7 @@ func TestHandleEvent(t *testing.T) {
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
 	in.debouncer = newDebouncer(time.Hour)
-	in.batch.add(ready(d.path("inbox/a.csv"), stampOf(info)), time.Now())
+	in.batch.add(ready(d.path("inbox/a.csv"), fsys.StampOf(info)), time.Now())
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: true})
 	if in.debouncer.len() != 0 || len(in.batch.files) != 1 {
 		t.Errorf("%d wait, %d are ready", in.debouncer.len(), len(in.batch.files))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -149,7 +150,7 @@ func (f *folder) debounceFound(walk *walk) {
 	}
 
 	slices.SortFunc(walk.files, func(a, b sighting) int {
-		return cmp.Or(cmp.Compare(a.stamp.modified, b.stamp.modified), cmp.Compare(a.path, b.path))
+		return cmp.Or(cmp.Compare(a.stamp.Modified, b.stamp.Modified), cmp.Compare(a.path, b.path))
 	})
 	now := time.Now()
 	for i, s := range walk.files {
@@ -168,7 +169,7 @@ func (f *folder) unsubscribeStale(walk *walk) {
 			continue
 		}
 		f.w.subs.unsubscribe(f, dir)
-		if _, ok := relInside(f.root, dir); ok {
+		if _, ok := fsys.RelInside(f.root, dir); ok {
 			stale = true
 		}
 	}

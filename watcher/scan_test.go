@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 // A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
@@ -108,7 +109,7 @@ func TestUpdateUnreadable(t *testing.T) {
 	for _, path := range []string{"still", "waits", "read", "found"} {
 		f.unreadable[path] = "denied"
 	}
-	f.debouncer.observe("waits", time.Now(), stamp{}, hintScan)
+	f.debouncer.observe("waits", time.Now(), fsys.Stamp{}, hintScan)
 	news := f.updateUnreadable(t.Context(), &walk{files: []sighting{{path: "found"}, {path: "new"}, {path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
 	var left []string
 	for path := range f.unreadable {
@@ -329,7 +330,7 @@ func TestWalkFinds(t *testing.T) {
 		walk := f.walk(t.Context(), f.root, ".", nil)
 		var got []string
 		for _, s := range walk.files {
-			rel, _ := relInside(f.root, s.path)
+			rel, _ := fsys.RelInside(f.root, s.path)
 			got = append(got, rel)
 		}
 		slices.Sort(got)
@@ -377,7 +378,7 @@ func TestWantsByNames(t *testing.T) {
 	for rel, want := range map[string]bool{
 		"store/a": true, "other/a": false, "private/a": false, "own/a": true, "own/not": false, "in/a": true, "one": true, "in/closed/a": false, "in/private/a": false, "store/sub/a": false,
 	} {
-		if got := f.wants(joinPath(f.root, rel), rel); got != want {
+		if got := f.wants(fsys.JoinPath(f.root, rel), rel); got != want {
 			t.Errorf("%s: %t", rel, got)
 		}
 	}
@@ -431,20 +432,20 @@ func TestMissingFolderThatComes(t *testing.T) {
 // What is known to need nothing is not found again, unless it is to be retried; a folder as a whole has no such files.
 func TestMayNeedWork(t *testing.T) {
 	t.Parallel()
-	st := stamp{size: 1, modified: 1}
+	st := fsys.Stamp{Size: 1, Modified: 1}
 	for name, c := range map[string]struct {
 		is   func(f *folder, k *walker)
 		want bool
 	}{
 		"new":              {func(*folder, *walker) {}, true},
-		"known":            {func(f *folder, _ *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}) }, false},
-		"known, retried":   {func(f *folder, k *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}); k.retry["a"] = true }, true},
-		"known, converges": {func(f *folder, _ *walker) { f.known.put(f.stampHasher.of("a", st), struct{}{}); f.Mode = ModeConverge }, true},
-		"was there before": {func(f *folder, _ *walker) { f.preexisting.files = map[stampKey]struct{}{f.stampHasher.of("a", st): {}} }, false},
+		"known":            {func(f *folder, _ *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}) }, false},
+		"known, retried":   {func(f *folder, k *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}); k.retry["a"] = true }, true},
+		"known, converges": {func(f *folder, _ *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}); f.Mode = ModeConverge }, true},
+		"was there before": {func(f *folder, _ *walker) { f.preexisting.files = map[fsys.Key]struct{}{f.stampHasher.Of("a", st): {}} }, false},
 		"is being read":    {func(f *folder, _ *walker) { f.hashing["a"] = true }, false},
 		"settles":          {func(f *folder, _ *walker) { f.debouncer.observe("a", noon, st, hintScan) }, false},
 		"is ready":         {func(f *folder, _ *walker) { f.batch.add(ready("a", st), noon) }, false},
-		"was ready before": {func(f *folder, _ *walker) { f.batch.add(ready("a", stamp{size: 2}), noon) }, true},
+		"was ready before": {func(f *folder, _ *walker) { f.batch.add(ready("a", fsys.Stamp{Size: 2}), noon) }, true},
 	} {
 		f := newFolder(&Watcher{}, Watch{})
 		k := &walker{f: f, retry: map[string]bool{}}
@@ -512,7 +513,7 @@ func TestAliases(t *testing.T) {
 	f.Recursive = false
 	for path, want := range map[string]string{"/in/a": "a", "/in/other/a": "", "/in/sub/a": "one/a two/a one!/a two!/a"} {
 		path = filepath.FromSlash(path)
-		rel, _ := relInside(f.root, path)
+		rel, _ := fsys.RelInside(f.root, path)
 		if got := strings.Join(f.namesOf(path, rel), " "); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 // maxNames is how many changed files a run is told by name.
@@ -41,8 +42,8 @@ func (l treeFile) same(o treeFile) bool {
 func newTree(root string, files []sighting) tree {
 	t := make(tree, 0, len(files))
 	for _, s := range files {
-		if rel, ok := relInside(root, s.path); ok {
-			t = append(t, treeFile{Path: rel, Size: s.stamp.size, Modified: s.stamp.modified, changed: s.stamp.changed})
+		if rel, ok := fsys.RelInside(root, s.path); ok {
+			t = append(t, treeFile{Path: rel, Size: s.stamp.Size, Modified: s.stamp.Modified, changed: s.stamp.Changed})
 		}
 	}
 
@@ -145,7 +146,7 @@ func (s shape) selects(rel string) bool {
 
 	path := filepath.Join(s.Root, filepath.FromSlash(rel))
 	for _, dir := range s.Closed {
-		if _, in := relInside(dir, path); in {
+		if _, in := fsys.RelInside(dir, path); in {
 			return false
 		}
 	}

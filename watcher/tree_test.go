@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"rouse/watcher/fsys"
 )
 
 func trees(t *rapid.T, label string) tree {
 	var files []sighting
 	for _, name := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "a.csv", "a/b", "a/b.csv", "b", "ä\n", "\xff", "sub/deep/x", "sub/deep/y", strings.Repeat("n", 255)})).Draw(t, label) {
-		files = append(files, sighting{joinPath("/in", name), stamp{size: int64(rapid.IntRange(0, 2).Draw(t, "size")), modified: rapid.Int64Range(-2, 1<<60).Draw(t, "modified")}})
+		files = append(files, sighting{fsys.JoinPath("/in", name), fsys.Stamp{Size: int64(rapid.IntRange(0, 2).Draw(t, "size")), Modified: rapid.Int64Range(-2, 1<<60).Draw(t, "modified")}})
 	}
 	return newTree("/in", files)
 }
@@ -127,7 +129,7 @@ func BenchmarkFingerprint(b *testing.B) {
 	all := many(100_000)
 	files := make([]sighting, len(all))
 	for i, l := range all {
-		files[i] = sighting{joinPath("/in", l.Path), stamp{size: l.Size, modified: l.Modified}}
+		files[i] = sighting{fsys.JoinPath("/in", l.Path), fsys.Stamp{Size: l.Size, Modified: l.Modified}}
 	}
 
 	for b.Loop() {
@@ -163,7 +165,7 @@ func TestMemoryOfContents(t *testing.T) {
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	print := func(change func(files []sighting) []sighting) string {
-		files := []sighting{{joinPath("/in", "a"), stamp{size: 1, modified: 7}}, {joinPath("/in", "a/b"), stamp{size: 2, modified: 8}}, {joinPath("/in", "ab"), stamp{size: 3, modified: 9}}}
+		files := []sighting{{fsys.JoinPath("/in", "a"), fsys.Stamp{Size: 1, Modified: 7}}, {fsys.JoinPath("/in", "a/b"), fsys.Stamp{Size: 2, Modified: 8}}, {fsys.JoinPath("/in", "ab"), fsys.Stamp{Size: 3, Modified: 9}}}
 		return newTree("/in", change(files)).fingerprint()
 	}
 	before := print(func(files []sighting) []sighting { return files })
@@ -173,11 +175,11 @@ func TestFingerprint(t *testing.T) {
 	}{
 		"another order":   {func(f []sighting) []sighting { slices.Reverse(f); return f }, true},
 		"one found twice": {func(f []sighting) []sighting { return append(f, f[0]) }, true},
-		"its owner":       {func(f []sighting) []sighting { f[0].stamp.changed++; return f }, true},
-		"another name":    {func(f []sighting) []sighting { f[2].path = joinPath("/in", "ac"); return f }, false},
-		"another size":    {func(f []sighting) []sighting { f[1].stamp.size++; return f }, false},
-		"another time":    {func(f []sighting) []sighting { f[1].stamp.modified++; return f }, false},
-		"one more":        {func(f []sighting) []sighting { return append(f, sighting{joinPath("/in", "c"), stamp{}}) }, false},
+		"its owner":       {func(f []sighting) []sighting { f[0].stamp.Changed++; return f }, true},
+		"another name":    {func(f []sighting) []sighting { f[2].path = fsys.JoinPath("/in", "ac"); return f }, false},
+		"another size":    {func(f []sighting) []sighting { f[1].stamp.Size++; return f }, false},
+		"another time":    {func(f []sighting) []sighting { f[1].stamp.Modified++; return f }, false},
+		"one more":        {func(f []sighting) []sighting { return append(f, sighting{fsys.JoinPath("/in", "c"), fsys.Stamp{}}) }, false},
 		"one less":        {func(f []sighting) []sighting { return f[1:] }, false},
 	} {
 		if after := print(c.change); (after == before) != c.same {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -31,7 +32,7 @@ type walk struct {
 
 type sighting struct {
 	path  string
-	stamp stamp
+	stamp fsys.Stamp
 }
 
 // walker reads a tree level by level, with several goroutines. They may read the fields of the folder without
@@ -64,7 +65,7 @@ func (f *folder) walk(ctx context.Context, dir, name string, retry map[string]bo
 	}
 	defer k.root.Close()
 
-	if name := network(dir); name != "" {
+	if name := fsys.Network(dir); name != "" {
 		k.found.degraded = "it is on a network file system (" + name + "), which does not report all changes; it is scanned every " + pollEvery.String()
 	}
 
@@ -133,13 +134,13 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 	}
 
 	k.subscribe(dir)
-	if own, ok := relInside(k.f.root, dir); ok && own != name {
+	if own, ok := fsys.RelInside(k.f.root, dir); ok && own != name {
 		k.mu.Lock()
 		k.found.linked.addAlias(dir, name)
 		k.mu.Unlock()
 	}
 
-	d, err := handleIn(k.root, dir).open()
+	d, err := fsys.HandleIn(k.root, dir).Open()
 	if err != nil {
 		k.failed(dir, err)
 		return
@@ -165,7 +166,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.DirEntry) {
 	var files []sighting
 	var dirs, links []entry
-	own, ok := relInside(k.f.root, dir)
+	own, ok := fsys.RelInside(k.f.root, dir)
 	byLink := ok && own != name
 	for _, d := range entries {
 		path, name := filepath.Join(dir, d.Name()), joinName(name, d.Name())
@@ -186,7 +187,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 				continue
 			}
 
-			if st := stampOf(info); k.mayNeedWork(path, st) {
+			if st := fsys.StampOf(info); k.mayNeedWork(path, st) {
 				files = append(files, sighting{path, st})
 			}
 		}
@@ -200,11 +201,11 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 }
 
 // mayNeedWork says whether a file may need a run, by what is known in memory.
-func (k *walker) mayNeedWork(path string, st stamp) bool {
+func (k *walker) mayNeedWork(path string, st fsys.Stamp) bool {
 	if k.f.Mode == ModeConverge || k.retry[path] {
 		return true
 	}
-	_, known := k.f.known.get(k.f.stampHasher.of(path, st))
+	_, known := k.f.known.Get(k.f.stampHasher.Of(path, st))
 	return !known && !k.f.isPreexisting(path, st) && !k.f.hashing[path] && !k.f.debouncer.has(path) && !k.f.batch.has(path, st)
 }
 

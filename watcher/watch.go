@@ -11,7 +11,6 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"rouse/internal/fspath"
 	"rouse/internal/nofollow"
 )
 
@@ -186,18 +185,6 @@ func (w Watch) equal(o Watch) bool {
 	w.Boundary, o.Boundary = nofollow.Boundary{}, nofollow.Boundary{}
 	w.Collect.Next, o.Collect.Next = nil, nil
 	return reflect.DeepEqual(w, o)
-}
-
-// joinPath is the path of a file in a folder, given its name with slashes.
-func joinPath(dir, rel string) string { return filepath.Join(dir, filepath.FromSlash(rel)) }
-
-// relInside is a path relative to a folder that contains it, with slashes; false if none does.
-func relInside(dir, path string) (string, bool) {
-	rel, ok := fspath.Rel(dir, path)
-	if !ok || rel == "." {
-		return "", false
-	}
-	return filepath.ToSlash(rel), true
 }
 
 // resolveLinks resolves the owner's links of a path, as far as it exists: destinations may be created

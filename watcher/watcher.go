@@ -13,6 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/fsys"
 )
 
 const (
@@ -49,7 +50,7 @@ type Watcher struct {
 	expand         func(ctx context.Context, template string, c ledger.ClaimStatus) (string, error)
 	elsewhere      func(job string) bool
 	subs           *subscriptions
-	hashes         *hashes
+	hashes         *fsys.Hashes
 	hashLanes      chan struct{} // a semaphore: large files that are hashed concurrently
 	ready          chan struct{}
 	followNow      chan struct{} // capacity 1: there are other watches
@@ -94,7 +95,7 @@ func newWatcher(o Options) *Watcher {
 	}
 
 	return &Watcher{
-		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: newHashes(),
+		expand: o.Expand, elsewhere: o.Elsewhere, ledger: o.Ledger, log: o.Logger, rescan: o.Rescan, runSettle: defaultRunSettle, breakerNotices: o.BreakerNotices, returnNotices: o.ReturnNotices, hashes: fsys.NewHashes(),
 		hashLanes: make(chan struct{}, 2), ready: make(chan struct{}), followNow: make(chan struct{}, 1),
 	}
 }

@@ -159,7 +159,8 @@ var mayImport = map[string][]string{
 	"skills":                        {},
 	"skills/install":                {"skills"},
 	"skills/module":                 {"agent/sandbox", "skills"},
-	"watcher":                       {"internal/ledger"},
+	"watcher":                       {"watcher/fsys", "internal/ledger"},
+	"watcher/fsys":                  {},
 }
 
 // everything is what the packages that connect all others may import.

@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"io/fs"
@@ -18,8 +18,8 @@ func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
 	return 0, uint64(st.CreationTime.Nanoseconds()), 0
 }
 
-// network says whether a folder is on a share.
-func network(dir string) string {
+// Network returns "SMB" if a folder is on a share.
+func Network(dir string) string {
 	if strings.HasPrefix(dir, `\\`) {
 		return "SMB"
 	}

@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"os"
@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openForWriting says whether a program of this machine has a file open for writing, or mapped. The kernel gives a read
+// OpenForWriting reports whether a program of this machine has a file open for writing, or mapped. The kernel gives a read
 // lease only where none has, and is asked for one that is given back at once: a program that opens the file for writing
 // in between waits for a moment. Where the system gives no leases (network file systems, files of other users) nothing
 // is known, and the answer is no.
-func openForWriting(f *os.File) (open bool) {
+func OpenForWriting(f *os.File) (open bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return false

@@ -1,6 +1,6 @@
 //go:build !linux && !darwin && !windows
 
-package watcher
+package fsys
 
 import (
 	"io/fs"
@@ -11,4 +11,5 @@ const openFlags = 0
 // identity is not told by every system; size and time have to do.
 func identity(fs.FileInfo) (device, inode uint64, changed int64) { return 0, 0, 0 }
 
-func network(string) string { return "" }
+// Network returns "".
+func Network(string) string { return "" }

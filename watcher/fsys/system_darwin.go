@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"io/fs"
@@ -19,8 +19,8 @@ func identity(info fs.FileInfo) (device, inode uint64, changed int64) {
 // networks are the file systems on which changes made elsewhere give no event.
 var networks = map[string]string{"nfs": "NFS", "smbfs": "SMB", "afpfs": "AFP", "webdav": "WebDAV", "macfuse": "FUSE"}
 
-// network names the network file system that a folder is on; "" when it is on none.
-func network(dir string) string {
+// Network returns the name of the network file system that a folder is on, or "".
+func Network(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
 		return ""

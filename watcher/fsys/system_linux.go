@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"io/fs"
@@ -22,8 +22,8 @@ var networks = map[int64]string{
 	0x5346414F: "AFS", 0x00C36400: "Ceph", 0x73757245: "Coda",
 }
 
-// network names the network file system that a folder is on; "" when it is on none.
-func network(dir string) string {
+// Network returns the name of the network file system that a folder is on, or "".
+func Network(dir string) string {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
 		return ""

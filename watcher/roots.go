@@ -9,44 +9,8 @@ import (
 
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
+	"rouse/watcher/fsys"
 )
-
-// fileHandle names a file below a folder that is held open: whatever links somebody puts in
-// the way meanwhile, no call leaves that folder.
-type fileHandle struct {
-	root *os.Root
-	name string // relative to root
-}
-
-// handleIn returns the handle of a file or folder in root, given its path. It opens nothing.
-func handleIn(root *os.Root, path string) fileHandle {
-	rel, ok := relInside(root.Name(), path)
-	if !ok {
-		rel = "."
-	}
-	return fileHandle{root, filepath.FromSlash(rel)}
-}
-
-func (s fileHandle) path() string { return filepath.Join(s.root.Name(), s.name) }
-
-func (s fileHandle) lstat() (fs.FileInfo, error) { return s.root.Lstat(s.name) }
-
-func (s fileHandle) open() (*os.File, error) {
-	return s.root.OpenFile(s.name, os.O_RDONLY|openFlags, 0)
-}
-
-func (s fileHandle) remove() error { return s.root.Remove(s.name) }
-
-// sibling is a file of another name in the same folder.
-func (s fileHandle) sibling(name string) fileHandle {
-	return fileHandle{s.root, filepath.Join(filepath.Dir(s.name), name)}
-}
-
-// openHandle opens the folder of a file that may be anywhere; the caller closes its root.
-func openHandle(b nofollow.Boundary, path string) (fileHandle, error) {
-	root, err := b.OpenRoot(filepath.Dir(path))
-	return fileHandle{root, filepath.Base(path)}, err
-}
 
 // allowedRoots are the folders that files of a watch may be in: the watched one, which no path
 // that starts there can leave, and the destinations that its owner has named.
@@ -78,7 +42,7 @@ func (g *allowedRoots) close() {
 
 // contains says whether a path is in the watched folder.
 func (g *allowedRoots) contains(path string) bool {
-	_, ok := relInside(g.path, path)
+	_, ok := fsys.RelInside(g.path, path)
 	return ok
 }
 
@@ -89,9 +53,9 @@ func (g *allowedRoots) contains(path string) bool {
 func (g *allowedRoots) openDir(dir string, create bool) (*os.Root, error) {
 	dir = filepath.Clean(dir)
 	// By its real path or, as the configuration may have it, by the path with links.
-	rel, in := relInside(g.path, dir)
+	rel, in := fsys.RelInside(g.path, dir)
 	if !in {
-		rel, in = relInside(g.watch.Path, dir)
+		rel, in = fsys.RelInside(g.watch.Path, dir)
 	}
 
 	var root *os.Root
@@ -136,10 +100,10 @@ func (g *allowedRoots) openDestination(dir, below string, create bool) (*os.Root
 }
 
 // handle is a file in the watched folder, or in another one, which is opened for it.
-func (g *allowedRoots) handle(path string) (fileHandle, error) {
-	if rel, in := relInside(g.path, path); in && g.root != nil {
-		return fileHandle{g.root, filepath.FromSlash(rel)}, nil
+func (g *allowedRoots) handle(path string) (fsys.Handle, error) {
+	if rel, in := fsys.RelInside(g.path, path); in && g.root != nil {
+		return fsys.Handle{Root: g.root, Name: filepath.FromSlash(rel)}, nil
 	}
 	root, err := g.openDir(filepath.Dir(path), false)
-	return fileHandle{root, filepath.Base(path)}, err
+	return fsys.Handle{Root: root, Name: filepath.Base(path)}, err
 }

@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func TestOpenForWriting(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		return openForWriting(f)
+		return OpenForWriting(f)
 	}
 	if open() {
 		t.Skip("this file system gives no leases") // or somebody writes to a file that nobody knows
@@ -86,7 +86,7 @@ func TestLeaseDisturbsNobody(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			openForWriting(f)
+			OpenForWriting(f)
 			f.Close()
 		}
 	})
@@ -126,10 +126,10 @@ func TestWritersAreNamed(t *testing.T) {
 		files = append(files, f)
 	}
 
-	var w writers
+	var w Writers
 	now, me := time.Now(), fmt.Sprintf("(process %d)", os.Getpid())
 	for name, want := range map[string]bool{"written": true, "both": true, "read": false, "none": false} {
-		if got := w.of(filepath.Join(dir, name), now); strings.HasSuffix(got, me) != want || strings.HasPrefix(got, ": ") != want || (got == "") == want {
+		if got := w.Of(filepath.Join(dir, name), now); strings.HasSuffix(got, me) != want || strings.HasPrefix(got, ": ") != want || (got == "") == want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -139,7 +139,7 @@ func TestWritersAreNamed(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]bool{writersAge: true, writersAge + 1: false} {
 		again := w
-		if got := again.of(filepath.Join(dir, "written"), now.Add(after)); (got != "") != want {
+		if got := again.Of(filepath.Join(dir, "written"), now.Add(after)); (got != "") != want {
 			t.Errorf("after %s: %q", after, got)
 		}
 	}

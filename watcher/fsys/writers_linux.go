@@ -1,4 +1,4 @@
-package watcher
+package fsys
 
 import (
 	"fmt"
@@ -14,14 +14,14 @@ import (
 // writersAge is how long a list of who has which files open is used: making it reads all of /proc.
 const writersAge = 5 * time.Second
 
-// writers are the programs that have files open for writing, as far as this user may see them.
-type writers struct {
+// Writers lists the programs that have files open for writing, as far as this user may see them.
+type Writers struct {
 	made time.Time
 	by   map[string]string
 }
 
-// of names the program that has a file open: ", vim (process 12)"; "" where that cannot be told.
-func (w *writers) of(path string, now time.Time) string {
+// Of returns the program that has a file open, such as ": vim (process 12)", or "" if it is unknown.
+func (w *Writers) Of(path string, now time.Time) string {
 	if now.Sub(w.made) > writersAge {
 		w.made, w.by = now, openFiles()
 	}
