@@ -202,7 +202,7 @@ func (f *folder) leavesOut(file, rel string, info fs.FileInfo) string {
 	case !f.Recursive && path.Dir(rel) != ".":
 		return "it is in a folder of the watched one (recursive: false)"
 	}
-	return f.rejects(rel).text()
+	return f.Rejects(rel).String()
 }
 
 // gone is what became of a file that is not there.

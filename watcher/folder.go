@@ -317,7 +317,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 		}
 	case info.IsDir():
 		for _, name := range f.namesOf(path, rel) {
-			if f.Recursive && created && f.enters(path, name) && (name == rel || !f.matchesAny(f.Exclude, rel)) {
+			if f.Recursive && created && f.enters(path, name) && (name == rel || !f.Excludes(rel)) {
 				f.descend(ctx, path, name)
 				f.noteChange()
 			}
@@ -337,7 +337,7 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 // enters says whether the files of a folder belong to the watch.
 func (f *folder) enters(path, rel string) bool {
 	// Any file name will do here: asked about are the folder and those above it.
-	return !f.prunes(rel) && f.inNoSkippedDir(filepath.Join(path, "x"))
+	return !f.Prunes(rel) && f.inNoSkippedDir(filepath.Join(path, "x"))
 }
 
 // inNoSkippedDir says whether a file is in none of the folders that are skipped.

@@ -7,12 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"rouse/internal/hardlink"
 	"rouse/watcher/fsys"
+	"rouse/watcher/match"
 )
 
 const (
@@ -119,7 +118,7 @@ func (p partialNames) beside(file fsys.Handle) (string, error) {
 
 	base := filepath.Base(file.Name)
 	for _, name := range names {
-		if isPartialOf(name, base) {
+		if match.IsPartialOf(name, base) {
 			return name, nil
 		}
 	}
@@ -147,7 +146,7 @@ func (p partialNames) in(folder fsys.Handle) ([]string, error) {
 	for {
 		names, err := dir.Readdirnames(page)
 		for _, name := range names {
-			if unfinishedName(name) {
+			if match.IsUnfinished(name) {
 				list.names = append(list.names, name)
 			}
 		}
@@ -164,36 +163,6 @@ func (p partialNames) in(folder fsys.Handle) ([]string, error) {
 	}
 	p[folder.Path()] = list
 	return list.names, nil
-}
-
-// unfinishedName says whether a name is that of an unfinished download.
-func unfinishedName(name string) bool {
-	name = fold(name)
-	return slices.ContainsFunc(ignoredNames, func(n ignoredName) bool { return n.what == unfinished && n.ignores(name) })
-}
-
-// isPartialOf says whether a name is that of the unfinished download of a file.
-func isPartialOf(name, file string) bool {
-	name, file = fold(name), fold(file)
-	for _, n := range ignoredNames {
-		whole, cut := strings.CutSuffix(name, n.end)
-		switch {
-		case !cut || n.what != unfinished:
-		case whole == file:
-			return true
-		default:
-			// The random part stands before the first dot of the name, and has none.
-			stem, rest, dotted := strings.Cut(file, ".")
-			random, begins := strings.CutPrefix(whole, stem+".")
-			if dotted {
-				random, cut = strings.CutSuffix(random, "."+rest)
-			}
-			if begins && cut && random != "" && !strings.Contains(random, ".") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // isHeldBack notes that a file waits, where an error says so: it is looked at again after a while.

@@ -46,7 +46,7 @@ func (f *folder) wants(path, rel string) bool {
 	}
 
 	for _, name := range f.namesOf(path, rel) {
-		if f.selects(name) && (name == rel || !f.matchesAny(f.Exclude, rel)) {
+		if f.Selects(name) && (name == rel || !f.Excludes(rel)) {
 			return f.inNoSkippedDir(path)
 		}
 	}
@@ -83,7 +83,7 @@ func (k *walker) followLink(l entry) {
 	}
 
 	rel, ok := fsys.RelInside(f.root, real)
-	if !ok || f.matchesAny(f.Exclude, rel) {
+	if !ok || f.Excludes(rel) {
 		return
 	}
 
@@ -95,7 +95,7 @@ func (k *walker) followLink(l entry) {
 			k.found.linked.addAlias(real, l.name) // at once: many links of a round may lead to one folder
 			k.dirs = append(k.dirs, entry{real, l.name})
 		}
-	case info.Mode().IsRegular() && f.selects(l.name) && f.inNoSkippedDir(real):
+	case info.Mode().IsRegular() && f.Selects(l.name) && f.inNoSkippedDir(real):
 		k.subscribe(filepath.Dir(real)) // it may be in none that is entered
 		k.found.linked.files[real] = true
 		if st := fsys.StampOf(info); k.mayNeedWork(real, st) {
@@ -106,7 +106,7 @@ func (k *walker) followLink(l entry) {
 
 // selectsAll says whether the real name of a folder selects all that its names by links could.
 func (f *folder) selectsAll(rel string) bool {
-	return f.Recursive && len(f.Include) == 0 && !f.prunes(rel)
+	return f.Recursive && len(f.Include) == 0 && !f.Prunes(rel)
 }
 
 // addAlias notes the name of a folder that a link leads to, or that is in such a one.

@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/match"
 )
 
 // A folder sleeps until the first of what is due, and a moment after it was told of something.
@@ -181,8 +182,8 @@ func TestHandleEvent(t *testing.T) {
 	t.Parallel()
 	d := newHarness(t)
 	d.must(d.w.Set(t.Context(), []Watch{
-		{Job: "in", Path: d.path("inbox"), Include: []string{"*.csv"}, Settle: time.Hour, Existing: ExistingIgnore},
-		{Job: "all", Path: d.path("inbox"), Recursive: true, Exclude: []string{"old"}, Settle: time.Hour},
+		{Job: "in", Path: d.path("inbox"), Filter: match.Filter{Include: []string{"*.csv"}}, Settle: time.Hour, Existing: ExistingIgnore},
+		{Job: "all", Path: d.path("inbox"), Recursive: true, Filter: match.Filter{Exclude: []string{"old"}}, Settle: time.Hour},
 	}))
 	d.write("inbox/before.csv", "1")
 	in, all := d.w.folders["in"], d.w.folders["all"]
@@ -250,7 +251,7 @@ func TestHandleEventOfAFolder(t *testing.T) {
 	d.write("inbox/a.csv", "1")
 	d.write("inbox/a.txt", "1")
 	d.must(os.Mkdir(d.path("inbox/sub.csv"), 0o755))
-	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Mode: ModeConverge, Include: []string{"*.csv"}}}))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Mode: ModeConverge, Filter: match.Filter{Include: []string{"*.csv"}}}}))
 	f := d.w.folders["in"]
 	f.scan(t.Context(), "start")
 	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {

@@ -15,6 +15,7 @@ import (
 
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/match"
 )
 
 // A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
@@ -298,15 +299,15 @@ func TestWalkFinds(t *testing.T) {
 	}{
 		"files":              {Watch{}, "a.csv b.txt", 1, false},
 		"deep":               {Watch{Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
-		"some":               {Watch{Recursive: true, Include: []string{"*.csv"}, Exclude: []string{"deep"}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
+		"some":               {Watch{Recursive: true, Filter: match.Filter{Include: []string{"*.csv"}, Exclude: []string{"deep"}}}, "a.csv done/f.csv sub/c.csv sub/e.csv", 3, false},
 		"links":              {Watch{FollowSymlinks: true}, "a.csv b.txt done/f.csv sub/c.csv sub/e.csv", 3, false},
-		"links to some":      {Watch{FollowSymlinks: true, Include: []string{"*.csv"}}, "a.csv done/f.csv sub/c.csv", 3, false},
+		"links to some":      {Watch{FollowSymlinks: true, Filter: match.Filter{Include: []string{"*.csv"}}}, "a.csv done/f.csv sub/c.csv", 3, false},
 		"links to a closed":  {Watch{FollowSymlinks: true, OnSuccess: After{Action: actionMove}}, "a.csv b.txt sub/c.csv sub/e.csv", 2, false},
 		"links to all":       {Watch{FollowSymlinks: true, Recursive: true}, "a.csv b.txt done/f.csv sub/c.csv sub/deep/d.csv sub/e.csv", 4, false},
-		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
-		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}, "sub/c.csv sub/e.csv", 3, true},
-		"links, not those":   {Watch{FollowSymlinks: true, Recursive: true, Exclude: []string{"sub"}}, "a.csv b.txt done/f.csv", 2, false},
-		"links, not this":    {Watch{FollowSymlinks: true, Exclude: []string{"sub/c.csv"}}, "a.csv b.txt done/f.csv sub/e.csv", 3, false},
+		"links by a name":    {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}}}, "sub/c.csv sub/deep/d.csv sub/e.csv", 4, true},
+		"links, not to that": {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Include: []string{"alias/**"}, Exclude: []string{"sub/deep"}}}, "sub/c.csv sub/e.csv", 3, true},
+		"links, not those":   {Watch{FollowSymlinks: true, Recursive: true, Filter: match.Filter{Exclude: []string{"sub"}}}, "a.csv b.txt done/f.csv", 2, false},
+		"links, not this":    {Watch{FollowSymlinks: true, Filter: match.Filter{Exclude: []string{"sub/c.csv"}}}, "a.csv b.txt done/f.csv sub/e.csv", 3, false},
 	} {
 		d := newHarness(t)
 		for _, file := range []string{"a.csv", "b.txt", ".hidden", "sub/c.csv", "sub/e.csv", "sub/deep/d.csv", "done/f.csv"} {
@@ -357,7 +358,7 @@ func TestLinksToOneFolder(t *testing.T) {
 			want = append(want, name)
 		}
 	}
-	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, FollowSymlinks: true, Include: []string{"in/**"}}}))
+	d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Path: d.path("inbox"), Recursive: true, FollowSymlinks: true, Filter: match.Filter{Include: []string{"in/**"}}}}))
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
 	if got := f.walk(t.Context(), f.root, ".", nil).linked.aliases[d.path("inbox/store")]; !slices.Equal(got, want) {
@@ -368,7 +369,7 @@ func TestLinksToOneFolder(t *testing.T) {
 // A file is selected by its own name, and by those that links give to its folder; what is left out by its own name is by all.
 func TestWantsByNames(t *testing.T) {
 	t.Parallel()
-	f := newFolder(&Watcher{}, Watch{Recursive: true, Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}})
+	f := newFolder(&Watcher{}, Watch{Recursive: true, Filter: match.Filter{Include: []string{"in/**", "own/*"}, Exclude: []string{"private", "own/not"}}})
 	f.root = filepath.FromSlash("/all")
 	for _, dir := range []string{"store", "private", "own"} {
 		f.linked.addAlias(filepath.Join(f.root, dir), "in/"+dir+"-by-link")

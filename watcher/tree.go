@@ -17,6 +17,7 @@ import (
 
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/match"
 )
 
 // maxNames is how many changed files a run is told by name.
@@ -139,8 +140,8 @@ func (s shape) equal(o shape) bool {
 
 // selects says whether a file is one of those.
 func (s shape) selects(rel string) bool {
-	w := Watch{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact}
-	if !w.selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
+	w := match.Filter{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact}
+	if !w.Selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
 	}
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/watcher/fsys"
+	"rouse/watcher/match"
 )
 
 func trees(t *rapid.T, label string) tree {
@@ -301,7 +302,7 @@ func TestRefit(t *testing.T) {
 		ExistingIgnore:  {known[0], {Path: "b.csv", Size: 2}, known[1], {Path: "t.txt", Size: 2}},
 		ExistingProcess: {known[0], known[1]},
 	} {
-		f := &folder{Watch: Watch{Exclude: []string{"old*"}, Existing: existing}, root: "/in"}
+		f := &folder{Watch: Watch{Filter: match.Filter{Exclude: []string{"old*"}}, Existing: existing}, root: "/in"}
 		m := memory{Shape: was, Left: "x", Last: known, Base: known[:1]}
 		m.refit(f, now)
 		if !slices.Equal(m.Last, want) || m.Left != "" || !m.Shape.equal(f.shape()) {

@@ -171,7 +171,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 	for _, d := range entries {
 		path, name := filepath.Join(dir, d.Name()), joinName(name, d.Name())
 		switch {
-		case ctx.Err() != nil || byLink && k.f.matchesAny(k.f.Exclude, joinName(own, d.Name())):
+		case ctx.Err() != nil || byLink && k.f.Excludes(joinName(own, d.Name())):
 		case d.IsDir():
 			if k.f.Recursive && k.f.enters(path, name) {
 				dirs = append(dirs, entry{path, name})
@@ -180,7 +180,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 			if k.f.FollowSymlinks {
 				links = append(links, entry{path, name})
 			}
-		case d.Type().IsRegular() && k.f.selects(name):
+		case d.Type().IsRegular() && k.f.Selects(name):
 			info, err := d.Info()
 			if err != nil {
 				k.failed(path, err)

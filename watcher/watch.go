@@ -12,6 +12,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"rouse/internal/nofollow"
+	"rouse/watcher/match"
 )
 
 const (
@@ -55,10 +56,9 @@ type Collect struct {
 
 // Watch is one job's folder.
 type Watch struct {
+	match.Filter         // the files that it takes
 	Job, Agent           string
-	Path                 string   // absolute
-	Include, Exclude     []string // a pattern without a slash matches at any depth; dir means dir/**
-	ExactCase            bool     // *.pdf does not match SCAN.PDF
+	Path                 string // absolute
 	Recursive            bool
 	FollowSymlinks       bool          // those that lead to something in the folder
 	Definition           string        // a hash of what its job does: a file that failed is tried again under another one

@@ -159,8 +159,9 @@ var mayImport = map[string][]string{
 	"skills":                        {},
 	"skills/install":                {"skills"},
 	"skills/module":                 {"agent/sandbox", "skills"},
-	"watcher":                       {"watcher/fsys", "internal/ledger"},
+	"watcher":                       {"watcher/fsys", "watcher/match", "internal/ledger"},
 	"watcher/fsys":                  {},
+	"watcher/match":                 {},
 }
 
 // everything is what the packages that connect all others may import.

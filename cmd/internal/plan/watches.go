@@ -11,6 +11,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/scheduler/schedule"
 	"rouse/watcher"
+	"rouse/watcher/match"
 )
 
 // WatchOf returns the watch of a job. A job without one can be given a file too.
@@ -27,10 +28,11 @@ func newWatch(j *config.Job, p agentplan.Plan) watcher.Watch {
 	w := j.Watch
 	return watcher.Watch{
 		Collect: newCollect(j, p.Zone),
-		Job:     string(j.Name), Agent: j.Agent, Path: string(w.Path), Include: w.Include, Exclude: w.Exclude, Recursive: w.Recursive,
+		Job:     string(j.Name), Agent: j.Agent, Path: string(w.Path), Recursive: w.Recursive,
+		Filter:         match.Filter{Include: w.Include, Exclude: w.Exclude, ExactCase: w.Case == "exact"},
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		ExactCase: w.Case == "exact", TakeOpen: w.OpenFiles == "take", Definition: agent.Fingerprint(p, string(j.Name)), OwnFolder: ownFolder(j, p),
+		TakeOpen: w.OpenFiles == "take", Definition: agent.Fingerprint(p, string(j.Name)), OwnFolder: ownFolder(j, p),
 		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
 	}
 }

@@ -1,4 +1,4 @@
-package watcher
+package match
 
 import (
 	"path"
@@ -10,11 +10,11 @@ import (
 	"rouse/internal/pattern"
 )
 
-// ignoredName is a name that no watch takes unless an include asks for it.
+// ignoredName is a pattern of names that are left out unless an include names them.
 type ignoredName struct {
 	pattern    string // with one star, or none; lower case
-	what       string // such a file
-	folders    bool   // what is in a folder of that name is left out as well
+	what       string // kind of file
+	folders    bool   // a folder with such a name is left out as well
 	start, end string // of the pattern, before and after its star
 	star       bool
 }
@@ -36,8 +36,9 @@ const (
 	system     = "a file of the system's own"
 )
 
-// ignoredNames are those that programs give to what they are still writing, and to files of their own. Safari has a
-// folder for each download, with the unfinished file in it under its last name.
+// ignoredNames are the names of files that a program is still writing, and of files that programs and
+// systems keep for themselves. Safari makes a folder for each download, which holds the unfinished file
+// under its final name.
 var ignoredNames = slices.Concat(
 	ignoredNamed(unfinished, true, "*.part", "*.partial", "*.crdownload", "*.opdownload", "*.download", "*.filepart"),
 	ignoredNamed(temporary, false, "*.tmp"),
@@ -49,7 +50,7 @@ var ignoredNames = slices.Concat(
 
 var hiddenFolder = ignoredName{pattern: ".*", what: "a hidden folder"}
 
-// ignores says whether a file or folder of a name, in lower case, is one of those.
+// ignores reports whether a name in lower case matches the pattern.
 func (n *ignoredName) ignores(name string) bool {
 	if !n.star {
 		return name == n.pattern
@@ -57,20 +58,21 @@ func (n *ignoredName) ignores(name string) bool {
 	return len(name) >= len(n.start)+len(n.end) && strings.HasPrefix(name, n.start) && strings.HasSuffix(name, n.end)
 }
 
-// ignoredFile says for which kind of name a file is left out, false where it is not. An include that itself looks like
-// such a name ("*.tmp", ".env") takes the files that it matches all the same.
-func (w *Watch) ignoredFile(rel string) (ignoredName, bool) {
+// ignoredFile returns the ignored name that a file has, if any. An include that itself looks like such
+// a name ("*.tmp", ".env") selects the files that it matches.
+func (f *Filter) ignoredFile(rel string) (ignoredName, bool) {
 	base := fold(path.Base(rel))
 	for i := range ignoredNames {
-		if n := &ignoredNames[i]; n.ignores(base) && !w.includesExplicitly(n, rel) {
+		if n := &ignoredNames[i]; n.ignores(base) && !f.includesExplicitly(n, rel) {
 			return *n, true
 		}
 	}
 	return ignoredName{}, false
 }
 
-// ignoredFolder says the same of a folder, and of those that it is in. No include opens a hidden one.
-func (w *Watch) ignoredFolder(rel string) (ignoredName, bool) {
+// ignoredFolder returns the ignored name of a folder or of a folder above it, if any. No include opens
+// a hidden folder.
+func (f *Filter) ignoredFolder(rel string) (ignoredName, bool) {
 	for name := range strings.SplitSeq(rel, "/") {
 		if strings.HasPrefix(name, ".") && name != "." {
 			return hiddenFolder, true
@@ -78,7 +80,7 @@ func (w *Watch) ignoredFolder(rel string) (ignoredName, bool) {
 
 		name = fold(name)
 		for i := range ignoredNames {
-			if n := &ignoredNames[i]; n.folders && n.ignores(name) && !w.includesFolder(n) {
+			if n := &ignoredNames[i]; n.folders && n.ignores(name) && !f.includesFolder(n) {
 				return *n, true
 			}
 		}
@@ -86,11 +88,11 @@ func (w *Watch) ignoredFolder(rel string) (ignoredName, bool) {
 	return ignoredName{}, false
 }
 
-// includesExplicitly says whether an include whose last part is itself such a name matches a file.
-func (w *Watch) includesExplicitly(n *ignoredName, rel string) bool {
-	for _, g := range w.Include {
+// includesExplicitly reports whether a file matches an include whose last part is itself an ignored name.
+func (f *Filter) includesExplicitly(n *ignoredName, rel string) bool {
+	for _, g := range f.Include {
 		for _, one := range alternatives(g) {
-			if n.ignores(fold(path.Base(one))) && w.matches(one, rel) {
+			if n.ignores(fold(path.Base(one))) && f.matches(one, rel) {
 				return true
 			}
 		}
@@ -98,9 +100,9 @@ func (w *Watch) includesExplicitly(n *ignoredName, rel string) bool {
 	return false
 }
 
-// includesFolder says whether an include names folders of such a name on its way.
-func (w *Watch) includesFolder(n *ignoredName) bool {
-	for _, g := range w.Include {
+// includesFolder reports whether an include names folders with an ignored name.
+func (f *Filter) includesFolder(n *ignoredName) bool {
+	for _, g := range f.Include {
 		for _, one := range alternatives(g) {
 			for part := range strings.SplitSeq(strings.TrimPrefix(one, "./"), "/") {
 				if n.ignores(fold(part)) {
@@ -112,11 +114,11 @@ func (w *Watch) includesFolder(n *ignoredName) bool {
 	return false
 }
 
-// maxAlternatives bounds what is made of a pattern with many braces.
+// maxAlternatives limits the alternatives of a pattern with many braces.
 const maxAlternatives = 256
 
-// alternatives are the patterns without braces that a pattern stands for: *.{tmp,csv} is *.tmp and *.csv. One that stands
-// for too many is left as it is.
+// alternatives returns the patterns without braces that a pattern stands for: *.{tmp,csv} is *.tmp and
+// *.csv. A pattern with too many alternatives is returned unchanged.
 func alternatives(pattern string) []string {
 	out := []string{pattern}
 	for i := 0; i < len(out); {
@@ -137,8 +139,8 @@ func alternatives(pattern string) []string {
 	return out
 }
 
-// cutBraces cuts a pattern at its first braces, and at the commas within them that are not in other braces. An escaped
-// character, or one in brackets, is no brace.
+// cutBraces splits a pattern at its first braces and at the commas directly inside them. An escaped
+// brace, or a brace in brackets, is an ordinary character.
 func cutBraces(pattern string) (before string, choices []string, after string, ok bool) {
 	depth, start, from := 0, 0, 0
 	class := false
@@ -165,7 +167,7 @@ func cutBraces(pattern string) (before string, choices []string, after string, o
 	return "", nil, "", false
 }
 
-// fold returns a name that is the same for two names that differ only in case, or in their form of Unicode.
+// fold returns the same text for two names that differ only in case or in their form of Unicode.
 func fold(name string) string {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -184,4 +186,34 @@ func foldRune(r rune) rune {
 		return unicode.ToLower(least)
 	}
 	return least
+}
+
+// IsUnfinished reports whether a file is an unfinished download by its name.
+func IsUnfinished(name string) bool {
+	name = fold(name)
+	return slices.ContainsFunc(ignoredNames, func(n ignoredName) bool { return n.what == unfinished && n.ignores(name) })
+}
+
+// IsPartialOf reports whether a name is that of the unfinished download of a file.
+func IsPartialOf(name, file string) bool {
+	name, file = fold(name), fold(file)
+	for _, n := range ignoredNames {
+		whole, cut := strings.CutSuffix(name, n.end)
+		switch {
+		case !cut || n.what != unfinished:
+		case whole == file:
+			return true
+		default:
+			// The random part stands before the first dot of the name, and has none.
+			stem, rest, dotted := strings.Cut(file, ".")
+			random, begins := strings.CutPrefix(whole, stem+".")
+			if dotted {
+				random, cut = strings.CutSuffix(random, "."+rest)
+			}
+			if begins && cut && random != "" && !strings.Contains(random, ".") {
+				return true
+			}
+		}
+	}
+	return false
 }
