@@ -17,6 +17,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 // harness is a watcher whose parts are called one by one.
@@ -567,10 +568,10 @@ func TestHashingStaysInTheFolder(t *testing.T) {
 	now := time.Now()
 	info, err := os.Lstat(path)
 	d.must(err)
-	f.debouncer.observe(path, now, fsys.StampOf(info), hintChanged)
+	f.debouncer.Observe(path, now, fsys.StampOf(info), settle.Changed)
 	d.must(os.Rename(d.path("inbox/sub"), d.path("outside")))
 	d.link("outside", "inbox/sub") // the same file, by the same path
-	due := f.debouncer.dequeueDue(now.Add(time.Minute), 10)
+	due := f.debouncer.Dequeue(now.Add(time.Minute), 10)
 	if got := f.hashDue(t.Context(), due); len(due) != 1 || len(got) != 0 {
 		t.Errorf("%+v of %+v", got, due)
 	}

@@ -11,6 +11,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 // batch holds the files that are ready and wait for the others of their run. It is in memory
@@ -41,12 +42,12 @@ func (b *batch) add(c candidate, now time.Time) {
 	if len(b.files) == 0 {
 		b.since = now
 	}
-	if b.has(c.path, c.stamp) {
+	if b.has(c.Path, c.stamp) {
 		return
 	}
 
 	b.count++
-	b.files[c.path] = &readyFile{c.path, c.stamp, c.hash, b.count, now}
+	b.files[c.Path] = &readyFile{c.Path, c.stamp, c.hash, b.count, now}
 }
 
 func (b *batch) has(path string, st fsys.Stamp) bool {
@@ -73,7 +74,7 @@ func (f *folder) batchDue() time.Time {
 // quiet, or MaxWait after since. Files that are held back do not count.
 func (f *folder) partialBatchDue(since time.Time) time.Time {
 	enough := since.Add(f.MaxWait)
-	if quiet := f.debouncer.lastChange.Add(f.Settle); f.debouncer.len() <= len(f.waits) && len(f.hashing) == 0 && quiet.Before(enough) {
+	if quiet := f.debouncer.LastChange.Add(f.Settle); f.debouncer.Len() <= f.waiting.Len() && len(f.hashing) == 0 && quiet.Before(enough) {
 		return quiet
 	}
 	return enough
@@ -137,7 +138,7 @@ func (f *folder) stillReady() []*readyFile {
 
 		delete(f.batch.files, g.path)
 		if err == nil && info.Mode().IsRegular() {
-			f.debouncer.observe(g.path, time.Now(), fsys.StampOf(info), hintChanged)
+			f.debouncer.Observe(g.path, time.Now(), fsys.StampOf(info), settle.Changed)
 		}
 		return true
 	})

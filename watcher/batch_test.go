@@ -7,35 +7,39 @@ import (
 	"time"
 
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 func ready(path string, st fsys.Stamp) candidate {
-	return candidate{pendingFile: &pendingFile{path: path}, stamp: st}
+	return candidate{Pending: &settle.Pending{Path: path}, stamp: st}
 }
 
 // A batch is due at once when a run can have no more, and otherwise when nothing moves any more or the first of its files
 // has waited for long enough; what is held back moves nothing.
 func TestBatchDue(t *testing.T) {
 	t.Parallel()
-	const settle, maxWait = time.Second, time.Minute
+	const window, maxWait = time.Second, time.Minute
 	for name, c := range map[string]struct {
 		files int
 		since func(f *folder)
 		want  time.Duration
 	}{
-		"a quiet folder":                  {1, func(f *folder) {}, settle},
-		"one more has not settled":        {1, func(f *folder) { f.debouncer.observe("more", noon, look(1, 0), hintScan) }, maxWait},
-		"one more is held back":           {1, func(f *folder) { f.debouncer.observe("more", noon, look(1, 0), hintScan); f.waits["more"] = Wait{} }, settle},
+		"a quiet folder":           {1, func(f *folder) {}, window},
+		"one more has not settled": {1, func(f *folder) { f.debouncer.Observe("more", noon, look(1, 0), settle.Scanned) }, maxWait},
+		"one more is held back": {1, func(f *folder) {
+			f.debouncer.Observe("more", noon, look(1, 0), settle.Scanned)
+			f.waiting.Note("more", settle.ErrHardLink, noon)
+		}, window},
 		"a large one is being hashed":     {1, func(f *folder) { f.hashing["more"] = true }, maxWait},
-		"a folder that is never quiet":    {1, func(f *folder) { f.debouncer.lastChange = noon.Add(2 * maxWait) }, maxWait},
+		"a folder that is never quiet":    {1, func(f *folder) { f.debouncer.LastChange = noon.Add(2 * maxWait) }, maxWait},
 		"as many as a run may have":       {3, func(f *folder) {}, 0},
 		"more than that":                  {4, func(f *folder) {}, 0},
 		"could not be recorded":           {1, func(f *folder) { f.batch.retry = noon.Add(5 * time.Second) }, 5 * time.Second},
 		"many that could not be recorded": {3, func(f *folder) { f.batch.retry = noon.Add(5 * time.Second) }, 5 * time.Second},
-		"recorded at the next try":        {1, func(f *folder) { f.batch.retry = noon.Add(time.Millisecond) }, settle},
+		"recorded at the next try":        {1, func(f *folder) { f.batch.retry = noon.Add(time.Millisecond) }, window},
 	} {
-		f := newFolder(&Watcher{}, Watch{MaxFiles: 3, Settle: settle, MaxWait: maxWait})
-		f.debouncer.lastChange = noon
+		f := newFolder(&Watcher{}, Watch{MaxFiles: 3, Settle: window, MaxWait: maxWait})
+		f.debouncer.LastChange = noon
 		if at := f.batchDue(); !at.IsZero() {
 			t.Errorf("%s: a batch without files is due at %s", name, at)
 		}
@@ -73,8 +77,8 @@ func TestBatchHasWhatIsStillReady(t *testing.T) {
 	if want := []string{d.path("inbox/d"), d.path("inbox/same"), d.path("inbox/a")}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if !f.debouncer.has(d.path("inbox/changed")) || f.debouncer.len() != 1 || len(f.batch.files) != 3 {
-		t.Errorf("%d wait, %d are ready", f.debouncer.len(), len(f.batch.files))
+	if !f.debouncer.Has(d.path("inbox/changed")) || f.debouncer.Len() != 1 || len(f.batch.files) != 3 {
+		t.Errorf("%d wait, %d are ready", f.debouncer.Len(), len(f.batch.files))
 	}
 
 	// Ready once more, it is as it is now.
@@ -104,9 +108,9 @@ func TestBatchTakesNoMoreThanARunMayHave(t *testing.T) {
 		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Mode: ModeBatch, MaxFiles: 2, MaxWait: 3 * time.Hour, Settle: time.Hour}}))
 		f := d.w.folders["in"]
 		began := time.Now()
-		f.debouncer.lastChange, f.batch.retry = began, began.Add(c.retry)
+		f.debouncer.LastChange, f.batch.retry = began, began.Add(c.retry)
 		if c.quiet {
-			f.debouncer.lastChange = began.Add(-2 * time.Hour)
+			f.debouncer.LastChange = began.Add(-2 * time.Hour)
 		}
 		for i := range c.files {
 			path := d.write("inbox/"+string(rune('a'+i)), string(rune('a'+i)))

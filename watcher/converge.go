@@ -227,7 +227,7 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 	if again, err := f.retried(ctx); again || err != nil {
 		return n, err
 	}
-	if held := f.heldChange(changes.Added, changes.Modified); held != nil && f.postpone(now, now.Add(f.Settle)) {
+	if held := f.unreadyChange(changes.Added, changes.Modified); held != nil && f.postpone(now, now.Add(f.Settle)) {
 		f.w.log.Debug("a folder waits for one of its files", "job", f.Job, "reason", held)
 		return n, nil
 	}

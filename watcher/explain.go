@@ -16,6 +16,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 // What a watch makes of a file.
@@ -42,7 +43,7 @@ const maxExplained = 500
 
 // Explain says what watches make of a file or, of a folder, of each file in it. The waits are those of a watcher that
 // runs, by job. Nothing is said of what lies in no watched folder, not even whether it is there.
-func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[string][]Wait, path string) ([]Verdict, error) {
+func Explain(ctx context.Context, l *ledger.Ledger, watches []Watch, waits map[string][]settle.WaitingFile, path string) ([]Verdict, error) {
 	watches, err := validated(watches)
 	if err != nil {
 		return nil, err
@@ -113,7 +114,7 @@ func (f *folder) filesAt(named string) []string {
 }
 
 // explain says what the watch makes of one file in its folder.
-func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdict, error) {
+func (f *folder) explain(ctx context.Context, file string, waits []settle.WaitingFile) (Verdict, error) {
 	v := Verdict{Job: f.Job, Path: file, Verdict: VerdictLeftOut}
 	rel, _ := fsys.RelInside(f.root, file)
 	info, err := os.Lstat(file)
@@ -121,7 +122,7 @@ func (f *folder) explain(ctx context.Context, file string, waits []Wait) (Verdic
 		return v, nil
 	}
 
-	if i := slices.IndexFunc(waits, func(w Wait) bool { return w.Path == file }); i >= 0 {
+	if i := slices.IndexFunc(waits, func(w settle.WaitingFile) bool { return w.Path == file }); i >= 0 {
 		v.Verdict, v.Reason, v.Since, v.Run = VerdictWaits, waits[i].Why, waits[i].Since, waits[i].Run
 		return v, nil
 	}

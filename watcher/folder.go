@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 const (
@@ -36,7 +37,7 @@ type folder struct {
 	scanned       chan struct{} // closed after the first scan
 	cancel        context.CancelFunc
 
-	debouncer   *debouncer
+	debouncer   *settle.Debouncer
 	batch       *batch
 	conv        convergence
 	linked      linked
@@ -45,12 +46,11 @@ type folder struct {
 	awaited     string          // while it is missing: Path with those of its links resolved that there are
 	skippedDirs map[string]bool // folders that are not entered: destinations, nested watches
 	stampHasher fsys.Keyer
-	known       *fsys.Cache[struct{}] // files with which nothing is left to do
-	hashing     map[string]bool       // large files that are being hashed in the background
-	waits       map[string]Wait       // files that look complete and are not taken yet
-	back        map[string]backFile   // files that are there again as they were when their runs failed
-	partials    partialNames
-	writers     fsys.Writers
+	known       *fsys.Cache[struct{}]     // files with which nothing is left to do
+	hashing     map[string]bool           // large files that are being hashed in the background
+	waiting     settle.WaitingFiles       // files that look complete and are not taken yet
+	reappeared  map[string]reappearedFile // files that are there again as they were when their runs failed
+	partials    settle.PartialNames
 	background  sync.WaitGroup
 	scanAt      time.Time
 	lastPass    time.Time
@@ -81,8 +81,8 @@ type folder struct {
 
 func newFolder(w *Watcher, watch Watch) *folder {
 	return &folder{
-		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: newDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
-		stampHasher: fsys.NewKeyer(), known: fsys.NewCache[struct{}](maxKnown), hashing: map[string]bool{}, waits: map[string]Wait{}, partials: partialNames{}, back: map[string]backFile{},
+		Watch: watch, w: w, scanned: make(chan struct{}), debouncer: settle.NewDebouncer(watch.Settle), batch: newBatch(), conv: convergence{phase: StateIdle}, phase: StateIdle, linked: newLinked(),
+		stampHasher: fsys.NewKeyer(), known: fsys.NewCache[struct{}](maxKnown), hashing: map[string]bool{}, waiting: settle.NewWaitingFiles(), partials: settle.PartialNames{}, reappeared: map[string]reappearedFile{},
 		eventIndex: map[string]int{}, removed: map[string]bool{}, moveErrors: map[string]string{}, toRetry: map[string]bool{}, unreadable: map[string]string{},
 		notified: make(chan struct{}, 1),
 	}
@@ -139,11 +139,11 @@ func (f *folder) run(ctx context.Context) {
 func (f *folder) sleep(ctx context.Context) {
 	// Status reads the number under the lock; the parts of it belong to this goroutine.
 	f.mu.Lock()
-	f.status.Waiting = f.debouncer.len() + len(f.hashing) + len(f.batch.files)
+	f.status.Waiting = f.debouncer.Len() + len(f.hashing) + len(f.batch.files)
 	f.publishWaits()
 	f.mu.Unlock()
 	at := f.scanAt
-	for _, next := range []time.Time{f.debouncer.nextDue(), f.batchDue(), f.convergeDue()} {
+	for _, next := range []time.Time{f.debouncer.NextDue(), f.batchDue(), f.convergeDue()} {
 		if !next.IsZero() && next.Before(at) {
 			at = next
 		}
@@ -310,9 +310,9 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 
 	switch {
 	case err != nil:
-		f.debouncer.remove(path)
+		f.debouncer.Remove(path)
 		delete(f.batch.files, path)
-		if _, back := f.back[path]; back {
+		if _, back := f.reappeared[path]; back {
 			f.reviewBack(ctx)
 		}
 	case info.IsDir():
@@ -323,13 +323,13 @@ func (f *folder) handleEvent(ctx context.Context, event eventPath) {
 			}
 		}
 	case info.Mode().IsRegular() && f.wants(path, rel):
-		how := hintChanged
+		how := settle.Changed
 		if created {
-			how = hintArrived
+			how = settle.Arrived
 		}
 		// A file that was created is new, even where it looks like one that was there before.
 		if st := fsys.StampOf(info); !f.batch.has(path, st) && (created || !f.isPreexisting(path, st)) {
-			f.debouncer.observe(path, time.Now(), st, how)
+			f.debouncer.Observe(path, time.Now(), st, how)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // candidate is a file that has settled.
 type candidate struct {
-	*pendingFile
+	*settle.Pending
 	stamp fsys.Stamp
 	hash  string
 	err   error // from hashing
@@ -38,11 +39,11 @@ func (f *folder) claimReady(ctx context.Context) {
 	f.hashed = nil
 	f.mu.Unlock()
 	for _, c := range done {
-		delete(f.hashing, c.path)
+		delete(f.hashing, c.Path)
 	}
 
 	for ctx.Err() == nil {
-		due := f.debouncer.dequeueDue(time.Now(), maxPerTx)
+		due := f.debouncer.Dequeue(time.Now(), maxPerTx)
 		if len(due) == 0 && len(done) == 0 {
 			return
 		}
@@ -52,7 +53,7 @@ func (f *folder) claimReady(ctx context.Context) {
 }
 
 // hashDue hashes the files that are due and have settled; the large ones come later.
-func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
+func (f *folder) hashDue(ctx context.Context, due []*settle.Pending) []candidate {
 	if len(due) == 0 {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 			f.w.log.Error("a watched folder cannot be opened; its files are tried again", "job", f.Job, "path", f.Path, "error", err)
 		}
 		for _, it := range due {
-			f.debouncer.requeue(it, time.Now().Add(time.Second), it.last)
+			f.debouncer.Requeue(it, time.Now().Add(time.Second), it.Last)
 		}
 		return nil
 	}
@@ -76,16 +77,16 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 	var small []candidate
 	for _, it := range due {
-		file := fsys.HandleIn(root, it.path)
+		file := fsys.HandleIn(root, it.Path)
 		info, err := file.Lstat()
 		if err != nil || !info.Mode().IsRegular() {
 			continue // gone, or no file any more
 		}
 
-		c := candidate{pendingFile: it, stamp: fsys.StampOf(info)}
+		c := candidate{Pending: it, stamp: fsys.StampOf(info)}
 		switch {
-		case !f.debouncer.confirm(it, time.Now(), c.stamp):
-		case c.stamp.Size == 0 && f.isHeldBack(ctx, c, placeholder(file, f.partials)):
+		case !f.debouncer.Confirm(it, time.Now(), c.stamp):
+		case c.stamp.Size == 0 && f.waitIfNotReady(ctx, c, settle.CheckEmpty(file, f.partials)):
 		case c.stamp.Size >= largeFile:
 			f.hashInBackground(ctx, c)
 		default:
@@ -98,7 +99,7 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 		group.Go(func() {
 			for j := i; j < len(small); j += hashers {
 				c := &small[j]
-				c.hash, c.err = f.w.read(ctx, &f.Watch, fsys.HandleIn(root, c.path), c.stamp)
+				c.hash, c.err = f.w.read(ctx, &f.Watch, fsys.HandleIn(root, c.Path), c.stamp)
 			}
 		})
 	}
@@ -108,12 +109,12 @@ func (f *folder) hashDue(ctx context.Context, due []*pendingFile) []candidate {
 
 // hashInBackground starts to hash a large file.
 func (f *folder) hashInBackground(ctx context.Context, c candidate) {
-	if f.hashing[c.path] {
-		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp) // an older version of it is still being hashed
+	if f.hashing[c.Path] {
+		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp) // an older version of it is still being hashed
 		return
 	}
 
-	f.hashing[c.path] = true
+	f.hashing[c.Path] = true
 	watch, within := f.Watch, f.root // the fields belong to the folder's goroutine
 	f.background.Go(func() {
 		select {
@@ -138,12 +139,12 @@ func (w *Watcher) hashOne(ctx context.Context, watch *Watch, dir string, c candi
 		return "", err
 	}
 	defer root.Close()
-	return w.read(ctx, watch, fsys.HandleIn(root, c.path), c.stamp)
+	return w.read(ctx, watch, fsys.HandleIn(root, c.Path), c.stamp)
 }
 
 // read is the hash of a file that nothing holds back.
 func (w *Watcher) read(ctx context.Context, watch *Watch, file fsys.Handle, now fsys.Stamp) (string, error) {
-	if err := watch.held(file, now); err != nil {
+	if err := settle.CheckReady(file, now, watch.OwnFolder, watch.TakeOpen); err != nil {
 		return "", err
 	}
 	return w.hashes.Of(ctx, file, now)
@@ -161,15 +162,15 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 
 		// The ledger keeps paths as text.
 		f.mu.Lock()
-		delete(f.unreadable, c.path)
+		delete(f.unreadable, c.Path)
 		f.mu.Unlock()
-		if !utf8.ValidString(c.path) {
-			f.reportUnreadable(ctx, c.path, errors.New("its name is not UTF-8; rename it"))
+		if !utf8.ValidString(c.Path) {
+			f.reportUnreadable(ctx, c.Path, errors.New("its name is not UTF-8; rename it"))
 			continue
 		}
 
 		if claimed, err := f.alreadyClaimed(ctx, c); err != nil || claimed {
-			delete(f.batch.files, c.path)
+			delete(f.batch.files, c.Path)
 		} else if f.Mode == ModeBatch {
 			f.batch.add(c, time.Now())
 		} else {
@@ -182,7 +183,7 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 	}
 	requests, breaker := make([]ledger.Request, len(fresh)), f.breaker()
 	for i, c := range fresh {
-		requests[i] = request(f.Watch, c.path, c.stamp, c.hash)
+		requests[i] = request(f.Watch, c.Path, c.stamp, c.hash)
 		requests[i].Breaker = breaker
 	}
 	if f.enqueue(ctx, requests...) {
@@ -190,7 +191,7 @@ func (f *folder) claim(ctx context.Context, files []candidate) {
 	}
 
 	for _, c := range fresh {
-		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
+		f.debouncer.Requeue(c.Pending, time.Now().Add(time.Second), c.stamp)
 	}
 }
 
@@ -237,12 +238,12 @@ func (f *folder) markKnown(path string, now fsys.Stamp) {
 // alreadyClaimed says whether these bytes need no run: the one they have is not over, or they
 // stay in place after it. It only reads, so that a scan of known files writes nothing.
 func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) {
-	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.path), c.hash)
+	st, ok, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(c.Path), c.hash)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.w.log.Error("the claim of a file could not be read; it is tried again", "job", f.Job, "path", c.path, "error", err)
+			f.w.log.Error("the claim of a file could not be read; it is tried again", "job", f.Job, "path", c.Path, "error", err)
 		}
-		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
+		f.debouncer.Requeue(c.Pending, time.Now().Add(time.Second), c.stamp)
 		return false, err
 	}
 
@@ -255,15 +256,15 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 	switch {
 	case st.After == ledger.AfterPending:
 		// The claimed file may have been moved already, and this one have come after it.
-		f.debouncer.requeue(c.pendingFile, time.Now(), c.stamp)
+		f.debouncer.Requeue(c.Pending, time.Now(), c.stamp)
 		return true, nil
 	case st.After == ledger.AfterUndone && saved:
 		return false, nil
 	case st.After == ledger.AfterUndone:
 		// The file was put back or left here by an undo. It gets a run only on request.
 	case st.Outcome == "", st.After == ledger.AfterLeft && st.Outcome.Done():
-		if saved && c.fromEvent {
-			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.path, "hash": c.hash, "run": st.Run})
+		if saved && c.FromEvent {
+			f.event(ctx, "file.blocked", st.Run, map[string]any{"path": c.Path, "hash": c.hash, "run": st.Run})
 		}
 	case st.After == ledger.AfterLeft && !saved:
 		// A failed file that stays in place is not looked at again at each scan.
@@ -273,7 +274,7 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 		}
 	}
 
-	f.markKnown(c.path, c.stamp)
+	f.markKnown(c.Path, c.stamp)
 	return true, nil
 }
 
@@ -281,13 +282,13 @@ func (f *folder) alreadyClaimed(ctx context.Context, c candidate) (bool, error) 
 // read.
 func (f *folder) hashFailed(ctx context.Context, c candidate) {
 	switch {
-	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist), f.isHeldBack(ctx, c, c.err):
+	case ctx.Err() != nil, errors.Is(c.err, fs.ErrNotExist), f.waitIfNotReady(ctx, c, c.err):
 	case errors.Is(c.err, fsys.ErrChanged):
-		if info, err := os.Lstat(c.path); err == nil {
-			f.debouncer.observe(c.path, time.Now(), fsys.StampOf(info), hintChanged)
+		if info, err := os.Lstat(c.Path); err == nil {
+			f.debouncer.Observe(c.Path, time.Now(), fsys.StampOf(info), settle.Changed)
 		}
 	default:
-		f.reportUnreadable(ctx, c.path, c.err)
+		f.reportUnreadable(ctx, c.Path, c.err)
 	}
 }
 

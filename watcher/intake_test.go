@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 // settled is a file of the watched folder that has settled and been read.
@@ -106,15 +107,15 @@ func TestAlreadyClaimed(t *testing.T) {
 		}
 		d.must(os.Chtimes(d.path("inbox/a.csv"), long, long))
 		one := d.settled("inbox/a.csv", "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b")
-		one.fromEvent = c.event
+		one.FromEvent = c.event
 		claimed, err := f.alreadyClaimed(t.Context(), one)
-		if claimed != c.claimed || err != nil || f.debouncer.has(one.path) != c.waits {
-			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.debouncer.has(one.path))
+		if claimed != c.claimed || err != nil || f.debouncer.Has(one.Path) != c.waits {
+			t.Errorf("%s: %t (%v), waits: %t", name, claimed, err, f.debouncer.Has(one.Path))
 		}
 		if got := d.kinds(); got != c.blocked {
 			t.Errorf("%s: told %q, want %q", name, got, c.blocked)
 		}
-		if _, known := f.known.Get(f.stampHasher.Of(one.path, one.stamp)); known != (c.claimed && !c.waits) {
+		if _, known := f.known.Get(f.stampHasher.Of(one.Path, one.stamp)); known != (c.claimed && !c.waits) {
 			t.Errorf("%s: scans pass over it: %t", name, known)
 		}
 	}
@@ -166,8 +167,8 @@ func TestReviewBack(t *testing.T) {
 
 		c.change(d, claim)
 		f.reviewBack(t.Context())
-		if len(f.back) != c.back {
-			t.Errorf("%s: %v", name, f.back)
+		if len(f.reappeared) != c.back {
+			t.Errorf("%s: %v", name, f.reappeared)
 		}
 		if c.after == "" && name == "nobody knows" {
 			continue
@@ -191,7 +192,7 @@ func TestIsBack(t *testing.T) {
 	done, failed := claim, claim
 	done.Outcome, failed.After = domain.OutcomeSuccess, ledger.AfterFailed
 	for name, c := range map[string]ledger.ClaimStatus{"it was done": done, "it could not be moved": failed} {
-		if back, err := f.isBack(t.Context(), one, c); back || err != nil || len(f.back) != 0 {
+		if back, err := f.isBack(t.Context(), one, c); back || err != nil || len(f.reappeared) != 0 {
 			t.Errorf("%s: %t, %v", name, back, err)
 		}
 	}
@@ -206,7 +207,7 @@ func TestIsBack(t *testing.T) {
 	}
 
 	d.must(d.w.ledger.Close())
-	if back, err := f.isBack(t.Context(), one, claim); back || err == nil || !f.debouncer.has(one.path) {
+	if back, err := f.isBack(t.Context(), one, claim); back || err == nil || !f.debouncer.Has(one.Path) {
 		t.Errorf("not recorded: %t, %v", back, err)
 	}
 }
@@ -227,15 +228,15 @@ func TestHashFailed(t *testing.T) {
 		"it changed":           {fsys.ErrChanged, "a.csv", true, false},
 		"it changed, and went": {fsys.ErrChanged, "gone.csv", false, false},
 		"it went":              {&os.PathError{Op: "open", Path: "a.csv", Err: os.ErrNotExist}, "a.csv", false, false},
-		"a program has it":     {&heldError{heldOpen, "open"}, "a.csv", true, false},
+		"a hard link":          {settle.ErrHardLink, "a.csv", true, false},
 		"it is broken":         {errors.New("input/output error"), "a.csv", false, true},
 	} {
-		f.debouncer, f.unreadable = newDebouncer(time.Hour), map[string]string{}
+		f.debouncer, f.unreadable = settle.NewDebouncer(time.Hour), map[string]string{}
 		one := ready(d.path("inbox/"+c.path), fsys.Stamp{})
 		one.err = c.err
 		f.hashFailed(t.Context(), one)
-		if f.debouncer.has(one.path) != c.waits || (len(f.unreadable) > 0) != c.problem {
-			t.Errorf("%s: waits: %t, problems %v", name, f.debouncer.has(one.path), f.unreadable)
+		if f.debouncer.Has(one.Path) != c.waits || (len(f.unreadable) > 0) != c.problem {
+			t.Errorf("%s: waits: %t, problems %v", name, f.debouncer.Has(one.Path), f.unreadable)
 		}
 	}
 	if got := d.kinds(); got != "watch.unreadable" {
@@ -271,9 +272,9 @@ func TestHashDue(t *testing.T) {
 		d.write("inbox/"+name, "")
 	}
 	for _, name := range strings.Fields("a b c d e f changed gone dir full.pdf x.pdf empty.pdf") {
-		f.debouncer.observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, hintScan)
+		f.debouncer.Observe(d.path("inbox/"+name), now, d.settled("inbox/"+name, "").stamp, settle.Scanned)
 	}
-	due := f.debouncer.dequeueDue(now.Add(time.Hour), 100)
+	due := f.debouncer.Dequeue(now.Add(time.Hour), 100)
 	d.write("inbox/changed", "22")
 	d.must(os.Remove(d.path("inbox/gone")))
 	d.must(os.Remove(d.path("inbox/dir")))
@@ -282,15 +283,15 @@ func TestHashDue(t *testing.T) {
 	var read []string
 	for _, c := range f.hashDue(t.Context(), due) {
 		if len(c.hash) != 64 || c.err != nil {
-			t.Errorf("%s: %q (%v)", c.path, c.hash, c.err)
+			t.Errorf("%s: %q (%v)", c.Path, c.hash, c.err)
 		}
-		read = append(read, filepath.Base(c.path))
+		read = append(read, filepath.Base(c.Path))
 	}
 	if got := strings.Join(read, " "); got != "a b c d e f full.pdf empty.pdf" {
 		t.Errorf("%s are read", got)
 	}
-	if f.debouncer.len() != 2 || !f.debouncer.has(d.path("inbox/changed")) || !f.debouncer.has(d.path("inbox/x.pdf")) {
-		t.Errorf("%d wait", f.debouncer.len())
+	if f.debouncer.Len() != 2 || !f.debouncer.Has(d.path("inbox/changed")) || !f.debouncer.Has(d.path("inbox/x.pdf")) {
+		t.Errorf("%d wait", f.debouncer.Len())
 	}
 	if got := f.hashDue(t.Context(), nil); len(got) != 0 {
 		t.Errorf("%v", got)
@@ -312,10 +313,10 @@ func TestHashDueWithoutItsFolder(t *testing.T) {
 		d.set(After{})
 		f := d.w.folders["in"]
 		f.rootFound(d.path("inbox"))
-		due := []*pendingFile{{path: d.write("inbox/a.csv", "1")}}
+		due := []*settle.Pending{{Path: d.write("inbox/a.csv", "1")}}
 		c.change(d)
-		if got := f.hashDue(t.Context(), due); len(got) != 0 || f.debouncer.has(due[0].path) != c.waits {
-			t.Errorf("%s: %v, waits: %t", name, got, f.debouncer.has(due[0].path))
+		if got := f.hashDue(t.Context(), due); len(got) != 0 || f.debouncer.Has(due[0].Path) != c.waits {
+			t.Errorf("%s: %v, waits: %t", name, got, f.debouncer.Has(due[0].Path))
 		}
 	}
 }
@@ -334,10 +335,10 @@ func TestHashInBackground(t *testing.T) {
 		f.rootFound(d.path("inbox"))
 		d.must(os.Truncate(d.write("inbox/a", ""), c.size))
 		one := d.settled("inbox/a", "")
-		f.hashing[one.path] = c.hashing
-		one.last = one.stamp
-		if got := len(f.hashDue(t.Context(), []*pendingFile{one.pendingFile})) == 0; got != c.large || f.debouncer.has(one.path) != (c.large && c.hashing) {
-			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.has(one.path))
+		f.hashing[one.Path] = c.hashing
+		one.Last = one.stamp
+		if got := len(f.hashDue(t.Context(), []*settle.Pending{one.Pending})) == 0; got != c.large || f.debouncer.Has(one.Path) != (c.large && c.hashing) {
+			t.Errorf("%+v: %t, waits: %t", c, got, f.debouncer.Has(one.Path))
 		}
 		f.background.Wait()
 		if read := len(f.hashed); read != map[bool]int{true: 1}[c.large && !c.hashing] {
@@ -362,8 +363,8 @@ func TestClaim(t *testing.T) {
 	one, two := d.settled("inbox/a.csv", "1"), d.settled("inbox/b.csv", "2")
 	odd := ready(d.path("inbox/\xff"), fsys.Stamp{})
 	f.claim(t.Context(), []candidate{one, odd, two})
-	if d.runs() != 2 || f.debouncer.len() != 0 || f.unreadable[odd.path] == "" || len(f.unreadable) != 1 {
-		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.len(), f.unreadable)
+	if d.runs() != 2 || f.debouncer.Len() != 0 || f.unreadable[odd.Path] == "" || len(f.unreadable) != 1 {
+		t.Errorf("%d runs, %d wait, problems %v", d.runs(), f.debouncer.Len(), f.unreadable)
 	}
 	f.claim(t.Context(), nil)
 	f.claim(t.Context(), []candidate{one})
@@ -394,7 +395,7 @@ func TestClaim(t *testing.T) {
 	d.write("inbox/c.csv", "3")
 	three := d.settled("inbox/c.csv", "3")
 	f.claim(t.Context(), []candidate{three})
-	if !f.debouncer.has(three.path) {
+	if !f.debouncer.Has(three.Path) {
 		t.Error("what the ledger could not be asked is not asked again")
 	}
 }

@@ -114,8 +114,8 @@ func TestFolderReplacedWithoutAnEvent(t *testing.T) {
 	d.write("inbox/sub/a.csv", "1")
 	f.unsubscribeRemoved()
 	f.handleEvents(t.Context())
-	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
-		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.debouncer.len())
+	if !slices.Contains(d.w.subs.events.WatchList(), d.path("inbox/sub")) || !f.debouncer.Has(d.path("inbox/sub/a.csv")) {
+		t.Errorf("%v is watched, %d files wait", d.w.subs.events.WatchList(), f.debouncer.Len())
 	}
 }
 
@@ -642,7 +642,7 @@ func TestStartMissing(t *testing.T) {
 			if d.runs() != 1 {
 				t.Errorf("%+v: %d runs of what came", c, d.runs())
 			}
-		} else if !f.debouncer.has(d.path("inbox/none/a.csv")) {
+		} else if !f.debouncer.Has(d.path("inbox/none/a.csv")) {
 			t.Errorf("%+v: what came is not new", c)
 		}
 
@@ -783,7 +783,7 @@ func TestPreexistingIsRecorded(t *testing.T) {
 		d.must(d.w.Set(t.Context(), []Watch{{Job: "in", Agent: "a", Path: d.path("inbox"), Existing: ExistingIgnore}}))
 		f := d.w.folders["in"]
 		f.scan(t.Context(), "start")
-		if f.debouncer.len() != 0 {
+		if f.debouncer.Len() != 0 {
 			t.Errorf("%s: what was there before is new", name)
 		}
 		d.write("inbox/new.csv", "1")
@@ -791,8 +791,8 @@ func TestPreexistingIsRecorded(t *testing.T) {
 		g := newFolder(d.w, f.Watch)
 		g.scan(t.Context(), "start")
 		g.scan(t.Context(), "")
-		if g.debouncer.has(d.path("inbox/old.csv")) || g.debouncer.has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
-			t.Errorf("%s: %d wait, told %q", name, g.debouncer.len(), d.kinds())
+		if g.debouncer.Has(d.path("inbox/old.csv")) || g.debouncer.Has(d.path("inbox/new.csv")) != c.new || strings.Count(d.kinds(), "watch.baseline") != c.baseline {
+			t.Errorf("%s: %d wait, told %q", name, g.debouncer.Len(), d.kinds())
 		}
 	}
 }

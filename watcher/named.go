@@ -8,6 +8,7 @@ import (
 
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 // readOnce is the hash of a file that its owner names, unless something holds it back.
@@ -18,11 +19,11 @@ func readOnce(ctx context.Context, w *Watch, path string, now fsys.Stamp) (strin
 	}
 	defer file.Root.Close()
 
-	if err := w.held(file, now); err != nil {
+	if err := settle.CheckReady(file, now, w.OwnFolder, w.TakeOpen); err != nil {
 		return "", err
 	}
 	if now.Size == 0 {
-		if err := placeholder(file, partialNames{}); err != nil {
+		if err := settle.CheckEmpty(file, settle.PartialNames{}); err != nil {
 			return "", err
 		}
 	}
@@ -51,7 +52,7 @@ func EnqueueFile(ctx context.Context, l *ledger.Ledger, w Watch, path string, ag
 
 	now := fsys.StampOf(info)
 	hash, err := readOnce(ctx, &w, abs, now)
-	if _, held := errors.AsType[*heldError](err); held {
+	if _, held := errors.AsType[*settle.NotReadyError](err); held {
 		return ledger.Accepted{}, fmt.Errorf("%s is not taken: %w", path, err)
 	}
 	if errors.Is(err, fsys.ErrChanged) {

@@ -12,6 +12,7 @@ import (
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
+	"rouse/watcher/settle"
 )
 
 // A folder sleeps until the first of what is due, and a moment after it was told of something.
@@ -22,18 +23,18 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 		want time.Duration
 	}{
 		"a scan":                     {func(f *folder, now time.Time) {}, 5 * time.Minute},
-		"a file":                     {func(f *folder, now time.Time) { f.debouncer.observe("a", now, fsys.Stamp{}, hintScan) }, 2 * time.Second},
+		"a file":                     {func(f *folder, now time.Time) { f.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned) }, 2 * time.Second},
 		"a batch":                    {func(f *folder, now time.Time) { f.batch.add(ready("a", fsys.Stamp{}), now) }, time.Minute},
 		"a folder":                   {func(f *folder, now time.Time) { f.root, f.conv.checkAt = "/in", now.Add(3*time.Second) }, 3 * time.Second},
 		"a folder that is not there": {func(f *folder, now time.Time) { f.conv.checkAt = now.Add(3 * time.Second) }, 5 * time.Minute},
 		"all": {func(f *folder, now time.Time) {
 			f.batch.add(ready("a", fsys.Stamp{}), now)
 			f.root, f.conv.checkAt = "/in", now.Add(3*time.Second)
-			f.debouncer.observe("a", now, fsys.Stamp{Size: 1}, hintScan)
+			f.debouncer.Observe("a", now, fsys.Stamp{Size: 1}, settle.Scanned)
 		}, 2 * time.Second},
 		"a scan before them": {func(f *folder, now time.Time) {
 			f.scanAt = now.Add(time.Second)
-			f.debouncer.observe("a", now, fsys.Stamp{}, hintScan)
+			f.debouncer.Observe("a", now, fsys.Stamp{}, settle.Scanned)
 		}, time.Second},
 		"an event":                          {func(f *folder, now time.Time) { f.noteEvent("a", true) }, minPause},
 		"a folder that went away":           {func(f *folder, now time.Time) { f.noteRemoved("a", true) }, minPause},
@@ -49,7 +50,7 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 				defer cancel()
 				now := time.Now()
 				f.cancel, f.lastPass, f.scanAt = cancel, now, now.Add(5*time.Minute)
-				f.debouncer.lastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
+				f.debouncer.LastChange = now.Add(time.Hour) // so that a batch waits for as long as it may
 				c.due(f, now)
 				f.sleep(ctx)
 				if got := time.Since(now); got != c.want {
@@ -64,7 +65,7 @@ func TestSleepUntilSomethingIsDue(t *testing.T) {
 func TestWaitingIsTold(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Settle: time.Second, MaxFiles: 3})
-	f.debouncer.observe("settles", time.Now(), fsys.Stamp{}, hintScan)
+	f.debouncer.Observe("settles", time.Now(), fsys.Stamp{}, settle.Scanned)
 	for _, path := range []string{"read", "read too"} {
 		f.hashing[path] = true
 	}
@@ -206,9 +207,9 @@ func TestHandleEvent(t *testing.T) {
 		{in, "before.csv", false, ""}, {in, "before.csv", true, "before.csv"}, {in, "gone.csv", true, ""}, {in, "../inbox", true, ""},
 		{all, "sub", true, "sub/b.csv"}, {all, "later", false, ""}, {all, "later/b.csv", false, "later/b.csv"}, {all, "old", true, ""}, {all, "old/b.csv", true, ""},
 	} {
-		c.f.debouncer = newDebouncer(time.Hour)
+		c.f.debouncer = settle.NewDebouncer(time.Hour)
 		c.f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + c.name), created: c.created})
-		if got := c.f.debouncer.len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.debouncer.has(d.path("inbox/"+c.want)) {
+		if got := c.f.debouncer.Len(); got != len(strings.Fields(c.want)) || c.want != "" && !c.f.debouncer.Has(d.path("inbox/"+c.want)) {
 			t.Errorf("%s, event of %s, created: %t: %d files wait, want %q", c.f.Job, c.name, c.created, got, c.want)
 		}
 	}
@@ -231,11 +232,11 @@ func TestHandleEvent(t *testing.T) {
 	// One that is ready, and looks as it did then, is not looked at once more; one that is gone is not ready any more.
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
-	in.debouncer = newDebouncer(time.Hour)
+	in.debouncer = settle.NewDebouncer(time.Hour)
 	in.batch.add(ready(d.path("inbox/a.csv"), fsys.StampOf(info)), time.Now())
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: true})
-	if in.debouncer.len() != 0 || len(in.batch.files) != 1 {
-		t.Errorf("%d wait, %d are ready", in.debouncer.len(), len(in.batch.files))
+	if in.debouncer.Len() != 0 || len(in.batch.files) != 1 {
+		t.Errorf("%d wait, %d are ready", in.debouncer.Len(), len(in.batch.files))
 	}
 	d.must(os.Remove(d.path("inbox/a.csv")))
 	in.handleEvent(t.Context(), eventPath{path: d.path("inbox/a.csv"), created: false})
@@ -256,7 +257,7 @@ func TestHandleEventOfAFolder(t *testing.T) {
 	f.scan(t.Context(), "start")
 	for name, want := range map[string]State{"a.csv": StateDebouncing, "gone.csv": StateDebouncing, "a.txt": StateIdle, "gone.txt": StateIdle, "sub.csv": StateIdle} {
 		f.setPhase(StateIdle, time.Time{})
-		if f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + name), created: true}); f.conv.phase != want || f.debouncer.len() != 0 {
+		if f.handleEvent(t.Context(), eventPath{path: d.path("inbox/" + name), created: true}); f.conv.phase != want || f.debouncer.Len() != 0 {
 			t.Errorf("%s: %s", name, f.conv.phase)
 		}
 	}

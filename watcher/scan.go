@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 const (
@@ -157,7 +158,7 @@ func (f *folder) debounceFound(walk *walk) {
 		if i > 0 && s.path == walk.files[i-1].path {
 			continue // found by several links
 		}
-		f.debouncer.observe(s.path, now, s.stamp, walk.hint)
+		f.debouncer.Observe(s.path, now, s.stamp, walk.hint)
 	}
 }
 
@@ -218,7 +219,7 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	}
 
 	for path, why := range old {
-		if f.debouncer.has(path) || walk.unreadable[path] != nil {
+		if f.debouncer.Has(path) || walk.unreadable[path] != nil {
 			f.unreadable[path] = why
 		}
 	}
@@ -234,7 +235,7 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 // descend subscribes to a folder that has just appeared, and reads what is in it already.
 func (f *folder) descend(ctx context.Context, dir, name string) {
 	walk := f.walk(ctx, dir, name, nil)
-	walk.hint = hintArrived
+	walk.hint = settle.Arrived
 	f.linked.merge(walk.linked)
 	f.debounceFound(walk)
 	for sub, err := range walk.unreadable {

@@ -16,6 +16,7 @@ import (
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
+	"rouse/watcher/settle"
 )
 
 // A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
@@ -110,7 +111,7 @@ func TestUpdateUnreadable(t *testing.T) {
 	for _, path := range []string{"still", "waits", "read", "found"} {
 		f.unreadable[path] = "denied"
 	}
-	f.debouncer.observe("waits", time.Now(), fsys.Stamp{}, hintScan)
+	f.debouncer.Observe("waits", time.Now(), fsys.Stamp{}, settle.Scanned)
 	news := f.updateUnreadable(t.Context(), &walk{files: []sighting{{path: "found"}, {path: "new"}, {path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
 	var left []string
 	for path := range f.unreadable {
@@ -128,15 +129,15 @@ func TestFoundFilesInOrder(t *testing.T) {
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
 	f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}, {"b", look(1, 1)}, {"a", look(1, 3)}, {"b", look(1, 1)}, {"d", look(1, 2)}}})
 	var got []string
-	for _, it := range f.debouncer.dequeueDue(time.Now().Add(time.Hour), 10) {
-		got = append(got, it.path)
+	for _, it := range f.debouncer.Dequeue(time.Now().Add(time.Hour), 10) {
+		got = append(got, it.Path)
 	}
 	if strings.Join(got, "") != "bdac" {
 		t.Errorf("%q", got)
 	}
 
 	f.Mode = ModeConverge
-	if f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}}}); f.debouncer.len() != 0 {
+	if f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}}}); f.debouncer.Len() != 0 {
 		t.Error("a file of a folder that converges waits for itself")
 	}
 }
@@ -399,7 +400,7 @@ func TestDescendIntoAFolderWithoutEvents(t *testing.T) {
 		}
 		d.write("inbox/sub/a.csv", "1")
 		f.descend(t.Context(), d.path("inbox/sub"), "sub")
-		if why := f.nextScanReason(); why != want || !f.debouncer.has(d.path("inbox/sub/a.csv")) {
+		if why := f.nextScanReason(); why != want || !f.debouncer.Has(d.path("inbox/sub/a.csv")) {
 			t.Errorf("%q, want %q", why, want)
 		}
 	}
@@ -444,7 +445,7 @@ func TestMayNeedWork(t *testing.T) {
 		"known, converges": {func(f *folder, _ *walker) { f.known.Put(f.stampHasher.Of("a", st), struct{}{}); f.Mode = ModeConverge }, true},
 		"was there before": {func(f *folder, _ *walker) { f.preexisting.files = map[fsys.Key]struct{}{f.stampHasher.Of("a", st): {}} }, false},
 		"is being read":    {func(f *folder, _ *walker) { f.hashing["a"] = true }, false},
-		"settles":          {func(f *folder, _ *walker) { f.debouncer.observe("a", noon, st, hintScan) }, false},
+		"settles":          {func(f *folder, _ *walker) { f.debouncer.Observe("a", noon, st, settle.Scanned) }, false},
 		"is ready":         {func(f *folder, _ *walker) { f.batch.add(ready("a", st), noon) }, false},
 		"was ready before": {func(f *folder, _ *walker) { f.batch.add(ready("a", fsys.Stamp{Size: 2}), noon) }, true},
 	} {

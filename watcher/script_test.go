@@ -18,6 +18,7 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/watcher"
+	"rouse/watcher/settle"
 )
 
 // TestScripts runs testdata/*.txt: what happens to real files, and the runs that come of it
@@ -168,7 +169,7 @@ func (s *script) do(words []string) {
 	case "waits":
 		path, why := s.at(args[1]), strings.Join(args[2:], " ")
 		s.until(func() bool {
-			return slices.ContainsFunc(s.status(args[0]).Waits, func(w watcher.Wait) bool { return w.Path == path && strings.Contains(w.Why, why) })
+			return slices.ContainsFunc(s.status(args[0]).Waits, func(w settle.WaitingFile) bool { return w.Path == path && strings.Contains(w.Why, why) })
 		})
 	case "only":
 		if runtime.GOOS != args[0] {

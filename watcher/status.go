@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"rouse/watcher/settle"
 )
 
 // State is what a watch is doing.
@@ -34,7 +36,7 @@ type Status struct {
 	Degraded      string    // why the folder is polled; "" when events are reliable
 	Problem       string
 	LastScan      time.Time
-	Waits         []Wait // files that look complete and are not taken, the oldest first
+	Waits         []settle.WaitingFile // files that look complete and are not taken, the oldest first
 }
 
 // Status lists the watches by job.
@@ -82,7 +84,9 @@ func (f *folder) currentStatus(running bool) Status {
 		st.State = StateDebouncing
 	}
 
-	st.Waits = slices.SortedFunc(slices.Values(st.Waits), func(a, b Wait) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path)) })
+	st.Waits = slices.SortedFunc(slices.Values(st.Waits), func(a, b settle.WaitingFile) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path))
+	})
 	switch {
 	case st.Problem != "":
 	case !f.scanning.IsZero() && time.Since(f.scanning) > unresponsiveAfter:
@@ -100,10 +104,10 @@ func (f *folder) currentStatus(running bool) Status {
 }
 
 // waitProblem says for what files have waited for so long that their owner should know, "" where none has.
-func waitProblem(waits []Wait, now time.Time) string {
+func waitProblem(waits []settle.WaitingFile, now time.Time) string {
 	long := map[string]string{}
 	for _, w := range waits {
-		if w.problem(now) {
+		if w.Problem(now) {
 			long[w.Path] = fmt.Sprintf("%s (since %s)", w.Why, w.Since.Format(time.DateTime))
 		}
 	}

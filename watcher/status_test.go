@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rouse/internal/domain"
+	"rouse/watcher/settle"
 )
 
 // What a watch is doing is the first of these that holds: its folder is missing, converges, has a run, or files that have not settled.
@@ -53,14 +54,16 @@ func TestCurrentProblem(t *testing.T) {
 		"two cannot be read":     {func(f *folder) { f.unreadable["b"], f.unreadable["a"] = "denied", "broken" }, "a cannot be read: broken (and 1 more); it is tried again at each scan"},
 		"one could not be moved": {func(f *folder) { f.moveErrors["b"] = "full" }, "b could not be dealt with after its run: full; it is tried again at each scan"},
 		"missing":                {func(f *folder) { f.status.Problem = "it is not there"; f.moveErrors["b"] = "full" }, "it is not there"},
-		"a file has just come":   {func(f *folder) { f.status.Waits = []Wait{{Path: "a", Why: "it is open", Since: now}} }, ""},
-		"a file has waited long": {func(f *folder) { f.status.Waits = []Wait{{Path: "a", Why: "it is open", Since: now.Add(-time.Hour)}} }, "a is not taken: it is open (since "},
+		"a file has just come":   {func(f *folder) { f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now}} }, ""},
+		"a file has waited long": {func(f *folder) {
+			f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it is open", Since: now.Add(-time.Hour)}}
+		}, "a is not taken: it is open (since "},
 		"of one its owner knows": {func(f *folder) {
-			f.status.Waits = []Wait{{Path: "a", Why: "it failed", Since: now.Add(-time.Hour), Run: 1}}
+			f.status.Waits = []settle.WaitingFile{{Path: "a", Why: "it failed", Since: now.Add(-time.Hour), Run: 1}}
 		}, ""},
 		"one that is worse is it": {func(f *folder) {
 			f.moveErrors["b"] = "full"
-			f.status.Waits = []Wait{{Path: "a", Since: now.Add(-time.Hour)}}
+			f.status.Waits = []settle.WaitingFile{{Path: "a", Since: now.Add(-time.Hour)}}
 		}, "b could not be dealt with"},
 		"what cannot be read ends": {func(f *folder) { f.unreadable["b"] = "denied"; delete(f.unreadable, "b") }, ""},
 	} {
@@ -76,7 +79,7 @@ func TestCurrentProblem(t *testing.T) {
 func TestWaitsByTime(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
-	f.status.Waits = []Wait{{Path: "c", Since: noon}, {Path: "b", Since: noon}, {Path: "d", Since: noon.Add(-time.Second)}}
+	f.status.Waits = []settle.WaitingFile{{Path: "c", Since: noon}, {Path: "b", Since: noon}, {Path: "d", Since: noon.Add(-time.Second)}}
 	var got []string
 	for _, w := range f.currentStatus(false).Waits {
 		got = append(got, w.Path)
@@ -91,11 +94,11 @@ func TestPublishedWaits(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{subs: newSubscriptions(nil, nil)}, Watch{Path: "/in"})
 	for _, path := range []string{"looked at", "read", "taken"} {
-		f.waits[path] = Wait{Path: path, Since: noon}
+		f.waiting.Note(path, settle.ErrHardLink, noon)
 	}
-	f.debouncer.observe("looked at", noon, look(1, 0), hintScan)
+	f.debouncer.Observe("looked at", noon, look(1, 0), settle.Scanned)
 	f.hashing["read"] = true
-	f.back["failed"] = backFile{Wait: Wait{Path: "failed", Since: noon}}
+	f.reappeared["failed"] = reappearedFile{WaitingFile: settle.WaitingFile{Path: "failed", Since: noon}}
 	f.publishWaits()
 	var got []string
 	for _, w := range f.currentStatus(false).Waits {

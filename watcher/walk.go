@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
+	"rouse/watcher/settle"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // walk is what a scan saw.
 type walk struct {
-	hint       hint
+	hint       settle.Hint
 	files      []sighting // files that may need a run
 	linked     linked
 	entered    map[string]bool
@@ -206,7 +207,7 @@ func (k *walker) mayNeedWork(path string, st fsys.Stamp) bool {
 		return true
 	}
 	_, known := k.f.known.Get(k.f.stampHasher.Of(path, st))
-	return !known && !k.f.isPreexisting(path, st) && !k.f.hashing[path] && !k.f.debouncer.has(path) && !k.f.batch.has(path, st)
+	return !known && !k.f.isPreexisting(path, st) && !k.f.hashing[path] && !k.f.debouncer.Has(path) && !k.f.batch.has(path, st)
 }
 
 func (k *walker) failed(path string, err error) {

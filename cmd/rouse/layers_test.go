@@ -159,9 +159,10 @@ var mayImport = map[string][]string{
 	"skills":                        {},
 	"skills/install":                {"skills"},
 	"skills/module":                 {"agent/sandbox", "skills"},
-	"watcher":                       {"watcher/fsys", "watcher/match", "internal/ledger"},
+	"watcher":                       {"watcher/fsys", "watcher/match", "watcher/settle", "internal/ledger"},
 	"watcher/fsys":                  {},
 	"watcher/match":                 {},
+	"watcher/settle":                {"watcher/fsys", "watcher/match"},
 }
 
 // everything is what the packages that connect all others may import.

@@ -7,6 +7,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/watcher"
+	"rouse/watcher/settle"
 )
 
 // WhyFile explains how the watches of a folder treat a file, or each file if path is the folder.
@@ -16,7 +17,7 @@ func (x *Explainer) WhyFile(ctx context.Context, path string) ([]api.WhyFile, er
 		return nil, err
 	}
 
-	waits := map[string][]watcher.Wait{}
+	waits := map[string][]settle.WaitingFile{}
 	if x.Watcher != nil {
 		for _, st := range x.Watcher.Status(ctx) {
 			waits[st.Job] = st.Waits

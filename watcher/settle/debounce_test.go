@@ -1,4 +1,4 @@
-package watcher
+package settle
 
 import (
 	"fmt"
@@ -12,18 +12,12 @@ import (
 	"rouse/watcher/fsys"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-func (s *debouncer) paths(at time.Duration) []string {
+func (s *Debouncer) paths(at time.Duration) []string {
 	var out []string
-	for _, it := range s.dequeueDue(noon.Add(at), 1000) {
-		out = append(out, it.path)
+	for _, it := range s.Dequeue(noon.Add(at), 1000) {
+		out = append(out, it.Path)
 	}
 	return out
-}
-
-func look(size int64, modified time.Duration) fsys.Stamp {
-	return fsys.Stamp{Device: 1, Inode: 2, Size: size, Modified: noon.Add(modified).UnixNano(), Changed: noon.Add(modified).UnixNano()}
 }
 
 func movedAt(s fsys.Stamp, at time.Time) fsys.Stamp {
@@ -32,47 +26,47 @@ func movedAt(s fsys.Stamp, at time.Time) fsys.Stamp {
 }
 
 func TestDebouncerWaitsForTheWindow(t *testing.T) {
-	s := newDebouncer(time.Second)
-	s.observe("a", noon, look(1, 0), hintArrived)
+	s := NewDebouncer(time.Second)
+	s.Observe("a", noon, look(1, 0), Arrived)
 	if got := s.paths(999 * time.Millisecond); got != nil {
 		t.Errorf("ready before its window: %v", got)
 	}
 
-	due := s.dequeueDue(noon.Add(time.Second), 1)
-	if len(due) != 1 || !s.confirm(due[0], noon.Add(time.Second), look(1, 0)) {
+	due := s.Dequeue(noon.Add(time.Second), 1)
+	if len(due) != 1 || !s.Confirm(due[0], noon.Add(time.Second), look(1, 0)) {
 		t.Errorf("not ready after its window: %v", due)
 	}
-	if s.len() != 0 || !s.nextDue().IsZero() {
-		t.Errorf("%d left, next %s", s.len(), s.nextDue())
+	if s.Len() != 0 || !s.NextDue().IsZero() {
+		t.Errorf("%d left, next %s", s.Len(), s.NextDue())
 	}
 }
 
 // OSA-91: each change restarts the window, whether an event or the check at its end notices it.
 func TestDebouncerWaitsForAFileThatGrows(t *testing.T) {
-	s := newDebouncer(time.Second)
+	s := NewDebouncer(time.Second)
 	for i := range 100 {
 		at := time.Duration(i) * 900 * time.Millisecond
-		s.observe("a", noon.Add(at), look(int64(i), at), hintChanged)
+		s.Observe("a", noon.Add(at), look(int64(i), at), Changed)
 		if got := s.paths(at + 899*time.Millisecond); got != nil {
 			t.Fatalf("ready while it grows, at %s", at)
 		}
 	}
 
 	end := 99*900*time.Millisecond + time.Second
-	due := s.dequeueDue(noon.Add(end), 1)
-	if len(due) != 1 || s.confirm(due[0], noon.Add(end), look(1000, end)) {
+	due := s.Dequeue(noon.Add(end), 1)
+	if len(due) != 1 || s.Confirm(due[0], noon.Add(end), look(1000, end)) {
 		t.Fatalf("it changed without an event, and is ready: %v", due)
 	}
-	if s.nextDue() != noon.Add(end+time.Second) {
-		t.Errorf("next look at %s", s.nextDue())
+	if s.NextDue() != noon.Add(end+time.Second) {
+		t.Errorf("next look at %s", s.NextDue())
 	}
 }
 
 // An event that changes nothing (a chmod, a second look) does not put the deadline off.
 func TestDebouncerIgnoresWhatChangesNothing(t *testing.T) {
-	s := newDebouncer(time.Second)
-	s.observe("a", noon, look(1, 0), hintChanged)
-	s.observe("a", noon.Add(900*time.Millisecond), look(1, 0), hintChanged)
+	s := NewDebouncer(time.Second)
+	s.Observe("a", noon, look(1, 0), Changed)
+	s.Observe("a", noon.Add(900*time.Millisecond), look(1, 0), Changed)
 	if got := s.paths(time.Second); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("due: %v", got)
 	}
@@ -87,27 +81,27 @@ func TestDebouncerRename(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		stamp fsys.Stamp
-		how   hint
+		how   Hint
 		want  time.Duration
 	}{
-		{"renamed", old, hintArrived, 50 * time.Millisecond},
-		{"written", fresh, hintArrived, time.Second},
-		{"written less than a window before", movedAt(look(5, -time.Second+1), noon), hintArrived, time.Second},
-		{"written a window before", movedAt(look(5, -time.Second), noon), hintArrived, 50 * time.Millisecond},
-		{"no news", old, hintChanged, time.Second},
-		{"scanned", old, hintScan, time.Second},
-		{"a file system without a time of change", fsys.Stamp{Size: 5, Modified: old.Modified}, hintArrived, time.Second},
+		{"renamed", old, Arrived, 50 * time.Millisecond},
+		{"written", fresh, Arrived, time.Second},
+		{"written less than a window before", movedAt(look(5, -time.Second+1), noon), Arrived, time.Second},
+		{"written a window before", movedAt(look(5, -time.Second), noon), Arrived, 50 * time.Millisecond},
+		{"no news", old, Changed, time.Second},
+		{"scanned", old, Scanned, time.Second},
+		{"a file system without a time of change", fsys.Stamp{Size: 5, Modified: old.Modified}, Arrived, time.Second},
 	} {
-		s := newDebouncer(time.Second)
-		s.observe("a", noon, c.stamp, c.how)
-		if got := s.nextDue().Sub(noon); got != c.want {
+		s := NewDebouncer(time.Second)
+		s.Observe("a", noon, c.stamp, c.how)
+		if got := s.NextDue().Sub(noon); got != c.want {
 			t.Errorf("%s: looked at again after %s, want %s", c.name, got, c.want)
 		}
 
-		due := s.dequeueDue(s.nextDue(), 1)
+		due := s.Dequeue(s.NextDue(), 1)
 		other := c.stamp
 		other.Size++
-		if s.confirm(due[0], noon.Add(c.want), other) || s.nextDue().Sub(noon) != c.want+time.Second {
+		if s.Confirm(due[0], noon.Add(c.want), other) || s.NextDue().Sub(noon) != c.want+time.Second {
 			t.Errorf("%s: a change at the recheck does not need the whole window", c.name)
 		}
 	}
@@ -116,7 +110,7 @@ func TestDebouncerRename(t *testing.T) {
 // The recheck of a file that was renamed into the folder takes no longer than a part of a short window.
 func TestDebouncerRecheckOfAShortWindow(t *testing.T) {
 	for window, want := range map[time.Duration]time.Duration{40 * time.Millisecond: 10 * time.Millisecond, 200 * time.Millisecond: 50 * time.Millisecond, time.Minute: 50 * time.Millisecond} {
-		if got := newDebouncer(window).recheckDelay(); got != want {
+		if got := NewDebouncer(window).recheckDelay(); got != want {
 			t.Errorf("of %s: %s, want %s", window, got, want)
 		}
 	}
@@ -125,17 +119,17 @@ func TestDebouncerRecheckOfAShortWindow(t *testing.T) {
 // What an event named, before or after a scan found it, is told from what scans alone found.
 func TestDebouncerKnowsWhatAnEventNamed(t *testing.T) {
 	for _, c := range []struct {
-		hints []hint
+		hints []Hint
 		want  bool
 	}{
-		{[]hint{hintScan}, false}, {[]hint{hintScan, hintScan}, false}, {[]hint{hintChanged}, true}, {[]hint{hintArrived, hintScan}, true},
-		{[]hint{hintScan, hintChanged}, true}, {[]hint{hintScan, hintArrived}, true},
+		{[]Hint{Scanned}, false}, {[]Hint{Scanned, Scanned}, false}, {[]Hint{Changed}, true}, {[]Hint{Arrived, Scanned}, true},
+		{[]Hint{Scanned, Changed}, true}, {[]Hint{Scanned, Arrived}, true},
 	} {
-		s := newDebouncer(time.Second)
+		s := NewDebouncer(time.Second)
 		for _, h := range c.hints {
-			s.observe("a", noon, look(1, 0), h)
+			s.Observe("a", noon, look(1, 0), h)
 		}
-		if got := s.dequeueDue(noon.Add(time.Second), 1)[0].fromEvent; got != c.want {
+		if got := s.Dequeue(noon.Add(time.Second), 1)[0].FromEvent; got != c.want {
 			t.Errorf("%v: %t", c.hints, got)
 		}
 	}
@@ -143,17 +137,17 @@ func TestDebouncerKnowsWhatAnEventNamed(t *testing.T) {
 
 // No more files are taken at a time than were asked for, the earliest first, and not one before its window is over.
 func TestDebouncerTakesNoMoreThanAsked(t *testing.T) {
-	s := newDebouncer(time.Second)
+	s := NewDebouncer(time.Second)
 	for i := range 10 {
-		s.observe(fmt.Sprint(9-i), noon.Add(time.Duration(9-i)*time.Millisecond), look(1, 0), hintScan)
+		s.Observe(fmt.Sprint(9-i), noon.Add(time.Duration(9-i)*time.Millisecond), look(1, 0), Scanned)
 	}
 
 	var got []string
 	for range 5 {
-		due := s.dequeueDue(noon.Add(time.Second+6*time.Millisecond), 3)
+		due := s.Dequeue(noon.Add(time.Second+6*time.Millisecond), 3)
 		got = append(got, fmt.Sprint(len(due)))
 		for _, it := range due {
-			got = append(got, it.path)
+			got = append(got, it.Path)
 		}
 	}
 	if want := strings.Fields("3 0 1 2 3 3 4 5 1 6 0 0"); !slices.Equal(got, want) {
@@ -163,15 +157,15 @@ func TestDebouncerTakesNoMoreThanAsked(t *testing.T) {
 
 // What settles at the same instant is taken in the order in which it came.
 func TestDebouncerOrder(t *testing.T) {
-	s := newDebouncer(time.Second)
+	s := NewDebouncer(time.Second)
 	var want []string
 	for i := range 1000 {
 		path := fmt.Sprint((i * 7919) % 1000)
-		s.observe(path, noon, look(1, 0), hintScan)
+		s.Observe(path, noon, look(1, 0), Scanned)
 		want = append(want, path)
 	}
 
-	s.remove(want[10])
+	s.Remove(want[10])
 	want = slices.Delete(want, 10, 11)
 	if got := s.paths(time.Second); !slices.Equal(got, want) {
 		t.Errorf("another order")
@@ -182,7 +176,7 @@ func TestDebouncerOrder(t *testing.T) {
 // window, and each is ready once it has.
 func TestDebouncerProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newDebouncer(time.Second)
+		s := NewDebouncer(time.Second)
 		now := noon
 		files, since, seen := map[string]int64{}, map[string]time.Time{}, map[string]bool{}
 		step := rapid.IntRange(0, 700)
@@ -195,13 +189,13 @@ func TestDebouncerProperty(t *testing.T) {
 			}
 
 			if rapid.Bool().Draw(t, "told") || !seen[path] {
-				s.observe(path, now, look(files[path], 0), hintChanged)
+				s.Observe(path, now, look(files[path], 0), Changed)
 				seen[path] = true
 			}
 
-			for _, it := range s.dequeueDue(now, 10) {
-				if s.confirm(it, now, look(files[it.path], 0)) && now.Sub(since[it.path]) < time.Second && files[it.path] > 0 {
-					t.Fatalf("%s is ready %s after it changed", it.path, now.Sub(since[it.path]))
+			for _, it := range s.Dequeue(now, 10) {
+				if s.Confirm(it, now, look(files[it.Path], 0)) && now.Sub(since[it.Path]) < time.Second && files[it.Path] > 0 {
+					t.Fatalf("%s is ready %s after it changed", it.Path, now.Sub(since[it.Path]))
 				}
 			}
 
@@ -212,11 +206,11 @@ func TestDebouncerProperty(t *testing.T) {
 
 		for round := range 3 {
 			now = now.Add(time.Second)
-			for _, it := range s.dequeueDue(now, 10) {
-				s.confirm(it, now, look(files[it.path], 0))
+			for _, it := range s.Dequeue(now, 10) {
+				s.Confirm(it, now, look(files[it.Path], 0))
 			}
-			if round == 1 && s.len() > 0 {
-				t.Fatalf("%d files never settle", s.len())
+			if round == 1 && s.Len() > 0 {
+				t.Fatalf("%d files never settle", s.Len())
 			}
 		}
 	})

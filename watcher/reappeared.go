@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/settle"
 )
 
 // isBack says whether a file is there again as it was when its run failed. It stays where it is, and waits for its owner
@@ -21,26 +22,26 @@ func (f *folder) isBack(ctx context.Context, c candidate, st ledger.ClaimStatus)
 
 	var notices []ledger.Notice
 	if f.w.returnNotices != nil {
-		notices = f.w.returnNotices(f.Job, c.path, st.Run)
+		notices = f.w.returnNotices(f.Job, c.Path, st.Run)
 	}
 	since, back, err := f.w.ledger.MarkBack(ctx, st, c.stamp.ModTime(), f.Definition, notices)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.path, "error", err)
+			f.w.log.Error("that a file is back after it failed could not be recorded; it is tried again", "job", f.Job, "path", c.Path, "error", err)
 		}
-		f.debouncer.requeue(c.pendingFile, time.Now().Add(time.Second), c.stamp)
+		f.debouncer.Requeue(c.Pending, time.Now().Add(time.Second), c.stamp)
 		return false, err
 	}
 
 	if back {
-		f.back[c.path] = backFile{Wait{Path: c.path, Since: since, Run: st.Run, Why: BackText(st.Run)}, c.hash}
+		f.reappeared[c.Path] = reappearedFile{settle.WaitingFile{Path: c.Path, Since: since, Run: st.Run, Why: BackText(st.Run)}, c.hash}
 	}
 	return back, nil
 }
 
-// backFile is a file that waits after it failed.
-type backFile struct {
-	Wait
+// reappearedFile is a file that waits after it failed.
+type reappearedFile struct {
+	settle.WaitingFile
 	hash string
 }
 
@@ -51,7 +52,7 @@ func BackText(run int64) string {
 
 // reviewBack drops the files that have gone, or that somebody has had tried again.
 func (f *folder) reviewBack(ctx context.Context) {
-	for path, b := range f.back {
+	for path, b := range f.reappeared {
 		st, _, err := f.w.ledger.ClaimOf(ctx, f.Job, filepath.ToSlash(path), b.hash)
 		if err != nil {
 			return // the next scan sees to it
@@ -62,7 +63,7 @@ func (f *folder) reviewBack(ctx context.Context) {
 		if waits && !errors.Is(gone, fs.ErrNotExist) {
 			continue
 		}
-		delete(f.back, path)
+		delete(f.reappeared, path)
 		if waits {
 			if err := f.w.ledger.BackGone(ctx, st); err != nil && ctx.Err() == nil {
 				f.w.log.Error("that a file has gone could not be recorded", "job", f.Job, "path", path, "error", err)

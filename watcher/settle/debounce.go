@@ -1,0 +1,160 @@
+package settle
+
+import (
+	"container/heap"
+	"time"
+
+	"rouse/watcher/fsys"
+)
+
+// Debouncer decides when a file is ready. It has no clock and reads no file: callers pass the time and
+// the stamp of the file.
+//
+//	observe ─► waiting (same since …) ─► due ─► confirm ─┬─ the same: ready
+//	              ▲                                      └─ changed: waiting again
+//	              └── observe, changed: the window restarts
+type Debouncer struct {
+	window     time.Duration
+	items      map[string]*Pending
+	queue      deadlines
+	count      uint64
+	LastChange time.Time // when a new or changed file was last observed
+}
+
+// Pending is a file that waits until it has settled.
+type Pending struct {
+	Path      string
+	Last      fsys.Stamp
+	FromEvent bool      // an event named it, not only a scan
+	due       time.Time // when its window ends
+	order     uint64    // of arrival: files that are due together leave in this order
+	index     int       // in the heap
+}
+
+// NewDebouncer returns a debouncer with a settle window.
+func NewDebouncer(window time.Duration) *Debouncer {
+	return &Debouncer{window: window, items: map[string]*Pending{}}
+}
+
+// Hint tells how a file was found.
+type Hint int
+
+const (
+	Scanned Hint = iota // a scan found it
+	Changed             // an event says that it changed
+	Arrived             // an event says that it is new in its folder
+)
+
+// Observe records the stamp of a file. A file that was complete before it came into the folder does not
+// wait for a whole window.
+func (s *Debouncer) Observe(path string, now time.Time, st fsys.Stamp, h Hint) {
+	it, ok := s.items[path]
+	if ok {
+		it.FromEvent = it.FromEvent || h != Scanned
+		if !st.Same(it.Last) {
+			it.Last, it.due, s.LastChange = st, now.Add(s.window), now
+			heap.Fix(&s.queue, it.index)
+		}
+		return
+	}
+
+	// Its last write is a window or more older than its arrival, so nobody was writing to it.
+	wait := s.window
+	if h == Arrived && st.CompleteBefore(s.window) {
+		wait = s.recheckDelay()
+	}
+
+	s.count++
+	s.LastChange = now
+	it = &Pending{Path: path, Last: st, FromEvent: h != Scanned, due: now.Add(wait), order: s.count}
+	s.put(it)
+}
+
+// recheckDelay returns the window of a file that was renamed into the folder.
+func (s *Debouncer) recheckDelay() time.Duration { return min(s.window/4, 50*time.Millisecond) }
+
+func (s *Debouncer) put(it *Pending) {
+	s.items[it.Path] = it
+	heap.Push(&s.queue, it)
+}
+
+// Dequeue removes and returns up to n files whose window is over.
+func (s *Debouncer) Dequeue(now time.Time, n int) []*Pending {
+	var out []*Pending
+	for len(s.queue) > 0 && !s.queue[0].due.After(now) && len(out) < n {
+		it := heap.Pop(&s.queue).(*Pending)
+		delete(s.items, it.Path)
+		out = append(out, it)
+	}
+	return out
+}
+
+// Confirm reports whether a dequeued file is ready, given its current stamp. If it has changed, it waits
+// again.
+func (s *Debouncer) Confirm(it *Pending, now time.Time, st fsys.Stamp) bool {
+	if st.Same(it.Last) {
+		return true
+	}
+	s.LastChange = now
+	s.Requeue(it, now, st)
+	return false
+}
+
+// Requeue makes a dequeued file wait for another window after now.
+func (s *Debouncer) Requeue(it *Pending, now time.Time, st fsys.Stamp) {
+	it.Last, it.due = st, now.Add(s.window)
+	s.put(it)
+}
+
+// Remove drops a file that is gone.
+func (s *Debouncer) Remove(path string) {
+	if it, ok := s.items[path]; ok {
+		delete(s.items, path)
+		heap.Remove(&s.queue, it.index)
+	}
+}
+
+// Has reports whether a file waits.
+func (s *Debouncer) Has(path string) bool { return s.items[path] != nil }
+
+// Len returns the number of files that wait.
+func (s *Debouncer) Len() int { return len(s.items) }
+
+// NextDue returns the time at which the first file is due, or the zero time if no file waits.
+func (s *Debouncer) NextDue() time.Time {
+	if len(s.queue) == 0 {
+		return time.Time{}
+	}
+	return s.queue[0].due
+}
+
+// deadlines is a heap of items by their instant, then their order of arrival.
+type deadlines []*Pending
+
+func (d deadlines) Len() int { return len(d) }
+func (d deadlines) Less(i, j int) bool {
+	if d[i].due.Equal(d[j].due) {
+		return d[i].order < d[j].order
+	}
+	return d[i].due.Before(d[j].due)
+}
+func (d deadlines) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].index, d[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (d *deadlines) Push(x any) {
+	it := x.(*Pending)
+	it.index = len(*d)
+	*d = append(*d, it)
+}
+
+// Pop implements heap.Interface.
+func (d *deadlines) Pop() any {
+	old := *d
+	it := old[len(old)-1]
+	old[len(old)-1] = nil
+	*d = old[:len(old)-1]
+	return it
+}
