@@ -364,7 +364,7 @@ func (f *folder) forgetVanished(retried map[string]bool, walk *walk) {
 
 	there := make(map[string]bool, len(walk.files))
 	for _, s := range walk.files {
-		there[s.path] = true
+		there[s.Path] = true
 	}
 
 	f.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
+	"rouse/watcher/tree"
 )
 
 // harness is a watcher whose parts are called one by one.
@@ -440,7 +441,7 @@ func TestMoveErrorOfAVanishedFile(t *testing.T) {
 		f.noteAfterAction(path, errors.New("no space"))
 	}
 
-	f.forgetVanished(f.nextRetries(), &walk{files: []sighting{{path: "in/here.csv"}}})
+	f.forgetVanished(f.nextRetries(), &walk{files: []tree.Sighting{{Path: "in/here.csv"}}})
 	if _, here := f.moveErrors["in/here.csv"]; !here || len(f.moveErrors) != 1 {
 		t.Errorf("%v", f.moveErrors)
 	}

@@ -11,6 +11,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 const (
@@ -33,17 +34,17 @@ const (
 // a watcher that was stopped between any two of these steps goes on at the next. After a
 // failed run the loop ends; the next run is told about the same changes again.
 type convergence struct {
-	loaded        bool              // state is what the ledger holds
-	root          string            // the resolved folder that state is about
-	state         ledger.WatchState // without its tree
-	idlePrint     string            // the fingerprint at which there is nothing to do
-	shapeChanged  bool              // the watch selects other files than when state was written
-	phase         State
-	since         time.Time // when this phase began
-	checkAt       time.Time // when to scan the folder; zero: wait for an event or the end of a run
-	outcome       domain.Outcome
-	runPredates   bool   // the run ended before this watcher started: anybody may have made the changes
-	previousPrint string // the fingerprint at the last scan of a polled folder
+	loaded           bool              // state is what the ledger holds
+	root             string            // the resolved folder that state is about
+	state            ledger.WatchState // without its tree
+	idlePrint        string            // the fingerprint at which there is nothing to do
+	selectionChanged bool              // the watch selects other files than when state was written
+	phase            State
+	since            time.Time // when this phase began
+	checkAt          time.Time // when to scan the folder; zero: wait for an event or the end of a run
+	outcome          domain.Outcome
+	runPredates      bool   // the run ended before this watcher started: anybody may have made the changes
+	previousPrint    string // the fingerprint at the last scan of a polled folder
 }
 
 // failed says that the last run is over and did not do its work.
@@ -162,7 +163,7 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 
 	// A torn scan mixes two states of the folder. After MaxWait it has to do: a folder that
 	// never rests would otherwise never get its run.
-	cur := newTree(f.root, walk.files)
+	cur := tree.New(f.root, walk.files)
 	if walk.torn && f.stillChanging(now, now) {
 		return 0, nil
 	}
@@ -172,34 +173,34 @@ func (f *folder) decide(ctx context.Context, walk *walk) (int, error) {
 
 	// Most scans end here, without reading the recorded tree from the ledger.
 	stopped := l.phase == StateSettling && l.failed()
-	print := cur.fingerprint()
-	if print == l.idlePrint && !stopped && !l.shapeChanged && len(walk.unreadable) == 0 {
+	print := cur.Fingerprint()
+	if print == l.idlePrint && !stopped && !l.selectionChanged && len(walk.unreadable) == 0 {
 		return 0, f.converged(ctx)
 	}
 
-	mem, err := f.loadMemory(ctx, cur)
+	mem, err := f.loadSnapshot(ctx, cur)
 	if err != nil {
 		return 0, err
 	}
 
 	if len(walk.unreadable) > 0 {
-		cur = keepUnreadable(f.root, cur, mem.Last, walk.unreadable)
-		print = cur.fingerprint()
+		cur = tree.KeepUnreadable(f.root, cur, mem.Last, walk.unreadable)
+		print = cur.Fingerprint()
 	}
 
-	// Asked again: loadMemory fits the recorded tree to a changed watch, and unreadable files
+	// Asked again: loadSnapshot fits the recorded tree to a changed watch, and unreadable files
 	// count as unchanged.
 	if print == l.idlePrint && !stopped {
 		return 0, f.converged(ctx)
 	}
-	f.recognize(ctx, cur, mem.Last)
+	f.hashRewritten(ctx, cur, mem.Last)
 
 	return f.decideChanged(ctx, walk, mem, cur, print, stopped)
 }
 
 // decideChanged is decide for a folder that differs from the recorded tree, or (stopped)
 // whose run has failed and settled.
-func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur tree, print string, stopped bool) (int, error) {
+func (f *folder) decideChanged(ctx context.Context, walk *walk, mem tree.Snapshot, cur tree.Tree, print string, stopped bool) (int, error) {
 	l, now := &f.conv, time.Now()
 
 	// What a failed run was told about is still to do, so the next one hears of it as well.
@@ -210,14 +211,14 @@ func (f *folder) decideChanged(ctx context.Context, walk *walk, mem memory, cur 
 
 	// Of a run that failed while no watcher was there, changes may have been made by somebody
 	// else since: those deserve a run.
-	changes, n, last := changesBetween(base, cur)
+	changes, n, last := tree.Changes(base, cur)
 	if stopped && (!l.runPredates || print == l.state.Fingerprint) {
 		return 0, f.giveUp(ctx, mem, print, n)
 	}
 
 	switch {
 	case n == 0: // written with what was there, or back to what it was before the failed run
-		return 0, f.rest(ctx, memory{Last: cur, Base: cur}, print)
+		return 0, f.rest(ctx, tree.Snapshot{Last: cur, Base: cur}, print)
 	case f.stillChanging(now, latest(time.Unix(0, last), f.lastRemoval(changes))) || f.unconfirmed(now, print, walk):
 		return n, nil
 	case l.state.Round >= maxRounds && !l.failed():
@@ -307,23 +308,8 @@ func (f *folder) lastRemoval(changes *ledger.Changes) time.Time {
 	return last
 }
 
-// keepUnreadable adds to a tree what was recorded of files that cannot be read now, so that
-// they count as unchanged and not as removed.
-func keepUnreadable(root string, cur, known tree, unreadable map[string]error) tree {
-	for _, l := range known {
-		path := fsys.JoinPath(root, l.Path)
-		for dir := range unreadable {
-			if _, in := fsys.RelInside(dir, path); in || dir == path {
-				cur = append(cur, l)
-				break
-			}
-		}
-	}
-	return cur.sorted()
-}
-
 // becomeIdle records the folder as it is now, and waits for the next change.
-func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error {
+func (f *folder) becomeIdle(ctx context.Context, mem tree.Snapshot, print string) error {
 	l := &f.conv
 	st := l.state
 	st.Fingerprint, st.Round = print, 0
@@ -334,7 +320,7 @@ func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error
 	if st.Since.IsZero() {
 		st.Since = time.Now().Truncate(time.Millisecond)
 	}
-	if err := f.saveMemory(ctx, mem, st); err != nil {
+	if err := f.saveSnapshot(ctx, mem, st); err != nil {
 		return err
 	}
 
@@ -344,8 +330,8 @@ func (f *folder) becomeIdle(ctx context.Context, mem memory, print string) error
 }
 
 // recordBaseline is for the first scan of a folder: what is there starts no run (OSA-92).
-func (f *folder) recordBaseline(ctx context.Context, cur tree) error {
-	if err := f.becomeIdle(ctx, memory{Last: cur, Base: cur}, cur.fingerprint()); err != nil {
+func (f *folder) recordBaseline(ctx context.Context, cur tree.Tree) error {
+	if err := f.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, cur.Fingerprint()); err != nil {
 		return err
 	}
 	f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
@@ -379,15 +365,15 @@ func (f *folder) converged(ctx context.Context) error {
 		return nil
 	}
 
-	mem, err := f.loadMemory(ctx, nil)
+	mem, err := f.loadSnapshot(ctx, nil)
 	if err != nil {
 		return err
 	}
-	return f.rest(ctx, memory{Last: mem.Last, Base: mem.Last}, f.conv.state.Fingerprint)
+	return f.rest(ctx, tree.Snapshot{Last: mem.Last, Base: mem.Last}, f.conv.state.Fingerprint)
 }
 
 // rest records the folder as it is now, with nothing to do, and that its loop has ended if one was on.
-func (f *folder) rest(ctx context.Context, mem memory, print string) error {
+func (f *folder) rest(ctx context.Context, mem tree.Snapshot, print string) error {
 	done, run, failed := f.conv.state.Round, f.conv.state.Run, f.conv.failed()
 	if err := f.becomeIdle(ctx, mem, print); err != nil || done == 0 || failed {
 		return err
@@ -398,7 +384,7 @@ func (f *folder) rest(ctx context.Context, mem memory, print string) error {
 }
 
 // adopt ends a loop that does not converge: the folder is recorded as it is, and the owner is told.
-func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *ledger.Changes, n int) error {
+func (f *folder) adopt(ctx context.Context, cur tree.Tree, print string, changes *ledger.Changes, n int) error {
 	run := f.conv.state.Run
 	// First: should the process end in between, it is done again, and an item is made once for a run.
 	if err := f.w.ledger.AddRunInfo(ctx, run, ledger.Question{
@@ -408,7 +394,7 @@ func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *led
 	}); err != nil && !errors.Is(err, ledger.ErrNotFound) { // by then its history may be too old to be kept
 		return err
 	}
-	if err := f.becomeIdle(ctx, memory{Last: cur, Base: cur}, print); err != nil {
+	if err := f.becomeIdle(ctx, tree.Snapshot{Last: cur, Base: cur}, print); err != nil {
 		return err
 	}
 
@@ -418,7 +404,7 @@ func (f *folder) adopt(ctx context.Context, cur tree, print string, changes *led
 }
 
 // giveUp ends a loop whose run has failed: the next change, or its owner, starts another.
-func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) error {
+func (f *folder) giveUp(ctx context.Context, mem tree.Snapshot, print string, n int) error {
 	run, outcome := f.conv.state.Run, f.conv.outcome
 	mem.Left = print
 	if err := f.becomeIdle(ctx, mem, print); err != nil {
@@ -431,16 +417,16 @@ func (f *folder) giveUp(ctx context.Context, mem memory, print string, n int) er
 }
 
 // dispatch queues a run of the folder. The tree and the run are recorded in one transaction.
-func (f *folder) dispatch(ctx context.Context, cur, base tree, changes *ledger.Changes) (ledger.Accepted, error) {
+func (f *folder) dispatch(ctx context.Context, cur, base tree.Tree, changes *ledger.Changes) (ledger.Accepted, error) {
 	l := &f.conv
 	f.learnContents(ctx, cur)
-	mem := memory{Shape: f.shape(), Last: cur, Base: base}
-	text, err := mem.encode()
+	mem := tree.Snapshot{Shape: f.selection(), Last: cur, Base: base}
+	text, err := mem.Encode()
 	if err != nil {
 		return ledger.Accepted{}, err
 	}
 
-	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.fingerprint(), Tree: text, Round: l.state.Round + 1}
+	st := ledger.WatchState{Job: f.Job, Since: l.state.Since, Fingerprint: cur.Fingerprint(), Tree: text, Round: l.state.Round + 1}
 	if l.failed() {
 		st.Round = 1 // a failed run has ended its loop
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/tree"
 )
 
 // loadState reads from the ledger at which step the last watcher was, and goes on there.
@@ -16,12 +17,12 @@ func (f *folder) loadState(ctx context.Context) error {
 
 	l := convergence{loaded: true, root: f.root, phase: StateIdle, idlePrint: st.Fingerprint}
 	if st.Fingerprint != "" {
-		mem, err := decodeMemory(st.Tree)
+		mem, err := tree.Decode(st.Tree)
 		if err != nil || mem.Shape.Root != f.root {
 			// The path may lead elsewhere now, by a link or an edited configuration.
 			f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
 			st.Fingerprint, st.Round = "", 0
-		} else if l.shapeChanged = !mem.Shape.equal(f.shape()); mem.Left != "" {
+		} else if l.selectionChanged = !mem.Shape.Equal(f.selection()); mem.Left != "" {
 			// After a failed run the folder waits for a change from what that run left.
 			l.idlePrint = mem.Left
 		}
@@ -30,7 +31,7 @@ func (f *folder) loadState(ctx context.Context) error {
 	st.Tree = "" // up to megabytes, read again when it is needed
 	l.state = st
 	if st.Fingerprint == "" {
-		l.idlePrint = tree(nil).fingerprint()
+		l.idlePrint = tree.Tree(nil).Fingerprint()
 	} else if st.Run != 0 {
 		if l.outcome, err = f.w.outcomeOf(ctx, st.Run); err != nil {
 			return err
@@ -54,35 +55,35 @@ func (f *folder) loadState(ctx context.Context) error {
 	return nil
 }
 
-// loadMemory reads the recorded trees, and fits them to the watch if that selects other files
+// loadSnapshot reads the recorded trees, and fits them to the watch if that selects other files
 // now.
-func (f *folder) loadMemory(ctx context.Context, cur tree) (memory, error) {
+func (f *folder) loadSnapshot(ctx context.Context, cur tree.Tree) (tree.Snapshot, error) {
 	if f.conv.state.Fingerprint == "" {
-		return memory{}, nil
+		return tree.Snapshot{}, nil
 	}
 
 	st, _, err := f.w.ledger.WatchState(ctx, f.Job)
 	if err != nil {
-		return memory{}, err
+		return tree.Snapshot{}, err
 	}
 
-	mem, err := decodeMemory(st.Tree)
-	if err != nil || !f.conv.shapeChanged {
+	mem, err := tree.Decode(st.Tree)
+	if err != nil || !f.conv.selectionChanged {
 		return mem, err
 	}
 
-	mem.refit(f, cur)
-	f.conv.state.Fingerprint = mem.Last.fingerprint()
+	mem.ApplySelection(f.selection(), cur, f.Existing == ExistingProcess)
+	f.conv.state.Fingerprint = mem.Last.Fingerprint()
 	f.conv.idlePrint = f.conv.state.Fingerprint
-	f.conv.shapeChanged = false
+	f.conv.selectionChanged = false
 
-	return mem, f.saveMemory(ctx, mem, f.conv.state)
+	return mem, f.saveSnapshot(ctx, mem, f.conv.state)
 }
 
-// saveMemory records the trees of the folder in the ledger.
-func (f *folder) saveMemory(ctx context.Context, mem memory, st ledger.WatchState) error {
-	mem.Shape = f.shape()
-	text, err := mem.encode()
+// saveSnapshot records the trees of the folder in the ledger.
+func (f *folder) saveSnapshot(ctx context.Context, mem tree.Snapshot, st ledger.WatchState) error {
+	mem.Shape = f.selection()
+	text, err := mem.Encode()
 	if err != nil {
 		return err
 	}
@@ -104,4 +105,12 @@ func (f *folder) writeUnlessStopped(do func() error) error {
 		return context.Canceled
 	}
 	return do()
+}
+
+// selection returns the files that the watch selects.
+func (f *folder) selection() tree.Selection {
+	return tree.Selection{
+		Root: f.root, Include: f.Include, Exclude: f.Exclude, Recursive: f.Recursive, Links: f.FollowSymlinks,
+		Closed: f.nestedWatches, Exact: f.ExactCase,
+	}
 }

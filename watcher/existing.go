@@ -6,6 +6,7 @@ import (
 
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 // preexisting is what was in a folder when its job began to watch it, for a watch that ignores
@@ -38,24 +39,24 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	}
 
 	mem, known := f.loadPreexisting(st)
-	var cur tree
+	var cur tree.Tree
 	switch {
 	case walk != nil:
-		cur = newTree(f.root, walk.files)
+		cur = tree.New(f.root, walk.files)
 	case known:
 		return nil // the folder is missing now; the list stays for its return
 	}
 
 	switch {
 	case !known:
-		mem = memory{Last: cur}
-		if err := f.saveMemory(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
+		mem = tree.Snapshot{Last: cur}
+		if err := f.saveSnapshot(ctx, mem, ledger.WatchState{Job: f.Job}); err != nil {
 			return err
 		}
 		f.event(ctx, "watch.baseline", 0, map[string]any{"path": f.Path, "files": len(cur)})
-	case !mem.Shape.equal(f.shape()):
-		mem.refit(f, cur)
-		if err := f.saveMemory(ctx, mem, st); err != nil {
+	case !mem.Shape.Equal(f.selection()):
+		mem.ApplySelection(f.selection(), cur, f.Existing == ExistingProcess)
+		if err := f.saveSnapshot(ctx, mem, st); err != nil {
 			return err
 		}
 	}
@@ -66,7 +67,7 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 	}
 
 	if walk != nil {
-		walk.files = slices.DeleteFunc(walk.files, func(s sighting) bool { return f.isPreexisting(s.path, s.stamp) })
+		walk.files = slices.DeleteFunc(walk.files, func(s tree.Sighting) bool { return f.isPreexisting(s.Path, s.Stamp) })
 	}
 
 	return nil
@@ -74,15 +75,15 @@ func (f *folder) skipPreexisting(ctx context.Context, walk *walk) error {
 
 // loadPreexisting decodes what was there before the job; false when nothing is recorded of this
 // folder.
-func (f *folder) loadPreexisting(st ledger.WatchState) (memory, bool) {
+func (f *folder) loadPreexisting(st ledger.WatchState) (tree.Snapshot, bool) {
 	if st.Tree == "" || st.Fingerprint != "" { // with a fingerprint it was recorded in mode converge
-		return memory{}, false
+		return tree.Snapshot{}, false
 	}
 
-	mem, err := decodeMemory(st.Tree)
+	mem, err := tree.Decode(st.Tree)
 	if err != nil || mem.Shape.Root != f.root {
 		f.w.log.Info("a folder starts from scratch: what was recorded is about another one", "job", f.Job, "path", f.Path, "error", err)
-		return memory{}, false
+		return tree.Snapshot{}, false
 	}
 	return mem, true
 }

@@ -17,6 +17,7 @@ import (
 	"rouse/internal/text"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
+	"rouse/watcher/tree"
 )
 
 // What a watch makes of a file.
@@ -167,7 +168,7 @@ func (f *folder) explainCollected(ctx context.Context, v Verdict, info fs.FileIn
 		return v, err
 	}
 	mem, known := f.loadPreexisting(st)
-	before := func(l treeFile) bool {
+	before := func(l tree.File) bool {
 		return fsys.JoinPath(f.root, l.Path) == v.Path && l.Size == info.Size() && l.Modified == fsys.StampOf(info).Modified
 	}
 	if f.Existing == ExistingIgnore && known && slices.ContainsFunc(mem.Last, before) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 const (
@@ -99,7 +100,7 @@ func (k *walker) followLink(l entry) {
 		k.subscribe(filepath.Dir(real)) // it may be in none that is entered
 		k.found.linked.files[real] = true
 		if st := fsys.StampOf(info); k.mayNeedWork(real, st) {
-			k.found.files = append(k.found.files, sighting{real, st})
+			k.found.files = append(k.found.files, tree.Sighting{Path: real, Stamp: st})
 		}
 	}
 }

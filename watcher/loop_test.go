@@ -14,6 +14,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 // looped is a folder that converges and whose baseline is one file.
@@ -62,15 +63,15 @@ func TestDispatchWithoutAnAnswer(t *testing.T) {
 	d := newHarness(t)
 	f := d.looped()
 	before := f.conv
-	cur := tree{{Path: "b"}}
-	changes, _, _ := changesBetween(nil, cur)
+	cur := tree.Tree{{Path: "b"}}
+	changes, _, _ := tree.Changes(nil, cur)
 	one, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
 	f.conv = before
-	cur = tree{{Path: "c"}}
+	cur = tree.Tree{{Path: "c"}}
 	two, err := f.dispatch(t.Context(), cur, nil, changes)
 	d.must(err)
-	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree{{Path: "b"}}).fingerprint() {
+	if !one.New || two.New || two.Run != one.Run || f.conv.phase != StateProcessing || f.conv.state.Run != one.Run || f.conv.state.Fingerprint != (tree.Tree{{Path: "b"}}).Fingerprint() {
 		t.Errorf("%+v, %+v, %+v", one, two, f.conv)
 	}
 
@@ -92,7 +93,7 @@ func TestStoppedFolderWritesNothing(t *testing.T) {
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
 		t.Errorf("it is not forgotten (%v)", err)
 	}
-	if err := f.becomeIdle(t.Context(), memory{}, "print"); err == nil {
+	if err := f.becomeIdle(t.Context(), tree.Snapshot{}, "print"); err == nil {
 		t.Error("it still writes")
 	}
 	if _, ok, err := d.w.ledger.WatchState(t.Context(), "in"); ok || err != nil {
@@ -206,7 +207,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 	if again, err := f.retried(t.Context()); again || err != nil {
 		t.Errorf("without a run: %t, %v", again, err)
 	}
-	a, err := f.dispatch(t.Context(), tree{{Path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.dispatch(t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	d.end(a.Run, domain.OutcomeError)
 	if again, err := f.retried(t.Context()); again || err != nil {
@@ -218,7 +219,7 @@ func TestRetriedRunIsAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.MaxWait = 0 // a change is decided about at once
-	if n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/c.csv"), fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
+	if n := f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1}}}}); n == 0 || d.runs() != 1 || f.conv.phase != StateProcessing {
 		t.Errorf("a change, and it is tried again: %d files, %d runs, %s", n, d.runs(), f.conv.phase)
 	}
 	f.setPhase(StateIdle, time.Time{})
@@ -240,7 +241,7 @@ func TestEvaluateAgainWhatFailed(t *testing.T) {
 	d.must(d.w.ledger.Close())
 	before := time.Now()
 	f.conv.checkAt = time.Time{}
-	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1}}}})
+	f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1}}}})
 	if f.conv.loaded || f.conv.checkAt.Before(before.Add(time.Second)) || f.conv.checkAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("%+v", f.conv)
 	}
@@ -261,10 +262,10 @@ func TestDecidesWhenItIsTime(t *testing.T) {
 		f := d.looped()
 		f.setPhase(c.phase, time.Now().Add(c.in))
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+		f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		if c.phase == StateIdle && d.runs() == 0 { // what went has just gone
 			f.MaxWait = 0
-			f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+			f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		}
 		if got := d.runs(); got != c.runs {
 			t.Errorf("%s, due in %s: %d runs", c.phase, c.in, got)
@@ -285,13 +286,13 @@ func TestLastRound(t *testing.T) {
 	} {
 		d := newHarness(t)
 		f := d.looped()
-		a, err := f.dispatch(t.Context(), tree{{Path: "a.csv"}}, nil, &ledger.Changes{})
+		a, err := f.dispatch(t.Context(), tree.Tree{{Path: "a.csv"}}, nil, &ledger.Changes{})
 		d.must(err)
 		d.end(a.Run, c.outcome)
 		f.conv.state.Round, f.conv.outcome, f.conv.runPredates = c.round, c.outcome, true
 		f.setPhase(StateSettling, time.Now())
 		long := noon.UnixNano()
-		f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.Stamp{Modified: long}}, {d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
+		f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.Stamp{Modified: long}}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}})
 		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
 		d.must(err)
 		if len(runs) != c.runs || f.conv.state.Round != c.now {
@@ -428,7 +429,7 @@ func TestLoadedState(t *testing.T) {
 		"a run failed":     {func(d *harness, f *folder) { d.end(d.dispatched(f), domain.OutcomeError) }, StateSettling, true, 1, true},
 		"at rest after it": {func(d *harness, f *folder) {
 			d.end(d.dispatched(f), domain.OutcomeSuccess)
-			d.must(f.becomeIdle(d.t.Context(), memory{}, tree(nil).fingerprint()))
+			d.must(f.becomeIdle(d.t.Context(), tree.Snapshot{}, tree.Tree(nil).Fingerprint()))
 		}, StateIdle, false, 0, true},
 		"recorded by a version that is not known": {func(d *harness, f *folder) {
 			d.must(d.w.ledger.SaveWatchStates(d.t.Context(), ledger.WatchState{Job: "in", Fingerprint: "f", Tree: "9 x", Round: 3}))
@@ -459,7 +460,7 @@ func TestLoadedState(t *testing.T) {
 // dispatched is a run of the folder.
 func (d *harness) dispatched(f *folder) int64 {
 	d.t.Helper()
-	a, err := f.dispatch(d.t.Context(), tree{{Path: "b"}}, nil, &ledger.Changes{})
+	a, err := f.dispatch(d.t.Context(), tree.Tree{{Path: "b"}}, nil, &ledger.Changes{})
 	d.must(err)
 	return a.Run
 }
@@ -475,12 +476,12 @@ func TestLoopAfterAFailedRun(t *testing.T) {
 	run := d.dispatched(f)
 	d.end(run, domain.OutcomeError)
 	f.conv.outcome = domain.OutcomeError
-	left := tree{{Path: "left"}}.fingerprint()
-	d.must(f.giveUp(t.Context(), memory{Last: tree{{Path: "b"}}}, left, 1))
+	left := tree.Tree{{Path: "left"}}.Fingerprint()
+	d.must(f.giveUp(t.Context(), tree.Snapshot{Last: tree.Tree{{Path: "b"}}}, left, 1))
 	if f.conv.state.Fingerprint == left || f.conv.state.Fingerprint == recorded || f.conv.idlePrint != left || f.conv.phase != StateIdle {
 		t.Errorf("%+v", f.conv)
 	}
-	if _, err := f.loadMemory(t.Context(), nil); err != nil || f.conv.idlePrint != left { // it selects what it did
+	if _, err := f.loadSnapshot(t.Context(), nil); err != nil || f.conv.idlePrint != left { // it selects what it did
 		t.Errorf("looked at: %+v (%v)", f.conv, err)
 	}
 	d.must(f.loadState(t.Context()))
@@ -535,13 +536,13 @@ func TestLoopWithUnreadableFiles(t *testing.T) {
 	info, err := os.Lstat(d.path("inbox/a.csv"))
 	d.must(err)
 	denied := map[string]error{d.path("inbox/sub"): fs.ErrPermission}
-	f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}}, unreadable: denied})
+	f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}}, unreadable: denied})
 	if f.conv.phase != StateIdle || d.runs() != 0 {
 		t.Errorf("%s, %d runs", f.conv.phase, d.runs())
 	}
 
 	long := noon.UnixNano()
-	n := f.evaluate(t.Context(), &walk{files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Modified: long, Changed: long}}}, unreadable: denied})
+	n := f.evaluate(t.Context(), &walk{files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Modified: long, Changed: long}}}, unreadable: denied})
 	if f.conv.phase != StateProcessing || d.runs() != 1 || n != 1 {
 		t.Errorf("%s, %d runs of %d files", f.conv.phase, d.runs(), n)
 	}
@@ -561,7 +562,7 @@ func TestLoopOfAPolledFolder(t *testing.T) {
 		runs int
 	}{{1, 0}, {2, 0}, {2, 1}} {
 		f.conv.checkAt = time.Time{}
-		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Size: c.size, Modified: long, Changed: long}}}})
+		f.evaluate(t.Context(), &walk{degraded: "it is far away", files: []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: c.size, Modified: long, Changed: long}}}})
 		if got := d.runs(); got != c.runs {
 			t.Errorf("scan %d: %d runs", i, got)
 		}
@@ -591,7 +592,7 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		info, err := os.Lstat(d.path("inbox/a.csv"))
 		d.must(err)
 		long := noon.UnixNano()
-		files := []sighting{{d.path("inbox/a.csv"), fsys.StampOf(info)}, {d.path("inbox/b.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}}}
+		files := []tree.Sighting{{Path: d.path("inbox/a.csv"), Stamp: fsys.StampOf(info)}, {Path: d.path("inbox/b.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}}}
 		f.setPhase(StateDebouncing, time.Time{})
 		f.evaluate(t.Context(), &walk{files: files})
 		if d.runs() != 1 {
@@ -601,7 +602,7 @@ func TestLoopOfAFailedRun(t *testing.T) {
 		f.conv.outcome, f.conv.runPredates = c.outcome, c.predates
 		f.setPhase(StateSettling, time.Time{})
 		if c.different {
-			files = append(files, sighting{d.path("inbox/c.csv"), fsys.Stamp{Size: 1, Modified: long, Changed: long}})
+			files = append(files, tree.Sighting{Path: d.path("inbox/c.csv"), Stamp: fsys.Stamp{Size: 1, Modified: long, Changed: long}})
 		}
 		f.evaluate(t.Context(), &walk{files: files})
 		runs, err := d.w.ledger.Runs(t.Context(), ledger.RunFilter{Job: "in", Limit: 10})
@@ -670,7 +671,7 @@ func TestRestTellsOfALoop(t *testing.T) {
 		d := newHarness(t)
 		f := d.looped()
 		f.conv.state.Round, f.conv.outcome = c.round, c.outcome
-		d.must(f.rest(t.Context(), memory{}, "print"))
+		d.must(f.rest(t.Context(), tree.Snapshot{}, "print"))
 		if got := d.kinds(); !sameKinds(got, c.told) || f.conv.state.Round != 0 || f.conv.idlePrint != "print" {
 			t.Errorf("%+v: told %q, %+v", c, got, f.conv)
 		}
@@ -680,7 +681,7 @@ func TestRestTellsOfALoop(t *testing.T) {
 	f := d.looped()
 	f.conv.state.Round = 2
 	d.must(d.w.ledger.Close())
-	if err := f.rest(t.Context(), memory{}, "print"); err == nil {
+	if err := f.rest(t.Context(), tree.Snapshot{}, "print"); err == nil {
 		t.Error("what was not recorded is told")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
+	"rouse/watcher/tree"
 )
 
 const (
@@ -150,15 +151,15 @@ func (f *folder) debounceFound(walk *walk) {
 		return // its files are fingerprinted together
 	}
 
-	slices.SortFunc(walk.files, func(a, b sighting) int {
-		return cmp.Or(cmp.Compare(a.stamp.Modified, b.stamp.Modified), cmp.Compare(a.path, b.path))
+	slices.SortFunc(walk.files, func(a, b tree.Sighting) int {
+		return cmp.Or(cmp.Compare(a.Stamp.Modified, b.Stamp.Modified), cmp.Compare(a.Path, b.Path))
 	})
 	now := time.Now()
 	for i, s := range walk.files {
-		if i > 0 && s.path == walk.files[i-1].path {
+		if i > 0 && s.Path == walk.files[i-1].Path {
 			continue // found by several links
 		}
-		f.debouncer.Observe(s.path, now, s.stamp, walk.hint)
+		f.debouncer.Observe(s.Path, now, s.Stamp, walk.hint)
 	}
 }
 
@@ -213,7 +214,7 @@ func (f *folder) updateUnreadable(ctx context.Context, walk *walk) (news int) {
 	f.unreadable = map[string]string{}
 
 	for _, s := range walk.files {
-		if _, known := old[s.path]; !known {
+		if _, known := old[s.Path]; !known {
 			news++
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"rouse/watcher/fsys"
 	"rouse/watcher/match"
 	"rouse/watcher/settle"
+	"rouse/watcher/tree"
 )
 
 // A scan is told of when it has a reason that its owner does not know of; one that only comes now and then, when it found what no
@@ -112,7 +113,7 @@ func TestUpdateUnreadable(t *testing.T) {
 		f.unreadable[path] = "denied"
 	}
 	f.debouncer.Observe("waits", time.Now(), fsys.Stamp{}, settle.Scanned)
-	news := f.updateUnreadable(t.Context(), &walk{files: []sighting{{path: "found"}, {path: "new"}, {path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
+	news := f.updateUnreadable(t.Context(), &walk{files: []tree.Sighting{{Path: "found"}, {Path: "new"}, {Path: "newer"}}, unreadable: map[string]error{"still": errors.New("denied"), "other": errors.New("denied")}})
 	var left []string
 	for path := range f.unreadable {
 		left = append(left, path)
@@ -127,7 +128,7 @@ func TestUpdateUnreadable(t *testing.T) {
 func TestFoundFilesInOrder(t *testing.T) {
 	t.Parallel()
 	f := newFolder(&Watcher{}, Watch{Settle: time.Second})
-	f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}, {"b", look(1, 1)}, {"a", look(1, 3)}, {"b", look(1, 1)}, {"d", look(1, 2)}}})
+	f.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "a", Stamp: look(1, 3)}, {Path: "b", Stamp: look(1, 1)}, {Path: "d", Stamp: look(1, 2)}}})
 	var got []string
 	for _, it := range f.debouncer.Dequeue(time.Now().Add(time.Hour), 10) {
 		got = append(got, it.Path)
@@ -137,7 +138,7 @@ func TestFoundFilesInOrder(t *testing.T) {
 	}
 
 	f.Mode = ModeConverge
-	if f.debounceFound(&walk{files: []sighting{{"c", look(1, 3)}}}); f.debouncer.Len() != 0 {
+	if f.debounceFound(&walk{files: []tree.Sighting{{Path: "c", Stamp: look(1, 3)}}}); f.debouncer.Len() != 0 {
 		t.Error("a file of a folder that converges waits for itself")
 	}
 }
@@ -332,7 +333,7 @@ func TestWalkFinds(t *testing.T) {
 		walk := f.walk(t.Context(), f.root, ".", nil)
 		var got []string
 		for _, s := range walk.files {
-			rel, _ := fsys.RelInside(f.root, s.path)
+			rel, _ := fsys.RelInside(f.root, s.Path)
 			got = append(got, rel)
 		}
 		slices.Sort(got)

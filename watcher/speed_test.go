@@ -106,7 +106,7 @@ func BenchmarkRescan(b *testing.B) {
 	f.rootFound(dir)
 	first := f.walk(b.Context(), dir, ".", nil)
 	for _, s := range first.files {
-		f.known.Put(f.stampHasher.Of(s.path, s.stamp), struct{}{})
+		f.known.Put(f.stampHasher.Of(s.Path, s.Stamp), struct{}{})
 	}
 
 	for b.Loop() {

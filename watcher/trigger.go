@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rouse/internal/ledger"
+	"rouse/watcher/tree"
 )
 
 // ErrBusy is what Trigger gives while the folder is not idle.
@@ -100,8 +101,8 @@ func (f *folder) trigger(ctx context.Context) (ledger.Accepted, error) {
 	}
 
 	// Compared with an empty tree, each file counts as added.
-	cur := newTree(f.root, walk.files)
-	changes, _, _ := changesBetween(nil, cur)
+	cur := tree.New(f.root, walk.files)
+	changes, _, _ := tree.Changes(nil, cur)
 	accepted, err := f.dispatch(ctx, cur, nil, changes)
 	if err != nil {
 		f.conv.loaded, f.conv.checkAt = false, time.Now().Add(time.Second)

@@ -12,6 +12,7 @@ import (
 	"rouse/internal/nofollow"
 	"rouse/watcher/fsys"
 	"rouse/watcher/settle"
+	"rouse/watcher/tree"
 )
 
 const (
@@ -22,18 +23,13 @@ const (
 // walk is what a scan saw.
 type walk struct {
 	hint       settle.Hint
-	files      []sighting // files that may need a run
+	files      []tree.Sighting // files that may need a run
 	linked     linked
 	entered    map[string]bool
 	unreadable map[string]error
 	degraded   string // why events cannot be relied on
 	unopened   bool   // the folder was found and could not be opened
 	torn       bool   // something vanished during the walk: what was seen never was there at the same time
-}
-
-type sighting struct {
-	path  string
-	stamp fsys.Stamp
 }
 
 // walker reads a tree level by level, with several goroutines. They may read the fields of the folder without
@@ -165,7 +161,7 @@ func (k *walker) enterDir(ctx context.Context, dir, name string) {
 
 // visitPage sorts a page of entries into files, links and folders to enter.
 func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.DirEntry) {
-	var files []sighting
+	var files []tree.Sighting
 	var dirs, links []entry
 	own, ok := fsys.RelInside(k.f.root, dir)
 	byLink := ok && own != name
@@ -189,7 +185,7 @@ func (k *walker) visitPage(ctx context.Context, dir, name string, entries []fs.D
 			}
 
 			if st := fsys.StampOf(info); k.mayNeedWork(path, st) {
-				files = append(files, sighting{path, st})
+				files = append(files, tree.Sighting{Path: path, Stamp: st})
 			}
 		}
 	}

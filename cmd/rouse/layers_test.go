@@ -159,10 +159,11 @@ var mayImport = map[string][]string{
 	"skills":                        {},
 	"skills/install":                {"skills"},
 	"skills/module":                 {"agent/sandbox", "skills"},
-	"watcher":                       {"watcher/fsys", "watcher/match", "watcher/settle", "internal/ledger"},
+	"watcher":                       {"watcher/fsys", "watcher/match", "watcher/settle", "watcher/tree", "internal/ledger"},
 	"watcher/fsys":                  {},
 	"watcher/match":                 {},
 	"watcher/settle":                {"watcher/fsys", "watcher/match"},
+	"watcher/tree":                  {"watcher/fsys", "watcher/match", "internal/ledger"},
 }
 
 // everything is what the packages that connect all others may import.

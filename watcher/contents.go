@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 // Limits of what is read to know the contents of a folder's files before a run. A file beyond them
@@ -18,44 +19,26 @@ const (
 	maxSums       = 10_000   // files of a folder
 )
 
-// carrySums gives the files of a tree the sums of those that look as they did before.
-func (t tree) carrySums(known tree) {
-	for i := range t {
-		if l := known.find(t[i].Path); l != nil && l.Size == t[i].Size && l.Modified == t[i].Modified {
-			t[i].Sum = l.Sum
-		}
-	}
-}
-
-// find finds a file by its path, nil when there is none.
-func (t tree) find(path string) *treeFile {
-	i, found := slices.BinarySearchFunc(t, path, func(l treeFile, path string) int { return cmp.Compare(l.Path, path) })
-	if !found {
-		return nil
-	}
-	return &t[i]
-}
-
-// recognize reads the files that were written since they were known, and may hold what they held: a
+// hashRewritten reads the files that were written since they were known, and may hold what they held: a
 // program that writes the same bytes again has changed nothing.
-func (f *folder) recognize(ctx context.Context, cur, known tree) {
-	cur.carrySums(known)
-	f.readSums(ctx, cur, func(l treeFile) bool {
-		before := known.find(l.Path)
+func (f *folder) hashRewritten(ctx context.Context, cur, known tree.Tree) {
+	cur.CarrySums(known)
+	f.readSums(ctx, cur, func(l tree.File) bool {
+		before := known.Find(l.Path)
 		return before != nil && before.Size == l.Size && before.Sum != ""
 	})
 }
 
 // learnContents reads the files whose contents are not known yet, before a run that may write them again.
 // The newest come first: what has just changed is what changes.
-func (f *folder) learnContents(ctx context.Context, cur tree) {
-	f.readSums(ctx, cur, func(treeFile) bool { return true })
+func (f *folder) learnContents(ctx context.Context, cur tree.Tree) {
+	f.readSums(ctx, cur, func(tree.File) bool { return true })
 }
 
 // readSums reads the files without a sum that are wanted, as far as the limits go. One that cannot be read,
 // or changes meanwhile, has none.
-func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) bool) {
-	var files []*treeFile
+func (f *folder) readSums(ctx context.Context, cur tree.Tree, wanted func(tree.File) bool) {
+	var files []*tree.File
 	known := 0
 	for i := range cur {
 		switch l := &cur[i]; {
@@ -75,7 +58,7 @@ func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) b
 	}
 	defer root.Close()
 
-	slices.SortStableFunc(files, func(a, b *treeFile) int { return cmp.Compare(b.Modified, a.Modified) })
+	slices.SortStableFunc(files, func(a, b *tree.File) int { return cmp.Compare(b.Modified, a.Modified) })
 	files = files[:max(0, min(len(files), maxSums-known))]
 	for room := int64(maxSummed); len(files) > 0 && room >= files[0].Size && ctx.Err() == nil; files = files[1:] {
 		room -= files[0].Size
@@ -84,7 +67,7 @@ func (f *folder) readSums(ctx context.Context, cur tree, wanted func(treeFile) b
 }
 
 // sumOf reads a file that still looks as it did in the scan.
-func (f *folder) sumOf(ctx context.Context, root *os.Root, l treeFile) string {
+func (f *folder) sumOf(ctx context.Context, root *os.Root, l tree.File) string {
 	file := fsys.Handle{Root: root, Name: filepath.FromSlash(l.Path)}
 	info, err := file.Lstat()
 	if err != nil {

@@ -11,22 +11,23 @@ import (
 	"time"
 
 	"rouse/watcher/fsys"
+	"rouse/watcher/tree"
 )
 
 // contents is a folder, and a tree of the files that were written to it.
-func (d *harness) contents(files map[string]string) (*folder, tree) {
+func (d *harness) contents(files map[string]string) (*folder, tree.Tree) {
 	d.t.Helper()
 	d.set(After{})
 	f := d.w.folders["in"]
 	f.rootFound(d.path("inbox"))
-	var cur []sighting
+	var cur []tree.Sighting
 	for name, text := range files {
 		path := d.write("inbox/"+name, text)
 		info, err := os.Lstat(path)
 		d.must(err)
-		cur = append(cur, sighting{path, fsys.StampOf(info)})
+		cur = append(cur, tree.Sighting{Path: path, Stamp: fsys.StampOf(info)})
 	}
-	return f, newTree(f.root, cur)
+	return f, tree.New(f.root, cur)
 }
 
 func sumOf(text string) string {
@@ -42,7 +43,7 @@ func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
 	f, cur := d.contents(map[string]string{"looks the same": "1", "written": "1", "longer": "1", "new": "1", "unknown": "1"})
 	told, other := "1", "2"
 	known := slices.Clone(cur)
-	known = slices.DeleteFunc(known, func(l treeFile) bool { return l.Path == "new" })
+	known = slices.DeleteFunc(known, func(l tree.File) bool { return l.Path == "new" })
 	for i := range known {
 		switch l := &known[i]; l.Path {
 		case "looks the same":
@@ -54,9 +55,9 @@ func TestRecognizeReadsWhatMayBeTheSame(t *testing.T) {
 		}
 	}
 
-	f.recognize(t.Context(), cur, known)
+	f.hashRewritten(t.Context(), cur, known)
 	for path, want := range map[string]string{"looks the same": told, "written": sumOf("1"), "longer": "", "new": "", "unknown": ""} {
-		if got := cur.find(path).Sum; got != want {
+		if got := cur.Find(path).Sum; got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
@@ -76,7 +77,7 @@ func TestSumOfAChangedFile(t *testing.T) {
 
 	f.learnContents(t.Context(), cur)
 	for path, want := range map[string]string{"same": sumOf("1"), "longer": "", "later": "", "gone": ""} {
-		if got := cur.find(path).Sum; got != want {
+		if got := cur.Find(path).Sum; got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}
@@ -103,7 +104,7 @@ func TestContentsAreBounded(t *testing.T) {
 	}
 
 	old := time.Now().Add(-time.Hour)
-	var found []sighting
+	var found []tree.Sighting
 	for name := range files {
 		at := old
 		switch name {
@@ -115,10 +116,10 @@ func TestContentsAreBounded(t *testing.T) {
 		d.must(os.Chtimes(d.path("inbox/"+name), at, at))
 		info, err := os.Lstat(d.path("inbox/" + name))
 		d.must(err)
-		found = append(found, sighting{d.path("inbox/" + name), fsys.StampOf(info)})
+		found = append(found, tree.Sighting{Path: d.path("inbox/" + name), Stamp: fsys.StampOf(info)})
 	}
 
-	cur := newTree(f.root, found)
+	cur := tree.New(f.root, found)
 	f.learnContents(t.Context(), cur)
 	for _, l := range cur {
 		if read := l.Sum != ""; read == strings.Contains("0, empty, too long", l.Path) {
@@ -131,7 +132,7 @@ func TestContentsAreBounded(t *testing.T) {
 	d.must(os.Chtimes(d.path("inbox/a"), time.Time{}, time.Unix(0, cur[0].Modified)))
 	d.must(os.Chtimes(d.path("inbox/b"), time.Time{}, time.Unix(0, cur[0].Modified)))
 	for i := range maxSums - 1 {
-		cur = append(cur, treeFile{Path: fmt.Sprintf("c%05d", i), Sum: "1"})
+		cur = append(cur, tree.File{Path: fmt.Sprintf("c%05d", i), Sum: "1"})
 	}
 	f.learnContents(t.Context(), cur)
 	if cur[0].Sum != sumOf("1") || cur[1].Sum != "" {

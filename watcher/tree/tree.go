@@ -1,4 +1,4 @@
-package watcher
+package tree
 
 import (
 	"bytes"
@@ -23,28 +23,34 @@ import (
 // maxNames is how many changed files a run is told by name.
 const maxNames = 1000
 
-// tree is what a folder looks like: its files by their paths, each once.
-type tree []treeFile
+// Tree is the list of the files in a folder, sorted by path, each once.
+type Tree []File
 
-// treeFile is a file as far as its stamp tells, and its content where that was read.
-type treeFile struct {
+// File is a file with its size, its time and, if it was read, the hash of its content.
+type File struct {
 	Path           string // relative, with slashes
 	Size, Modified int64
 	changed        int64  // not recorded, and not part of the fingerprint
 	Sum            string // the first half of its SHA-256, "" if its content was not read; not part of the fingerprint
 }
 
-// same says that a file was not written since, or with the content that it had.
-func (l treeFile) same(o treeFile) bool {
+// same reports whether a file was not written since, or written with the same content.
+func (l File) same(o File) bool {
 	return l.Size == o.Size && (l.Modified == o.Modified || l.Sum == o.Sum && l.Sum != "")
 }
 
-// newTree makes a tree of the files that a walk of root found.
-func newTree(root string, files []sighting) tree {
-	t := make(tree, 0, len(files))
+// Sighting is a file that was found, with its path.
+type Sighting struct {
+	Path  string
+	Stamp fsys.Stamp
+}
+
+// New makes a tree of the files below root.
+func New(root string, files []Sighting) Tree {
+	t := make(Tree, 0, len(files))
 	for _, s := range files {
-		if rel, ok := fsys.RelInside(root, s.path); ok {
-			t = append(t, treeFile{Path: rel, Size: s.stamp.Size, Modified: s.stamp.Modified, changed: s.stamp.Changed})
+		if rel, ok := fsys.RelInside(root, s.Path); ok {
+			t = append(t, File{Path: rel, Size: s.Stamp.Size, Modified: s.Stamp.Modified, changed: s.Stamp.Changed})
 		}
 	}
 
@@ -52,13 +58,13 @@ func newTree(root string, files []sighting) tree {
 }
 
 // sorted sorts a tree in place by path, and keeps one file of each path.
-func (t tree) sorted() tree {
-	slices.SortFunc(t, func(a, b treeFile) int { return cmp.Compare(a.Path, b.Path) })
-	return slices.CompactFunc(t, func(a, b treeFile) bool { return a.Path == b.Path })
+func (t Tree) sorted() Tree {
+	slices.SortFunc(t, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(t, func(a, b File) bool { return a.Path == b.Path })
 }
 
-// fingerprint is the fingerprint: a hash over paths, sizes and times (OSA-92).
-func (t tree) fingerprint() string {
+// Fingerprint returns a hash over paths, sizes and times (OSA-92).
+func (t Tree) Fingerprint() string {
 	h := sha256.New()
 	var buf []byte
 	for _, l := range t {
@@ -75,7 +81,7 @@ func (t tree) fingerprint() string {
 
 // diffTrees calls differs for each file that differs between two trees, in the order of paths:
 // was is nil for an added file, is for a removed one.
-func diffTrees(old, now tree, differs func(was, is *treeFile)) {
+func diffTrees(old, now Tree, differs func(was, is *File)) {
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].Path < now[0].Path:
@@ -93,11 +99,11 @@ func diffTrees(old, now tree, differs func(was, is *treeFile)) {
 	}
 }
 
-// changesBetween is what a run is told about the difference of two trees, how many files differ,
-// and when the last of them was written or came, as far as the file system tells.
-func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
+// Changes returns the differences of two trees that a run is told about, the number of files that differ,
+// and the time in nanoseconds at which the last of them was written or arrived.
+func Changes(old, now Tree) (c *ledger.Changes, n int, last int64) {
 	c = &ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
-	diffTrees(old, now, func(was, is *treeFile) {
+	diffTrees(old, now, func(was, is *File) {
 		if is != nil {
 			last = max(last, cmp.Or(is.changed, is.Modified))
 		}
@@ -120,8 +126,9 @@ func changesBetween(old, now tree) (c *ledger.Changes, n int, last int64) {
 	return c, n, last
 }
 
-// shape is which files a watch selects. It is recorded with a tree, to know what the tree is of.
-type shape struct {
+// Selection is the set of files that a watch selects. It is recorded with a tree, because the tree is
+// only comparable with one of the same selection.
+type Selection struct {
 	Root             string
 	Include, Exclude []string
 	Recursive, Links bool
@@ -129,17 +136,14 @@ type shape struct {
 	Exact            bool
 }
 
-func (f *folder) shape() shape {
-	return shape{f.root, f.Include, f.Exclude, f.Recursive, f.FollowSymlinks, f.nestedWatches, f.ExactCase}
-}
-
-func (s shape) equal(o shape) bool {
+// Equal reports whether two selections are the same.
+func (s Selection) Equal(o Selection) bool {
 	return s.Root == o.Root && s.Recursive == o.Recursive && s.Links == o.Links && s.Exact == o.Exact &&
 		slices.Equal(s.Include, o.Include) && slices.Equal(s.Exclude, o.Exclude) && slices.Equal(s.Closed, o.Closed)
 }
 
-// selects says whether a file is one of those.
-func (s shape) selects(rel string) bool {
+// selects reports whether a file is in the selection.
+func (s Selection) selects(rel string) bool {
 	w := match.Filter{Include: s.Include, Exclude: s.Exclude, ExactCase: s.Exact}
 	if !w.Selects(rel) || !s.Recursive && strings.Contains(rel, "/") {
 		return false
@@ -154,22 +158,21 @@ func (s shape) selects(rel string) bool {
 	return true
 }
 
-// memory is what a folder looked like, as recorded in the ledger.
-type memory struct {
-	Shape shape
-	Left  string // its fingerprint after a failed run: as long as it has this one, nothing starts
+// Snapshot is the recorded state of a folder, as stored in the ledger.
+type Snapshot struct {
+	Shape Selection
+	Left  string // fingerprint after a failed run: no run starts while the folder still has it
 	// Last is from before the last run; Base from before all changes that a run must still be
 	// told about, which is older than Last after a failed run.
-	Last, Base tree
+	Last, Base Tree
 }
 
-// refit fits a memory to a watch that selects other files than before. The ones it did not
-// select count as unchanged, unless existing files are to be processed.
-func (m *memory) refit(f *folder, now tree) {
-	next := f.shape()
-	fit := func(t tree) tree {
-		out := slices.DeleteFunc(slices.Clone(t), func(l treeFile) bool { return !next.selects(l.Path) })
-		if f.Existing == ExistingIgnore {
+// ApplySelection changes a snapshot to the selection of a changed watch. Files that are newly selected count
+// as unchanged, unless process is set.
+func (m *Snapshot) ApplySelection(next Selection, now Tree, process bool) {
+	fit := func(t Tree) Tree {
+		out := slices.DeleteFunc(slices.Clone(t), func(l File) bool { return !next.selects(l.Path) })
+		if !process {
 			for _, l := range now {
 				if !m.Shape.selects(l.Path) {
 					out = append(out, l)
@@ -183,8 +186,8 @@ func (m *memory) refit(f *folder, now tree) {
 	m.Shape = next
 }
 
-// encode returns a memory as text for the ledger.
-func (m *memory) encode() (string, error) {
+// Encode returns a snapshot as text for the ledger.
+func (m *Snapshot) Encode() (string, error) {
 	var out bytes.Buffer
 	armour := base64.NewEncoder(base64.RawStdEncoding, &out)
 	z := gzip.NewWriter(armour)
@@ -192,8 +195,8 @@ func (m *memory) encode() (string, error) {
 	return out.String(), err
 }
 
-// decodeMemory reads the text that encode wrote.
-func decodeMemory(text string) (m memory, err error) {
+// Decode reads the text that Encode returned.
+func Decode(text string) (m Snapshot, err error) {
 	z, err := gzip.NewReader(base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(text)))
 	if err != nil {
 		return m, err
@@ -203,4 +206,37 @@ func decodeMemory(text string) (m memory, err error) {
 		return m, err
 	}
 	return m, gob.NewDecoder(bytes.NewReader(data)).Decode(&m)
+}
+
+// CarrySums copies the hashes of files that have the same size and time in known.
+func (t Tree) CarrySums(known Tree) {
+	for i := range t {
+		if l := known.Find(t[i].Path); l != nil && l.Size == t[i].Size && l.Modified == t[i].Modified {
+			t[i].Sum = l.Sum
+		}
+	}
+}
+
+// Find returns the file at a path, or nil if there is none.
+func (t Tree) Find(path string) *File {
+	i, found := slices.BinarySearchFunc(t, path, func(l File, path string) int { return cmp.Compare(l.Path, path) })
+	if !found {
+		return nil
+	}
+	return &t[i]
+}
+
+// KeepUnreadable adds to a tree the recorded files that cannot be read now, so that they count as
+// unchanged and not as removed.
+func KeepUnreadable(root string, cur, known Tree, unreadable map[string]error) Tree {
+	for _, l := range known {
+		path := fsys.JoinPath(root, l.Path)
+		for dir := range unreadable {
+			if _, in := fsys.RelInside(dir, path); in || dir == path {
+				cur = append(cur, l)
+				break
+			}
+		}
+	}
+	return cur.sorted()
 }
