@@ -14,7 +14,7 @@
 // system) holds up nobody else.
 //
 // A file is ready when its size, modification time and identity stayed the same for the
-// settle window, and still are after its content was hashed. The debouncer decides that
+// settle window, and still are after its content was hashed. Package settle decides that
 // without a clock of its own, with one heap of deadlines instead of a timer for each file.
 // Then the ledger commits the file's claim and its run together; it knows whether the same
 // bytes were claimed before. What is queued is rows of the ledger, not memory.

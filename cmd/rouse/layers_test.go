@@ -120,7 +120,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/plan": {
 		"agent", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
 		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/secret",
-		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher",
+		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match",
 	},
 	"cmd/internal/releases": {},
 	"cmd/internal/replicate": {
@@ -140,7 +140,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {
 		"agent", "cmd/internal/api", "cmd/internal/config", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
-		"internal/ledger", "scheduler", "scheduler/schedule", "scheduler/simulate", "watcher",
+		"internal/ledger", "scheduler", "scheduler/schedule", "scheduler/simulate", "watcher", "watcher/settle",
 	},
 	"cmd/rouse":                     everything,
 	"internal/ledger":               {"internal/storage/dbfile", "internal/storage/objects", "internal/storage/sqlite"},
