@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
+	"rouse/cmd/internal/doctor"
 	"rouse/internal/text"
 )
 
@@ -108,11 +109,11 @@ func newConfigCheck(at *place) *cobra.Command {
 				result.Problems = append(result.Problems, cfg.Warnings...)
 			}
 			if result.OK {
-				found, err := daemon.CheckModules(cmd.Context(), cfg)
+				found, err := doctor.CheckModules(cmd.Context(), cfg)
 				if err != nil {
 					return err
 				}
-				found = append(found, daemon.CheckPlan(cmd.Context(), cfg)...)
+				found = append(found, doctor.CheckPlan(cmd.Context(), cfg)...)
 				result.OK = !slices.ContainsFunc(found, func(p config.Problem) bool { return !p.Warning })
 				result.Problems = append(result.Problems, found...)
 			}

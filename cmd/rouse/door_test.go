@@ -15,17 +15,17 @@ import (
 // doors are the folders and files that start programs, each with the reason. Programs of others go through the launcher of
 // agent/tool/shell, which masks, labels and bounds them.
 var doors = map[string]string{
-	"agent/tool/shell/":              "the door",
-	"agent/sandbox/":                 "confines what the door starts",
-	"agent/programs.go":              "makes the sandboxes of the door",
-	"agent/preview/":                 "rouse itself, without folders and network",
-	"skills/module/":                 "rouse itself, without folders and network",
-	"agent/checkout/":                "git of the host, which reads no configuration of a clone; what reads the objects of a clone is confined",
-	"skills/install/fetch.go":        "git of the installer, which reads no configuration of where it works",
-	"cmd/internal/daemon/doctor.go":  "tries the sandbox, with no program of others",
-	"cmd/internal/service/":          "the service manager of the system",
-	"cmd/rouse/dashboard.go":         "the browser of the owner",
-	"internal/awake/awake_darwin.go": "caffeinate of the system",
+	"agent/tool/shell/":                  "the door",
+	"agent/sandbox/":                     "confines what the door starts",
+	"agent/programs.go":                  "makes the sandboxes of the door",
+	"agent/preview/":                     "rouse itself, without folders and network",
+	"skills/module/":                     "rouse itself, without folders and network",
+	"agent/checkout/":                    "git of the host, which reads no configuration of a clone; what reads the objects of a clone is confined",
+	"skills/install/fetch.go":            "git of the installer, which reads no configuration of where it works",
+	"cmd/internal/doctor/confinement.go": "tries the sandbox, with no program of others",
+	"cmd/internal/service/":              "the service manager of the system",
+	"cmd/rouse/dashboard.go":             "the browser of the owner",
+	"internal/awake/awake_darwin.go":     "caffeinate of the system",
 
 	"cmd/internal/replicate/target/s3test/": "for tests",
 	"internal/awake/awaketest/":             "for tests",

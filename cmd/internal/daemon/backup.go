@@ -278,36 +278,6 @@ func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
 	return nil
 }
 
-// checkBackup reports the last backup of the home, and the backup that the home was restored from.
-func (d *Daemon) checkBackup() api.Check {
-	c := passed("backup", "the whole home was not backed up yet; to a folder on another disk: rouse backup DIR")
-	n, ok := backup.ReadNote(d.home.Dir, backup.LastFile)
-	if ok && n.Path != "" {
-		c.Detail = fmt.Sprintf("the whole home was backed up at %s to %s (%s)", api.LocalTime(n.At, d.Zone()), n.Path, text.Size(n.Bytes))
-	}
-	if n.Error != "" {
-		c = failed(c.Name, fmt.Sprintf("the backup of the whole home at %s failed: %s; %s", api.LocalTime(n.FailedAt, d.Zone()), n.Error, c.Detail), "see the message, and say it again: rouse backup DIR")
-	}
-	if n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile); ok {
-		c.Detail += "; " + restoredNote(n, d.Zone())
-	}
-	return c
-}
-
-// RestoredNote describes the backup that the home was restored from. It returns "" after a week.
-func (d *Daemon) RestoredNote() string {
-	n, ok := backup.ReadNote(d.home.Dir, backup.RestoredFile)
-	if !ok || time.Since(n.At) > 7*24*time.Hour {
-		return ""
-	}
-	return restoredNote(n, d.Zone())
-}
-
-// restoredNote says from what a home was restored.
-func restoredNote(n backup.Note, zone *time.Location) string {
-	return fmt.Sprintf("restored at %s from %s, as the home %s was at %s", api.LocalTime(n.At, zone), n.Path, n.From, api.LocalTime(n.Of, zone))
-}
-
 // openReplicator follows the home's databases from here on, for the continuous copies of the configuration.
 func (d *Daemon) openReplicator(ctx context.Context) error {
 	wanted := d.Current().Config.Replicate

@@ -3,10 +3,8 @@ package daemon
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
-	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/calendars"
 	"rouse/cmd/internal/plan"
 	"rouse/scheduler/schedule"
@@ -84,21 +82,4 @@ func (d *Daemon) refill(store calendars.Store, filled map[*schedule.Calendar]tim
 		filled[made] = kept.ChangedAt
 	}
 	return changed
-}
-
-// checkCalendars reports the state of the calendars, if there are any.
-func (d *Daemon) checkCalendars() []api.Check {
-	c := passed("calendars", "")
-	var details []string
-	for _, one := range plan.Calendars(d.Current().Config) {
-		details = append(details, one.Text(time.Now()))
-		c.OK = c.OK && one.Problem == ""
-	}
-	if len(details) == 0 {
-		return nil
-	}
-	if c.Detail = strings.Join(details, "; "); !c.OK {
-		c.Remedy = "see the message, and the address under calendars; it is tried again every ten minutes while a daemon runs"
-	}
-	return []api.Check{c}
 }

@@ -14,7 +14,6 @@ import (
 	"rouse/agent/checkout/runclone"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
-	"rouse/internal/text"
 )
 
 // maxCheckoutDiff is how much of a diff is sent, in bytes.
@@ -126,18 +125,4 @@ func checkoutError(run ledger.Run, done string, err error) error {
 		return &api.Error{Status: http.StatusNotFound, Message: fmt.Sprintf("run %d has no checkout, or it was discarded", run.ID)}
 	}
 	return &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("run %d was not %s: %v", run.ID, done, err)}
-}
-
-// checkClones reports the disk space of the private clones of runs, if there are any.
-func (d *Daemon) checkClones() []api.Check {
-	used, err := d.runner.Clones().Usage()
-	waiting, listed := d.runner.Clones().Waiting()
-	if err := errors.Join(err, listed); err != nil {
-		return []api.Check{failed("checkouts", err.Error(), "look at the folder checkouts of the home")}
-	}
-	if len(used.Runs) == 0 && used.Mirrors == 0 {
-		return nil
-	}
-	return []api.Check{passed("checkouts", fmt.Sprintf("%s of %s, and %s of mirrors; waiting to be applied or discarded: %d",
-		text.Size(used.Clones()), text.Plural(len(used.Runs), "clone"), text.Size(used.Mirrors), len(waiting)))}
 }

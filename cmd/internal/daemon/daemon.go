@@ -18,6 +18,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/notify"
@@ -55,6 +56,7 @@ type Options struct {
 // Daemon is all parts wired together on one home. Tests start it the way main does.
 type Daemon struct {
 	*why.Explainer
+	*doctor.Checker
 
 	home      *home
 	log       *slog.Logger
@@ -63,7 +65,6 @@ type Daemon struct {
 	setup     atomic.Pointer[plan.Setup]
 	reloads   *reloader // nil in a command
 
-	confinement   confinement
 	backupProblem atomic.Pointer[error] // why the last daily backup failed; nil: none was tried
 
 	ledger     *ledger.Ledger
@@ -148,6 +149,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	if o.Serves {
 		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
+		d.Checker.Serves, d.Checker.ProblemsOnDisk, d.Checker.WantedSecrets = true, d.reloads.problemsOnDisk, d.reloads.wantedSecrets
 	}
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
@@ -229,15 +231,18 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
+	if d.shared() {
+		d.Explainer.Nodes = d.Engine
+	}
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
+	d.Checker = d.newChecker()
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
-	d.Explainer = &why.Explainer{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Live: &d.live, StartedAt: d.startedAt}
 	if d.shared() {
-		d.Explainer.Nodes = d.Engine
 		d.dispatcher.Placed = func(agent string) string { return d.Current().Plan.NodeOfAgent(agent) }
 	}
 	if !o.Serves {

@@ -28,6 +28,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	pages "rouse/cmd/internal/dashboard"
+	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/mcpserver"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/web"
@@ -241,9 +242,9 @@ func (d *Daemon) RotateToken(context.Context) error {
 // checkDashboard reports whether people find the pages.
 func (d *Daemon) checkDashboard() api.Check {
 	if why := d.DashboardProblem(); why != "" {
-		return failed("dashboard", why, "give the address that is said above in the configuration, and start the daemon again")
+		return doctor.Failed("dashboard", why, "give the address that is said above in the configuration, and start the daemon again")
 	}
-	return passed("dashboard", cmp.Or(d.DashboardURL("/"), "off"))
+	return doctor.Passed("dashboard", cmp.Or(d.DashboardURL("/"), "off"))
 }
 
 // noticeLink is the page of what a notice is about, "" where there are none.

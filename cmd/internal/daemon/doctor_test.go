@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
-	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
 
@@ -205,31 +203,6 @@ func TestDoctorMeasuresByTheServer(t *testing.T) {
 	}
 }
 
-// TestDoctorIsBounded: all servers are asked at once, and one that hangs takes no more than its time.
-func TestDoctorIsBounded(t *testing.T) {
-	t.Parallel()
-	server := newListings(t)
-	var models []string
-	for i := range 20 {
-		models = append(models, fmt.Sprintf("name: m%d, provider: openai, model: x, base_url: %s/hangs/v1", i, server.URL))
-	}
-
-	d := doctorOf(t, models...)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	begin := time.Now()
-	asked := d.askServers(ctx, d.Current())
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("20 servers that hang take %s", took)
-	}
-
-	for _, c := range checkServers(d.Current(), asked) {
-		if c.OK || !strings.Contains(c.Detail, "gave no answer in time") {
-			t.Errorf("%+v", c)
-		}
-	}
-}
-
 // TestDoctorOffline: nothing of the network is asked, and that is said.
 func TestDoctorOffline(t *testing.T) {
 	t.Parallel()
@@ -246,9 +219,6 @@ func TestDoctorOffline(t *testing.T) {
 	if slices.ContainsFunc(checks, func(c api.Check) bool { return strings.HasPrefix(c.Name, "model ") }) {
 		t.Errorf("%+v", checks)
 	}
-	if c := checkServer(config.Model{Name: "r", Recording: "r.jsonl"}, askedServer{none: true}); !c.OK || c.NotTried != "a server: there is none" {
-		t.Errorf("%+v", c)
-	}
 	if c := checkNamed(t, checks, "clock"); !c.OK || c.NotTried != "whether it is right: no server told its own" {
 		t.Errorf("%+v", c)
 	}
@@ -257,7 +227,7 @@ func TestDoctorOffline(t *testing.T) {
 	}
 }
 
-// TestDoctorComparesClocks: with those of the servers, and with what is on record.
+// TestDoctorComparesClocks checks that the clock is compared with those of the servers.
 func TestDoctorComparesClocks(t *testing.T) {
 	t.Parallel()
 	server := newListings(t)
@@ -278,13 +248,6 @@ func TestDoctorComparesClocks(t *testing.T) {
 	if c := checkNamed(t, checks, "clock"); !c.OK || c.NotTried != "" {
 		t.Errorf("%+v", c)
 	}
-
-	if _, err := d.ledger.Enqueue(t.Context(), ledger.Request{Agent: "clerk", Trigger: domain.TriggerManual}); err != nil {
-		t.Fatal(err)
-	}
-	if c := d.checkClock(t.Context(), time.Now().Add(-time.Hour), d.Current(), nil); c.OK || !strings.Contains(c.Detail, "which is still to come") {
-		t.Errorf("%+v", c)
-	}
 }
 
 // Of a long outbox no number is told that is only the one up to which it was counted.
@@ -294,7 +257,7 @@ func TestDoctorCountsNotices(t *testing.T) {
 	for _, c := range []struct {
 		more int
 		want string
-	}{{0, "empty"}, {1, "1 notice not delivered; the latest: "}, {maxUndelivered - 1, "100 notices not delivered; "}, {1, "more than 100 notices not delivered; "}} {
+	}{{0, "empty"}, {1, "1 notice not delivered; the latest: "}, {99, "100 notices not delivered; "}, {1, "more than 100 notices not delivered; "}} {
 		for range c.more {
 			if err := d.ledger.AppendNotices(t.Context(), ledger.Notice{Channel: "desktop", Title: "t"}); err != nil {
 				t.Fatal(err)

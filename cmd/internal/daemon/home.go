@@ -20,7 +20,6 @@ import (
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
 	"rouse/internal/owner"
-	"rouse/internal/text"
 )
 
 // Holder describes the process that holds a home, for the error that a second one gets.
@@ -250,18 +249,6 @@ func FixModes(home string) (fixed []string, err error) {
 		}
 	}
 	return fixed, err
-}
-
-// checkModes names the files of the home that other users can read.
-func (d *Daemon) checkModes() api.Check {
-	paths, err := OpenToOthers(d.home.Dir)
-	switch {
-	case err != nil:
-		return undone("modes", err)
-	case len(paths) > 0:
-		return failed("modes", "open to other users by their modes: "+text.List(paths, maxLogged), "rouse doctor --fix")
-	}
-	return passed("modes", "nobody else can read or change what is kept in the home")
 }
 
 // unwritable reports whether err means that a folder is read-only, full, or on a failing disk.

@@ -2,11 +2,8 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
-	"rouse/internal/text"
 )
 
 // Jobs implements web.Backend.
@@ -120,79 +116,8 @@ func (d *Daemon) Agents(context.Context) ([]api.Agent, error) {
 // Known implements web.Backend.
 func (d *Daemon) Known(job, agent string) error { return d.Current().Known(job, agent) }
 
-// checkFlaws reports problems of jobs and planned wakes that do not keep runs from starting.
-func (d *Daemon) checkFlaws(ctx context.Context, s *plan.Setup) []api.Check {
-	last, err := d.ledger.LastRuns(ctx)
-	wakes, readErr := d.ledger.Wakes(ctx)
-	if err := errors.Join(err, readErr); err != nil {
-		return []api.Check{undone("work", err)}
-	}
-
-	var found []string
-	jobs := map[string][]string{} // by flaw
-	now := d.ledger.Now()
-	for i := range s.Config.Jobs {
-		j := &s.Config.Jobs[i]
-		_, ran := last[string(j.Name)]
-		for _, flaw := range d.Flaws(ctx, s, j, ran, now) {
-			if jobs[flaw] == nil {
-				found = append(found, flaw)
-			}
-			jobs[flaw] = append(jobs[flaw], string(j.Name))
-		}
-	}
-	for i, flaw := range found {
-		found[i] = fmt.Sprintf("job %s: %s", text.List(jobs[flaw], maxLogged), flaw)
-	}
-	for _, w := range wakes {
-		for _, flaw := range d.ViewFlaws(ctx, w.Agent, w.ContextViews, "rouse wake "+w.Agent) {
-			found = append(found, fmt.Sprintf("the planned wake of %s: %s", w.Agent, flaw))
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	return []api.Check{failed("work", shorten(found), "see each message; the runs start in any case")}
-}
-
 // askSecretsEvery is how often the keyring is asked for secrets that are missing: nothing tells that it was opened.
 const askSecretsEvery = 30 * time.Second
-
-// checkJobs names what keeps jobs from working, each thing once with the jobs that it concerns.
-func (d *Daemon) checkJobs(ctx context.Context, s *plan.Setup) api.Check {
-	var order []ledger.Obstacle
-	jobs := map[string][]string{}
-	for i, j := range s.Config.Jobs {
-		for _, o := range d.Obstacles(ctx, s, i) {
-			if o.Kind == "agent" { // which its owner wants
-				continue
-			}
-			if jobs[o.Source] == nil {
-				order = append(order, o)
-			}
-			if !slices.Contains(jobs[o.Source], string(j.Name)) {
-				jobs[o.Source] = append(jobs[o.Source], string(j.Name))
-			}
-		}
-	}
-	if len(order) == 0 {
-		return passed("jobs", "nothing keeps any from working")
-	}
-
-	var said []string
-	for _, o := range order {
-		said = append(said, fmt.Sprintf("%s (blocks %s)", o, text.List(jobs[o.Source], maxLogged)))
-	}
-	return failed("jobs", shorten(said), "see each message; what waits runs by itself when it is mended")
-}
-
-// shorten joins sentences. It leaves out those beyond maxLogged.
-func shorten(said []string) string {
-	if more := len(said) - maxLogged; more > 0 {
-		said = append(said[:maxLogged:maxLogged], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(said, "; ")
-}
 
 // restoreObstacles takes up what was known when the last process ended.
 func (d *Daemon) restoreObstacles(ctx context.Context) error {
@@ -237,7 +162,7 @@ func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 
 // lookAhead finds out what takes a program, so that requests that start none can tell of it.
 func (d *Daemon) lookAhead(ctx context.Context, s *plan.Setup) {
-	d.confinement.check(ctx, filepath.Join(d.home.Dir, "commands"), s.Config.Zone())
+	d.TryConfinement(ctx)
 	for i := range s.Config.Jobs {
 		if ctx.Err() != nil {
 			return

@@ -66,7 +66,11 @@ jobs:
 				t.Errorf("in %s %s is next at %s", zone, job, got)
 			}
 		}
-		c := d.checkClock(t.Context(), time.Now(), s, nil)
+		checks, err := d.Doctor(t.Context(), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := checkNamed(t, checks, "clock")
 		if !strings.Contains(c.Detail, zone+", ") || !strings.Contains(c.Detail, "followed when it changes") {
 			t.Errorf("doctor: %+v", c)
 		}

@@ -2,11 +2,8 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -79,21 +76,6 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 		}
 	}
 	return next, nil
-}
-
-// checkOverdue reports the jobs that have not succeeded in time.
-func (d *Daemon) checkOverdue(ctx context.Context, s *plan.Setup) (out []api.Check) {
-	now := d.ledger.Now()
-	for i := range s.Config.Jobs {
-		name := string(s.Config.Jobs[i].Name)
-		o, _, err := d.Overdue(ctx, s, &s.Config.Jobs[i], now)
-		if err != nil {
-			out = append(out, undone("success of "+name, err))
-		} else if o != nil {
-			out = append(out, failed("success of "+name, fmt.Sprintf("none within %s. %s", s.Config.Jobs[i].ExpectSuccessWithin, o.Why), "see rouse why "+name))
-		}
-	}
-	return out
 }
 
 // maxOpenIncidents is the maximum number of open incidents to read.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/doctor"
 	"rouse/internal/noexec"
 	"rouse/internal/owner"
 )
@@ -277,7 +278,7 @@ func (l *reservingListener) Accept() (net.Conn, error) {
 
 func checkOpenFiles() api.Check {
 	if why := tooFewFiles(); why != "" {
-		return failed("open files", why, "ulimit -n 1024")
+		return doctor.Failed("open files", why, "ulimit -n 1024")
 	}
-	return passed("open files", "enough may be open at a time")
+	return doctor.Passed("open files", "enough may be open at a time")
 }

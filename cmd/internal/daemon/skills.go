@@ -2,18 +2,12 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 
 	"rouse/agent"
-	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
 	"rouse/cmd/internal/api"
-	"rouse/internal/noexec"
 	"rouse/internal/text"
 	"rouse/skills/install"
 )
@@ -122,74 +116,4 @@ func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPR
 	}
 	link, err := d.runner.ServerSignInLink(ctx, name)
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
-}
-
-// checkMCP starts or asks each MCP server of agents, or else reports the last result.
-func (d *Daemon) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
-	for _, st := range d.runner.Servers() {
-		out = append(out, d.checkMCPServer(ctx, st, offline))
-	}
-	return out
-}
-
-func (d *Daemon) checkMCPServer(ctx context.Context, st agent.ServerState, offline bool) api.Check {
-	name, untried := "mcp "+st.Name, ""
-	if len(st.Agents) == 0 {
-		return passed(name, "no agent has it")
-	}
-
-	now, err := st, noexec.Err
-	if !offline {
-		now, err = d.runner.LookAtServer(ctx, st.Name, "")
-	}
-	switch {
-	case err == nil:
-		st = now
-	case offline:
-		untried = "whether it starts (--offline)"
-	case errors.Is(err, noexec.Err):
-		untried = "which tools it has now"
-		if seen := st.Record.SeenAt; !seen.IsZero() {
-			untried += " (they are as of " + api.LocalTime(seen, d.Zone()) + ")"
-		}
-		untried += "; look: rouse doctor"
-	case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
-		untried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
-	case d.runner.ServerSignInStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in"):
-		return failed(name, err.Error(), "rouse mcp-servers sign-in "+st.Name)
-	default:
-		return failed(name, err.Error(), "see the message; calls of its tools fail until then")
-	}
-
-	c := mcpCheck(name, st)
-	if weak := d.runner.ServerTooWeak(ctx, st); weak != "" {
-		c = failed(name, weak, "install what is missing, or set min_tier; until then its calls are refused")
-	}
-	c.NotTried = untried
-	return c
-}
-
-// mcpCheck reports the tools of a server.
-func mcpCheck(name string, st agent.ServerState) api.Check {
-	if st.Err != nil {
-		return undone(name, st.Err)
-	}
-
-	by := map[mcp.Status][]string{}
-	for _, t := range st.Tools {
-		by[t.Status] = append(by[t.Status], text.OneLine(t.Name))
-	}
-	said := fmt.Sprintf("%d of %s approved", len(by[mcp.StatusApproved]), text.Plural(len(st.Tools), "tool"))
-	for _, status := range slices.Sorted(maps.Keys(by)) {
-		if status != mcp.StatusApproved {
-			said += fmt.Sprintf("; %s: %s", status, text.List(by[status], maxLogged))
-		}
-	}
-	if st.Record.Noise != "" {
-		said += "; " + st.Record.Noise
-	}
-	if len(by[mcp.StatusChanged])+len(by[mcp.StatusNew])+len(by[mcp.StatusGone]) > 0 || st.Record.SeenAt.IsZero() {
-		return failed(name, said, "what is not approved no agent has: rouse mcp-servers approve "+st.Name)
-	}
-	return passed(name, said)
 }

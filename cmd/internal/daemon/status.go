@@ -22,7 +22,7 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	st := api.Status{PID: os.Getpid(), Version: Version(), Home: d.home.Dir, StartedAt: api.At(d.startedAt), Zone: d.Zone().String(), Ready: d.ready.Load(), Foreground: d.reloads == nil,
 		Queued: c.Queued, Running: c.Running, Waiting: c.Waiting}
 	st.Dashboard, st.DashboardProblem = d.DashboardURL("/"), d.DashboardProblem()
-	st.Problem = d.ledgerProblem()
+	st.Problem = d.LedgerProblem()
 	if beats := d.heartbeatState(); beats != nil {
 		st.Heartbeat = *beats
 	}

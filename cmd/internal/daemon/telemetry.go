@@ -8,6 +8,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
 	"rouse/cmd/internal/plan"
@@ -117,7 +118,7 @@ func (d *Daemon) tracedModel(name string) (traces.Model, bool) {
 // checkTraces reports whether traces arrive.
 func (d *Daemon) checkTraces() api.Check {
 	if why := d.traces.Problem(); why != "" {
-		return failed("traces", "not sent: "+why, "see that a receiver of OTLP over HTTP listens at telemetry.otlp.endpoint and takes its headers; runs go on without it")
+		return doctor.Failed("traces", "not sent: "+why, "see that a receiver of OTLP over HTTP listens at telemetry.otlp.endpoint and takes its headers; runs go on without it")
 	}
-	return passed("traces", "sent to "+d.traces.To())
+	return doctor.Passed("traces", "sent to "+d.traces.To())
 }

@@ -1,6 +1,7 @@
-package daemon
+package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func contextRemedy(n agent.ContextNeed) string {
 // checkContexts reports whether each prompt has room in the context of its model.
 func checkContexts(s *plan.Setup) api.Check {
 	if s.Plan == nil {
-		return passed("contexts", "there is no plan whose prompts could be measured")
+		return Passed("contexts", "there is no plan whose prompts could be measured")
 	}
 	tight, err := tightContexts(s.Plan.Runner)
 	if err != nil {
@@ -121,9 +122,9 @@ func checkContexts(s *plan.Setup) api.Check {
 		found, remedies = append(found, who+": "+contextText(n)), append(remedies, who+": "+contextRemedy(n))
 	}
 	if len(found) > 0 {
-		return failed("contexts", strings.Join(found, "; "), strings.Join(remedies, "; "))
+		return Failed("contexts", strings.Join(found, "; "), strings.Join(remedies, "; "))
 	}
-	return passed("contexts", "every prompt has room in the context of its model")
+	return Passed("contexts", "every prompt has room in the context of its model")
 }
 
 // CheckModules compiles the modules of the skills that jobs run or agents name, each in a process of its own. It reports
@@ -198,4 +199,34 @@ func checkModule(ctx context.Context, at config.Problem, s *skills.Skill) (out [
 		}
 	}
 	return out, nil
+}
+
+func (d *Checker) checkConfig(s *plan.Setup) api.Check {
+	c := Passed("configuration", fmt.Sprintf("%s, %s, %s", text.Plural(len(s.Config.Jobs), "job"), text.Plural(len(s.Config.Agents), "agent"), strings.Join(s.Config.Files, ", ")))
+	if s.Problem != nil {
+		c = Failed(c.Name, s.Problem.Error(), "correct the file, and check it with: rouse config check")
+	}
+	for _, what := range s.Restart {
+		c.Detail += "; " + what
+	}
+
+	if d.Serves {
+		if found := d.ProblemsOnDisk(); len(found) > 0 {
+			// Unlike s.Problem: an older configuration is in force.
+			return Failed(c.Name, fmt.Sprintf("%s; the one of %s stays in use", problemText(found), api.LocalTime(s.At, s.Config.Zone())),
+				"correct the file, and check it with: rouse config check; it takes effect by itself")
+		}
+	}
+	return c
+}
+
+func checkModels(s *plan.Setup) api.Check {
+	if lacking := s.MissingModel(); lacking != "" {
+		return Failed("models", lacking, "add one under models: in the configuration")
+	}
+	var names []string
+	for _, m := range s.Config.Models {
+		names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.Model))
+	}
+	return Passed("models", cmp.Or(strings.Join(names, ", "), "none is configured, and no job needs one"))
 }

@@ -1,10 +1,9 @@
-package daemon
+package doctor
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -28,7 +27,7 @@ type askedServer struct {
 }
 
 // askServers asks the server of each configured model for its models. That runs no model, and costs nothing.
-func (d *Daemon) askServers(ctx context.Context, s *plan.Setup) []askedServer {
+func (d *Checker) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 
@@ -41,7 +40,7 @@ func (d *Daemon) askServers(ctx context.Context, s *plan.Setup) []askedServer {
 				out[i].err = errors.New(held[0].Text)
 				return
 			}
-			provider, err := plan.NewProvider(m, d.log, nil)
+			provider, err := plan.NewProvider(m, d.Logger, nil)
 			if err != nil {
 				out[i].err = err
 				return
@@ -83,20 +82,20 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 	l := asked.listing
 	name, at := "model "+string(m.Name), fmt.Sprintf("%s at %s", m.Model, l.Server)
 	fail := func(remedy, format string, args ...any) api.Check {
-		return failed(name, at+": "+fmt.Sprintf(format, args...), remedy)
+		return Failed(name, at+": "+fmt.Sprintf(format, args...), remedy)
 	}
 
 	var refused *model.Error
 	window := m.Window()
 	switch {
 	case asked.none:
-		c := passed(name, "it answers from "+string(m.Recording))
+		c := Passed(name, "it answers from "+string(m.Recording))
 		c.NotTried = "a server: there is none"
 		return c
 	case errors.As(asked.err, &refused) && refused.Kind == model.KindAuth:
 		return fail("set the key again where api_key names it: rouse secrets set NAME, or the variable", "the key is not accepted: %s", refused.Message)
 	case errors.As(asked.err, &refused) && refused.Kind == model.KindUnavailable: // its message names server and model
-		return failed(name, refused.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out")
+		return Failed(name, refused.Error(), "start the server, or see to base_url and the network; rouse doctor --offline leaves servers out")
 	case asked.err != nil:
 		return undone(name, asked.err)
 	case l.Known && !l.Has && m.Provider == "ollama":
@@ -129,7 +128,7 @@ func checkServer(m config.Model, asked askedServer) api.Check {
 	default:
 		untried = append(untried, "how many tokens it reads: the server does not say, and context_window neither")
 	}
-	c := passed(name, at+": "+strings.Join(found, ", "))
+	c := Passed(name, at+": "+strings.Join(found, ", "))
 	c.NotTried = strings.Join(untried, "; ")
 	return c
 }
@@ -144,38 +143,4 @@ func missingModel(name string, has []string) string {
 		return "the server does not have it; " + ask
 	}
 	return "the server does not have it; there are " + text.List(has, most)
-}
-
-// checkExecutors looks for the programs of executors and their logins. It starts none of them.
-func checkExecutors(s *plan.Setup) (out []api.Check) {
-	seen := map[string]bool{}
-	add := func(agent string, enabled *bool, e *config.Executor) {
-		if e == nil || !config.On(enabled) || seen[agent+" "+e.Argv[0]] {
-			return
-		}
-		seen[agent+" "+e.Argv[0]] = true
-		out = append(out, checkExecutor(agent, e))
-	}
-	for i := range s.Config.Jobs {
-		j := &s.Config.Jobs[i]
-		add(j.Agent, j.Enabled, s.Config.ExecutorOf(j))
-	}
-	for _, a := range s.Config.Agents {
-		add(string(a.Name), a.Enabled, a.Executor)
-	}
-	return out
-}
-
-func checkExecutor(agent string, e *config.Executor) api.Check {
-	name := "executor " + filepath.Base(e.Argv[0])
-	located, err := e.Locate()
-	if err != nil {
-		return failed(name, fmt.Sprintf("of %s: %v", agent, err), "install the program, or write its path in executor.argv; each run fails until then")
-	}
-	c := passed(name, fmt.Sprintf("of %s: %s", agent, located.Path))
-	if missing := e.MissingLogins(); len(missing) > 0 {
-		c = failed(name, c.Detail+"; these are not there: "+strings.Join(missing, ", "), "sign in with the program, or take them out of executor.login")
-	}
-	c.NotTried = "whether it starts and is signed in (a run tells)"
-	return c
 }

@@ -1,11 +1,9 @@
-package daemon
+package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
-	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
 	"rouse/internal/space"
 	"rouse/internal/text"
@@ -53,7 +50,7 @@ func checkDisk(s *plan.Setup, home string) api.Check {
 		seen[left.ID] = true
 	}
 
-	c := passed("disk", strings.Join(append(bad, fine...), "; "))
+	c := Passed("disk", strings.Join(append(bad, fine...), "; "))
 	c.NotTried = strings.Join(unknown, "; ")
 	if len(bad) > 0 {
 		c.OK, c.Remedy = false, fmt.Sprintf("free some space; rouse needs %s and %d files at least, and rouse ledger and rouse db AGENT say what it takes up", text.Size(leastSpace), leastInodes)
@@ -77,7 +74,7 @@ func checkWhereAgentsWork(s *plan.Setup) []api.Check {
 	if len(said) == 0 {
 		return nil
 	}
-	return []api.Check{passed("agents", strings.Join(said, "; "))}
+	return []api.Check{Passed("agents", strings.Join(said, "; "))}
 }
 
 func leftOf(l space.Left) string {
@@ -91,7 +88,7 @@ func leftOf(l space.Left) string {
 const maxSkew = 2 * time.Minute
 
 // checkClock compares the clock with those of the servers that were asked and with the ledger, and reports the zone of schedules.
-func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *plan.Setup, asked []askedServer) api.Check {
+func (d *Checker) checkClock(ctx context.Context, now time.Time, s *plan.Setup, asked []askedServer) api.Check {
 	zone := s.Config.Zone()
 	source := "the time zone of this machine, followed when it changes"
 	if s.Config.Timezone != "" {
@@ -102,13 +99,13 @@ func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *plan.Setup, a
 			source = "fixed by TZ in the environment"
 		}
 	}
-	latest, err := d.ledger.Runs(ctx, ledger.RunFilter{Limit: 1})
+	latest, err := d.Ledger.Runs(ctx, ledger.RunFilter{Limit: 1})
 	if err != nil {
 		return undone("clock", err)
 	}
 
 	local := now.In(zone)
-	c := passed("clock", fmt.Sprintf("%s (%s, %s; %s)", local.Format(time.DateTime), schedule.ZoneName(zone), local.Format("MST, UTC-07:00"), source))
+	c := Passed("clock", fmt.Sprintf("%s (%s, %s; %s)", local.Format(time.DateTime), schedule.ZoneName(zone), local.Format("MST, UTC-07:00"), source))
 	fail := func(what string) {
 		c.OK, c.Detail, c.Remedy = false, c.Detail+"; "+what, "set the clock of this machine, best by a time service (NTP); schedules follow it"
 	}
@@ -134,103 +131,25 @@ func (d *Daemon) checkClock(ctx context.Context, now time.Time, s *plan.Setup, a
 	return c
 }
 
-// checkHome writes in the home as the ledger does. No other check shows permissions, quotas, full and failing disks.
-func (d *Daemon) checkHome() api.Check {
-	if err := tryDisk(d.home.Dir); err != nil {
-		return failed("home", err.Error(), "free some space, or check the permissions of "+d.home.Dir+" and the health of its disk (the system's log has its errors)")
-	}
-	return passed("home", d.home.Dir+" can be written, and what is written reaches the disk")
-}
-
-// tryDisk writes a file into a folder and forces it to the disk.
-func tryDisk(dir string) (err error) {
-	f, err := os.CreateTemp(dir, "doctor-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-
-	if _, err := f.Write(make([]byte, 1<<16)); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("what is written does not reach the disk: %w", err)
-	}
-	if err := atomicfile.SyncFolder(dir); err != nil {
-		return fmt.Errorf("the names of new files do not reach the disk: %w", err)
-	}
-
-	return nil
-}
-
-// ledgerProblem says what keeps the ledger from being written, "" when nothing does.
-func (d *Daemon) ledgerProblem() string {
-	if err := d.ledger.ReadOnly(); err != nil {
-		return err.Error()
-	}
-	if since, err := d.ledger.WritesFail(); err != nil {
-		return fmt.Sprintf("nothing could be written to the ledger since %s: %v", api.LocalTime(since, d.Zone()), err)
-	}
-	return d.ledger.NoRoom()
-}
-
-// checkLedger reports whether the ledger can be written, and whether it has a backup.
-func (d *Daemon) checkLedger(ctx context.Context) api.Check {
-	const blocks = "see the message; nothing runs that cannot be recorded"
-	if problem := d.ledgerProblem(); problem != "" {
-		return failed("ledger", problem, blocks)
-	}
-	if d.shared() {
-		if err := d.ledger.Touch(ctx); err != nil {
-			return failed("ledger", err.Error(), blocks)
-		}
-		return passed("ledger", "PostgreSQL, "+d.nodes.address+", takes what is written; back it up with pg_dump")
-	}
-
-	state, err := d.ledger.FileState(ctx)
-	if err != nil {
-		return failed("ledger", err.Error(), "see the message; rouse ledger shows the same")
-	}
-	said := fmt.Sprintf("%s, %s", filepath.Base(state.Path), text.Size(state.Bytes))
-	all, err := d.ledger.Backups()
-	if err != nil {
-		return failed("ledger", said+"; "+err.Error(), seeMessage)
-	}
-	said += "; " + lastBackup(all, d.Zone())
-	if problem := d.backupProblem.Load(); problem != nil && *problem != nil {
-		return failed("ledger", fmt.Sprintf("%s; the daily backup failed: %v", said, *problem), "see the message; it is tried again every six hours, and with: rouse ledger backup")
-	}
-	return passed("ledger", said)
-}
-
-func lastBackup(all []ledger.Backup, zone *time.Location) string {
-	for _, b := range all {
-		if !strings.HasSuffix(b.Name, "-replaced") {
-			return "last backup " + api.LocalTime(b.At, zone)
-		}
-	}
-	return "no backup yet; a daemon makes one each day"
-}
-
 // checkService reports whether the daemon starts again by itself: after a failure, and when its user logs in.
-func (d *Daemon) checkService() api.Check {
-	installed, err := service.Recorded(d.home.Dir)
+func (d *Checker) checkService() api.Check {
+	installed, err := service.Recorded(d.Home)
 	if err != nil {
 		return undone("service", err)
 	}
 
-	c := passed("service", installed.Name+" is installed; how it is: rouse service status")
+	c := Passed("service", installed.Name+" is installed; how it is: rouse service status")
 	switch {
 	case installed.Name == "":
 		c.Detail = "not installed: a daemon runs when you start one, and not again after a failure; see rouse service install"
 		return c
-	case d.Supervised():
-		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s", installed.Name, api.LocalTime(d.startedAt, d.Zone()))
-	case d.reloads != nil && runtime.GOOS == "linux":
-		c = failed(c.Name, fmt.Sprintf("%s is installed, and this daemon was started by somebody else: the service cannot start while it runs", installed.Name), "end this daemon, and use: rouse service start")
+	case d.Supervised:
+		c.Detail = fmt.Sprintf("%s is installed, and this is its daemon since %s", installed.Name, api.LocalTime(d.Explainer.StartedAt, d.zone()))
+	case d.Serves && runtime.GOOS == "linux":
+		c = Failed(c.Name, fmt.Sprintf("%s is installed, and this daemon was started by somebody else: the service cannot start while it runs", installed.Name), "end this daemon, and use: rouse service start")
 	}
 	if _, err := os.Stat(installed.Program); err != nil {
-		return failed(c.Name, fmt.Sprintf("%s; its program %s is gone", c.Detail, installed.Program), "install it again with the program that is there now: rouse service install --force")
+		return Failed(c.Name, fmt.Sprintf("%s; its program %s is gone", c.Detail, installed.Program), "install it again with the program that is there now: rouse service install --force")
 	}
 	return c
 }
