@@ -102,10 +102,15 @@ var mayImport = map[string][]string{
 		"agent/checkout", "skills", "skills/install", "agent/model", "agent/model/playbook", "agent/model/replay",
 		"agent/redact",
 	},
+	"cmd/internal/control": {
+		"agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool", "agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
+		"agentdb", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web",
+		"cmd/internal/webhook", "cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
+	},
 	"cmd/internal/daemon":    everything,
 	"cmd/internal/dashboard": {"cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
 	"cmd/internal/doctor": {
-		"agent", "agent/model", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp", "agentdb", "cmd/internal/api", "cmd/internal/backup",
+		"agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp", "agentdb", "cmd/internal/api", "cmd/internal/backup",
 		"cmd/internal/config", "cmd/internal/notify", "cmd/internal/plan", "cmd/internal/secret", "cmd/internal/service", "cmd/internal/why",
 		"internal/ledger", "scheduler/schedule", "skills", "skills/install", "skills/module",
 	},

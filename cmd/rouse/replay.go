@@ -10,6 +10,7 @@ import (
 
 	"rouse/agent/model/replay"
 	"rouse/cmd/internal/api"
+	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
@@ -102,7 +103,7 @@ func playRecording(cmd *cobra.Command, at *place, rec replay.Recording, with str
 	if err != nil {
 		return err
 	}
-	out, err := daemon.PlayRecording(cmd.Context(), plan, rec)
+	out, err := control.PlayRecording(cmd.Context(), plan, rec)
 	if err != nil {
 		return err
 	}

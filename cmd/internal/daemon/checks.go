@@ -10,7 +10,7 @@ import (
 // newChecker gives the checks of rouse doctor the parts of this process.
 func (d *Daemon) newChecker() *doctor.Checker {
 	c := &doctor.Checker{
-		Setup: d.Current, Home: d.home.Dir, Ledger: d.ledger, Runner: d.runner, Databases: d.databases, Notifier: d.notifier, Explainer: d.Explainer, Logger: d.log,
+		Setup: d.Current, Home: d.home.Dir, Ledger: d.ledger, Runner: d.runner, Pool: d.databases, Notifier: d.notifier, Explainer: d.Explainer, Logger: d.log,
 		Supervised: d.Supervised(), LedgerAddress: d.nodes.address,
 		OpenToOthers: func() ([]string, error) { return OpenToOthers(d.home.Dir) }, OpenFiles: checkOpenFiles, Services: d.checkServices,
 		BackupProblem: func() error {

@@ -18,6 +18,7 @@ import (
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
 	"rouse/cmd/internal/heartbeat"
 	"rouse/cmd/internal/metrics"
@@ -57,6 +58,7 @@ type Options struct {
 type Daemon struct {
 	*why.Explainer
 	*doctor.Checker
+	*control.Service
 
 	home      *home
 	log       *slog.Logger
@@ -95,10 +97,6 @@ type Daemon struct {
 	dashboard        atomic.Pointer[dashboard] // nil: nobody listens on the network
 	dashboardProblem atomic.Pointer[string]    // why, where it is wanted
 
-	refusedMu sync.Mutex
-	refused   map[string]refusals // requests to webhooks by job, and runs that were asked for
-	throttle  throttle
-
 	stopFollowing context.CancelFunc // ends the event streams of Handler that are followed
 	stopping      <-chan struct{}    // closed with them
 	backups       sync.WaitGroup     // backups of the home that are made
@@ -109,7 +107,7 @@ func (d *Daemon) Current() *plan.Setup { return d.setup.Load() }
 
 // Open locks the home and opens its parts; nothing runs yet.
 func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
-	d := &Daemon{log: o.Logger, startedAt: time.Now(), refused: map[string]refusals{}}
+	d := &Daemon{log: o.Logger, startedAt: time.Now()}
 	d.supervision = newSupervision(d, o.Serves)
 	d.nodes.led, d.nodes.triggers, d.nodes.work = make(chan struct{}), !o.NoTriggers, !o.NoWork
 	self := Holder{PID: os.Getpid(), Version: Version(), StartedAt: d.startedAt.In(o.Config.Zone()), Daemon: o.Serves}
@@ -237,6 +235,9 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	}
 	d.notifier = notify.New(notify.Options{Ledger: d.ledger, Channels: p.Channels, Rules: plan.ChannelRules(d.Current().Config, &d.session), Link: d.noticeLink, Logger: d.log, Now: d.ledger.Now})
 	d.Checker = d.newChecker()
+	d.Service = control.New(&control.Parts{Setup: d.Current, Ledger: d.ledger, Runner: d.runner, Scheduler: d.scheduler, Databases: d.databases, Notifier: d.notifier,
+		Explainer: d.Explainer, Logger: d.log, Serves: o.Serves, TakesTriggers: d.nodes.triggers, RefuseElsewhere: d.refuseElsewhere, Wake: d.wakeDispatcher, URL: d.DashboardURL,
+		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
 		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
@@ -254,6 +255,13 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	d.Explainer.Watcher = d.watcher
 
 	return d.watcher.Set(ctx, d.ownWatches(p))
+}
+
+// wakeDispatcher has all queued runs considered again. A command has no dispatcher; the next daemon considers them anyway.
+func (d *Daemon) wakeDispatcher() {
+	if dispatcher := d.dispatching.Load(); dispatcher != nil {
+		dispatcher.Reconsider()
+	}
 }
 
 // Dir is the home folder.

@@ -8,9 +8,11 @@
 // configuration and its plan (cmd/internal/plan) are one plan.Setup behind one pointer, which a reload
 // replaces as a whole: a run that has started keeps the setup that it started with.
 //
-// Daemon implements the interfaces of the API (cmd/internal/web), in a file for each subject.
+// Daemon implements the interface of the API (cmd/internal/web) with the parts that it embeds: control.Service answers
+// requests about jobs and runs, why.Explainer explains them, and doctor.Checker checks the home. What remains here is
+// about the process: status, reload, nodes, backups of the home, access over the network.
 //
 // # Size
 //
-// One file for each subject of the API, and for each part made from the configuration: all of them read the current Setup.
+// One process has many parts to start, stop and supervise: ledger, nodes, reload, sockets, dashboard, backups, telemetry.
 package daemon

@@ -15,10 +15,7 @@ import (
 	"time"
 
 	"rouse/agent/tool/host/signin"
-	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/secret"
-	"rouse/internal/ledger"
-	"rouse/internal/text"
 )
 
 // signInStore keeps sign-ins as the secrets of the home are kept, and apart from them: no configuration can name one.
@@ -80,49 +77,6 @@ func (s *signInStore) Names() (names []string, err error) {
 		names = slices.Sorted(maps.Keys(kept))
 		return err
 	})
-}
-
-// SignIns implements web.Backend.
-func (d *Daemon) SignIns(context.Context) ([]api.SignIn, error) {
-	kept, err := d.runner.SignIns()
-	out := []api.SignIn{}
-	for _, k := range kept {
-		out = append(out, api.SignIn{Name: k.String(), Agent: k.Agent, Skill: k.Skill, Provider: k.Provider, Service: k.Service, Status: string(k.Status),
-			Scopes: append([]string{}, k.Scopes...), Since: api.At(k.Since), ExpiresAt: api.At(k.Expires), Renews: k.Renews, Waiting: k.Waiting})
-	}
-	return out, err
-}
-
-// RemoveSignIn implements web.Backend.
-func (d *Daemon) RemoveSignIn(ctx context.Context, name string) error {
-	id, ok := signin.ParseID(name)
-	if !ok {
-		return &api.Error{Status: http.StatusBadRequest, Message: "a sign-in is named as AGENT/SKILL/PROVIDER; see: rouse skills sign-ins", Usage: true}
-	}
-
-	err := d.runner.RemoveSignIn(ctx, id)
-	if !errors.Is(err, signin.ErrNone) {
-		return err
-	}
-	kept, err := d.SignIns(ctx)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, k := range kept {
-		names = append(names, k.Name)
-	}
-	return &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("sign-in", name, names), Usage: true}
-}
-
-// SignInLink implements web.Backend.
-func (d *Daemon) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
-	return d.runner.SignInLink(ctx, i)
-}
-
-// AnswerSignIn implements web.Backend.
-func (d *Daemon) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
-	return d.runner.AnswerSignIn(ctx, i, pasted)
 }
 
 // settleEvery is how often runs are looked for that wait for a sign-in which is there.

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
 )
@@ -56,30 +54,6 @@ func (d *Daemon) Status(ctx context.Context) (api.Status, error) {
 	st.ModelPauses = d.ModelPauses(d.ledger.Now())
 
 	return st, err
-}
-
-// Notify implements web.Backend.
-func (d *Daemon) Notify(ctx context.Context, channel, text string) (string, error) {
-	if channel == "" {
-		usual := d.usualChannels()
-		if len(usual) == 0 {
-			return "", &api.Error{Status: 502, Message: "no notification channel is configured, and there is no desktop session; add one to notifications"}
-		}
-		channel = usual[0]
-	}
-
-	if err := d.notifier.Send(ctx, channel, "rouse", d.runner.Redact(text)); err != nil {
-		return "", &api.Error{Status: 502, Message: fmt.Sprintf("channel %s: %v", channel, err)}
-	}
-	return channel, nil
-}
-
-// usualChannels returns the channels for notices without a job and an agent.
-func (d *Daemon) usualChannels() []string {
-	if usual := d.Current().Config.DefaultChannels(); usual != nil || !d.session.Exists() {
-		return usual
-	}
-	return []string{config.DefaultChannel}
 }
 
 // canDeliver returns yes, no or unknown, depending on whether a channel can deliver now, and the reason.

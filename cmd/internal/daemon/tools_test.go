@@ -107,6 +107,7 @@ func openOffice(t *testing.T, s tool.Spec, agentKeys, jobKeys string, turns ...m
 
 	t.Cleanup(o.Close)
 	o.runner = o.newRunner(o.ledger, o.databases, o.home.Dir)
+	o.Explainer.Runner, o.Checker.Runner, o.Catalog.Runner = o.runner, o.runner, o.runner // Catalog shares its parts with the rest of Service
 	o.runner.Set(o.Current().Plan.Runner)
 	return o
 }

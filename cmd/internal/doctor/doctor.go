@@ -25,7 +25,7 @@ type Checker struct {
 	Home      string
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
-	Databases *agentdb.Pool
+	Pool      *agentdb.Pool
 	Notifier  *notify.Notifier
 	Explainer *why.Explainer
 	Logger    *slog.Logger

@@ -36,7 +36,7 @@ func (d *Checker) checkClones() []api.Check {
 func (d *Checker) checkDatabases(s *plan.Setup) api.Check {
 	var bad, remedies []string
 	for _, agent := range s.AgentNames() {
-		err := d.Databases.Quarantined(agent)
+		err := d.Pool.Quarantined(agent)
 		var damaged *agentdb.QuarantinedError
 		switch {
 		case errors.As(err, &damaged):

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 )
 
 // Wakes implements web.Backend.
-func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
-	s := d.Current()
+func (x *Schedule) Wakes(ctx context.Context, agent string) ([]api.AgentWake, error) {
+	s := x.Setup()
 	if err := s.Known("", agent); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, erro
 			continue
 		}
 
-		wake, err := d.agentWake(ctx, s, a)
+		wake, err := x.agentWake(ctx, s, a)
 		if err != nil {
 			return nil, err
 		}
@@ -46,21 +46,21 @@ func (d *Daemon) Wakes(ctx context.Context, agent string) ([]api.AgentWake, erro
 }
 
 // agentWake returns the planned wake of an agent, and the limits of its planning.
-func (d *Daemon) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) (api.AgentWake, error) {
+func (x *Schedule) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) (api.AgentWake, error) {
 	name := string(a.Name)
 	out := api.AgentWake{Agent: name, Zone: s.Config.Zone().String()}
-	wake, planned, err := d.ledger.NextWake(ctx, name)
+	wake, planned, err := x.Ledger.NextWake(ctx, name)
 	if err != nil {
 		return out, err
 	}
 	if planned {
 		out.Wake = web.NewWake(wake)
 	}
-	pauses, err := d.ledger.Pauses(ctx, d.ledger.Now())
+	pauses, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	if err != nil {
 		return out, err
 	}
-	if p, paused := ledger.Paused(pauses, "", name, d.ledger.Now()); paused {
+	if p, paused := ledger.Paused(pauses, "", name, x.Ledger.Now()); paused {
 		out.Paused = web.NewPause(p).Text(s.Config.Zone())
 	}
 
@@ -69,7 +69,7 @@ func (d *Daemon) agentWake(ctx context.Context, s *plan.Setup, a *config.Agent) 
 		out.Off = planningOff(a)
 		return out, nil
 	}
-	usage, err := d.ledger.WakeUsage(ctx, name)
+	usage, err := x.Ledger.WakeUsage(ctx, name)
 	if err != nil {
 		return out, err
 	}
@@ -104,20 +104,20 @@ func wakeLimits(l schedule.Limits) *api.WakeLimits {
 }
 
 // SetWake implements web.Backend.
-func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
-	s := d.Current()
+func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedWake, error) {
+	s := x.Setup()
 	out := api.PlannedWake{ClampReasons: []string{}, Warnings: []string{}}
 	a, limits, err := planner(s, ask.Agent)
 	if err != nil {
 		return out, err
 	}
 
-	r := next.Request{Agent: ask.Agent, ByUser: true, Instructions: d.runner.Redact(ask.Instructions), Priority: ask.Priority, OnMiss: ask.OnMiss}
-	if err := d.fillRequest(ctx, ask, s.Config.Zone(), &r); err != nil {
+	r := next.Request{Agent: ask.Agent, ByUser: true, Instructions: x.Runner.Redact(ask.Instructions), Priority: ask.Priority, OnMiss: ask.OnMiss}
+	if err := x.fillRequest(ctx, ask, s.Config.Zone(), &r); err != nil {
 		return out, err
 	}
 
-	res, err := next.PlanWake(ctx, d.ledger, limits, r)
+	res, err := next.PlanWake(ctx, x.Ledger, limits, r)
 	var wrong *next.Invalid
 	switch {
 	case errors.As(err, &wrong):
@@ -127,7 +127,7 @@ func (d *Daemon) SetWake(ctx context.Context, ask api.WakeRequest) (api.PlannedW
 	}
 
 	out.Clamped, out.ClampReasons, out.Warnings = res.Clamped, res.ClampReasons, append(out.Warnings, res.Warnings...)
-	out.AgentWake, err = d.agentWake(ctx, s, a)
+	out.AgentWake, err = x.agentWake(ctx, s, a)
 	return out, err
 }
 
@@ -145,16 +145,16 @@ func planner(s *plan.Setup, name string) (*config.Agent, schedule.Limits, error)
 }
 
 // fillRequest parses the time; what was left out stays as it was planned.
-func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
+func (x *Schedule) fillRequest(ctx context.Context, ask api.WakeRequest, zone *time.Location, r *next.Request) error {
 	usage := func(message string) error { return &api.Error{Message: message, Usage: true} }
-	old, planned, err := d.ledger.NextWake(ctx, ask.Agent)
+	old, planned, err := x.Ledger.NextWake(ctx, ask.Agent)
 	if err != nil {
 		return err
 	}
 
 	switch {
 	case ask.At != "":
-		w, err := schedule.ParseTime(ask.At, d.ledger.Now(), zone, true)
+		w, err := schedule.ParseTime(ask.At, x.Ledger.Now(), zone, true)
 		if err != nil {
 			return usage(err.Error())
 		}
@@ -182,15 +182,15 @@ func (d *Daemon) fillRequest(ctx context.Context, ask api.WakeRequest, zone *tim
 }
 
 // CancelWake implements web.Backend.
-func (d *Daemon) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
-	s := d.Current()
+func (x *Schedule) CancelWake(ctx context.Context, agent string) (api.CancelledWake, error) {
+	s := x.Setup()
 	out := api.CancelledWake{Agent: agent, Zone: s.Config.Zone().String()}
-	old, planned, err := d.ledger.NextWake(ctx, agent)
+	old, planned, err := x.Ledger.NextWake(ctx, agent)
 	if err != nil {
 		return out, err
 	}
 
-	cleared, err := d.ledger.CancelWake(ctx, agent, ledger.ByUser)
+	cleared, err := x.Ledger.CancelWake(ctx, agent, ledger.ByUser)
 	if err != nil {
 		return out, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -41,9 +41,9 @@ type refusals struct {
 func deliveryKey(job string, d webhook.Delivery) string { return "webhook/" + job + "/" + d.ID }
 
 // Webhook implements webhook.Engine.
-func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
-	now := d.Current()
-	if now.Usable() != nil || !d.nodes.triggers {
+func (x *Runs) Webhook(path string) (webhook.Hook, bool) {
+	now := x.Setup()
+	if now.Usable() != nil || !x.TakesTriggers {
 		return webhook.Hook{}, false
 	}
 
@@ -57,7 +57,7 @@ func (d *Daemon) Webhook(path string) (webhook.Hook, bool) {
 }
 
 // Deliver implements webhook.Engine. What was kept before is found first: its sender need not wait for a pause to end.
-func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
+func (x *Runs) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delivery, body string) (webhook.Accepted, error) {
 	req := ledger.Request{
 		Key: deliveryKey(h.Job, got), Job: h.Job, Trigger: domain.TriggerWebhook, Body: body,
 		Detail: ledger.Detail{Webhook: &ledger.Delivery{Path: h.Path, ID: got.ID, Event: got.Event, Bytes: int64(len(body))}},
@@ -65,33 +65,33 @@ func (d *Daemon) Deliver(ctx context.Context, h webhook.Hook, got webhook.Delive
 	if got.Keyed {
 		req.Detail.Once = newOnce(got.ID, []byte(body))
 	}
-	if run, known, err := d.askedBefore(ctx, req); known || err != nil {
+	if run, known, err := x.askedBefore(ctx, req); known || err != nil {
 		return webhook.Accepted{Run: run, Repeated: known}, otherBody(err)
 	}
 
-	j := d.Current().Job(h.Job)
+	j := x.Setup().Job(h.Job)
 	if j == nil { // removed meanwhile
 		return webhook.Accepted{}, &webhook.BusyError{Why: "the job of this webhook is not configured any more", After: tryAgain}
 	}
-	busy, err := d.busyFor(ctx, j)
+	busy, err := x.busyFor(ctx, j)
 	if err != nil {
 		return webhook.Accepted{}, err
 	}
 	if busy != nil {
-		d.Refused(ctx, h, busy.Why)
+		x.Refused(ctx, h, busy.Why)
 		return webhook.Accepted{}, busy
 	}
 
 	req.Agent = j.Agent
 	// How often a sender sends is not counted: many do not send again what was refused.
-	if err := d.admit(ctx, "", req); err != nil {
+	if err := x.admit(ctx, "", req); err != nil {
 		var refused *api.Error
 		if errors.As(err, &refused) {
 			return webhook.Accepted{}, &webhook.BusyError{Why: refused.Message, After: refused.RetryAfter}
 		}
 		return webhook.Accepted{}, err
 	}
-	run, isNew, err := d.enqueueOnce(ctx, req)
+	run, isNew, err := x.enqueueOnce(ctx, req)
 	return webhook.Accepted{Run: run, Repeated: !isNew}, otherBody(err)
 }
 
@@ -104,9 +104,9 @@ func otherBody(err error) error {
 }
 
 // busyFor is why a job takes no delivery now, nil if it does.
-func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
-	now := d.ledger.Now()
-	pauses, err := d.ledger.Pauses(ctx, now)
+func (x *Runs) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError, error) {
+	now := x.Ledger.Now()
+	pauses, err := x.Ledger.Pauses(ctx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError
 		return &webhook.BusyError{Why: "the job of this webhook is paused", After: after}, nil
 	}
 
-	n, err := d.ledger.QueuedOf(ctx, string(j.Name), maxDeliveries)
+	n, err := x.Ledger.QueuedOf(ctx, string(j.Name), maxDeliveries)
 	if err != nil || n < maxDeliveries {
 		return nil, err
 	}
@@ -126,31 +126,31 @@ func (d *Daemon) busyFor(ctx context.Context, j *config.Job) (*webhook.BusyError
 }
 
 // Refused implements webhook.Engine. Strangers can send any number of requests, so not all of them are recorded.
-func (d *Daemon) Refused(ctx context.Context, h webhook.Hook, why string) {
-	d.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhook.RefusedEvent}, func(more int) any {
-		d.log.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
+func (x *Runs) Refused(ctx context.Context, h webhook.Hook, why string) {
+	x.recordRefusal(ctx, h.Job, ledger.Event{Job: h.Job, Kind: webhook.RefusedEvent}, func(more int) any {
+		x.Logger.Warn("a request to a webhook was refused", "job", h.Job, "path", h.Path, "why", why, "more_before", more)
 		return refusedWebhook{Path: h.Path, Why: why, More: more}
 	})
 }
 
 // countRefused says whether a refusal goes on record, with how many others since the last one that did.
-func (d *Daemon) countRefused(job string, now time.Time) (more int, record bool) {
-	d.refusedMu.Lock()
-	defer d.refusedMu.Unlock()
+func (x *Runs) countRefused(job string, now time.Time) (more int, record bool) {
+	x.refusedMu.Lock()
+	defer x.refusedMu.Unlock()
 
-	r := d.refused[job]
+	r := x.refused[job]
 	if now.Sub(r.since) < refusedEvery {
 		r.more++
-		d.refused[job] = r
+		x.refused[job] = r
 		return 0, false
 	}
-	d.refused[job] = refusals{since: now}
+	x.refused[job] = refusals{since: now}
 	return r.more, true
 }
 
 // Webhooks implements web.Backend.
-func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
-	now := d.Current()
+func (x *Runs) Webhooks(ctx context.Context) ([]api.Webhook, error) {
+	now := x.Setup()
 	if err := now.Usable(); err != nil {
 		return nil, err
 	}
@@ -162,9 +162,9 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			continue
 		}
 
-		w := api.Webhook{Job: string(j.Name), Path: j.Webhook.Path, Scheme: j.Webhook.Scheme, MaxBody: int64(j.Webhook.MaxBody), Enabled: config.On(j.Enabled), URL: d.DashboardURL(j.Webhook.Path)}
+		w := api.Webhook{Job: string(j.Name), Path: j.Webhook.Path, Scheme: j.Webhook.Scheme, MaxBody: int64(j.Webhook.MaxBody), Enabled: config.On(j.Enabled), URL: x.URL(j.Webhook.Path)}
 		if w.Enabled {
-			busy, err := d.busyFor(ctx, j)
+			busy, err := x.busyFor(ctx, j)
 			if err != nil {
 				return nil, err
 			}
@@ -178,7 +178,7 @@ func (d *Daemon) Webhooks(ctx context.Context) ([]api.Webhook, error) {
 			}
 		}
 
-		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})
+		last, err := x.Ledger.Runs(ctx, ledger.RunFilter{Job: w.Job, Trigger: domain.TriggerWebhook, Limit: 1})
 		if err != nil {
 			return nil, err
 		}

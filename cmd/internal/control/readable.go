@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 // A request from the network may name files only where the job reads anyway: in its watched folder, or without one in the
 // folders of its agent. The owner's command may name any file. Nobody may name a file of the home, a configuration, or a file
 // that holds secrets by its name.
-func (d *Daemon) readable(ctx context.Context, j *config.Job, path api.Path) (string, error) {
-	s := d.Current()
+func (x *Runs) readable(ctx context.Context, j *config.Job, path api.Path) (string, error) {
+	s := x.Setup()
 	p := s.Plan.Runner
 	refuse := func(why string) (string, error) {
 		return "", &api.Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the file %s is not given to job %s: %s", path, j.Name, why)}

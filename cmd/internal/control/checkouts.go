@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 const maxCheckoutDiff = 256 << 10
 
 // Checkout implements web.Backend.
-func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
-	s, err := d.runner.Clones().Of(run)
+func (x *Checkouts) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.Checkout, error) {
+	s, err := x.Runner.Clones().Of(run)
 	if errors.Is(err, checkout.ErrNone) {
 		return nil, nil
 	}
@@ -30,11 +30,11 @@ func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.
 	}
 
 	c := newCheckout(run, s)
-	if err := d.addSent(ctx, run, &c); err != nil {
+	if err := x.addSent(ctx, run, &c); err != nil {
 		return nil, err
 	}
 	if diff {
-		if c.Diff, err = d.runner.Clones().Diff(ctx, s, maxCheckoutDiff); err != nil {
+		if c.Diff, err = x.Runner.Clones().Diff(ctx, s, maxCheckoutDiff); err != nil {
 			c.Notes = append(c.Notes, "the changes cannot be shown: "+err.Error())
 		}
 	}
@@ -42,8 +42,8 @@ func (d *Daemon) Checkout(ctx context.Context, run ledger.Run, diff bool) (*api.
 }
 
 // addSent adds where the branch was sent, which the events of its run say.
-func (d *Daemon) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) error {
-	events, err := d.ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
+func (x *Checkouts) addSent(ctx context.Context, run ledger.Run, c *api.Checkout) error {
+	events, err := x.Ledger.Events(ctx, ledger.EventFilter{Run: run.ID, Limit: -1})
 	if err != nil {
 		return err
 	}
@@ -74,11 +74,11 @@ func newCheckout(run ledger.Run, s runclone.State) api.Checkout {
 }
 
 // WaitingCheckouts implements web.Backend.
-func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
-	all, err := d.runner.Clones().Waiting()
+func (x *Checkouts) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
+	all, err := x.Runner.Clones().Waiting()
 	out := []api.Checkout{}
 	for _, s := range all {
-		run, missing := d.ledger.Run(ctx, s.Run)
+		run, missing := x.Ledger.Run(ctx, s.Run)
 		if missing == nil {
 			out = append(out, newCheckout(run, s))
 		}
@@ -87,31 +87,31 @@ func (d *Daemon) WaitingCheckouts(ctx context.Context) ([]api.Checkout, error) {
 }
 
 // Apply implements web.Backend.
-func (d *Daemon) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
+func (x *Checkouts) Apply(ctx context.Context, run ledger.Run, ask api.ApplyRequest) (api.Checkout, error) {
 	how := cmp.Or(checkout.How(ask.How), checkout.Merge)
 	if how != checkout.Merge && how != checkout.CherryPick {
 		return api.Checkout{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("%q is neither merge nor cherry-pick", ask.How)}
 	}
 
-	s, err := d.runner.Clones().Of(run)
+	s, err := x.Runner.Clones().Of(run)
 	if err == nil && ask.Head != "" && s.Result != nil && s.Result.Head != ask.Head {
 		err = errors.New("its branch has other commits than those that were shown; look at it again")
 	}
 	if err == nil {
-		_, err = d.runner.Clones().Apply(ctx, run, how)
+		_, err = x.Runner.Clones().Apply(ctx, run, how)
 	}
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "applied", err)
 	}
-	s, err = d.runner.Clones().Of(run)
+	s, err = x.Runner.Clones().Of(run)
 	return newCheckout(run, s), err
 }
 
 // Discard implements web.Backend.
-func (d *Daemon) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
-	s, err := d.runner.Clones().Of(run)
+func (x *Checkouts) Discard(ctx context.Context, run ledger.Run) (api.Checkout, error) {
+	s, err := x.Runner.Clones().Of(run)
 	if err == nil {
-		err = d.runner.Clones().Discard(ctx, run)
+		err = x.Runner.Clones().Discard(ctx, run)
 	}
 	if err != nil {
 		return api.Checkout{}, checkoutError(run, "discarded", err)

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 )
 
 // Pause implements web.Backend.
-func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
-	s, now := d.Current(), d.ledger.Now()
+func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, error) {
+	s, now := x.Setup(), x.Ledger.Now()
 	out := api.Paused{Zone: s.Config.Zone().String(), Running: []string{}, Held: []api.Pause{}}
 
 	err := s.KnownScope(ask.Scope, ask.Name)
@@ -33,14 +33,14 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 		return out, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	p, err := d.ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: d.runner.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
+	p, err := x.Ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: x.Runner.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
 	if err != nil {
 		return out, err
 	}
 
 	out.Pause = web.NewPause(p)
 	// A pause does not stop what is running, so name it: its owner may want to cancel it.
-	running, err := d.ledger.Running(ctx)
+	running, err := x.Ledger.Running(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -51,7 +51,7 @@ func (d *Daemon) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused, e
 		}
 	}
 
-	out.Held, err = d.otherPauses(ctx, s, ask.Scope, ask.Name)
+	out.Held, err = x.otherPauses(ctx, s, ask.Scope, ask.Name)
 	return out, err
 }
 
@@ -92,10 +92,10 @@ func PauseEnd(ask api.PauseRequest, now time.Time, zone *time.Location) (time.Ti
 }
 
 // Resume implements web.Backend. It works for jobs and agents that are no longer configured, too.
-func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
-	s := d.Current()
+func (x *Schedule) Resume(ctx context.Context, scope, name string) (api.Resumed, error) {
+	s := x.Setup()
 	out := api.Resumed{Scope: scope, Name: name, Zone: s.Config.Zone().String(), Held: []api.Pause{}}
-	ended, err := d.ledger.EndPause(ctx, scope, name)
+	ended, err := x.Ledger.EndPause(ctx, scope, name)
 	if err != nil {
 		return out, err
 	}
@@ -107,7 +107,7 @@ func (d *Daemon) Resume(ctx context.Context, scope, name string) (api.Resumed, e
 		}
 	}
 
-	out.Held, err = d.otherPauses(ctx, s, scope, name)
+	out.Held, err = x.otherPauses(ctx, s, scope, name)
 	if err != nil || ended {
 		return out, err
 	}
@@ -133,9 +133,9 @@ func nothingToResume(scope, name string, held []api.Pause, zone *time.Location) 
 }
 
 // otherPauses lists the other pauses in force that cover some of the same jobs.
-func (d *Daemon) otherPauses(ctx context.Context, s *plan.Setup, scope, name string) ([]api.Pause, error) {
+func (x *Schedule) otherPauses(ctx context.Context, s *plan.Setup, scope, name string) ([]api.Pause, error) {
 	out := []api.Pause{}
-	all, err := d.ledger.Pauses(ctx, d.ledger.Now())
+	all, err := x.Ledger.Pauses(ctx, x.Ledger.Now())
 	for _, p := range all {
 		if (p.Scope != scope || p.Name != name) && s.Overlaps(scope, name, p.Scope, p.Name) {
 			out = append(out, web.NewPause(p))

@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"cmp"
@@ -28,12 +28,12 @@ import (
 )
 
 // Fire implements web.Backend.
-func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
-	now := d.Current()
+func (x *Runs) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
+	now := x.Setup()
 	if err := now.Known(f.Job, f.Agent); err != nil {
 		return 0, err
 	}
-	if err := d.refuseSecrets(f); err != nil {
+	if err := x.refuseSecrets(f); err != nil {
 		return 0, err
 	}
 
@@ -48,7 +48,7 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		return 0, err
 	}
 	if f.Key != "" { // before anything else is looked at: what was accepted once stays accepted
-		if run, known, err := d.askedBefore(ctx, req); known || err != nil {
+		if run, known, err := x.askedBefore(ctx, req); known || err != nil {
 			return run, otherRequest(err, f.Key)
 		}
 	}
@@ -62,23 +62,23 @@ func (d *Daemon) Fire(ctx context.Context, f api.RunRequest) (int64, error) {
 		req.Agent = j.Agent
 		// Through the watch, so that the same content is not processed twice.
 		if f.File != "" || converges(j) {
-			if err := d.admit(ctx, access.Caller(ctx), req); err != nil {
+			if err := x.admit(ctx, access.Caller(ctx), req); err != nil {
 				return 0, err
 			}
-			return d.fireWatch(ctx, j, f)
+			return x.fireWatch(ctx, j, f)
 		}
 	} else if f.Skill != "" {
 		if err := runnable(now, f); err != nil {
 			return 0, err
 		}
-	} else if s := d.runner.Specs().Find(f.Tool); f.Tool != "" && (s.Name == "" || !s.Listed()) {
-		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, d.runner.Specs().Callable()), Usage: true}
+	} else if s := x.Runner.Specs().Find(f.Tool); f.Tool != "" && (s.Name == "" || !s.Listed()) {
+		return 0, &api.Error{Status: 404, Message: text.NoSuch("tool", f.Tool, x.Runner.Specs().Callable()), Usage: true}
 	}
 
-	if err := d.admit(ctx, access.Caller(ctx), req); err != nil {
+	if err := x.admit(ctx, access.Caller(ctx), req); err != nil {
 		return 0, err
 	}
-	run, _, err := d.enqueueOnce(ctx, req)
+	run, _, err := x.enqueueOnce(ctx, req)
 	return run, otherRequest(err, f.Key)
 }
 
@@ -138,14 +138,14 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 }
 
 // refuseSecrets refuses a request that would put a secret of the configuration into the history.
-func (d *Daemon) refuseSecrets(f api.RunRequest) error {
+func (x *Runs) refuseSecrets(f api.RunRequest) error {
 	for what, value := range map[string]any{"prompt holds": f.Prompt, "input holds": f.Input, "session holds": f.Session, "arguments hold": f.Args, "input of the skill holds": f.Given, "Idempotency-Key holds": f.Key} {
 		// As JSON, which covers values that are nested in the input or the arguments.
 		text, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		if d.runner.Redact(string(text)) != string(text) {
+		if x.Runner.Redact(string(text)) != string(text) {
 			return &api.Error{Status: 400, Message: fmt.Sprintf("the %s the value of a secret of the configuration, and would stand in the history; leave it out: what needs a secret gets it from the configuration", what)}
 		}
 	}
@@ -158,29 +158,29 @@ func converges(j *config.Job) bool {
 }
 
 // fireWatch claims a file as if it had been dropped, or the watched folder as if it had changed.
-func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
+func (x *Runs) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest) (int64, error) {
 	switch {
 	case len(f.Input) > 0:
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no input", j.Name), Usage: true}
 	case f.Key != "":
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("a run of job %s that takes a file or a folder takes no Idempotency-Key: the same content is taken once", j.Name), Usage: true}
 	case f.File == "":
-		return d.fireFolder(ctx, j)
+		return x.fireFolder(ctx, j)
 	case converges(j):
 		return 0, &api.Error{Status: 400, Message: fmt.Sprintf("job %s takes its folder as a whole, not a file (mode: converge); start it with: rouse run %s", j.Name, j.Name), Usage: true}
 	}
 
-	if err := d.refuseElsewhere(string(j.Name)); err != nil {
+	if err := x.RefuseElsewhere(string(j.Name)); err != nil {
 		return 0, err
 	}
 
-	w := d.Current().Plan.WatchOf(j)
+	w := x.Setup().Plan.WatchOf(j)
 
-	file, err := d.readable(ctx, j, f.File)
+	file, err := x.readable(ctx, j, f.File)
 	if err != nil {
 		return 0, err
 	}
-	a, err := watcher.EnqueueFile(ctx, d.ledger, w, file, f.Again)
+	a, err := watcher.EnqueueFile(ctx, x.Ledger, w, file, f.Again)
 	if err != nil {
 		return 0, &api.Error{Status: 400, Message: err.Error()}
 	}
@@ -197,17 +197,17 @@ func (d *Daemon) fireWatch(ctx context.Context, j *config.Job, f api.RunRequest)
 }
 
 // fireFolder starts the run of a folder.
-func (d *Daemon) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
-	if err := d.refuseElsewhere(string(j.Name)); err != nil {
+func (x *Runs) fireFolder(ctx context.Context, j *config.Job) (int64, error) {
+	if err := x.RefuseElsewhere(string(j.Name)); err != nil {
 		return 0, err
 	}
 
 	var a ledger.Accepted
 	var err error
 	// A running watcher keeps the state of the folder, so it has to start the run itself.
-	if d.watcher != nil {
-		a, err = d.watcher.Trigger(ctx, string(j.Name))
-	} else if a, err = watcher.Trigger(ctx, d.ledger, d.Current().Plan.Watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
+	if x.Explainer.Watcher != nil {
+		a, err = x.Explainer.Watcher.Trigger(ctx, string(j.Name))
+	} else if a, err = watcher.Trigger(ctx, x.Ledger, x.Setup().Plan.Watches, string(j.Name)); errors.Is(err, watcher.ErrBusy) {
 		err = fmt.Errorf("%w, which takes a daemon: rouse serve", err)
 	}
 	switch {
@@ -247,8 +247,8 @@ func nameOnce(req *ledger.Request, f api.RunRequest) error {
 }
 
 // askedBefore is the run of a request that was made before under its key. errOtherRequest: that was another one.
-func (d *Daemon) askedBefore(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
-	run, known, err := d.ledger.RunByKey(ctx, req.Key)
+func (x *Runs) askedBefore(ctx context.Context, req ledger.Request) (id int64, known bool, err error) {
+	run, known, err := x.Ledger.RunByKey(ctx, req.Key)
 	if !known || err != nil || req.Detail.Once == nil {
 		return run.ID, known, err
 	}
@@ -264,13 +264,13 @@ func (d *Daemon) askedBefore(ctx context.Context, req ledger.Request) (id int64,
 }
 
 // enqueueOnce queues a run. One that was asked for under the same key, at the same time also, is the run.
-func (d *Daemon) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, isNew bool, err error) {
-	accepted, err := d.ledger.Enqueue(ctx, req)
+func (x *Runs) enqueueOnce(ctx context.Context, req ledger.Request) (id int64, isNew bool, err error) {
+	accepted, err := x.Ledger.Enqueue(ctx, req)
 	if err != nil {
 		return 0, false, err
 	}
 	if !accepted[0].New {
-		if _, _, err := d.askedBefore(ctx, req); err != nil {
+		if _, _, err := x.askedBefore(ctx, req); err != nil {
 			return 0, false, err
 		}
 	}
@@ -341,27 +341,27 @@ func (t *throttle) take(caller string, perMinute int, now time.Time) (wait time.
 
 // admit refuses what comes when its caller has asked too often, or too many runs wait: an *api.Error of the kind
 // task_limit_reached (OSA-26). Those that ask at the same moment may all be let in, so that a few more can wait than the limit says.
-func (d *Daemon) admit(ctx context.Context, caller string, req ledger.Request) error {
-	limits := d.Current().Config.Limits
+func (x *Runs) admit(ctx context.Context, caller string, req ledger.Request) error {
+	limits := x.Setup().Config.Limits
 	if caller != "" && limits.AskedPerMinute > 0 {
-		if wait := d.throttle.take(caller, limits.AskedPerMinute, time.Now()); wait > 0 {
-			return d.refuse(ctx, req, http.StatusTooManyRequests, wait,
+		if wait := x.throttle.take(caller, limits.AskedPerMinute, time.Now()); wait > 0 {
+			return x.refuse(ctx, req, http.StatusTooManyRequests, wait,
 				fmt.Sprintf("more was asked for than %s in a minute (limits.asked_per_minute)", text.Plural(limits.AskedPerMinute, "run")))
 		}
 	}
 
-	n, err := d.ledger.Queued(ctx, limits.Queued)
+	n, err := x.Ledger.Queued(ctx, limits.Queued)
 	if err != nil || n < limits.Queued || limits.Queued == 0 { // which a configuration that was not read from a file has
 		return err
 	}
-	return d.refuse(ctx, req, http.StatusServiceUnavailable, tryAgain,
+	return x.refuse(ctx, req, http.StatusServiceUnavailable, tryAgain,
 		fmt.Sprintf("as many runs wait for their turn as may: %d (limits.queued)", n))
 }
 
 // refuse puts a refusal on record, and returns it.
-func (d *Daemon) refuse(ctx context.Context, req ledger.Request, status int, after time.Duration, why string) error {
-	d.recordRefusal(ctx, fmt.Sprint(refusedEvent, status, req.Job, req.Agent), ledger.Event{Job: req.Job, Kind: refusedEvent}, func(more int) any {
-		d.log.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
+func (x *Runs) refuse(ctx context.Context, req ledger.Request, status int, after time.Duration, why string) error {
+	x.recordRefusal(ctx, fmt.Sprint(refusedEvent, status, req.Job, req.Agent), ledger.Event{Job: req.Job, Kind: refusedEvent}, func(more int) any {
+		x.Logger.Warn("a run was asked for and refused", "job", req.Job, "agent", req.Agent, "why", why, "more_before", more)
 		return refusedRun{Trigger: req.Trigger, Agent: req.Agent, Reason: why, More: more}
 	})
 	return &api.Error{Status: status, Kind: api.KindLimit, RetryAfter: after, Message: why + "; ask again in " + api.RetryAfter(after) + " s"}
@@ -369,16 +369,16 @@ func (d *Daemon) refuse(ctx context.Context, req ledger.Request, status int, aft
 
 // recordRefusal records the event of a refused request, at most once per refusedEvery for each key. data gets the number of
 // refusals since the last event.
-func (d *Daemon) recordRefusal(ctx context.Context, key string, event ledger.Event, data func(more int) any) {
-	more, record := d.countRefused(key, time.Now())
+func (x *Runs) recordRefusal(ctx context.Context, key string, event ledger.Event, data func(more int) any) {
+	more, record := x.countRefused(key, time.Now())
 	if !record {
 		return
 	}
 	var err error
 	if event.Data, err = json.Marshal(data(more)); err == nil {
-		err = d.ledger.AppendEvents(context.WithoutCancel(ctx), event)
+		err = x.Ledger.AppendEvents(context.WithoutCancel(ctx), event)
 	}
 	if err != nil {
-		d.log.Error("that a request was refused is not on record", "job", event.Job, "error", err)
+		x.Logger.Error("that a request was refused is not on record", "job", event.Job, "error", err)
 	}
 }

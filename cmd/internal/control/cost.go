@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -21,8 +21,8 @@ const (
 )
 
 // Cost implements web.Backend. Of the coming week, of one job or of all ("").
-func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
-	s, now := d.Current(), d.ledger.Now()
+func (x *Costs) Cost(ctx context.Context, job string) (api.Cost, error) {
+	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
 		return api.Cost{}, err
 	}
@@ -32,12 +32,12 @@ func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 	counted := map[string]int{}
 	for _, j := range s.Config.Jobs {
 		if name := string(j.Name); job == "" || name == job {
-			runs, after := d.comingRuns(s, &j, now, until, counted)
+			runs, after := x.comingRuns(s, &j, now, until, counted)
 			if runs == 0 && job == "" {
 				continue // nothing by the clock
 			}
 
-			last, err := d.ledger.LastUsages(ctx, name, costRuns)
+			last, err := x.Ledger.LastUsages(ctx, name, costRuns)
 			if err != nil {
 				return out, err
 			}
@@ -58,12 +58,12 @@ func (d *Daemon) Cost(ctx context.Context, job string) (api.Cost, error) {
 }
 
 // comingRuns counts the runs of a job until a time, and those that follow runs of other jobs.
-func (d *Daemon) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
+func (x *Costs) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, counted map[string]int) (runs, after int) {
 	if !config.On(j.Enabled) {
 		return 0, 0
 	}
 
-	runs = foreseenRuns(d.comingUntil(string(j.Name), now, until), now, until)
+	runs = foreseenRuns(x.comingUntil(string(j.Name), now, until), now, until)
 	for _, f := range j.Follows {
 		first := s.Job(f.Job)
 		if first == nil || !slices.Contains(f.On, domain.OutcomeSuccess) {
@@ -71,7 +71,7 @@ func (d *Daemon) comingRuns(s *plan.Setup, j *config.Job, now, until time.Time, 
 		}
 		n, known := counted[f.Job]
 		if !known {
-			n, _ = d.comingRuns(s, first, now, until, counted) // a circle was refused with the configuration
+			n, _ = x.comingRuns(s, first, now, until, counted) // a circle was refused with the configuration
 			counted[f.Job] = n
 		}
 		after += n
@@ -137,8 +137,8 @@ func (f forecast) plus(o forecast) forecast {
 }
 
 // Budget implements web.Backend.
-func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
-	s, now := d.Current(), d.ledger.Now()
+func (x *Costs) Budget(ctx context.Context) (api.Budget, error) {
+	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Usable(); err != nil {
 		return api.Budget{}, err
 	}
@@ -146,16 +146,16 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 	zone := s.Config.Zone()
 	day, month := ledger.DayOf(now, zone), ledger.MonthOf(now, zone)
 	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends), Month: month.Name, MonthEndsAt: api.At(month.Ends)}
-	sums, err := d.ledger.SpendingOn(ctx, day.Name)
+	sums, err := x.Ledger.SpendingOn(ctx, day.Name)
 	if err != nil {
 		return out, err
 	}
-	ofMonth, err := d.ledger.SpendingOn(ctx, month.Name)
+	ofMonth, err := x.Ledger.SpendingOn(ctx, month.Name)
 	if err != nil {
 		return out, err
 	}
 
-	ofToday, toMonthsEnd, err := d.forecasts(ctx, s, now, day.Ends, month.Ends)
+	ofToday, toMonthsEnd, err := x.forecasts(ctx, s, now, day.Ends, month.Ends)
 	if err != nil {
 		return out, err
 	}
@@ -167,13 +167,13 @@ func (d *Daemon) Budget(ctx context.Context) (api.Budget, error) {
 }
 
 // forecasts are those of each job, for the rest of the day and of the month, of which the first is the beginning.
-func (d *Daemon) forecasts(ctx context.Context, s *plan.Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
+func (x *Costs) forecasts(ctx context.Context, s *plan.Setup, now, day, month time.Time) (ofDay, ofMonth []forecast, err error) {
 	for _, j := range s.Config.Jobs {
-		coming := d.comingUntil(string(j.Name), now, month)
+		coming := x.comingUntil(string(j.Name), now, month)
 		untilDay, untilMonth := foreseenRuns(coming, now, day), foreseenRuns(coming, now, month)
 		var last []ledger.Usage
 		if untilMonth > 0 {
-			if last, err = d.ledger.LastUsages(ctx, string(j.Name), forecastRuns); err != nil {
+			if last, err = x.Ledger.LastUsages(ctx, string(j.Name), forecastRuns); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -235,9 +235,9 @@ func foreseen(runs int, last []ledger.Usage) forecast {
 }
 
 // comingUntil lists the occurrences of a job until a time. It asks for few first, which is faster.
-func (d *Daemon) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
+func (x *Costs) comingUntil(job string, now, until time.Time) []scheduler.Upcoming {
 	for n := 8; ; n *= 8 {
-		coming := d.scheduler.Next(job, min(n, forecastMax), now)
+		coming := x.Scheduler.Next(job, min(n, forecastMax), now)
 		if n >= forecastMax || len(coming) < n || !coming[len(coming)-1].Actual.Before(until) {
 			return coming
 		}

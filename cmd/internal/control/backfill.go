@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 const maxBackfill = 1000
 
 // Backfill implements web.Backend: the instants of a span that did not run are queued, unless it is a dry run.
-func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
-	s, now := d.Current(), d.ledger.Now()
+func (x *Runs) Backfill(ctx context.Context, job string, ask api.BackfillRequest) (api.Backfill, error) {
+	s, now := x.Setup(), x.Ledger.Now()
 	if err := s.Known(job, ""); err != nil {
 		return api.Backfill{}, err
 	}
@@ -30,7 +30,7 @@ func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillReque
 		return api.Backfill{}, &api.Error{Status: http.StatusConflict, Message: fmt.Sprintf("the job %s is disabled (enabled: false at %s)", job, j.At)}
 	}
 
-	standing, _ := d.scheduler.JobStatus(job)
+	standing, _ := x.Scheduler.JobStatus(job)
 	if len(standing.Job.Schedules) == 0 {
 		return api.Backfill{}, &api.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("no clock starts the job %s, so it has no instants that could be backfilled", job), Usage: true}
 	}
@@ -45,11 +45,11 @@ func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillReque
 	}
 
 	out := api.Backfill{Job: job, Zone: s.Config.Zone().String(), From: api.At(from), To: api.At(to), DryRun: ask.DryRun}
-	if due, err = d.planBackfill(ctx, &out, due, standing.Watermark); err != nil {
+	if due, err = x.planBackfill(ctx, &out, due, standing.Watermark); err != nil {
 		return api.Backfill{}, err
 	}
 	if out.Runs > 0 {
-		last, err := d.ledger.LastUsages(ctx, job, forecastRuns)
+		last, err := x.Ledger.LastUsages(ctx, job, forecastRuns)
 		if err != nil {
 			return api.Backfill{}, err
 		}
@@ -58,7 +58,7 @@ func (d *Daemon) Backfill(ctx context.Context, job string, ask api.BackfillReque
 	}
 
 	if !ask.DryRun {
-		err = d.queueBackfill(ctx, &out, due, now)
+		err = x.queueBackfill(ctx, &out, due, now)
 	}
 	return out, err
 }
@@ -110,14 +110,14 @@ func instantsBetween(j scheduler.Job, from, to time.Time) ([]ledger.Due, error) 
 }
 
 // planBackfill says of each instant whether it is to run and why, and returns those that are.
-func (d *Daemon) planBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, watermark time.Time) (chosen []ledger.Due, err error) {
+func (x *Runs) planBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, watermark time.Time) (chosen []ledger.Due, err error) {
 	out.Instants = make([]api.BackfillInstant, 0, len(due))
 	if len(due) == 0 {
 		return nil, nil
 	}
 
 	// Of every instant in the span one row at most, and the job's rows of other schedules that it had.
-	recorded, err := d.ledger.Occurrences(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
+	recorded, err := x.Ledger.Occurrences(ctx, out.Job, out.From.Time, out.To.Time, maxBackfillRows)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +173,8 @@ func backfillDecision(row ledger.Occurrence, known, undecided bool) (runs bool, 
 }
 
 // queueBackfill queues what was planned. Where the scheduler was faster, its run stands.
-func (d *Daemon) queueBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, now time.Time) error {
-	queued, err := d.ledger.Backfill(ctx, now, due)
+func (x *Runs) queueBackfill(ctx context.Context, out *api.Backfill, due []ledger.Due, now time.Time) error {
+	queued, err := x.Ledger.Backfill(ctx, now, due)
 	if err != nil {
 		return err
 	}

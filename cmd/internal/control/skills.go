@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 )
 
 // Skills implements web.Backend.
-func (d *Daemon) Skills(context.Context) (install.Inventory, error) {
-	return install.Inspect(d.Current().Config.SkillCatalog())
+func (x *Extensions) Skills(context.Context) (install.Inventory, error) {
+	return install.Inspect(x.Setup().Config.SkillCatalog())
 }
 
 // Skill implements web.Backend.
-func (d *Daemon) Skill(_ context.Context, name string) (install.Detail, error) {
-	all := d.Current().Config.SkillCatalog()
+func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, error) {
+	all := x.Setup().Config.SkillCatalog()
 	s, ok := all.Get(name)
 	if !ok {
 		var names []string
@@ -32,17 +32,17 @@ func (d *Daemon) Skill(_ context.Context, name string) (install.Detail, error) {
 }
 
 // MCPServers implements web.Backend.
-func (d *Daemon) MCPServers(context.Context) ([]api.MCPServer, error) {
+func (x *Extensions) MCPServers(context.Context) ([]api.MCPServer, error) {
 	out := []api.MCPServer{}
-	for _, st := range d.runner.Servers() {
-		out = append(out, d.mcpServer(st))
+	for _, st := range x.Runner.Servers() {
+		out = append(out, x.mcpServer(st))
 	}
 	return out, nil
 }
 
-func (d *Daemon) mcpServer(st agent.ServerState) api.MCPServer {
-	out := api.MCPServer{Name: st.Name, Where: d.runner.Redact(st.Where()), Agents: append([]string{}, st.Agents...), Says: st.Record.Says, SeenAt: api.At(st.Record.SeenAt),
-		SignIn: string(d.runner.ServerSignInStatus(st)), Tools: []api.MCPTool{}}
+func (x *Extensions) mcpServer(st agent.ServerState) api.MCPServer {
+	out := api.MCPServer{Name: st.Name, Where: x.Runner.Redact(st.Where()), Agents: append([]string{}, st.Agents...), Says: st.Record.Says, SeenAt: api.At(st.Record.SeenAt),
+		SignIn: string(x.Runner.ServerSignInStatus(st)), Tools: []api.MCPTool{}}
 	if st.Err != nil {
 		out.Problem = st.Err.Error()
 	}
@@ -54,9 +54,9 @@ func (d *Daemon) mcpServer(st agent.ServerState) api.MCPServer {
 }
 
 // mcpNamed refuses the name of no server.
-func (d *Daemon) mcpNamed(name string) (agent.ServerState, error) {
+func (x *Extensions) mcpNamed(name string) (agent.ServerState, error) {
 	var names []string
-	for _, s := range d.runner.Servers() {
+	for _, s := range x.Runner.Servers() {
 		if s.Name == name {
 			return s, nil
 		}
@@ -74,46 +74,46 @@ func mcpFailure(err error) error {
 }
 
 // LookAtMCPServer implements web.Backend.
-func (d *Daemon) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
-	if _, err := d.mcpNamed(name); err != nil {
+func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.MCPLook) (api.MCPServer, error) {
+	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
 	}
-	st, err := d.runner.LookAtServer(ctx, name, how.As)
+	st, err := x.Runner.LookAtServer(ctx, name, how.As)
 	if err != nil {
 		return api.MCPServer{}, mcpFailure(fmt.Errorf("the MCP server %s cannot be asked: %w", name, err))
 	}
-	out := d.mcpServer(st)
-	out.Refused = d.runner.ServerTooWeak(ctx, st)
+	out := x.mcpServer(st)
+	out.Refused = x.Runner.ServerTooWeak(ctx, st)
 	return out, nil
 }
 
 // ApproveMCPTools implements web.Backend.
-func (d *Daemon) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
-	st, err := d.mcpNamed(name)
+func (x *Extensions) ApproveMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
+	st, err := x.mcpNamed(name)
 	if err != nil {
 		return api.MCPApproved{}, err
 	}
-	approved, unusable, err := d.runner.ApproveServer(ctx, name, in.Tools, in.Shown)
-	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: d.runner.ServerTooWeak(ctx, st)}, mcpFailure(err)
+	approved, unusable, err := x.Runner.ApproveServer(ctx, name, in.Tools, in.Shown)
+	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: x.Runner.ServerTooWeak(ctx, st)}, mcpFailure(err)
 }
 
 // RevokeMCPTools implements web.Backend.
-func (d *Daemon) RevokeMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
-	if _, err := d.mcpNamed(name); err != nil {
+func (x *Extensions) RevokeMCPTools(ctx context.Context, name string, in api.MCPApproval) (api.MCPApproved, error) {
+	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPApproved{}, err
 	}
-	revoked, err := d.runner.RevokeServer(ctx, name, in.Tools)
+	revoked, err := x.Runner.RevokeServer(ctx, name, in.Tools)
 	return api.MCPApproved{Tools: append([]string{}, revoked...), Unusable: map[string]string{}}, mcpFailure(err)
 }
 
 // SignInAtMCPServer implements web.Backend.
-func (d *Daemon) SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error) {
-	if _, err := d.mcpNamed(name); err != nil {
+func (x *Extensions) SignInAtMCPServer(ctx context.Context, name string, in api.MCPReply) (api.MCPSignIn, error) {
+	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPSignIn{}, err
 	}
 	if in.Address != "" {
-		return api.MCPSignIn{SignedIn: true}, mcpFailure(d.runner.AnswerServerSignIn(ctx, name, in.Address))
+		return api.MCPSignIn{SignedIn: true}, mcpFailure(x.Runner.AnswerServerSignIn(ctx, name, in.Address))
 	}
-	link, err := d.runner.ServerSignInLink(ctx, name)
+	link, err := x.Runner.ServerSignInLink(ctx, name)
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
 }

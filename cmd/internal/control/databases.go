@@ -1,4 +1,4 @@
-package daemon
+package control
 
 import (
 	"context"
@@ -13,25 +13,25 @@ import (
 )
 
 // Databases implements web.Backend.
-func (d *Daemon) Databases(agent string) (*agentdb.Pool, error) {
-	return d.databases, d.Current().Known("", agent)
+func (x *Storage) Databases(agent string) (*agentdb.Pool, error) {
+	return x.Parts.Databases, x.Setup().Known("", agent)
 }
 
 // Kept implements web.Backend.
-func (d *Daemon) Kept(agent string) ([]ledger.Place, error) { return d.runner.Kept(agent) }
+func (x *Storage) Kept(agent string) ([]ledger.Place, error) { return x.Runner.Kept(agent) }
 
 // PlaceOf implements web.Backend.
-func (d *Daemon) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
+func (x *Storage) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }
 
 // Idle implements web.Backend. Without a daemon, a running run is left over and will be resumed.
-func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
+func (x *Storage) Idle(ctx context.Context, agent string, force bool) error {
 	for _, state := range []domain.State{domain.StateRunning, domain.StateWaiting} {
-		runs, err := d.ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
+		runs, err := x.Ledger.Runs(ctx, ledger.RunFilter{Agent: agent, State: state, Limit: 1})
 		if err != nil {
 			return err
 		}
 
-		alive := state == domain.StateRunning && d.reloads != nil
+		alive := state == domain.StateRunning && x.Serves
 		if len(runs) == 0 || force && !alive {
 			continue
 		}
@@ -47,17 +47,14 @@ func (d *Daemon) Idle(ctx context.Context, agent string, force bool) error {
 }
 
 // Reconsider implements web.Backend.
-func (d *Daemon) Reconsider() {
-	// A command has no dispatcher; the next daemon considers all queued runs anyway.
-	if dispatcher := d.dispatching.Load(); dispatcher != nil {
-		dispatcher.Reconsider()
-	}
+func (x *Storage) Reconsider() {
+	x.Wake()
 }
 
 // Database implements web.Backend.
-func (d *Daemon) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
-	if err := d.Current().Known("", agent); err != nil {
+func (x *Storage) Database(ctx context.Context, agent string) (*agentdb.DB, func(), error) {
+	if err := x.Setup().Known("", agent); err != nil {
 		return nil, nil, err
 	}
-	return d.databases.Get(ctx, agent)
+	return x.Parts.Databases.Get(ctx, agent)
 }

@@ -1,0 +1,57 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"rouse/agent/model/replay"
+	"rouse/agent/undo"
+	"rouse/agentdb"
+	"rouse/cmd/internal/api"
+	"rouse/internal/ledger"
+)
+
+// Undo implements web.Backend.
+func (x *Runs) Undo(ctx context.Context, run ledger.Run, ask api.UndoRequest, progress func(done, of int64)) (api.Undo, error) {
+	done, err := x.Runner.Undo(ctx, run, undo.Options{By: agentdb.By{Actor: "user"}, Reason: "user", Only: ask.Only, Force: ask.Force, DryRun: ask.DryRun, Disown: true, Progress: progress})
+	if err != nil {
+		return api.Undo{}, err
+	}
+
+	out := api.Undo{Run: strconv.FormatInt(run.ID, 10), Agent: run.Agent, Done: done.Done, CanUndo: done.CanUndo, Files: []api.UndoneFile{}, Checkout: done.Checkout, Database: done.Database, Left: done.Left}
+	// A hash stands for a file that was there; the client needs to know no more than that.
+	for _, f := range done.Files {
+		out.Files = append(out.Files, api.UndoneFile{Path: f.Path, Type: string(f.Type), Before: f.BeforeHash != "", After: f.AfterHash != "", Why: f.Why})
+	}
+	return out, nil
+}
+
+// Cancelled implements web.Backend: no attempt is left that could undo what the run wrote.
+func (x *Runs) Cancelled(ctx context.Context, run ledger.Run) {
+	res := x.Runner.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome})
+	if res.Error != "" {
+		x.Logger.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
+	}
+}
+
+// Recording implements web.Backend. History can be read whatever the configuration is.
+func (x *Runs) Recording(ctx context.Context, run int64) ([]byte, error) {
+	rec, err := x.recording(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = replay.Write(&out, rec)
+	return out.Bytes(), err
+}
+
+func (x *Runs) recording(ctx context.Context, run int64) (replay.Recording, error) {
+	rec, err := x.Runner.ExportRecording(ctx, run)
+	if err != nil && !errors.Is(err, ledger.ErrNotFound) {
+		err = &api.Error{Status: http.StatusConflict, Message: err.Error()}
+	}
+	return rec, err
+}
