@@ -22,6 +22,6 @@
 //	condition*, expect, trigger_files                  what is checked before and after
 //	authorizer, definition, budget, roots, programs    what a run may do
 //	snapshot, transcript, recovery, ledger_recorder    what an attempt begins with and leaves
-//	recording*, replay*, redaction                     recordings, and replaying them
+//	replay, redaction                                 recordings, and replaying them
 //	undo*, own_outputs, database, notices              what follows from a run
 package agent

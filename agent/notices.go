@@ -274,7 +274,7 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 		if err != nil {
 			return "not known (" + err.Error() + ")"
 		}
-		return fmt.Sprintf("%s (%d tokens)", usd(cost), tokens)
+		return fmt.Sprintf("%s (%d tokens)", text.USD(cost), tokens)
 	}
 
 	return address(ledger.Notice{

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"rouse/agent/model"
 	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
@@ -68,7 +67,7 @@ func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {
 		for i, o := range q.Options {
 			q.Options[i] = redact.Replace(o)
 		}
-		q.InputSchema = cleanRaw(q.InputSchema, redact)
+		q.InputSchema = redact.Document(q.InputSchema)
 		res.Wait = &q
 	}
 
@@ -86,46 +85,6 @@ func redactingTools(tools []tool.Tool, redact *redact.Redactor) []tool.Tool {
 			}
 			return e
 		})
-	}
-
-	return out
-}
-
-func cleanRequest(r model.Request, redact *redact.Redactor) model.Request {
-	p := exchangeRecorder{redact: redact}
-	return *p.cleanRequest(r)
-}
-
-// cleanMessage cleans texts before they are encoded, because encoding changes a secret's form.
-func cleanMessage(m model.Message, redact *redact.Redactor) model.Message {
-	m.Text = redact.Replace(m.Text)
-	m.Raw = cleanRaw(m.Raw, redact)
-	m.Calls = cleanCalls(m.Calls, redact)
-	return m
-}
-
-func cleanCalls(calls []model.Call, redact *redact.Redactor) []model.Call {
-	var out []model.Call
-	for _, c := range calls {
-		c.Args = cleanRaw(c.Args, redact)
-		out = append(out, c)
-	}
-	return out
-}
-
-// cleanRaw returns a document without secrets. Invalid JSON becomes a string.
-func cleanRaw(raw json.RawMessage, redact *redact.Redactor) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-
-	out := redact.JSON(raw)
-	if !json.Valid(out) {
-		quoted, err := json.Marshal(string(out))
-		if err != nil {
-			return nil
-		}
-		return quoted
 	}
 
 	return out

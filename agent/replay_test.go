@@ -16,6 +16,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/model/replay"
 	"rouse/agent/plan"
+	"rouse/agent/record"
 	"rouse/agentdb"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -49,7 +50,7 @@ func (b *bench) end(id int64, res ledger.Result) {
 }
 
 // play plays a run again, by way of a file, in a home of its own.
-func (b *bench) play(id int64) (replay.Recording, agent.ReplayResult) {
+func (b *bench) play(id int64) (replay.Recording, record.Result) {
 	b.t.Helper()
 	b.runner.Set(b.plan)
 	rec, err := b.runner.ExportRecording(b.t.Context(), id)

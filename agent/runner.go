@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
+	"rouse/agent/record"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/mcp"
@@ -75,12 +75,7 @@ type Homes interface {
 	Arrive(ctx context.Context, agent string) error
 	// Settle is told before anything is on record by which an agent may have made files here.
 	Settle(ctx context.Context, agent string) error
-	// KeepRecording has the file of a recording be where other nodes find it.
-	KeepRecording(ctx context.Context, agent, path string) error
-	// Recording opens a recording by the name of its file; fs.ErrNotExist: there is none.
-	Recording(ctx context.Context, agent, name string) (io.ReadCloser, error)
-	// SweepRecordings removes the recordings of agents that are here, where they are of use to nobody.
-	SweepRecordings(ctx context.Context, gone func(name string) (bool, error)) error
+	record.Placement
 }
 
 // Runner executes runs. With the policies of the jobs, which the daemon adds, it is a dispatch.Executor.
@@ -89,7 +84,7 @@ type Runner struct {
 	databases     *agentdb.Pool
 	homes         Homes // nil: nothing of an agent is anywhere else
 	manifests     string
-	recordings    string
+	recordings    *record.Store
 	storage       string
 	before        string
 	machineMu     sync.Mutex
@@ -126,7 +121,7 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: o.Recordings, storage: o.Storage, extraTools: o.Tools,
+		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
 		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))

@@ -379,7 +379,7 @@ func (r *Runner) removeManifest(t *attempt) {
 
 // Sweep removes manifests, received files and recordings that are no longer needed.
 func (r *Runner) Sweep(ctx context.Context) error {
-	return errors.Join(r.sweepManifests(ctx), r.sweepRecordings(ctx))
+	return errors.Join(r.sweepManifests(ctx), r.recordings.Sweep(ctx))
 }
 
 func (r *Runner) sweepManifests(ctx context.Context) error {

@@ -149,6 +149,23 @@ func (r *Redactor) JSON(raw json.RawMessage) json.RawMessage {
 	return r.JSONExcept(raw, "")
 }
 
+// Document returns a JSON document without secrets, or nil if it is empty. Invalid JSON becomes a string.
+func (r *Redactor) Document(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+
+	out := r.JSON(raw)
+	if json.Valid(out) {
+		return out
+	}
+	quoted, err := json.Marshal(string(out))
+	if err != nil {
+		return nil
+	}
+	return quoted
+}
+
 // JSONExcept is JSON, but keeps the values of a key.
 func (r *Redactor) JSONExcept(raw json.RawMessage, key string) json.RawMessage {
 	clean := json.RawMessage(r.Replace(string(raw)))

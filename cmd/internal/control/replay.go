@@ -11,6 +11,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model/replay"
 	agentplan "rouse/agent/plan"
+	"rouse/agent/record"
 	"rouse/agentdb"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
@@ -53,7 +54,7 @@ func PlayRecording(ctx context.Context, p *plan.Plan, rec replay.Recording) (api
 }
 
 // playOnce plays a recording in a home of its own, which is thrown away.
-func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res agent.ReplayResult, err error) {
+func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res record.Result, err error) {
 	dir, err := os.MkdirTemp("", "rouse-replay-")
 	if err != nil {
 		return res, fmt.Errorf("a folder to play in cannot be made: %w", err)

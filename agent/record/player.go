@@ -1,4 +1,4 @@
-package agent
+package record
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 	"rouse/internal/ledger"
 )
 
-// errCut is where the record of an attempt that was cut off ends.
-var errCut = errors.New("the recorded attempt was cut off here")
+// ErrCut is the error at the point where the record of an interrupted attempt ends.
+var ErrCut = errors.New("the recorded attempt was cut off here")
 
-// replayer is the model, the tools and the comparison of a replay.
-type replayer struct {
+// Player replaces the model, the tools and the authorizer of a replay, and collects the differences.
+type Player struct {
 	loop.Recorder
 	recording replay.Recording
 	inner     *loop.Inner // counts what modules did within calls; nil: the run has no tools of skills
@@ -41,7 +41,7 @@ type replayer struct {
 	reported    map[string]bool // differences of requests, which come again with each
 }
 
-func (p *replayer) startAttempt(at replay.Attempt) {
+func (p *Player) startAttempt(at replay.Attempt) {
 	p.attempt, p.exchanges, p.calls, p.reachedEnd, p.step = at, nil, map[string]replay.Call{}, false, 0
 	for _, x := range p.recording.Exchanges {
 		if x.Attempt == at.Number && !p.answerLost(at, x) {
@@ -56,52 +56,78 @@ func (p *replayer) startAttempt(at replay.Attempt) {
 	}
 }
 
-// answerLost says whether an answer was lost with its process before the step was over.
-func (p *replayer) answerLost(at replay.Attempt, x replay.Exchange) bool {
+// answerLost reports whether an answer was lost with its process before the step was over.
+func (p *Player) answerLost(at replay.Attempt, x replay.Exchange) bool {
 	return at.State == domain.AttemptInterrupted && slices.ContainsFunc(p.recording.Steps, func(s replay.Step) bool {
 		return s.Attempt == x.Attempt && s.Number == x.Step && s.Unfinished
 	})
 }
 
-func (p *replayer) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
+// Attempt returns the recorded attempt that is being played.
+func (p *Player) Attempt() replay.Attempt { return p.attempt }
+
+// FirstModel returns the name of the model that answered first in the attempt, or "" if none did.
+func (p *Player) FirstModel() string {
+	if len(p.exchanges) == 0 {
+		return ""
+	}
+	return p.exchanges[0].Model
+}
+
+// Attach has the loop take answers, permissions and times from the record. inner counts what modules do within calls,
+// and is nil if the run has no tools of skills. asksModel is false if no model is asked.
+func (p *Player) Attach(o *loop.Options, inner *loop.Inner, asksModel bool) {
+	if inner != nil {
+		p.inner = inner
+	}
+	// Nothing waits and no clock ends the run, because durations are not compared.
+	o.Policy.NoRetryDelay, o.Bounds.Wall, o.Bounds.Idle = true, -1, -1
+	p.Recorder, o.Recorder, o.PriorDurations = o.Recorder, p, p.durations()
+	o.Authorizer, o.Now = p, p.now
+	if asksModel {
+		o.Provider = p
+	}
+}
+
+func (p *Player) interrupted() bool { return p.attempt.State == domain.AttemptInterrupted }
 
 // StartStep implements loop.Recorder.
-func (p *replayer) StartStep(ctx context.Context, s loop.Step) error {
+func (p *Player) StartStep(ctx context.Context, s loop.Step) error {
 	p.mu.Lock()
 	p.step = s.Number
 	p.mu.Unlock()
 	return p.Recorder.StartStep(ctx, s)
 }
 
-// Flush lets the record that is behind it write what it has held back.
-func (p *replayer) Flush(ctx context.Context) error { return flushRecorder(ctx, p.Recorder) }
+// Flush has the wrapped recorder write what it has buffered.
+func (p *Player) Flush(ctx context.Context) error { return p.Recorder.Flush(ctx) }
 
 // StartCall implements loop.Recorder. A call that a dead process did not reach is not started.
-func (p *replayer) StartCall(ctx context.Context, c loop.Call) error {
+func (p *Player) StartCall(ctx context.Context, c loop.Call) error {
 	if p.beyond(c) {
-		return errCut
+		return ErrCut
 	}
 	return p.Recorder.StartCall(ctx, c)
 }
 
 // FinishCall implements loop.Recorder. A call in which a process died does not end.
-func (p *replayer) FinishCall(ctx context.Context, c loop.Call) error {
+func (p *Player) FinishCall(ctx context.Context, c loop.Call) error {
 	if p.cutOff(c) {
-		return errCut
+		return ErrCut
 	}
 	return p.Recorder.FinishCall(ctx, c)
 }
 
 // AnswerCall implements loop.Recorder.
-func (p *replayer) AnswerCall(ctx context.Context, c loop.Call) error {
+func (p *Player) AnswerCall(ctx context.Context, c loop.Call) error {
 	if p.beyond(c) || p.cutOff(c) {
-		return errCut
+		return ErrCut
 	}
 	return p.Recorder.AnswerCall(ctx, c)
 }
 
-// beyond says whether a dead process did not come to a call.
-func (p *replayer) beyond(c loop.Call) bool {
+// beyond reports whether the interrupted process did not reach a call.
+func (p *Player) beyond(c loop.Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -111,15 +137,15 @@ func (p *replayer) beyond(c loop.Call) bool {
 	return stop
 }
 
-// cutOff says whether a dead process was within a call.
-func (p *replayer) cutOff(c loop.Call) bool {
+// cutOff reports whether the process was interrupted within a call.
+func (p *Player) cutOff(c loop.Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reachedEnd && p.interrupted() && len(p.calls[c.Key].Envelope) == 0
 }
 
 // Stream implements model.Provider. It gives the next recorded answer, and compares the request.
-func (p *replayer) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
+func (p *Player) Stream(_ context.Context, r model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
 		x, err := p.next(r)
 		if err != nil {
@@ -138,7 +164,7 @@ func (p *replayer) Stream(_ context.Context, r model.Request) iter.Seq2[model.Ev
 	}
 }
 
-func (p *replayer) next(r model.Request) (replay.Exchange, error) {
+func (p *Player) next(r model.Request) (replay.Exchange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -173,7 +199,7 @@ func (p *replayer) next(r model.Request) (replay.Exchange, error) {
 }
 
 // usageAtCut is what is recorded of a turn that a dead process had begun: what it took.
-func (p *replayer) usageAtCut() replay.Exchange {
+func (p *Player) usageAtCut() replay.Exchange {
 	for _, s := range p.recording.Steps {
 		if p.interrupted() && s.Attempt == p.attempt.Number && s.Number == p.step && s.Usage != nil && *s.Usage != (model.Usage{}) {
 			return replay.Exchange{Answer: replay.Answer{Usage: s.Usage}}
@@ -182,7 +208,7 @@ func (p *replayer) usageAtCut() replay.Exchange {
 	return replay.Exchange{}
 }
 
-func (p *replayer) recordingEnded(why string) error {
+func (p *Player) recordingEnded(why string) error {
 	p.reachedEnd = true
 	if !p.interrupted() {
 		p.unknown = fmt.Sprintf("attempt %d, step %d: %s, so what it does from there on is not known", p.attempt.Number, p.step, why)
@@ -198,7 +224,7 @@ func (p *replayer) recordingEnded(why string) error {
 }
 
 // durations is how long the calls took when they were made, by key.
-func (p *replayer) durations() map[string]time.Duration {
+func (p *Player) durations() map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for _, c := range p.recording.Calls {
 		if _, known := out[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
@@ -208,9 +234,9 @@ func (p *replayer) durations() map[string]time.Duration {
 	return out
 }
 
-// answerFromRecord answers the calls of a tool from the record. Tools that affect only the run
+// AnswerFromRecord answers the calls of a tool from the record. Tools that affect only the run
 // itself still work.
-func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
+func (p *Player) AnswerFromRecord(t tool.Tool) tool.Tool {
 	if t.Spec().Scope == tool.ScopeRun {
 		return t
 	}
@@ -240,7 +266,7 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 			}
 		case ok && p.interrupted():
 			p.reachedEnd = true
-			return e, errCut
+			return e, ErrCut
 		}
 
 		return tool.Failure(tool.KindUnavailable, "the recording has no result of this call"), nil
@@ -248,7 +274,7 @@ func (p *replayer) answerFromRecord(t tool.Tool) tool.Tool {
 }
 
 // now returns the recorded time of a result instead of the current time.
-func (p *replayer) now(key string) string {
+func (p *Player) now(key string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -261,7 +287,7 @@ func (p *replayer) now(key string) string {
 
 // endedAsRecorded reports whether an attempt ended as the recorded one, so that the next one
 // follows.
-func (p *replayer) endedAsRecorded(res ledger.Result) bool {
+func (p *Player) endedAsRecorded(res ledger.Result) bool {
 	switch p.attempt.State {
 	case domain.AttemptInterrupted: // perhaps when nothing but its end was missing in the record
 		return p.reachedEnd || len(p.exchanges) == 0
@@ -274,7 +300,7 @@ func (p *replayer) endedAsRecorded(res ledger.Result) bool {
 }
 
 // adoptEnding gives an attempt that nobody in the loop ended the end that its record has.
-func (p *replayer) adoptEnding(res ledger.Result, recorded Ending) ledger.Result {
+func (p *Player) adoptEnding(res ledger.Result, recorded Ending) ledger.Result {
 	last := p.attempt.Number == p.recording.Attempts[len(p.recording.Attempts)-1].Number
 	byOthers := p.reachedEnd || res.Wait != nil || p.interrupted()
 	if p.unknown == "" && last && byOthers && p.endedAsRecorded(res) {
@@ -287,13 +313,14 @@ func (p *replayer) adoptEnding(res ledger.Result, recorded Ending) ledger.Result
 	return res
 }
 
-// adoptVerdict adopts the recorded verdict on the job's expectations, which cannot be checked.
-func (p *replayer) adoptVerdict(res *ledger.Result) {
+// AdoptVerdict adopts the recorded verdict on the job's expectations, which cannot be checked. unmet is the prefix of
+// errors about an expectation that was not met.
+func (p *Player) AdoptVerdict(res *ledger.Result, unmet string) {
 	why := p.recording.Run.Error
 	if p.attempt.Number != p.recording.Attempts[len(p.recording.Attempts)-1].Number {
 		why = p.attempt.Error
 	}
-	if strings.HasPrefix(why, unmetPrefix) {
+	if strings.HasPrefix(why, unmet) {
 		res.Outcome, res.Error, res.Verified = domain.OutcomeError, why, false
 		return
 	}
@@ -302,7 +329,7 @@ func (p *replayer) adoptVerdict(res *ledger.Result) {
 
 // Authorize implements loop.Authorizer. A call for which the recorded attempt waited has no
 // recorded answer, and waits again.
-func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
+func (p *Player) Authorize(_ context.Context, in tool.Invocation, t tool.Tool, _ json.RawMessage) (tool.Verdict, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, made := p.calls[in.Key]; made || !p.attempt.Asked(replay.QuestionApproval) {
@@ -312,6 +339,6 @@ func (p *replayer) Authorize(_ context.Context, in tool.Invocation, t tool.Tool,
 }
 
 // OnCallsStart implements loop.Authorizer.
-func (p *replayer) OnCallsStart(context.Context) error { return nil }
+func (p *Player) OnCallsStart(context.Context) error { return nil }
 
-var _ loop.Authorizer = (*replayer)(nil)
+var _ loop.Authorizer = (*Player)(nil)

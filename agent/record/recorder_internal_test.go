@@ -1,4 +1,4 @@
-package agent
+package record
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/replay"
+	"rouse/agent/redact"
 	"rouse/internal/ledger"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkRecord(b *testing.B) {
 			model.Message{Role: model.RoleTool, CallID: id, Name: "file_read", Text: strings.Repeat("0123456789abcdef", 128)})
 	}
 
-	p := &exchangeRecorder{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redactor([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &Recorder{Recorder: nil, path: filepath.Join(b.TempDir(), "1.1.jsonl"), attempt: ledger.Attempt{Run: 1, Number: 1}, redact: redact.New([]string{"sk-canary-0123456789", "another secret"}), log: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	defer p.close()
 
 	n := 0
@@ -48,7 +49,7 @@ func BenchmarkRecord(b *testing.B) {
 func TestRecordingIsRedacted(t *testing.T) {
 	t.Parallel()
 	const secret = `k"e\y<&>-canary`
-	redact := redactor([]string{secret})
+	hide := redact.New([]string{secret})
 	quoted, err := json.Marshal(map[string]string{"v": secret})
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +64,12 @@ func TestRecordingIsRedacted(t *testing.T) {
 		{Role: model.RoleUser, Text: secret},
 		{Role: model.RoleAssistant, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}}},
 		{Role: model.RoleTool, Text: string(quoted)},
-	}}, redact)
+	}}, hide)
 
 	a := replay.Answer{Text: "It is " + secret, Raw: quoted, Calls: []model.Call{{Name: "a", Args: quoted}, {Name: "write", Args: twice}, {Name: "b", Args: json.RawMessage("no json")}}}
-	(&exchangeRecorder{redact: redact}).cleanAnswer(&a)
+	(&Recorder{redact: hide}).cleanAnswer(&a)
 	var e replay.Encoder
-	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&exchangeRecorder{redact: redact}).fault(fmt.Errorf("no answer for %s", secret))})
+	line, err := e.Exchange(replay.Exchange{Request: &r, Answer: a, Fault: (&Recorder{redact: hide}).fault(fmt.Errorf("no answer for %s", secret))})
 	if err != nil || strings.Contains(string(line), "canary") || strings.Count(string(line), "[secret]") != 10 {
 		t.Errorf("%v: %s", err, line)
 	}
@@ -78,10 +79,10 @@ func TestRecordingIsRedacted(t *testing.T) {
 func TestSecretsInJSON(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{`canary"`, `canary\`, `"canary&"`, `canary\"<é>`, "canary\nsecret\t"} {
-		redact := redactor([]string{secret})
+		hide := redact.New([]string{secret})
 		text := secret
 		for depth := range 3 {
-			if got := redact.Replace(text); got != "[secret]"+strings.Repeat("\n", strings.Count(text, "\n")) { // as many lines as before
+			if got := hide.Replace(text); got != "[secret]"+strings.Repeat("\n", strings.Count(text, "\n")) { // as many lines as before
 				t.Errorf("%q, %d times quoted, leaves %s of %s", secret, depth, got, text)
 			}
 
@@ -102,7 +103,7 @@ func TestRecordingThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	file := filepath.Join(t.TempDir(), "file")
-	p := &exchangeRecorder{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redactor(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := &Recorder{Recorder: silent{}, path: filepath.Join(file, "1.1.jsonl"), redact: redact.New(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := writeFile(file); err != nil {
 		t.Fatal(err)
 	}
