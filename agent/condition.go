@@ -18,6 +18,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/internal/dial"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -241,7 +242,7 @@ func (q conditionChecker) checkSQL(ctx context.Context, g plan.Condition) (value
 }
 
 func (q conditionChecker) explainSQLError(err error) error {
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	if !errors.As(err, &bad) {
 		return err
 	}

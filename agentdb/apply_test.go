@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -131,7 +132,7 @@ func (a *applier) row(ctx context.Context, s Step) (int64, error) {
 		a.layouts[s.Table] = t
 	}
 	if name := s.unknownColumn(t); name != "" {
-		return 0, &Error{Kind: kindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
+		return 0, &dberr.Error{Kind: dberr.KindRejected, Field: "table", Message: fmt.Sprintf("the table %s has no column %s, which the changelog has a value for", t.name, name)}
 	}
 
 	query, args := s.statement(t)

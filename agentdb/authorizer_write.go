@@ -10,6 +10,7 @@ import (
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -148,29 +149,29 @@ func (db *DB) maxPages() int64 {
 }
 
 func (db *DB) confinedError(ctx context.Context, err error) error {
-	var bad *Error
+	var bad *dberr.Error
 	switch {
 	case err == nil, errors.As(err, &bad):
 		return err
 	case errors.Is(err, sqlite.ErrTooManyChanges):
-		return invalid("", "the call changes more rows at once than the changelog can take (64 MiB); do it in parts with a WHERE, or import the rows with db_import")
+		return dberr.Invalid("", "the call changes more rows at once than the changelog can take (64 MiB); do it in parts with a WHERE, or import the rows with db_import")
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, sqlite.ErrTimeout):
-		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
+		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("the write took longer than %s and was rolled back; do it in smaller parts, and look for a trigger that repeats", db.timeout)}
 	}
 
 	switch sqlite.Code(err) {
 	case sqlite3.SQLITE_FULL:
 		return db.diskFullError(ctx, err, db.quota.limitBytes())
 	case sqlite3.SQLITE_AUTH:
-		return invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", sqlText(err))
+		return dberr.Invalid("", "%s: a trigger, a view or a default of this table reaches for what is not the agent's; nothing was written", dberr.SQLText(err))
 	case sqlite3.SQLITE_NOMEM:
-		return invalid("", "the write wants more memory than SQLite has here (512 MiB), so nothing was written: make smaller values, or write fewer columns at once")
+		return dberr.Invalid("", "the write wants more memory than SQLite has here (512 MiB), so nothing was written: make smaller values, or write fewer columns at once")
 	case sqlite3.SQLITE_TOOBIG:
-		return invalid("", "a value is larger than 16 MiB; nothing was written")
+		return dberr.Invalid("", "a value is larger than 16 MiB; nothing was written")
 	case sqlite3.SQLITE_ERROR: // of a trigger, a view, a check or a default of the agent's
-		return invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", sqlText(err))
+		return dberr.Invalid("", "%s; nothing was written. If the statement itself is right, look at the triggers and defaults of its table with db_query on sqlite_schema", dberr.SQLText(err))
 	}
 
 	return err

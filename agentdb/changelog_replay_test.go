@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 // TestMain keeps the property test short unless -rapid.checks says otherwise.
@@ -183,7 +184,7 @@ func (g *generator) execute(sql string, params ...any) {
 }
 
 func (g *generator) accept(err error, what string) {
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	if err != nil && !errors.As(err, &bad) {
 		g.r.Fatalf("%s: %v", what, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -67,7 +68,7 @@ var errRollback = errors.New("the undo is rolled back")
 // does its writes again. A quota does not stop an undo.
 func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	if spec.Run <= 0 {
-		return Undone{}, invalid("run", "there is no run %d", spec.Run)
+		return Undone{}, dberr.Invalid("run", "there is no run %d", spec.Run)
 	}
 
 	if by.Actor == "" {
@@ -111,12 +112,12 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 }
 
 func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
-	var bad *Error
+	var bad *dberr.Error
 	if errors.As(err, &bad) || ctx.Err() != nil {
 		return err
 	}
 	if errors.Is(err, sqlite.ErrTimeout) {
-		return &Error{Kind: kindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
+		return &dberr.Error{Kind: dberr.KindTimeout, Retryable: true, Message: fmt.Sprintf("undoing run %d took longer than %s, so nothing of it was undone", spec.Run, undoTimeout)}
 	}
 	return db.explain(ctx, err)
 }
@@ -201,7 +202,7 @@ func (u *undoer) undoChange(ctx context.Context, c Change) error {
 	steps, err := c.Reverse()
 	if err != nil {
 		if c.Op == opSchema {
-			return &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %v", u.spec.Run, err)}
+			return &dberr.Error{Kind: dberr.KindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %v", u.spec.Run, err)}
 		}
 		return err
 	}
@@ -286,9 +287,9 @@ func (u *undoer) undoRow(ctx context.Context, s Step) error {
 	// A refused statement must not leave its rows among the recorded ones.
 	mark := u.tx.ChangeCount()
 	result, err := u.tx.SQL().ExecContext(ctx, query, args...)
-	if refused(err) {
+	if dberr.Refused(err) {
 		u.tx.DiscardChanges(mark)
-		u.addRowConflict(ctx, s, rowErrorText(err))
+		u.addRowConflict(ctx, s, dberr.RowText(err))
 		if !u.spec.Force {
 			return nil
 		}

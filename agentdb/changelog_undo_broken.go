@@ -7,6 +7,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -86,7 +87,7 @@ func (u *undoer) tryTrigger(ctx context.Context, o schemaObject) (why string, er
 		if sqlite.Code(err) == 0 {
 			return "", err
 		}
-		return sqlText(err), nil
+		return dberr.SQLText(err), nil
 	}
 
 	for _, text := range statements {
@@ -129,5 +130,5 @@ func (u *undoer) compiles(ctx context.Context, text string) (why string, err err
 	case sqlite3.SQLITE_AUTH: // what the authorizer refuses, it refused before
 		return "", nil
 	}
-	return sqlText(err), nil
+	return dberr.SQLText(err), nil
 }

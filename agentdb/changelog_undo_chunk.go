@@ -3,6 +3,7 @@ package agentdb
 import (
 	"context"
 	"errors"
+	"rouse/agentdb/dberr"
 	"strings"
 )
 
@@ -59,7 +60,7 @@ func (u *undoer) undoUntouched(ctx context.Context, t *tableLayout, steps []Step
 
 		query, args := s.statement(t)
 		result, err := u.tx.SQL().ExecContext(ctx, query, args...)
-		if refused(err) {
+		if dberr.Refused(err) {
 			return false, nil
 		}
 		if err != nil {

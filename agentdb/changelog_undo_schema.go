@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -80,7 +81,7 @@ func (u *undoer) runStatements(ctx context.Context, s Step) ([]string, error) {
 			if sqlite.Code(err) == 0 {
 				return ran, err
 			}
-			return ran, &Error{Kind: kindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %s is refused: %s", u.spec.Run, text, sqlText(err))}
+			return ran, &dberr.Error{Kind: dberr.KindRejected, Field: "run", Message: fmt.Sprintf("run %d cannot be undone: %s is refused: %s", u.spec.Run, text, dberr.SQLText(err))}
 		}
 
 		ran, u.out.Schema = append(ran, text), append(u.out.Schema, text)

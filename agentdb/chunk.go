@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -70,10 +71,10 @@ func (b *chunker) add(line int, values []any) error {
 	}
 
 	if len(columns) == 0 {
-		return invalid("", "the row or line %d has no value at all; nothing was written", line)
+		return dberr.Invalid("", "the row or line %d has no value at all; nothing was written", line)
 	}
 	if length > maxRow {
-		return invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
+		return dberr.Invalid("", "the row or line %d is too long: it has %s, of which %s are in column %s, and a row of more than %s could not be read back; nothing was written. Keep such a value in a file, and its path in the table",
 			line, text.Size(int64(length)), text.Size(int64(size(values[largest]))), b.columns[largest], text.Size(maxRow))
 	}
 

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -300,7 +301,7 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 // recallAfterError returns the result of a write that is in the file although its commit returned
 // an error: such an error says nothing about the outcome. An *Error was raised before the commit.
 func (db *DB) recallAfterError(ctx context.Context, by By, op string, err error) []byte {
-	var bad *Error
+	var bad *dberr.Error
 	if errors.As(err, &bad) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
@@ -99,7 +100,7 @@ func raw(t testing.TB, db *agentdb.DB, statements ...string) {
 
 func wantError(t testing.TB, err error, kind, field, part string) {
 	t.Helper()
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	if !errors.As(err, &bad) {
 		t.Fatalf("error %v, want an *Error of kind %s", err, kind)
 	}
@@ -120,7 +121,7 @@ func TestCreateTable(t *testing.T) {
 
 	_, err = db.CreateTable(t.Context(), agentdb.By{Run: 4}, agentdb.TableSpec{Name: "T", Purpose: "p", Columns: spec.Columns})
 	wantError(t, err, "invalid_args", "name", "a table named T already exists")
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	if errors.As(err, &bad); bad.Retryable {
 		t.Error("an existing table will exist the next time as well")
 	}

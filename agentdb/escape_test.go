@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 // attempts reads the corpus: one attempt a line.
@@ -106,7 +107,7 @@ func (p *sandboxedDB) snapshot(t *testing.T, logged int) string {
 // check fails when an attempt changed what is not the agent's, or did not end as a refusal.
 func (p *sandboxedDB) check(t *testing.T, err error) {
 	t.Helper()
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	if err != nil && !errors.As(err, &bad) {
 		t.Errorf("it broke something: %v", err)
 	}

@@ -2,9 +2,13 @@ package agentdb
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -31,7 +35,7 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 		return Executed{}, err
 	}
 	if len(spec.Params) > 0 && len(s.statements) > 1 {
-		return Executed{}, invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
+		return Executed{}, dberr.Invalid("params", "the SQL has %d statements, so params must be an object of values for :name; a list is for one statement", len(s.statements))
 	}
 	if s.args, err = (QuerySpec{Params: spec.Params, Named: spec.Named}).args(spec.SQL); err != nil {
 		return Executed{}, err
@@ -190,6 +194,33 @@ func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) 
 	})
 }
 
+// scriptError turns SQLite's word about a statement into advice.
+func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *statement, err error) error {
+	var bad *dberr.Error
+	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
+		return err
+	}
+
+	text := dberr.SQLText(err)
+	where := excerpt(s.text, statement.offset)
+	if at := locate(statement.text, text); at >= 0 {
+		where = excerpt(s.text, statement.offset+at)
+	}
+
+	switch code := sqlite.Code(err); {
+	case code == sqlite3.SQLITE_AUTH:
+		return &dberr.Error{Kind: dberr.KindRejected, Field: "sql", Retryable: true, Message: text + authorizerOf(ctx).describeDenied(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
+	case dberr.Refused(err):
+		return dberr.Invalid("sql", "%s; nothing was written", dberr.RowText(err)).At(where)
+	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
+		return dberr.Invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, prepared{tx}, text)).At(where)
+	case code == 0 && strings.Contains(err.Error(), "missing"):
+		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
+	}
+
+	return err
+}
+
 // viewsFree refuses a table, or a view, that got the name of a saved view (OSA-51).
 func viewsFree(tx *sqlite.Tx, before, after []schemaObject) error {
 	for _, o := range after {
@@ -218,20 +249,20 @@ func checkObjects(before, after []schemaObject) error {
 
 		// With only some of them, writes would treat the table as one of the host's and fail.
 		if host != 0 && host != 3 {
-			return invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
+			return dberr.Invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
 		}
 		if ids > 0 {
-			return invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)
+			return dberr.Invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)
 		}
 
 		i := slices.IndexFunc(before, func(p schemaObject) bool { return p.Type == "table" && p.page == o.page })
 		if i >= 0 && len(o.Columns) < len(before[i].Columns) {
-			return invalid("sql", "dropping a column of %s would lose its values for ever: leave it unused, or rename it", o.Name)
+			return dberr.Invalid("sql", "dropping a column of %s would lose its values for ever: leave it unused, or rename it", o.Name)
 		}
 	}
 
 	if len(tablesOf(after)) < len(tablesOf(before)) {
-		return invalid("sql", "a table cannot get a name that begins with _ or sqlite_: those belong to the host")
+		return dberr.Invalid("sql", "a table cannot get a name that begins with _ or sqlite_: those belong to the host")
 	}
 
 	return nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 func execute(t testing.TB, db *agentdb.DB, sql string, params ...any) agentdb.Executed {
@@ -179,7 +180,7 @@ func TestExecuteRefuses(t *testing.T) {
 		"insert into expenses(amount) values (?)": "more parameters",
 	} {
 		_, err := db.Execute(t.Context(), agentdb.By{}, agentdb.ExecuteSpec{SQL: sql})
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if !errors.As(err, &bad) || !strings.Contains(bad.Text(), part) {
 			t.Errorf("%s:\n%v", sql, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 )
 
@@ -64,7 +65,7 @@ func (db *DB) Export(ctx context.Context, spec ExportSpec, to io.Writer) (Export
 	case counted.err != nil:
 		return Exported{}, fmt.Errorf("the export cannot be written: %w", counted.err)
 	case errors.Is(context.Cause(bounded), late):
-		return Exported{}, &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
+		return Exported{}, &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or export it in parts", patience)}
 	}
 
 	return Exported{}, db.queryError(ctx, ctx, spec.SQL, fileError(err))

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -100,21 +101,21 @@ func (s ImportSpec) checked() (ImportSpec, error) {
 	switch {
 	case s.Mode == "" || s.Mode == "insert":
 		if len(s.KeyColumns) > 0 {
-			return s, invalid("key_columns", "key_columns belong to mode upsert; say mode upsert, or leave them out")
+			return s, dberr.Invalid("key_columns", "key_columns belong to mode upsert; say mode upsert, or leave them out")
 		}
 	case s.Mode != modeUpsert:
-		return s, invalid("mode", "the mode %q is unknown; use insert or upsert", s.Mode)
+		return s, dberr.Invalid("mode", "the mode %q is unknown; use insert or upsert", s.Mode)
 	case len(s.KeyColumns) == 0:
-		return s, invalid("key_columns", "mode upsert needs key_columns: the columns that tell rows apart")
+		return s, dberr.Invalid("key_columns", "mode upsert needs key_columns: the columns that tell rows apart")
 	}
 
 	if s.MaxRows < 0 {
-		return s, invalid("max_rows", "max_rows must not be negative")
+		return s, dberr.Invalid("max_rows", "max_rows must not be negative")
 	}
 
 	for i, name := range s.Columns {
 		if containsFold(s.Columns[:i], name) {
-			return s, invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
+			return s, dberr.Invalid(fmt.Sprintf("columns[%d]", i), "the column %s is named twice", name)
 		}
 	}
 
@@ -178,7 +179,7 @@ func (db *DB) checkRoom(tx *sqlite.Tx) error {
 		return err
 	}
 
-	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
+	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf(
 		"the rows would take the database to more than twice its quota of %s, so nothing was imported. Import a part with max_rows, or the owner raises database.quota of this agent", text.Size(limit))}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 )
 
@@ -69,7 +70,7 @@ func (s ImportSpec) read() (string, error) {
 		return "", fmt.Errorf("cannot read %s: %w", s.label(), err)
 	}
 	if int64(data.Len()) > limit {
-		return "", invalid("path", "%s is larger than %d MiB; split it and import the parts", s.label(), limit>>20)
+		return "", dberr.Invalid("path", "%s is larger than %d MiB; split it and import the parts", s.label(), limit>>20)
 	}
 
 	return data.String(), nil
@@ -79,7 +80,7 @@ func (s ImportSpec) read() (string, error) {
 func (s *source) fileError(err error) error {
 	var at *tabular.SyntaxError
 	if errors.As(err, &at) {
-		return invalid("path", "%s, %s. Nothing was imported", s.name, at)
+		return dberr.Invalid("path", "%s, %s. Nothing was imported", s.name, at)
 	}
 	return fileError(err)
 }
@@ -88,7 +89,7 @@ func (s *source) fileError(err error) error {
 func fileError(err error) error {
 	var bad *tabular.Error
 	if errors.As(err, &bad) {
-		return invalid(bad.Field, "%s", bad.Message)
+		return dberr.Invalid(bad.Field, "%s", bad.Message)
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func (s *source) nameColumns(spec ImportSpec) error {
 		return nil
 	}
 	if len(spec.Columns) != len(s.Headings) {
-		return invalid("columns", "%s has %d columns and %d names were given", s.name, len(s.Headings), len(spec.Columns))
+		return dberr.Invalid("columns", "%s has %d columns and %d names were given", s.name, len(s.Headings), len(spec.Columns))
 	}
 
 	for i, name := range spec.Columns {
@@ -117,7 +118,7 @@ func (s *source) pickKeys(spec ImportSpec) error {
 	s.only = spec.Columns
 	for _, name := range s.only {
 		if !containsFold(s.Headings, name) {
-			return invalid("columns", "no object of %s has the key %q%s", s.name, name, didYouMean(name, s.Headings))
+			return dberr.Invalid("columns", "no object of %s has the key %q%s", s.name, name, didYouMean(name, s.Headings))
 		}
 	}
 	return nil

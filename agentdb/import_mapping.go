@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -29,8 +30,8 @@ type mapping struct {
 func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
 	t, err := needTable(ctx, prepared{tx}, spec.Table)
 	if err != nil {
-		var missing *Error
-		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != kindNotFound {
+		var missing *dberr.Error
+		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != dberr.KindNotFound {
 			return nil, false, err
 		}
 		if t, err = s.createTable(ctx, tx, by, spec); err != nil {
@@ -111,7 +112,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 	m.lossy = make([]lossyNumbers, len(m.columns))
 	m.isKey = make([]bool, len(m.columns))
 	if len(m.columns) == 0 {
-		return nil, invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
+		return nil, dberr.Invalid("table", "%s has the columns %s and the table %s has %s: none of them matches. Import into another table, or name the columns of the file with columns",
 			s.name, strings.Join(s.Headings, ", "), t.Name, strings.Join(t.columnNames(), ", "))
 	}
 
@@ -123,10 +124,10 @@ func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec I
 	for i, key := range spec.KeyColumns {
 		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, toColumn(key)) })
 		if at < 0 {
-			return invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, didYouMean(key, m.columns))
+			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, didYouMean(key, m.columns))
 		}
 		if m.isKey[at] {
-			return invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
+			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
 
 		m.isKey[at] = true

@@ -3,6 +3,7 @@ package agentdb
 import (
 	"errors"
 	"fmt"
+	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
 )
@@ -57,5 +58,5 @@ func (s *source) rejectError(rejected *rejects, err error) error {
 	if s.Ragged {
 		advice = "If the table begins further down, remove the lines above its headings; otherwise correct the file"
 	}
-	return invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(rejected.samples(), "; "), advice)
+	return dberr.Invalid("path", "%s: more than half of its %d rows do not fit, so nothing was imported: %s. %s", s.name, s.Rows, strings.Join(rejected.samples(), "; "), advice)
 }

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 func load(t testing.TB, db *agentdb.DB, name, content string, change ...func(*agentdb.ImportSpec)) agentdb.Imported {
@@ -488,7 +489,7 @@ func FuzzImport(f *testing.F) {
 
 		table := fmt.Sprint("t", n)
 		in, err := tryLoad(db, "f", content, func(s *agentdb.ImportSpec) { s.Table, s.Format = table, format })
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if err != nil {
 			if !errors.As(err, &bad) {
 				t.Fatalf("%q broke the host: %v", content, err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 const relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -162,7 +163,7 @@ func FuzzXLSX(f *testing.F) {
 		n++
 		db := open(t, filepath.Join(dir, fmt.Sprint(n%20)))
 		_, err := tryLoad(db, "f.xlsx", workbook(t, sheet, map[string]string{"xl/styles.xml": "<styleSheet>" + styles + "</styleSheet>"}), func(s *agentdb.ImportSpec) { s.Table = fmt.Sprint("t", n) })
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatalf("%q broke the host: %v", sheet, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -30,10 +31,10 @@ type Inserted struct {
 // Lists and objects are stored as JSON text.
 func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string]any) (Inserted, error) {
 	if len(rows) == 0 {
-		return Inserted{}, invalid("rows", "there is no row to insert")
+		return Inserted{}, dberr.Invalid("rows", "there is no row to insert")
 	}
 	if len(rows) > maxInsert {
-		return Inserted{}, invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
+		return Inserted{}, dberr.Invalid("rows", "%d rows are more than the %d that one call can insert; write them to a file and use db_import", len(rows), maxInsert)
 	}
 
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
@@ -55,11 +56,11 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, rows []map[string]any) (Affected, error) {
 	switch {
 	case len(rows) == 0:
-		return Affected{}, invalid("rows", "there is no row to write")
+		return Affected{}, dberr.Invalid("rows", "there is no row to write")
 	case len(rows) > maxInsert:
-		return Affected{}, invalid("rows", "%d rows are more than the %d that one call can write; write them to a file and use db_import with mode upsert", len(rows), maxInsert)
+		return Affected{}, dberr.Invalid("rows", "%d rows are more than the %d that one call can write; write them to a file and use db_import with mode upsert", len(rows), maxInsert)
 	case len(keys) == 0:
-		return Affected{}, invalid("key_columns", "name the columns that tell rows apart")
+		return Affected{}, dberr.Invalid("key_columns", "name the columns that tell rows apart")
 	}
 
 	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
@@ -90,9 +91,9 @@ func (t *Table) keyColumns(keys []string) ([]string, error) {
 		c := t.column(key)
 		switch {
 		case c == nil:
-			return nil, invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, didYouMean(key, t.columnNames()))
+			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the table %s has no column %q%s", t.Name, key, didYouMean(key, t.columnNames()))
 		case containsFold(out, key):
-			return nil, invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
+			return nil, dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %s is named twice", key)
 		}
 		out = append(out, c.Name)
 	}
@@ -116,8 +117,8 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 	}
 
 	err := applySchema(ctx, tx, by, now(), t.Name, index.statement(t.Name))
-	if refused(err) {
-		return invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
+	if dberr.Refused(err) {
+		return dberr.Invalid("key_columns", "the table %s already has rows with the same %s, so they cannot be its key", t.Name, strings.Join(keys, ", "))
 	}
 	return err
 }
@@ -160,7 +161,7 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 	for _, name := range slices.Sorted(maps.Keys(row)) { // of several errors always the same
 		n := slices.IndexFunc(t.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
 		problem := func(format string, args ...any) error {
-			return invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
+			return dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
 		}
 		switch {
 		case n < 0 && hostColumn(name):
@@ -168,7 +169,7 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 		case n < 0:
 			return nil, problem("the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
 		case given[n]:
-			return nil, invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
+			return nil, dberr.Invalid(fmt.Sprintf("rows[%d]", i), "row %d names a column twice in different cases", i+1)
 		}
 
 		given[n] = true
@@ -183,7 +184,7 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 
 	for n, c := range t.Columns {
 		if _, missing := out[n].(tabular.Absent); (missing || out[n] == nil) && containsFold(keys, c.Name) {
-			return nil, invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
+			return nil, dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, c.Name), "row %d has no value in the key column %s", i+1, c.Name)
 		}
 	}
 	return out, nil

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 // twin is one of two databases to which the same happens.
@@ -49,7 +50,7 @@ func (w *twin) do(t *testing.T, step func(*twin) (any, error)) string {
 	}
 
 	out, err := step(w)
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	switch {
 	case errors.As(err, &bad):
 		return "refused: " + bad.Kind + ": " + bad.Text()

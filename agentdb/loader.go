@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -68,12 +69,12 @@ func (l *loader) write(ctx context.Context, c *chunk) (changed int64, err error)
 		case err == nil:
 			changed += n
 			written = append(written, row)
-		case !refused(err):
+		case !dberr.Refused(err):
 			return 0, err
 		case l.rejected == nil:
-			return 0, &Error{Kind: kindInvalid, Retryable: true, Message: fmt.Sprintf("row %d: %s; nothing was written", row.line, rowErrorText(err))}
+			return 0, &dberr.Error{Kind: dberr.KindInvalid, Retryable: true, Message: fmt.Sprintf("row %d: %s; nothing was written", row.line, dberr.RowText(err))}
 		default:
-			if err := l.rejected.add(row.line, rowErrorText(err)); err != nil {
+			if err := l.rejected.add(row.line, dberr.RowText(err)); err != nil {
 				return 0, err
 			}
 		}

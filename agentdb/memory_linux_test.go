@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 // TestMemoryOfBombs: an agent's SQL does not take the memory of the daemon, whatever it makes:
@@ -61,7 +62,7 @@ func runBombs(t *testing.T) {
 		"arguments": "select length(max(" + many + "))",
 		"groups":    "with recursive r(n) as (select 1 union all select n + 1 from r limit 50) select n, length(group_concat(" + big + ")) from r group by n",
 	} {
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if _, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql}); err != nil && !errors.As(err, &bad) {
 			t.Errorf("%s, asked: %v", name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/atomicfile"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -36,7 +37,7 @@ type Migrated struct {
 // Migrate runs SQL as Execute does and records it as a migration (OSA-53).
 func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, error) {
 	if strings.TrimSpace(spec.Description) == "" {
-		return Migrated{}, invalid("description", "say in a few words what the migration is for; its file is named after them")
+		return Migrated{}, dberr.Invalid("description", "say in a few words what the migration is for; its file is named after them")
 	}
 
 	s, err := newScript(spec.Up)
@@ -44,7 +45,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 		return Migrated{}, inField("up_sql", err)
 	}
 	if strings.TrimSpace(spec.Down) == "" {
-		return Migrated{}, invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
+		return Migrated{}, dberr.Invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
 	}
 	if _, err := splitScript(spec.Down); err != nil {
 		return Migrated{}, inField("down_sql", err)
@@ -70,7 +71,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 
 // inField names the argument of the tool in an error about sql or table.
 func inField(field string, err error) error {
-	var bad *Error
+	var bad *dberr.Error
 	if errors.As(err, &bad) && (bad.Field == "sql" || bad.Field == "table") {
 		named := *bad
 		named.Field = field

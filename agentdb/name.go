@@ -2,6 +2,7 @@ package agentdb
 
 import (
 	"fmt"
+	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
 	"unicode"
@@ -24,7 +25,7 @@ func checkTable(field, name string) error {
 		return err
 	}
 	if reservedTable(name) {
-		return invalid(field, "the name %q is reserved: names that begin with _ or sqlite_ belong to the host; choose another", name)
+		return dberr.Invalid(field, "the name %q is reserved: names that begin with _ or sqlite_ belong to the host; choose another", name)
 	}
 	return nil
 }
@@ -35,7 +36,7 @@ func checkColumn(field, name string) error {
 		return err
 	}
 	if reservedColumn(name) {
-		return invalid(field, "the column name %q is reserved for the host; leave it out or choose another", name)
+		return dberr.Invalid(field, "the column name %q is reserved for the host; leave it out or choose another", name)
 	}
 	return nil
 }
@@ -43,11 +44,11 @@ func checkColumn(field, name string) error {
 func checkIdentifier(field, name string) error {
 	switch {
 	case name == "":
-		return invalid(field, "a name is missing")
+		return dberr.Invalid(field, "a name is missing")
 	case len(name) > maxName:
-		return invalid(field, "the name %.20s… has %d characters; %d are allowed", name, len(name), maxName)
+		return dberr.Invalid(field, "the name %.20s… has %d characters; %d are allowed", name, len(name), maxName)
 	case !identifier(name):
-		return invalid(field, "%q is not a name: use letters A-Z, digits and _, beginning with a letter or _", name)
+		return dberr.Invalid(field, "%q is not a name: use letters A-Z, digits and _, beginning with a letter or _", name)
 	}
 	return nil
 }

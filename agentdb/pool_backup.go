@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -88,9 +89,9 @@ func refusedTarget(field string, err error) error {
 	case !errors.As(err, &bad):
 		return err
 	case bad.Missing:
-		return &Error{Kind: kindNotFound, Field: field, Message: bad.Message}
+		return &dberr.Error{Kind: dberr.KindNotFound, Field: field, Message: bad.Message}
 	}
-	return &Error{Kind: kindInvalid, Field: field, Message: bad.Message}
+	return &dberr.Error{Kind: dberr.KindInvalid, Field: field, Message: bad.Message}
 }
 
 // backupBefore makes the copy from before a run's first change of the schema; a writer without a
@@ -143,7 +144,7 @@ func withBackup[T any](ctx context.Context, db *DB, by By, change func() (T, err
 	}
 
 	done, err = change()
-	var refused *Error
+	var refused *dberr.Error
 	switch {
 	case path == "":
 		return done, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/dbfile"
 )
 
@@ -417,7 +418,7 @@ func TestRestoreRefuses(t *testing.T) {
 			with(t, p, "ann", func(db *agentdb.DB) { backup(t, db, agentdb.BackupSpec{}) })
 		}
 
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("from %q: %v, want %q", c.from, err, c.part)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -116,7 +117,7 @@ func (db *DB) checkFile(ctx context.Context) bool {
 // adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is
 // sound, and nobody has it open.
 func (p *Pool) adopt(ctx context.Context, agent string) error {
-	nothing := &Error{Kind: kindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
+	nothing := &dberr.Error{Kind: dberr.KindInvalid, Message: fmt.Sprintf("there is nothing to accept: nothing is wrong with the database of %s", agent)}
 	if !p.Has(agent) { // to open it would make it
 		return nothing
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -61,7 +62,7 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 			return err
 		}
 		if of != "" && !strings.EqualFold(of, agent) && !spec.Force {
-			return &Error{Kind: kindInvalid, Field: "from", Message: fmt.Sprintf("%s is a database of the agent %s, not of %s, which was left as it is; to take it all the same, say --force", from, of, agent)}
+			return &dberr.Error{Kind: dberr.KindInvalid, Field: "from", Message: fmt.Sprintf("%s is a database of the agent %s, not of %s, which was left as it is; to take it all the same, say --force", from, of, agent)}
 		}
 
 		return nil
@@ -206,7 +207,7 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 
 	path, passed, err = dbfile.LastGood(ctx, all, applicationID)
 	if path == "" && err == nil {
-		err = &Error{Kind: kindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
+		err = &dberr.Error{Kind: dberr.KindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
 	}
 
 	return path, passed, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rouse/agentdb/dberr"
 )
 
 // Sharing has the databases of a pool be at one of several nodes at a time, each with a pool of its
@@ -152,5 +153,5 @@ func (db *DB) checkWritable() error {
 }
 
 func readElsewhere(agent, node string) error {
-	return &Error{Kind: kindRejected, Message: fmt.Sprintf("the database of %s is at the node %s, and can only be read here: write there, or bring it here while that node is stopped (rouse engine take)", agent, node)}
+	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf("the database of %s is at the node %s, and can only be read here: write there, or bring it here while that node is stopped (rouse engine take)", agent, node)}
 }

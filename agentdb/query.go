@@ -15,6 +15,7 @@ import (
 	msqlite "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -73,7 +74,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 			return false, fmt.Errorf("a row cannot be written as JSON: %w", err)
 		}
 		if size += len(encoded) + len(","); size > maxEncoded && len(out.Rows) == 0 {
-			return false, invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
+			return false, dberr.Invalid("sql", "a single row of the answer has %s; ask for fewer columns, or for a part with substr()", text.Size(int64(len(encoded))))
 		}
 		if size > maxEncoded || len(out.Rows) == limit {
 			out.Truncated = true
@@ -185,9 +186,9 @@ func readable(v any) any {
 func (s QuerySpec) limit() (int, error) {
 	switch {
 	case s.Limit < 0:
-		return 0, invalid("limit", "limit must not be negative")
+		return 0, dberr.Invalid("limit", "limit must not be negative")
 	case s.Offset < 0:
-		return 0, invalid("offset", "offset must not be negative")
+		return 0, dberr.Invalid("offset", "offset must not be negative")
 	case s.Limit == 0:
 		return defaultRows, nil
 	}
@@ -209,7 +210,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 	for i, v := range s.Params {
 		value, err := storable(v)
 		if err != nil {
-			return nil, invalid(fmt.Sprintf("params[%d]", i), "the parameter cannot be used: %v", err)
+			return nil, dberr.Invalid(fmt.Sprintf("params[%d]", i), "the parameter cannot be used: %v", err)
 		}
 		args = append(args, value)
 	}
@@ -217,7 +218,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 	for name, v := range s.Named {
 		value, err := storable(v)
 		if err != nil {
-			return nil, invalid("params."+name, "the parameter cannot be used: %v", err)
+			return nil, dberr.Invalid("params."+name, "the parameter cannot be used: %v", err)
 		}
 		args = append(args, sql.Named(strings.TrimLeft(name, ":@$"), value))
 	}
@@ -227,7 +228,7 @@ func (s QuerySpec) args(sqlText string) ([]any, error) {
 
 // queryError turns SQLite's word into advice. ctx is the caller's, bounded ours.
 func (db *DB) queryError(ctx, bounded context.Context, text string, err error) error {
-	var bad *Error
+	var bad *dberr.Error
 	code := sqlite.Code(err)
 	switch {
 	case errors.As(err, &bad):
@@ -235,17 +236,17 @@ func (db *DB) queryError(ctx, bounded context.Context, text string, err error) e
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case bounded.Err() != nil:
-		return &Error{Kind: kindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
+		return &dberr.Error{Kind: dberr.KindTimeout, Field: "sql", Retryable: true, Message: fmt.Sprintf("the query took longer than %s and was stopped; narrow it with WHERE, or split it", db.timeout)}
 	case corrupt(err):
 		return db.quarantine(err)
 	case code == sqlite3.SQLITE_NOMEM:
-		return invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
+		return dberr.Invalid("sql", "the query wants more memory than SQLite has here (512 MiB): make smaller values, or ask for fewer columns at once")
 	case code == sqlite3.SQLITE_AUTH:
-		return invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", sqlText(err))
+		return dberr.Invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", dberr.SQLText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s", sqlText(err), db.suggest(ctx, sqlText(err))).at(excerptFor(text, sqlText(err)))
+		return dberr.Invalid("sql", "%s%s", dberr.SQLText(err), db.suggest(ctx, dberr.SQLText(err))).At(excerptFor(text, dberr.SQLText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
-		return invalid("params", "the SQL has more parameters than were given: %v", err)
+		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
 
 	return fmt.Errorf("cannot read %s: %w", db.path, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 )
 
 // OSA-56
@@ -284,7 +285,7 @@ func TestQueryRefuses(t *testing.T) {
 	for _, sql := range escapes {
 		for _, deleted := range []bool{false, true} {
 			rows, err := db.Query(t.Context(), agentdb.QuerySpec{SQL: sql, IncludeDeleted: deleted})
-			var bad *agentdb.Error
+			var bad *dberr.Error
 			if err == nil || !errors.As(err, &bad) || bad.Kind != "invalid_args" {
 				t.Errorf("%s: answered %v, error %v", sql, rows, err)
 			}
@@ -378,7 +379,7 @@ func FuzzQueryRefuses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sql string) {
 		before := checksum(t, path)
 		rows, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: sql})
-		var bad *agentdb.Error
+		var bad *dberr.Error
 		if err != nil && !errors.As(err, &bad) {
 			t.Fatalf("%q broke the host: %v", sql, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -52,7 +53,7 @@ func (q *quota) check() error {
 	if q.limit <= 0 || q.used < q.limit {
 		return nil
 	}
-	return &Error{Kind: kindRejected, Message: fmt.Sprintf(
+	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf(
 		"the database holds %s and its quota is %s: nothing more is written; reading still works. The owner sees with rouse db what takes the space, and can raise database.quota of this agent", text.Size(q.used), text.Size(q.limit))}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/contract"
 )
 
@@ -21,7 +22,7 @@ func TestQuotaWarnsAtEightyPercent(t *testing.T) {
 		if near := q.nearLimit(c.used); near != c.near {
 			t.Errorf("%d: %d of 1000 bytes are near the limit: %t", i, c.used, near)
 		}
-		err, refused := (&quota{limit: 1000, used: c.used}).check(), new(Error)
+		err, refused := (&quota{limit: 1000, used: c.used}).check(), new(dberr.Error)
 		if (err != nil) != (c.used >= 1000) || err != nil && (!errors.As(err, &refused) || refused.Kind != row.Quote("rejected")) {
 			t.Errorf("%d: with %d of 1000 bytes a write ends with %v", i, c.used, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -282,7 +283,7 @@ func tableNames(tables []Table) []string {
 // needTable reads a table, or says which there are.
 func needTable(ctx context.Context, q querier, name string) (*Table, error) {
 	if reservedTable(name) {
-		return nil, invalid("table", "the table %q belongs to the host and cannot be written", name)
+		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)
 	}
 
 	tables, err := readTables(ctx, q, name)
@@ -301,5 +302,5 @@ func needTable(ctx context.Context, q querier, name string) (*Table, error) {
 		hint = "; there are no tables yet, create it with db_create_table"
 	}
 
-	return nil, &Error{Kind: kindNotFound, Field: "table", Retryable: true, Message: fmt.Sprintf("there is no table %q%s", name, hint)}
+	return nil, &dberr.Error{Kind: dberr.KindNotFound, Field: "table", Retryable: true, Message: fmt.Sprintf("there is no table %q%s", name, hint)}
 }

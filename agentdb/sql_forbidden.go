@@ -1,6 +1,7 @@
 package agentdb
 
 import (
+	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
 )
@@ -16,8 +17,8 @@ func (s *statement) check(script string) error {
 		return nil
 	}
 
-	bad := invalid("sql", "%s", why).at(excerpt(script, s.offset+at))
-	bad.Kind = kindRejected
+	bad := dberr.Invalid("sql", "%s", why).At(excerpt(script, s.offset+at))
+	bad.Kind = dberr.KindRejected
 	return bad
 }
 

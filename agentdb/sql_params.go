@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/text"
 )
 
@@ -68,13 +69,13 @@ func (p parameters) filter(named map[string]any) map[string]any {
 // for NULL, and the driver passes over one that nobody asked for.
 func (p parameters) check(list []any, named map[string]any) error {
 	if named == nil && len(list) == 0 && p.count > 0 {
-		return invalid("params", "the SQL has more parameters than were given: %d, and no values", p.count)
+		return dberr.Invalid("params", "the SQL has more parameters than were given: %d, and no values", p.count)
 	}
 	if len(list) > p.count {
-		return invalid("params", "the SQL has %s and %d values were given", text.Plural(p.count, "parameter"), len(list))
+		return dberr.Invalid("params", "the SQL has %s and %d values were given", text.Plural(p.count, "parameter"), len(list))
 	}
 	if named == nil && len(list) < p.count {
-		return invalid("params", "the SQL has more parameters than were given: %d, and %d values", p.count, len(list))
+		return dberr.Invalid("params", "the SQL has more parameters than were given: %d, and %d values", p.count, len(list))
 	}
 
 	var given, surplus, missing []string
@@ -94,11 +95,11 @@ func (p parameters) check(list []any, named map[string]any) error {
 	slices.Sort(surplus)
 	switch {
 	case len(missing) > 0:
-		return invalid("params", "the SQL has more parameters than were given: there is no value for %s", strings.Join(missing, ", "))
+		return dberr.Invalid("params", "the SQL has more parameters than were given: there is no value for %s", strings.Join(missing, ", "))
 	case len(surplus) > 0:
-		return invalid("params", "the SQL has no parameter %s", strings.Join(surplus, ", "))
+		return dberr.Invalid("params", "the SQL has no parameter %s", strings.Join(surplus, ", "))
 	case named != nil && p.count > len(p.names):
-		return invalid("params", "the SQL has a parameter without a name (?), so params must be a list of values, or every parameter must have a name")
+		return dberr.Invalid("params", "the SQL has a parameter without a name (?), so params must be a list of values, or every parameter must have a name")
 	}
 
 	return nil

@@ -1,14 +1,8 @@
 package agentdb
 
 import (
-	"context"
-	"errors"
 	"regexp"
 	"strings"
-
-	sqlite3 "modernc.org/sqlite/lib"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // messageName finds the name that an SQLite message complains of.
@@ -67,31 +61,4 @@ func excerptFor(sql, message string) string {
 		return excerpt(sql, at)
 	}
 	return ""
-}
-
-// scriptError turns SQLite's word about a statement into advice.
-func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *statement, err error) error {
-	var bad *Error
-	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
-		return err
-	}
-
-	text := sqlText(err)
-	where := excerpt(s.text, statement.offset)
-	if at := locate(statement.text, text); at >= 0 {
-		where = excerpt(s.text, statement.offset+at)
-	}
-
-	switch code := sqlite.Code(err); {
-	case code == sqlite3.SQLITE_AUTH:
-		return &Error{Kind: kindRejected, Field: "sql", Retryable: true, Message: text + authorizerOf(ctx).describeDenied(tx) + ": SQL reaches the agent's own tables, with SQLite's own functions, and nothing else; db_schema lists them", Place: where}
-	case refused(err):
-		return invalid("sql", "%s; nothing was written", rowErrorText(err)).at(where)
-	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
-		return invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, prepared{tx}, text)).at(where)
-	case code == 0 && strings.Contains(err.Error(), "missing"):
-		return invalid("params", "the SQL has more parameters than were given: %v", err)
-	}
-
-	return err
 }

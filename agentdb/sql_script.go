@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/text"
 )
 
@@ -26,7 +27,7 @@ type word struct {
 // does an END that follows one.
 func splitScript(sql string) ([]statement, error) {
 	if strings.ContainsRune(sql, 0) {
-		return nil, invalid("sql", "the SQL holds a NUL character")
+		return nil, dberr.Invalid("sql", "the SQL holds a NUL character")
 	}
 
 	var out []statement
@@ -48,7 +49,7 @@ func splitScript(sql string) ([]statement, error) {
 	for i := 0; i < len(sql); {
 		next, what := nextToken(sql, i)
 		if what == tokenOpen {
-			return nil, invalid("sql", "a comment or a quote is opened and never closed").at(excerpt(sql, i))
+			return nil, dberr.Invalid("sql", "a comment or a quote is opened and never closed").At(excerpt(sql, i))
 		}
 
 		if what != tokenSpace {
@@ -75,7 +76,7 @@ func splitScript(sql string) ([]statement, error) {
 
 	finish(end, len(sql))
 	if len(out) == 0 {
-		return nil, invalid("sql", "there is no statement in the SQL")
+		return nil, dberr.Invalid("sql", "there is no statement in the SQL")
 	}
 
 	return out, nil

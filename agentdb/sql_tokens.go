@@ -1,12 +1,15 @@
 package agentdb
 
-import "strings"
+import (
+	"rouse/agentdb/dberr"
+	"strings"
+)
 
 // checkSelect returns a query without its final semicolon, or advice if it is not one SELECT. The
 // boundary is the authorizer (see queryAuthorizer).
 func checkSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
-		return "", invalid("sql", "the SQL holds a NUL character")
+		return "", dberr.Invalid("sql", "the SQL holds a NUL character")
 	}
 
 	word, end := "", len(sql)
@@ -14,10 +17,10 @@ func checkSelect(sql string) (string, error) {
 		next, what := nextToken(sql, i)
 		switch {
 		case what == tokenOpen:
-			return "", invalid("sql", "a comment or a quote is opened and never closed, near %.20q", sql[i:])
+			return "", dberr.Invalid("sql", "a comment or a quote is opened and never closed, near %.20q", sql[i:])
 		case what == tokenSpace:
 		case end < len(sql):
-			return "", invalid("sql", "one statement at a time: something follows the semicolon, near %.20q", sql[i:next])
+			return "", dberr.Invalid("sql", "one statement at a time: something follows the semicolon, near %.20q", sql[i:next])
 		case sql[i] == ';':
 			end = i
 		case word == "":
@@ -38,14 +41,14 @@ func checkSelect(sql string) (string, error) {
 	case "SELECT", "WITH", "VALUES":
 		return sql[:end], nil
 	case "":
-		return "", invalid("sql", "there is no statement in the SQL")
+		return "", dberr.Invalid("sql", "there is no statement in the SQL")
 	case "INSERT", "REPLACE", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER":
-		return "", invalid("sql", "a query only reads and %s writes; use db_insert, db_update, db_import or db_create_table", word)
+		return "", dberr.Invalid("sql", "a query only reads and %s writes; use db_insert, db_update, db_import or db_create_table", word)
 	case "PRAGMA", "EXPLAIN":
-		return "", invalid("sql", "%s is not allowed here; db_schema lists tables, columns and indexes", word)
+		return "", dberr.Invalid("sql", "%s is not allowed here; db_schema lists tables, columns and indexes", word)
 	}
 
-	return "", invalid("sql", "a query begins with SELECT, WITH or VALUES, not with %.20s", word)
+	return "", dberr.Invalid("sql", "a query begins with SELECT, WITH or VALUES, not with %.20s", word)
 }
 
 type tokenKind int

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/text"
 )
 
@@ -106,14 +107,14 @@ func (s TableSpec) check() error {
 		return err
 	}
 	if strings.TrimSpace(s.Purpose) == "" {
-		return invalid("purpose", "say in a sentence what the table %s is for; later runs see it in the schema", s.Name)
+		return dberr.Invalid("purpose", "say in a sentence what the table %s is for; later runs see it in the schema", s.Name)
 	}
 	if len(s.Columns) == 0 {
-		return invalid("columns", "the table %s needs at least one column", s.Name)
+		return dberr.Invalid("columns", "the table %s needs at least one column", s.Name)
 	}
 
 	if len(s.Columns) > maxColumns {
-		return invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), maxColumns)
+		return dberr.Invalid("columns", "the table %s would have %d columns, and %d are allowed; keep what belongs together in a table of its own", s.Name, len(s.Columns), maxColumns)
 	}
 
 	taken := make(map[string]bool, len(s.Columns))
@@ -122,7 +123,7 @@ func (s TableSpec) check() error {
 			return err
 		}
 		if taken[strings.ToLower(c.Name)] {
-			return invalid(fmt.Sprintf("columns[%d].name", i), "the column %s is declared twice", c.Name)
+			return dberr.Invalid(fmt.Sprintf("columns[%d].name", i), "the column %s is declared twice", c.Name)
 		}
 		taken[strings.ToLower(c.Name)] = true
 	}
@@ -134,7 +135,7 @@ func (s TableSpec) check() error {
 			return err
 		}
 		if containsFold(names, index.Name) {
-			return invalid(field+".name", "the name %s is given twice: tables and indexes share their names", index.Name)
+			return dberr.Invalid(field+".name", "the name %s is given twice: tables and indexes share their names", index.Name)
 		}
 		names = append(names, index.Name)
 	}
@@ -147,7 +148,7 @@ func (i Index) check(field string, s TableSpec) error {
 		return err
 	}
 	if len(i.Columns) == 0 {
-		return invalid(field+".columns", "the index %s names no column", i.Name)
+		return dberr.Invalid(field+".columns", "the index %s names no column", i.Name)
 	}
 
 	names := []string{"id", createdAt, updatedAt, deletedAt}
@@ -157,7 +158,7 @@ func (i Index) check(field string, s TableSpec) error {
 
 	for _, name := range i.Columns {
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
-			return invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, didYouMean(name, names))
+			return dberr.Invalid(field+".columns", "the index %s names the column %q, which the table %s does not have%s", i.Name, name, s.Name, didYouMean(name, names))
 		}
 	}
 
@@ -244,7 +245,7 @@ func (c Column) defaultLiteral(field string) (string, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(c.Default)))
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
-		return "", invalid(field+".default", "the default of %s is not JSON: %v", c.Name, err)
+		return "", dberr.Invalid(field+".default", "the default of %s is not JSON: %v", c.Name, err)
 	}
 
 	switch v := value.(type) {
@@ -260,12 +261,12 @@ func (c Column) defaultLiteral(field string) (string, error) {
 			return word, nil
 		}
 		if strings.ContainsRune(v, 0) {
-			return "", invalid(field+".default", "the default of %s holds a NUL character", c.Name)
+			return "", dberr.Invalid(field+".default", "the default of %s holds a NUL character", c.Name)
 		}
 		return "'" + strings.ReplaceAll(v, "'", "''") + "'", nil
 	}
 
-	return "", invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
+	return "", dberr.Invalid(field+".default", "the default of %s must be a text, a number, true, false or null", c.Name)
 }
 
 // typeLength is the (10) or (10,2) that other databases want; SQLite ignores it.
@@ -287,7 +288,7 @@ func (c Column) columnType(field string) (string, error) {
 		return typeNumeric, nil
 	}
 
-	return "", invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
+	return "", dberr.Invalid(field+".type", "the column %s has the unknown type %q; use TEXT (also for dates), INTEGER, REAL, NUMERIC or BLOB", c.Name, c.Type)
 }
 
 // didYouMean ends a message with the nearest name, or with all when they are few.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -12,7 +13,7 @@ import (
 // 0, ” or X” in the rows that are there (OSA-53).
 func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
 	if len(add) == 0 {
-		return Migrated{}, invalid("add_columns", "name at least one column to add")
+		return Migrated{}, dberr.Invalid("add_columns", "name at least one column to add")
 	}
 
 	done, err := withBackup(ctx, db, by, func() (Migrated, error) { return db.alterTable(ctx, by, table, add) })
@@ -55,14 +56,14 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 		}
 
 		if containsFold(taken, c.Name) {
-			bad := invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
+			bad := dberr.Invalid(field+".name", "the table %s already has a column %s", t.Name, c.Name)
 			// The same call cannot succeed later.
 			bad.Retryable = false
 			return nil, nil, bad
 		}
 
 		if c.PrimaryKey {
-			return nil, nil, invalid(field+".primary_key", "a column that is added cannot be the primary key; make a new table and copy the rows")
+			return nil, nil, dberr.Invalid(field+".primary_key", "a column that is added cannot be the primary key; make a new table and copy the rows")
 		}
 
 		taken = append(taken, c.Name)
@@ -71,7 +72,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 			return nil, nil, err
 		}
 		if strings.Contains(def, " DEFAULT CURRENT_") {
-			return nil, nil, invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
+			return nil, nil, dberr.Invalid(field+".default", "a column that is added needs a default that is always the same, and %s is not; leave the default out and set the column in the rows", c.Default)
 		}
 
 		// SQLite refuses NOT NULL without a default even for an empty table.

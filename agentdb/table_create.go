@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -91,7 +92,7 @@ func nameFree(tx *sqlite.Tx, field, name string) error {
 		return nil
 	}
 
-	bad := invalid(field, "a %s named %s already exists", kind, name)
+	bad := dberr.Invalid(field, "a %s named %s already exists", kind, name)
 	if kind == "index" {
 		bad.Message += " on the table " + owner
 	}
@@ -106,7 +107,7 @@ func viewFree(tx *sqlite.Tx, name string) error {
 	if err := tx.QueryRow(`select exists (select 1 from _views where name = ?)`, name).Scan(&taken); err != nil || !taken {
 		return err
 	}
-	bad := invalid("name", "a saved view named %s already exists; choose another name, or drop the view with db_drop_view", name)
+	bad := dberr.Invalid("name", "a saved view named %s already exists; choose another name, or drop the view with db_drop_view", name)
 	bad.Retryable = false
 	return bad
 }

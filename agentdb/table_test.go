@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/agentdb/dberr"
 	"strings"
 	"testing"
 
@@ -62,11 +63,11 @@ func TestTableSpecIsChecked(t *testing.T) {
 			spec.Columns = []Column{col("a", "TEXT")}
 			c.change(&spec)
 			_, err := spec.statements()
-			var bad *Error
+			var bad *dberr.Error
 			if c.field == "" && err != nil {
 				t.Fatal(err)
 			}
-			if c.field != "" && (!errors.As(err, &bad) || bad.Field != c.field || bad.Kind != kindInvalid) {
+			if c.field != "" && (!errors.As(err, &bad) || bad.Field != c.field || bad.Kind != dberr.KindInvalid) {
 				t.Errorf("error %v (%+v), want one on %s", err, bad, c.field)
 			}
 		})

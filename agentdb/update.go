@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -18,7 +19,7 @@ type Affected struct {
 // (OSA-55). Deleted rows are left alone unless deleted is true.
 func (db *DB) Update(ctx context.Context, by By, table string, set, where map[string]any, deleted bool) (Affected, error) {
 	if len(set) == 0 {
-		return Affected{}, invalid("set", "say which columns to set, as an object of column and value")
+		return Affected{}, dberr.Invalid("set", "say which columns to set, as an object of column and value")
 	}
 	return db.updateRows(ctx, by, opUpdate, table, func(t *Table) (query string, args []any, err error) {
 		columns, values, err := t.pairs("set", set)
@@ -53,7 +54,7 @@ func (db *DB) Restore(ctx context.Context, by By, table string, where map[string
 func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
 	return db.updateRows(ctx, by, op, table, func(t *Table) (string, []any, error) {
 		if !t.hasHost {
-			return "", nil, invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, deletedAt)
+			return "", nil, dberr.Invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, deletedAt)
 		}
 
 		query, args, err := t.where(where)
@@ -105,13 +106,13 @@ func setting(t *Table, columns []string) string {
 // where writes the condition that all columns have these values; null asks for NULL.
 func (t *Table) where(where map[string]any) (string, []any, error) {
 	if len(where) == 0 {
-		return "", nil, invalid("where", "say which rows, as an object of column and value; for other conditions use db_execute")
+		return "", nil, dberr.Invalid("where", "say which rows, as an object of column and value; for other conditions use db_execute")
 	}
 
 	for name, value := range where {
 		switch value.(type) {
 		case []any, map[string]any: // taken for the text of it no row would have
-			return "", nil, invalid("where."+name, "where says which value %s has, and is given a list or an object: for one of several values, and for other conditions, use db_execute; a stored list is asked for as its JSON text", name)
+			return "", nil, dberr.Invalid("where."+name, "where says which value %s has, and is given a list or an object: for one of several values, and for other conditions, use db_execute; a stored list is asked for as its JSON text", name)
 		}
 	}
 
@@ -143,19 +144,19 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 		host := t.hasHost && hostColumn(name)
 		switch {
 		case host && field == "set":
-			return nil, nil, invalid(field+"."+name, "the column %s is written by the host; leave it out", name)
+			return nil, nil, dberr.Invalid(field+"."+name, "the column %s is written by the host; leave it out", name)
 		case c == nil && !host:
-			return nil, nil, invalid(field+"."+name, "the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
+			return nil, nil, dberr.Invalid(field+"."+name, "the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))
 		case c != nil:
 			name = c.Name
 		}
 		if containsFold(columns, name) {
-			return nil, nil, invalid(field+"."+name, "the column %s is named twice", name)
+			return nil, nil, dberr.Invalid(field+"."+name, "the column %s is named twice", name)
 		}
 
 		value, err := storable(from[given])
 		if err != nil {
-			return nil, nil, invalid(field+"."+name, "the value of %s cannot be stored: %v", name, err)
+			return nil, nil, dberr.Invalid(field+"."+name, "the value of %s cannot be stored: %v", name, err)
 		}
 
 		columns, values = append(columns, name), append(values, value)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agentdb/dberr"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -99,15 +100,15 @@ func (v *View) check() error {
 		return err
 	}
 	if !slices.Contains(RenderHints, v.RenderHint) {
-		return invalid("render_hint", "render_hint must be one of %s, not %q", strings.Join(RenderHints, ", "), v.RenderHint)
+		return dberr.Invalid("render_hint", "render_hint must be one of %s, not %q", strings.Join(RenderHints, ", "), v.RenderHint)
 	}
 	if len(v.SQL) > maxViewSQL {
-		return invalid("sql", "the SQL of a view can have 16 KiB")
+		return dberr.Invalid("sql", "the SQL of a view can have 16 KiB")
 	}
 
 	if v.Refresh != refreshManual && v.Refresh != refreshOnRun {
 		if d, err := time.ParseDuration(v.Refresh); err != nil || d < leastRefresh {
-			return invalid("refresh", `refresh must be manual, on_run, or a duration of a second or more such as "5m", not %q`, v.Refresh)
+			return dberr.Invalid("refresh", `refresh must be manual, on_run, or a duration of a second or more such as "5m", not %q`, v.Refresh)
 		}
 	}
 
@@ -159,7 +160,7 @@ func (db *DB) view(ctx context.Context, name string) (View, string, error) {
 		names[i] = v.Name
 	}
 
-	return v, "", &Error{Kind: kindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
+	return v, "", &dberr.Error{Kind: dberr.KindNotFound, Field: "name", Retryable: true, Message: fmt.Sprintf("there is no saved view %q%s", name, didYouMean(name, names))}
 }
 
 // RunView asks a view now, with values for its parameters by their names. What it answers by

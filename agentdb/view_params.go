@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/tabular"
 )
 
@@ -29,13 +30,13 @@ const maxViewParams = 20
 // checkParams makes what is declared fit the SQL, and each default its type.
 func (v *View) checkParams() error {
 	if len(v.Params) > maxViewParams {
-		return invalid("params", "a view can have %d parameters", maxViewParams)
+		return dberr.Invalid("params", "a view can have %d parameters", maxViewParams)
 	}
 
 	want := parametersOf(v.SQL)
 	// More parameters than names means that there is a ? among them.
 	if want.count > len(want.names) {
-		return invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
+		return dberr.Invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}
 
 	var declared, without []string
@@ -50,11 +51,11 @@ func (v *View) checkParams() error {
 		field := "params[" + strconv.Itoa(i) + "]"
 		switch {
 		case p.Type != paramText && p.Type != paramInteger && p.Type != paramReal:
-			return invalid(field+".type", "the type of the parameter %s must be text, integer or real, not %q", p.Name, p.Type)
+			return dberr.Invalid(field+".type", "the type of the parameter %s must be text, integer or real, not %q", p.Name, p.Type)
 		case slices.Contains(declared, p.Name):
-			return invalid(field+".name", "the parameter %s is declared twice", p.Name)
+			return dberr.Invalid(field+".name", "the parameter %s is declared twice", p.Name)
 		case !slices.Contains(want.names, p.Name):
-			return invalid(field+".name", "the SQL has no parameter :%s", p.Name)
+			return dberr.Invalid(field+".name", "the SQL has no parameter :%s", p.Name)
 		}
 
 		declared = append(declared, p.Name)
@@ -71,12 +72,12 @@ func (v *View) checkParams() error {
 
 	for _, name := range want.names {
 		if !slices.Contains(declared, name) {
-			return invalid("params", "the SQL uses :%s, which params does not declare", name)
+			return dberr.Invalid("params", "the SQL uses :%s, which params does not declare", name)
 		}
 	}
 
 	if len(without) > 0 && v.Refresh != refreshManual {
-		return invalid("params", "a view that is refreshed by itself needs a default for every parameter, and %s has none", strings.Join(without, ", "))
+		return dberr.Invalid("params", "a view that is refreshed by itself needs a default for every parameter, and %s has none", strings.Join(without, ", "))
 	}
 
 	return nil
@@ -112,10 +113,10 @@ func (v View) values(given map[string]any) (map[string]any, error) {
 
 	slices.Sort(surplus)
 	if len(missing) > 0 {
-		return nil, invalid("params", "the view %s needs a value for %s", v.Name, strings.Join(missing, ", "))
+		return nil, dberr.Invalid("params", "the view %s needs a value for %s", v.Name, strings.Join(missing, ", "))
 	}
 	if len(surplus) > 0 {
-		return nil, invalid("params", "the view %s has no parameter %s; %s", v.Name, strings.Join(surplus, ", "), v.signature())
+		return nil, dberr.Invalid("params", "the view %s has no parameter %s; %s", v.Name, strings.Join(surplus, ", "), v.signature())
 	}
 
 	return out, nil
@@ -156,7 +157,7 @@ func (p ViewParam) value(v any, field string) (any, error) {
 
 	stored, err := storable(v)
 	if err != nil {
-		return nil, invalid(field, "the parameter %s cannot be used: %v", p.Name, err)
+		return nil, dberr.Invalid(field, "the parameter %s cannot be used: %v", p.Name, err)
 	}
 
 	text, isText := stored.(string)
@@ -181,5 +182,5 @@ func (p ViewParam) value(v any, field string) (any, error) {
 		}
 	}
 
-	return nil, invalid(field, "the parameter %s is of type %s, and %q is not", p.Name, p.Type, tabular.CellText(stored))
+	return nil, dberr.Invalid(field, "the parameter %s is of type %s, and %q is not", p.Name, p.Type, tabular.CellText(stored))
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/agentdb/dberr"
 	"strconv"
 	"strings"
 )
@@ -23,12 +24,12 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 			return columns, whole, nil
 		}
 
-		name, missing := strings.CutPrefix(sqlText(err), "no such table: ")
+		name, missing := strings.CutPrefix(dberr.SQLText(err), "no such table: ")
 		if !missing {
 			return nil, "", err
 		}
 		if strings.EqualFold(name, redefined) {
-			return nil, "", invalid("sql", "the view %s would ask itself", redefined)
+			return nil, "", dberr.Invalid("sql", "the view %s would ask itself", redefined)
 		}
 
 		v, ok, problem := db.findView(ctx, name)
@@ -38,7 +39,7 @@ func (db *DB) describeQuery(ctx context.Context, conn *sql.Conn, text, redefined
 		case !ok:
 			return nil, "", err // of the table that is not there
 		case len(views) == maxJoinedViews:
-			return nil, "", invalid("sql", "the query names more than %d saved views, with those that they name", maxJoinedViews)
+			return nil, "", dberr.Invalid("sql", "the query names more than %d saved views, with those that they name", maxJoinedViews)
 		}
 
 		expression, err := v.expression()
@@ -63,7 +64,7 @@ func (db *DB) findView(ctx context.Context, name string) (View, bool, error) {
 // places: the names of parameters belong to the query that it is part of.
 func (v View) expression() (string, error) {
 	values, err := v.values(nil)
-	var bad *Error
+	var bad *dberr.Error
 	if errors.As(err, &bad) {
 		bad.Message += ", and is asked with db_run_view: like a table a view has the defaults of its parameters alone"
 		return "", bad

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/agentdb/placement"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -331,7 +332,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 
 	err = south.write("clerk", agentdb.By{}, fmt.Sprintf(addNote, "here"))
-	if refused, ok := errors.AsType[*agentdb.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
+	if refused, ok := errors.AsType[*dberr.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
 		t.Errorf("a write at another node: %v", err)
 	}
 	if _, err := south.pool.Reset(t.Context(), "clerk", nil); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -216,7 +217,7 @@ func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, er
 
 // answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	switch {
 	case errors.As(err, &bad):
 		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Text()).WithField(bad.Field, "")

@@ -19,6 +19,7 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -108,7 +109,7 @@ func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
 // canDelete says whether a table has the columns of the host, of which one says that a row is deleted.
 func canDelete(ctx context.Context, db *agentdb.DB, table string) (bool, error) {
 	_, err := db.Query(ctx, agentdb.QuerySpec{SQL: "select _deleted_at from " + quoted(table), Limit: 1, IncludeDeleted: true})
-	var refused *agentdb.Error
+	var refused *dberr.Error
 	if errors.As(err, &refused) {
 		return false, nil // it has no such column
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/dberr"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
@@ -137,7 +138,7 @@ func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
 // Failure words an error for whoever asked, with the HTTP status that it has in the API.
 func (s *Server) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
-	var bad *agentdb.Error
+	var bad *dberr.Error
 	var target *ledger.TargetError
 	var answer *ledger.AnswerError
 	switch {
