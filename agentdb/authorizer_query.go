@@ -8,6 +8,7 @@ import (
 
 	msqlite "modernc.org/sqlite"
 
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -34,7 +35,7 @@ func (g queryAuthorizer) allowRead(table, column string) bool {
 	if g.readable[table] {
 		return true
 	}
-	return column == "" && table != "dbstat" && !reservedTable(table) && !strings.HasPrefix(table, "pragma_")
+	return column == "" && table != "dbstat" && !sqltext.IsReservedTable(table) && !strings.HasPrefix(table, "pragma_")
 }
 
 // reader is a pool of guarded connections for one version of the schema.
@@ -101,7 +102,7 @@ func (db *DB) readerFor(ctx context.Context, deleted bool) (*reader, error) {
 func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPool, error) {
 	rows, err := db.db.Read().QueryContext(ctx, `select m.name, m.type, m.sql,
 		case m.type when 'table' then exists (select 1 from pragma_table_xinfo(m.name) c where c.name = ?) else 0 end
-		from sqlite_schema m where m.type = 'view' or `+userTables, deletedAt)
+		from sqlite_schema m where m.type = 'view' or `+userTables, sqltext.ColumnDeleted)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +124,7 @@ func (db *DB) openGuarded(ctx context.Context, deleted bool) (*sqlite.GuardedPoo
 		case kind == "view":
 			setup = append(setup, "CREATE TEMP VIEW"+strings.TrimPrefix(text, "CREATE VIEW"))
 		case soft:
-			setup = append(setup, fmt.Sprintf("create temp view %s as select * from main.%[1]s where %s is null", quote(name), deletedAt))
+			setup = append(setup, fmt.Sprintf("create temp view %s as select * from main.%[1]s where %s is null", sqltext.Quote(name), sqltext.ColumnDeleted))
 		}
 	}
 

@@ -11,6 +11,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -54,18 +55,18 @@ func (g *writeAuthorizer) allowed(action sqlite.Action, arg1, arg2, database, in
 	case msqlite.AuthRead:
 		// Generated columns, checks and indexes read a table that is only just being made.
 		table := strings.ToLower(arg1)
-		return internal && (slices.Contains(schemaTables, table) || !reservedTable(table)) || queryAuthorizer{g.names}.allowRead(table, arg2) || readableSchema(arg1)
+		return internal && (slices.Contains(schemaTables, table) || !sqltext.IsReservedTable(table)) || queryAuthorizer{g.names}.allowRead(table, arg2) || readableSchema(arg1)
 	case msqlite.AuthInsert, msqlite.AuthUpdate, msqlite.AuthDelete:
 		table := strings.ToLower(arg1)
-		return internal && slices.Contains(schemaTables, table) || g.names[table] && !reservedTable(table)
+		return internal && slices.Contains(schemaTables, table) || g.names[table] && !sqltext.IsReservedTable(table)
 	case msqlite.AuthAlterTable:
-		return strings.EqualFold(arg1, "main") && g.names[strings.ToLower(arg2)] && !reservedTable(arg2)
+		return strings.EqualFold(arg1, "main") && g.names[strings.ToLower(arg2)] && !sqltext.IsReservedTable(arg2)
 	case msqlite.AuthCreateTable, msqlite.AuthCreateView, msqlite.AuthDropView:
-		return database == "main" && !reservedTable(arg1)
+		return database == "main" && !sqltext.IsReservedTable(arg1)
 	case msqlite.AuthCreateIndex, msqlite.AuthCreateTrigger, msqlite.AuthDropIndex, msqlite.AuthDropTrigger:
 		// PRIMARY KEY and UNIQUE make indexes whose names SQLite chooses.
 		auto := strings.HasPrefix(arg1, "sqlite_autoindex_") && action == msqlite.AuthCreateIndex && g.verb == "CREATE TABLE"
-		return database == "main" && (auto || !reservedTable(arg1)) && !reservedTable(arg2)
+		return database == "main" && (auto || !sqltext.IsReservedTable(arg1)) && !sqltext.IsReservedTable(arg2)
 	case msqlite.AuthReindex: // asked when an index is made
 		return g.verb == "CREATE INDEX"
 	}
@@ -127,7 +128,7 @@ func (db *DB) runConfined(ctx context.Context, op func(context.Context, *sqlite.
 // runConfinedWithin runs one write under the authorizer and the bounds of how.
 func (db *DB) runConfinedWithin(ctx context.Context, how sqlite.Confinement, op func(context.Context, *sqlite.Tx) error) error {
 	g := &writeAuthorizer{}
-	how.Allow, how.Ignore = g.allow, reservedTable
+	how.Allow, how.Ignore = g.allow, sqltext.IsReservedTable
 	return db.db.DoConfined(ctx, how, func(ctx context.Context, tx *sqlite.Tx) error {
 		if err := g.refresh(ctx, tx); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -120,7 +121,7 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 		}
 
 		dropped[strings.ToLower(o.Name)] = true
-		drops = append(drops, "DROP TABLE "+quote(o.Name))
+		drops = append(drops, "DROP TABLE "+sqltext.Quote(o.Name))
 	}
 
 	for _, o := range oldTables[min(len(newTables), len(oldTables)):] { // it was empty when it was dropped, see applier.checkDrop
@@ -134,7 +135,7 @@ func reverseSchema(was, became []schemaObject) ([]string, error) {
 	for _, o := range became {
 		if o.Type != "table" && !dropped[strings.ToLower(o.Table)] && !same(o, was) {
 			// Views and triggers go before the tables that they need.
-			drops = append([]string{"DROP " + strings.ToUpper(o.Type) + " " + quote(o.Name)}, drops...)
+			drops = append([]string{"DROP " + strings.ToUpper(o.Type) + " " + sqltext.Quote(o.Name)}, drops...)
 		}
 	}
 
@@ -160,7 +161,7 @@ func tablesOf(objects []schemaObject) (out []schemaObject) {
 func reverseAlter(was, became schemaObject) (out []string, err error) {
 	// Columns are only ever added at the end; the last goes first.
 	for n := len(became.Columns); n > len(was.Columns); n-- {
-		out = append(out, "ALTER TABLE "+quote(became.Name)+" DROP COLUMN "+quote(became.Columns[n-1]))
+		out = append(out, "ALTER TABLE "+sqltext.Quote(became.Name)+" DROP COLUMN "+sqltext.Quote(became.Columns[n-1]))
 	}
 
 	if len(became.Columns) < len(was.Columns) {
@@ -169,12 +170,12 @@ func reverseAlter(was, became schemaObject) (out []string, err error) {
 
 	for i, name := range was.Columns {
 		if became.Columns[i] != name {
-			out = append(out, "ALTER TABLE "+quote(became.Name)+" RENAME COLUMN "+quote(became.Columns[i])+" TO "+quote(name))
+			out = append(out, "ALTER TABLE "+sqltext.Quote(became.Name)+" RENAME COLUMN "+sqltext.Quote(became.Columns[i])+" TO "+sqltext.Quote(name))
 		}
 	}
 
 	if was.Name != became.Name {
-		out = append(out, "ALTER TABLE "+quote(became.Name)+" RENAME TO "+quote(was.Name))
+		out = append(out, "ALTER TABLE "+sqltext.Quote(became.Name)+" RENAME TO "+sqltext.Quote(was.Name))
 	}
 
 	return out, nil
@@ -204,7 +205,7 @@ func syncTables(ctx context.Context, tx *sqlite.Tx, by By, at string, before, af
 
 		// SQLite follows the rename inside the trigger but leaves its name, by which the host
 		// finds it.
-		for _, text := range []string{"DROP TRIGGER " + quote("_touch_"+o.Name), touchTrigger(after[i].Name)} {
+		for _, text := range []string{"DROP TRIGGER " + sqltext.Quote("_touch_"+o.Name), touchTrigger(after[i].Name)} {
 			if _, err := tx.SQL().ExecContext(tx.Context(ctx), text); err != nil {
 				return nil, err
 			}
@@ -236,7 +237,7 @@ func dropTriggers(ctx context.Context, tx *sqlite.Tx) (definitions []string, err
 		if o.Type != "trigger" {
 			continue
 		}
-		if _, err := tx.SQL().ExecContext(ctx, "DROP TRIGGER "+quote(o.Name)); err != nil {
+		if _, err := tx.SQL().ExecContext(ctx, "DROP TRIGGER "+sqltext.Quote(o.Name)); err != nil {
 			return nil, err
 		}
 		definitions = append(definitions, o.SQL)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/sqltext"
 )
 
 // Step is one thing to do to a database: SQL that changes the schema, or one row.
@@ -213,13 +215,13 @@ func (c Change) chunkRow(pk chunkKey, row Image, was map[string]Image, i int) (S
 // withTimestamps adds the host's columns, which the rows of a chunk leave out because they are
 // the same for all. Tables without these columns ignore them; see storedIn.
 func (c Change) withTimestamps(m Image) Image {
-	if _, ok := m.Get(createdAt); ok {
+	if _, ok := m.Get(sqltext.ColumnCreated); ok {
 		return m
 	}
 	// The cut capacity keeps append from writing into the columns, which all rows of a chunk
 	// share.
 	n := len(m.Columns)
-	return Image{append(m.Columns[:n:n], createdAt, updatedAt), append(m.Values[:n:n], c.At, c.At)}
+	return Image{append(m.Columns[:n:n], sqltext.ColumnCreated, sqltext.ColumnUpdated), append(m.Values[:n:n], c.At, c.At)}
 }
 
 // unknownColumn is a column of the step that the table does not have, "" when it has all.
@@ -241,19 +243,19 @@ func (s Step) statement(t *tableLayout) (query string, args []any) {
 	where := func() {
 		conds := make([]string, len(s.Key.Columns))
 		for i, name := range s.Key.Columns {
-			conds[i] = quote(s.Table) + "." + quote(name) + " IS ?"
+			conds[i] = sqltext.Quote(s.Table) + "." + sqltext.Quote(name) + " IS ?"
 			args = append(args, s.Key.Values[i])
 		}
 		query += " WHERE " + strings.Join(conds, " AND ")
 	}
 	switch {
 	case s.After == nil:
-		query = "DELETE FROM " + quote(s.Table)
+		query = "DELETE FROM " + sqltext.Quote(s.Table)
 		where()
 	case s.Before == nil:
 		m := s.After.storedIn(t)
 		args = m.Values
-		query = "INSERT OR ABORT INTO " + quote(s.Table) + " (" + quoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
+		query = "INSERT OR ABORT INTO " + sqltext.Quote(s.Table) + " (" + sqltext.QuoteAll(m.Columns) + ") VALUES (" + placeholders(len(m.Columns)) + ")"
 	default:
 		m := s.After.storedIn(t)
 		// Every column that differed is gone from the table.
@@ -263,11 +265,11 @@ func (s Step) statement(t *tableLayout) (query string, args []any) {
 
 		set := make([]string, len(m.Columns))
 		for i, name := range m.Columns {
-			set[i] = quote(name) + " = ?"
+			set[i] = sqltext.Quote(name) + " = ?"
 		}
 
 		args = append(args, m.Values...)
-		query = "UPDATE OR ABORT " + quote(s.Table) + " SET " + strings.Join(set, ", ")
+		query = "UPDATE OR ABORT " + sqltext.Quote(s.Table) + " SET " + strings.Join(set, ", ")
 		where()
 	}
 
@@ -288,7 +290,7 @@ func (m Image) storedIn(t *tableLayout) (out Image) {
 // of a chunk are given them, whether their table has them or not.
 func (m Image) missingIn(t *tableLayout) (out []string) {
 	for _, name := range m.Columns {
-		if !hostColumn(name) && !containsFold(t.imageColumns(), name) {
+		if !sqltext.IsHostColumn(name) && !containsFold(t.imageColumns(), name) {
 			out = append(out, name)
 		}
 	}

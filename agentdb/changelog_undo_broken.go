@@ -8,6 +8,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -22,7 +23,7 @@ func (u *undoer) broken(ctx context.Context, objects []schemaObject) (map[string
 	for _, o := range objects {
 		switch {
 		case o.Type == "view":
-			if why, err := u.compiles(ctx, "SELECT 1 FROM "+quote(o.Name)); err != nil {
+			if why, err := u.compiles(ctx, "SELECT 1 FROM "+sqltext.Quote(o.Name)); err != nil {
 				return nil, err
 			} else if why != "" {
 				out[o.key()] = why
@@ -100,7 +101,7 @@ func (u *undoer) tryTrigger(ctx context.Context, o schemaObject) (why string, er
 		}
 	}
 
-	_, err = u.tx.SQL().ExecContext(ctx, "DROP TRIGGER "+quote(o.Name))
+	_, err = u.tx.SQL().ExecContext(ctx, "DROP TRIGGER "+sqltext.Quote(o.Name))
 	return why, err
 }
 
@@ -112,7 +113,7 @@ func (u *undoer) firing(ctx context.Context, o schemaObject) ([]string, error) {
 		return nil, err
 	}
 
-	table := quote(o.Table)
+	table := sqltext.Quote(o.Table)
 	return []string{"INSERT INTO " + table + " DEFAULT VALUES", "UPDATE " + table + " SET " + set, "DELETE FROM " + table}, nil
 }
 

@@ -6,8 +6,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"rouse/agentdb/dberr"
 	"strings"
+
+	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 )
 
 // laterChange says what came after the run and would be lost, "" when nothing did: the row has to
@@ -18,7 +20,7 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 	if s.Before == nil {
 		var there bool
 		// The run deleted the row; whoever wrote one with its key since would lose it.
-		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
+		err := u.tx.SQL().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+sqltext.Quote(t.name)+" WHERE "+where+")", args...).Scan(&there)
 		if there {
 			why = "another row with this key was written later"
 		}
@@ -31,7 +33,7 @@ func (u *undoer) laterChange(ctx context.Context, t *tableLayout, s Step) (why s
 	}
 
 	var same bool
-	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
+	err = u.tx.SQL().QueryRowContext(ctx, "SELECT "+expect+" FROM "+sqltext.Quote(t.name)+" WHERE "+where, append(more, args...)...).Scan(&same)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return "it is gone", nil
@@ -47,7 +49,7 @@ func (m Image) conditions(t *tableLayout) (text string, args []any) {
 	conds := make([]string, len(m.Columns))
 	for i, name := range m.Columns {
 		// COLLATE BINARY, because a column that ignores case would hide a change of case.
-		conds[i] = quote(t.name) + "." + quote(name) + " IS (? COLLATE BINARY)"
+		conds[i] = sqltext.Quote(t.name) + "." + sqltext.Quote(name) + " IS (? COLLATE BINARY)"
 		args = append(args, m.Values[i])
 	}
 	return strings.Join(append(conds, "1"), " AND "), args
@@ -58,7 +60,7 @@ func (t *tableLayout) otherDefaults(known []string) string {
 	var b strings.Builder
 	for i, name := range t.columns {
 		if !containsFold(known, name) {
-			fmt.Fprintf(&b, " AND %s IS (%s)", quote(name), cmp.Or(t.defaults[i], "NULL"))
+			fmt.Fprintf(&b, " AND %s IS (%s)", sqltext.Quote(name), cmp.Or(t.defaults[i], "NULL"))
 		}
 	}
 	return b.String()

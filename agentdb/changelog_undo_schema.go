@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -170,7 +171,7 @@ func (u *undoer) checkDependents(ctx context.Context, before, after, became []sc
 			continue
 		}
 
-		text := "DROP " + strings.ToUpper(o.Type) + " " + quote(o.Name)
+		text := "DROP " + strings.ToUpper(o.Type) + " " + sqltext.Quote(o.Name)
 		if _, err := u.tx.SQL().ExecContext(ctx, text); err != nil {
 			return dropped, err
 		}

@@ -9,6 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -66,21 +67,21 @@ func (db *DB) Execute(ctx context.Context, by By, spec ExecuteSpec) (Executed, e
 // script is SQL whose text was checked.
 type script struct {
 	text       string
-	statements []statement
+	statements []sqltext.Statement
 	args       []any
 
 	done Executed // reset whenever the transaction begins
 }
 
 func newScript(text string) (*script, error) {
-	statements, err := splitScript(text)
+	statements, err := sqltext.SplitScript(text)
 	if err != nil {
 		return nil, err
 	}
 
 	s := &script{text: text, statements: statements}
 	for i := range statements {
-		if err := statements[i].check(text); err != nil {
+		if err := statements[i].Check(text); err != nil {
 			return nil, err
 		}
 	}
@@ -89,8 +90,8 @@ func newScript(text string) (*script, error) {
 
 // alters says whether the script changes or drops what is there already.
 func (s *script) alters() bool {
-	return slices.ContainsFunc(s.statements, func(st statement) bool {
-		first, _, _ := strings.Cut(st.verb(), " ")
+	return slices.ContainsFunc(s.statements, func(st sqltext.Statement) bool {
+		first, _, _ := strings.Cut(st.Verb(), " ")
 		return first == "ALTER" || first == "DROP"
 	})
 }
@@ -115,9 +116,9 @@ func (db *DB) runScript(ctx context.Context, tx *sqlite.Tx, by By, s *script) er
 	return nil
 }
 
-func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *statement) error {
+func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, statement *sqltext.Statement) error {
 	g := authorizerOf(ctx)
-	g.verb = statement.verb()
+	g.verb = statement.Verb()
 	defer func() { g.verb = "" }()
 
 	if !g.ddl() {
@@ -152,7 +153,7 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 		}
 
 		ran, err := syncTables(ctx, tx, by, at, before, after)
-		return strings.Join(append([]string{statement.text}, ran...), ";\n") + ";", err
+		return strings.Join(append([]string{statement.Text}, ran...), ";\n") + ";", err
 	})
 	if err != nil {
 		return err
@@ -162,49 +163,49 @@ func (s *script) run(ctx context.Context, tx *sqlite.Tx, by By, at string, state
 }
 
 // exec runs one statement with the authorizer on.
-func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *statement) error {
+func (s *script) exec(ctx context.Context, tx *sqlite.Tx, statement *sqltext.Statement) error {
 	return tx.WithAuthorizer(func() error {
-		switch verb := statement.verb(); verb {
+		switch verb := statement.Verb(); verb {
 		case "SELECT", "VALUES":
 			// Counting does all the work in the first step, which a deadline can end.
 			var n int64
-			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.text+"\n)", s.args...).Scan(&n)
+			err := tx.SQL().QueryRowContext(ctx, "SELECT count(*) FROM (\n"+statement.Text+"\n)", s.args...).Scan(&n)
 			s.done.SelectRows += n
 			return err
 		case "INSERT", "REPLACE", "UPDATE", "DELETE":
-			result, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
+			result, err := tx.SQL().ExecContext(ctx, statement.Text, s.args...)
 			if err != nil {
 				return err
 			}
 
 			n, err := result.RowsAffected()
 			s.done.RowsAffected += n
-			if statement.updatesAll() {
+			if statement.UpdatesAll() {
 				s.done.Warning = "an UPDATE without WHERE changed every row of its table, deleted ones included"
 			}
 			return err
 		case "CREATE TRIGGER":
-			if statement.updatesAll() {
+			if statement.UpdatesAll() {
 				s.done.Warning = "the trigger holds an UPDATE without WHERE: each time it fires it changes every row of that table, deleted ones included"
 			}
 		}
 
-		_, err := tx.SQL().ExecContext(ctx, statement.text, s.args...)
+		_, err := tx.SQL().ExecContext(ctx, statement.Text, s.args...)
 		return err
 	})
 }
 
 // scriptError turns SQLite's word about a statement into advice.
-func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *statement, err error) error {
+func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, statement *sqltext.Statement, err error) error {
 	var bad *dberr.Error
 	if errors.As(err, &bad) || ctx.Err() != nil || errors.Is(err, sqlite.ErrTooManyChanges) {
 		return err
 	}
 
 	text := dberr.SQLText(err)
-	where := excerpt(s.text, statement.offset)
-	if at := locate(statement.text, text); at >= 0 {
-		where = excerpt(s.text, statement.offset+at)
+	where := sqltext.Excerpt(s.text, statement.Offset)
+	if at := sqltext.Locate(statement.Text, text); at >= 0 {
+		where = sqltext.Excerpt(s.text, statement.Offset+at)
 	}
 
 	switch code := sqlite.Code(err); {
@@ -240,16 +241,16 @@ func checkObjects(before, after []schemaObject) error {
 		host := 0
 		var ids int
 		for _, name := range o.Columns {
-			if hostColumn(name) {
+			if sqltext.IsHostColumn(name) {
 				host++
-			} else if reservedColumn(name) {
+			} else if sqltext.IsReservedColumn(name) {
 				ids++
 			}
 		}
 
 		// With only some of them, writes would treat the table as one of the host's and fail.
 		if host != 0 && host != 3 {
-			return dberr.Invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, createdAt, updatedAt, deletedAt)
+			return dberr.Invalid("sql", "the table %s would have some of the columns %s, %s and %s and not all: they belong to the host; leave them out, or use db_create_table", o.Name, sqltext.ColumnCreated, sqltext.ColumnUpdated, sqltext.ColumnDeleted)
 		}
 		if ids > 0 {
 			return dberr.Invalid("sql", "the table %s would have a column named rowid, _rowid_ or oid, which hides SQLite's own; choose another name", o.Name)

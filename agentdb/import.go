@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -92,9 +93,9 @@ func (s ImportSpec) label() string {
 func (s ImportSpec) checked() (ImportSpec, error) {
 	if s.Table == "" {
 		base := filepath.Base(s.Name)
-		s.Table = strings.TrimLeft(toColumn(strings.TrimSuffix(base, filepath.Ext(base))), "_")
+		s.Table = strings.TrimLeft(sqltext.ToColumn(strings.TrimSuffix(base, filepath.Ext(base))), "_")
 	}
-	if err := checkTable("table", s.Table); err != nil {
+	if err := sqltext.CheckTable("table", s.Table); err != nil {
 		return s, err
 	}
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 )
 
@@ -104,7 +105,7 @@ func (s *source) nameColumns(spec ImportSpec) error {
 	}
 
 	for i, name := range spec.Columns {
-		if err := checkColumn(fmt.Sprintf("columns[%d]", i), name); err != nil {
+		if err := sqltext.CheckColumn(fmt.Sprintf("columns[%d]", i), name); err != nil {
 			return err
 		}
 	}

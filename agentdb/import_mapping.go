@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -55,9 +56,9 @@ func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec Import
 // createTable makes a table after the file's headings and the kinds of all its values.
 func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (*Table, error) {
 	table := TableSpec{Name: spec.Table, Purpose: "Imported from " + s.name}
-	for i, name := range toColumns(s.Headings) {
+	for i, name := range sqltext.ToColumns(s.Headings) {
 		// An export of a whole table has the host's columns, which every table gets anyway.
-		if hostColumn(name) || !s.wanted(i) {
+		if sqltext.IsHostColumn(name) || !s.wanted(i) {
 			continue
 		}
 
@@ -86,7 +87,7 @@ func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.onl
 // heading as it stands.
 func (s *source) mapTo(t *Table) (*mapping, error) {
 	m := &mapping{table: t}
-	for i, name := range toColumns(s.Headings) {
+	for i, name := range sqltext.ToColumns(s.Headings) {
 		c := t.column(name)
 		if c == nil {
 			c = t.column(s.Headings[i])
@@ -122,7 +123,7 @@ func (s *source) mapTo(t *Table) (*mapping, error) {
 // ensureUnique makes sure that a unique index tells rows apart by their keys.
 func (m *mapping) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) error {
 	for i, key := range spec.KeyColumns {
-		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, toColumn(key)) })
+		at := slices.IndexFunc(m.columns, func(c string) bool { return strings.EqualFold(c, key) || strings.EqualFold(c, sqltext.ToColumn(key)) })
 		if at < 0 {
 			return dberr.Invalid(fmt.Sprintf("key_columns[%d]", i), "the key column %q is not among the imported columns%s", key, didYouMean(key, m.columns))
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -111,7 +112,7 @@ func (t *Table) ensureUnique(ctx context.Context, tx *sqlite.Tx, by By, keys []s
 	}
 
 	name := t.Name + "_by_" + strings.Join(keys, "_")
-	index := Index{Name: name[:min(len(name), maxName)], Columns: keys, Unique: true}
+	index := Index{Name: name[:min(len(name), sqltext.MaxName)], Columns: keys, Unique: true}
 	if err := nameFree(tx, "key_columns", index.Name); err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (t *Table) values(i int, row map[string]any, keys []string) ([]any, error) 
 			return dberr.Invalid(fmt.Sprintf("rows[%d].%s", i, name), format, args...)
 		}
 		switch {
-		case n < 0 && hostColumn(name):
+		case n < 0 && sqltext.IsHostColumn(name):
 			return nil, problem("the column %s is written by the host; leave it out", name)
 		case n < 0:
 			return nil, problem("the table %s has no column %q%s", t.Name, name, didYouMean(name, t.columnNames()))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 	"rouse/internal/storage/sqlite"
 )
@@ -116,14 +117,14 @@ func (l *loader) close() error {
 // insert writes the statement for one row. In tables with host columns parameter 1 is the time of
 // writing.
 func (l *loader) insert(c *chunk) string {
-	row, columns := placeholders(len(c.columns)), quoteAll(c.columns)
+	row, columns := placeholders(len(c.columns)), sqltext.QuoteAll(c.columns)
 	if l.table.hasHost {
-		row, columns = "?1, ?1, "+row, createdAt+", "+updatedAt+", "+columns
+		row, columns = "?1, ?1, "+row, sqltext.ColumnCreated+", "+sqltext.ColumnUpdated+", "+columns
 	}
 
-	query := "INSERT INTO " + quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")"
+	query := "INSERT INTO " + sqltext.Quote(l.table.Name) + " (" + columns + ") VALUES (" + row + ")"
 	if l.keys != nil {
-		query += " ON CONFLICT (" + quoteAll(l.keys) + ") DO " + l.onConflict(c)
+		query += " ON CONFLICT (" + sqltext.QuoteAll(l.keys) + ") DO " + l.onConflict(c)
 	}
 	return query
 }
@@ -134,7 +135,7 @@ func (l *loader) onConflict(c *chunk) string {
 	var set []string
 	for _, name := range c.columns {
 		if !containsFold(l.keys, name) {
-			set = append(set, quote(name)+" = excluded."+quote(name))
+			set = append(set, sqltext.Quote(name)+" = excluded."+sqltext.Quote(name))
 		}
 	}
 	if len(set) == 0 {
@@ -142,7 +143,7 @@ func (l *loader) onConflict(c *chunk) string {
 	}
 
 	if l.table.hasHost {
-		set = append(set, updatedAt+" = excluded."+updatedAt, deletedAt+" = NULL")
+		set = append(set, sqltext.ColumnUpdated+" = excluded."+sqltext.ColumnUpdated, sqltext.ColumnDeleted+" = NULL")
 	}
 
 	return "UPDATE SET " + strings.Join(set, ", ")
@@ -271,7 +272,7 @@ func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 
 	columns := l.layout.imageColumns()
 	key := "(" + placeholders(len(l.keys)) + ")"
-	query := "SELECT " + selection(columns) + " FROM " + quote(l.table.Name) + " WHERE (" + quoteAll(l.keys) + ") IN (VALUES " +
+	query := "SELECT " + selection(columns) + " FROM " + sqltext.Quote(l.table.Name) + " WHERE (" + sqltext.QuoteAll(l.keys) + ") IN (VALUES " +
 		key + strings.Repeat(", "+key, len(c.rows)-1) + ")"
 	var args []any
 	for _, row := range c.rows {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/atomicfile"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -47,7 +48,7 @@ func (db *DB) Migrate(ctx context.Context, by By, spec MigrateSpec) (Migrated, e
 	if strings.TrimSpace(spec.Down) == "" {
 		return Migrated{}, dberr.Invalid("down_sql", "give the SQL that would undo the migration; it is stored, not run")
 	}
-	if _, err := splitScript(spec.Down); err != nil {
+	if _, err := sqltext.SplitScript(spec.Down); err != nil {
 		return Migrated{}, inField("down_sql", err)
 	}
 
@@ -97,7 +98,7 @@ func recordMigration(tx *sqlite.Tx, by By, m migration) (int64, error) {
 
 // slug makes a file's name of a description: "Add a unit!" becomes add-a-unit.
 func slug(description string) string {
-	text := strings.ToLower(strings.ReplaceAll(toColumn(description), "_", "-"))
+	text := strings.ToLower(strings.ReplaceAll(sqltext.ToColumn(description), "_", "-"))
 	text = strings.Trim(text, "-")
 	if len(text) > maxSlug {
 		text = text[:maxSlug]

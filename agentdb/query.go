@@ -16,6 +16,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -95,7 +96,7 @@ func (db *DB) Query(ctx context.Context, spec QuerySpec) (Rows, error) {
 // eachRow calls begin with the columns of a query's answer, then take for each row until it returns
 // false. It reads one row more than limit. take must not keep its argument.
 func (db *DB) eachRow(ctx context.Context, spec QuerySpec, limit int, begin func(columns []string) error, take func(row []any) (more bool, err error)) (err error) {
-	text, err := checkSelect(spec.SQL)
+	text, err := sqltext.CheckSelect(spec.SQL)
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func describe(conn *sql.Conn, text string) (names []string, err error) {
 
 	taken := make(map[string]bool, len(info))
 	for _, column := range info {
-		names = append(names, unique(column.Name, taken))
+		names = append(names, sqltext.Unique(column.Name, taken))
 	}
 
 	return names, err
@@ -197,12 +198,12 @@ func (s QuerySpec) limit() (int, error) {
 
 // args returns the values of the parameters of SQL as the driver takes them.
 func (s QuerySpec) args(sqlText string) ([]any, error) {
-	want := parametersOf(sqlText)
+	want := sqltext.ParametersOf(sqlText)
 	if s.AllowExtra {
-		s.Named = want.filter(s.Named)
+		s.Named = want.Filter(s.Named)
 	}
 	// SQLite takes a missing value for NULL, which gives a wrong answer instead of an error.
-	if err := want.check(s.Params, s.Named); err != nil {
+	if err := want.Check(s.Params, s.Named); err != nil {
 		return nil, err
 	}
 
@@ -244,7 +245,7 @@ func (db *DB) queryError(ctx, bounded context.Context, text string, err error) e
 	case code == sqlite3.SQLITE_AUTH:
 		return dberr.Invalid("sql", "%s: a query only reads the agent's own tables; db_schema lists them", dberr.SQLText(err))
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_TOOBIG, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_MISMATCH, code == sqlite3.SQLITE_READONLY:
-		return dberr.Invalid("sql", "%s%s", dberr.SQLText(err), db.suggest(ctx, dberr.SQLText(err))).At(excerptFor(text, dberr.SQLText(err)))
+		return dberr.Invalid("sql", "%s%s", dberr.SQLText(err), db.suggest(ctx, dberr.SQLText(err))).At(sqltext.ExcerptFor(text, dberr.SQLText(err)))
 	case strings.Contains(err.Error(), "missing argument"), strings.Contains(err.Error(), "missing named argument"):
 		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
 	}
@@ -283,7 +284,7 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 	// "amout" in double quotes: SQLite adds that it may be meant as a text.
 	name, _, quoted := strings.Cut(name, " - should this be")
 	name = strings.Trim(name[strings.LastIndexByte(name, '.')+1:], `"`)
-	columns := []string{createdAt, updatedAt}
+	columns := []string{sqltext.ColumnCreated, sqltext.ColumnUpdated}
 	for _, t := range tables {
 		columns = append(columns, t.columnNames()...)
 	}

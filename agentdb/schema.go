@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -88,9 +89,9 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 
 	for i := range tables {
 		t := &tables[i]
-		query := "select count(*) from " + quote(t.Name)
+		query := "select count(*) from " + sqltext.Quote(t.Name)
 		if t.hasHost {
-			query += " where " + deletedAt + " is null"
+			query += " where " + sqltext.ColumnDeleted + " is null"
 		}
 		if err := db.db.Read().QueryRowContext(ctx, query).Scan(&t.RowCount); err != nil {
 			return Schema{}, db.explain(ctx, err)
@@ -168,10 +169,10 @@ func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
 		}
 
 		t := &tables[len(tables)-1]
-		if hostColumn(c.Name) {
+		if sqltext.IsHostColumn(c.Name) {
 			// The last of the three columns stands for all: checkObjects lets a table have all or
 			// none.
-			t.hasHost = t.hasHost || strings.EqualFold(c.Name, deletedAt)
+			t.hasHost = t.hasHost || strings.EqualFold(c.Name, sqltext.ColumnDeleted)
 			continue
 		}
 
@@ -282,7 +283,7 @@ func tableNames(tables []Table) []string {
 
 // needTable reads a table, or says which there are.
 func needTable(ctx context.Context, q querier, name string) (*Table, error) {
-	if reservedTable(name) {
+	if sqltext.IsReservedTable(name) {
 		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)
 	}
 

@@ -3,6 +3,8 @@ package agentdb
 import (
 	"context"
 	"os"
+
+	"rouse/agentdb/sqltext"
 )
 
 // Stats are the sizes of an agent's database.
@@ -59,7 +61,7 @@ func (db *DB) measureTables(ctx context.Context, s *Stats) error {
 		// RowCount has the live rows alone, and the same as all where rows are not marked.
 		all := t.RowCount
 		if t.hasHost {
-			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+quote(t.Name)).Scan(&all); err != nil {
+			if err := db.db.Read().QueryRowContext(ctx, "select count(*) from "+sqltext.Quote(t.Name)).Scan(&all); err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/text"
 )
 
@@ -64,17 +65,17 @@ func (s TableSpec) statements() ([]string, error) {
 		return nil, err
 	}
 
-	for _, name := range []string{createdAt, updatedAt} {
-		defs = append(defs, quote(name)+" TEXT NOT NULL DEFAULT ("+sqlNow+")")
+	for _, name := range []string{sqltext.ColumnCreated, sqltext.ColumnUpdated} {
+		defs = append(defs, sqltext.Quote(name)+" TEXT NOT NULL DEFAULT ("+sqlNow+")")
 	}
 
-	defs = append(defs, quote(deletedAt)+" TEXT")
+	defs = append(defs, sqltext.Quote(sqltext.ColumnDeleted)+" TEXT")
 	if len(key) > 0 {
-		defs = append(defs, "PRIMARY KEY ("+quoteAll(key)+")")
+		defs = append(defs, "PRIMARY KEY ("+sqltext.QuoteAll(key)+")")
 	}
 
 	out := []string{
-		"CREATE TABLE " + quote(s.Name) + " (\n  " + strings.Join(defs, ",\n  ") + "\n)",
+		"CREATE TABLE " + sqltext.Quote(s.Name) + " (\n  " + strings.Join(defs, ",\n  ") + "\n)",
 		touchTrigger(s.Name),
 	}
 	for _, index := range s.Indexes {
@@ -91,7 +92,7 @@ const sqlNow = "strftime('%Y-%m-%dT%H:%M:%fZ','now')"
 // again: recursive triggers are off, and the condition no longer holds.
 func touchTrigger(table string) string {
 	return fmt.Sprintf("CREATE TRIGGER %s AFTER UPDATE ON %s FOR EACH ROW WHEN new.%s IS old.%[3]s\nBEGIN\n  UPDATE %[2]s SET %[3]s = %s WHERE rowid = new.rowid;\nEND",
-		quote("_touch_"+table), quote(table), quote(updatedAt), sqlNow)
+		sqltext.Quote("_touch_"+table), sqltext.Quote(table), sqltext.Quote(sqltext.ColumnUpdated), sqlNow)
 }
 
 func (i Index) statement(table string) string {
@@ -99,11 +100,11 @@ func (i Index) statement(table string) string {
 	if i.Unique {
 		unique = "UNIQUE "
 	}
-	return "CREATE " + unique + "INDEX " + quote(i.Name) + " ON " + quote(table) + " (" + quoteAll(i.Columns) + ")"
+	return "CREATE " + unique + "INDEX " + sqltext.Quote(i.Name) + " ON " + sqltext.Quote(table) + " (" + sqltext.QuoteAll(i.Columns) + ")"
 }
 
 func (s TableSpec) check() error {
-	if err := checkTable("name", s.Name); err != nil {
+	if err := sqltext.CheckTable("name", s.Name); err != nil {
 		return err
 	}
 	if strings.TrimSpace(s.Purpose) == "" {
@@ -119,7 +120,7 @@ func (s TableSpec) check() error {
 
 	taken := make(map[string]bool, len(s.Columns))
 	for i, c := range s.Columns {
-		if err := checkColumn(fmt.Sprintf("columns[%d].name", i), c.Name); err != nil {
+		if err := sqltext.CheckColumn(fmt.Sprintf("columns[%d].name", i), c.Name); err != nil {
 			return err
 		}
 		if taken[strings.ToLower(c.Name)] {
@@ -144,14 +145,14 @@ func (s TableSpec) check() error {
 }
 
 func (i Index) check(field string, s TableSpec) error {
-	if err := checkTable(field+".name", i.Name); err != nil {
+	if err := sqltext.CheckTable(field+".name", i.Name); err != nil {
 		return err
 	}
 	if len(i.Columns) == 0 {
 		return dberr.Invalid(field+".columns", "the index %s names no column", i.Name)
 	}
 
-	names := []string{"id", createdAt, updatedAt, deletedAt}
+	names := []string{"id", sqltext.ColumnCreated, sqltext.ColumnUpdated, sqltext.ColumnDeleted}
 	for _, c := range s.Columns {
 		names = append(names, c.Name)
 	}
@@ -170,7 +171,7 @@ func (i Index) check(field string, s TableSpec) error {
 func (s TableSpec) columns() (defs, key []string, err error) {
 	declared := s.primaryKey()
 	if len(declared) == 0 {
-		defs = append(defs, quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
+		defs = append(defs, sqltext.Quote("id")+" INTEGER PRIMARY KEY AUTOINCREMENT")
 	}
 
 	for i, c := range s.Columns {
@@ -215,7 +216,7 @@ func (c Column) definition(field string, key, alone bool) (def string, whole boo
 		return "", false, err
 	}
 
-	def = quote(c.Name) + " " + typ
+	def = sqltext.Quote(c.Name) + " " + typ
 	if key && alone && typ == typeInteger {
 		// Only this spelling makes the column the row id itself.
 		def += " PRIMARY KEY"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -51,7 +52,7 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 	taken := t.columnNames()
 	for i, c := range add {
 		field := fmt.Sprintf("add_columns[%d]", i)
-		if err := checkColumn(field+".name", c.Name); err != nil {
+		if err := sqltext.CheckColumn(field+".name", c.Name); err != nil {
 			return nil, nil, err
 		}
 
@@ -84,9 +85,9 @@ func (t *Table) additions(add []Column) (up, down []string, err error) {
 			def += " DEFAULT " + emptyValue(typ)
 		}
 
-		up = append(up, "ALTER TABLE "+quote(t.Name)+" ADD COLUMN "+def)
+		up = append(up, "ALTER TABLE "+sqltext.Quote(t.Name)+" ADD COLUMN "+def)
 		// Undone in the opposite order.
-		down = append([]string{"ALTER TABLE " + quote(t.Name) + " DROP COLUMN " + quote(c.Name)}, down...)
+		down = append([]string{"ALTER TABLE " + sqltext.Quote(t.Name) + " DROP COLUMN " + sqltext.Quote(c.Name)}, down...)
 	}
 
 	return up, down, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -75,7 +76,7 @@ func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, stat
 	created := Created{Success: true, AppliedSQL: strings.Join(statements, ";\n") + ";"}
 	var err error
 	created.MigrationID, err = recordMigration(tx, by, migration{
-		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + quote(spec.Name) + ";",
+		slug: slug("create " + spec.Name), description: "Create " + spec.Name + ": " + spec.Purpose, up: created.AppliedSQL, down: "DROP TABLE " + sqltext.Quote(spec.Name) + ";",
 	})
 
 	return created, err

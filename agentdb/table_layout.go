@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -61,7 +62,7 @@ func readLayout(ctx context.Context, tx *sqlite.Tx, name string) (*tableLayout, 
 		all = append(all, strings.ToLower(column))
 		if hidden == 0 {
 			t.columns, t.defaults, t.position = append(t.columns, column), append(t.defaults, value), append(t.position, cid)
-			t.plain = t.plain && (hostColumn(column) || constant(value))
+			t.plain = t.plain && (sqltext.IsHostColumn(column) || constant(value))
 		}
 
 		if pk > 0 {
@@ -104,7 +105,7 @@ func constant(value string) bool { return literal.MatchString(strings.TrimSpace(
 // change, or ask, more than that row. A false no costs time, never truth.
 func plainText(sql string) bool {
 	for i := 0; i < len(sql); {
-		next, _ := nextToken(sql, i)
+		next, _ := sqltext.NextToken(sql, i)
 		switch strings.ToUpper(sql[i:next]) {
 		case "CHECK", "CONFLICT", "REFERENCES", "GENERATED", "AS", "COLLATE":
 			return false
@@ -127,7 +128,7 @@ func (t *tableLayout) imageColumns() []string {
 func selection(columns []string) string {
 	out := make([]string, len(columns))
 	for i, name := range columns {
-		out[i] = "+" + quote(name)
+		out[i] = "+" + sqltext.Quote(name)
 	}
 	return strings.Join(out, ", ")
 }

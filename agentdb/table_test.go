@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"rouse/agentdb/dberr"
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
+	"rouse/agentdb/dberr"
 )
 
 func col(name, typ string) Column { return Column{Name: name, Type: typ} }
@@ -97,26 +96,6 @@ func TestPrimaryKey(t *testing.T) {
 			t.Errorf("%s: %d primary keys in\n%s", name, n, sql[0])
 		}
 	}
-}
-
-func TestToColumns(t *testing.T) {
-	got := strings.Join(toColumns([]string{
-		"Amount (EUR)", "amount  eur", " Größe ", "", "金額", "2024", "order", "rowid", "a\"b", "_created_at", "Café", "0a", "9z", "AZaz09",
-	}), " ")
-	want := "Amount_EUR amount_eur_2 Gro_e column_4 column_5 _2024 order c_rowid a_b _created_at Cafe _0a _9z AZaz09"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-
-	rapid.Check(t, func(t *rapid.T) {
-		taken := map[string]bool{}
-		for _, name := range toColumns(rapid.SliceOf(rapid.String()).Draw(t, "headings")) {
-			if !identifier(name) || len(name) > maxName || taken[strings.ToLower(name)] {
-				t.Fatalf("%q is not a column name, or not the first such", name)
-			}
-			taken[strings.ToLower(name)] = true
-		}
-	})
 }
 
 // What a number gives back as it was written, and what it does not.

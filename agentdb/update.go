@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -28,13 +29,13 @@ func (db *DB) Update(ctx context.Context, by By, table string, set, where map[st
 		}
 
 		if t.hasHost {
-			columns, values = append(columns, updatedAt), append(values, now())
+			columns, values = append(columns, sqltext.ColumnUpdated), append(values, now())
 		}
 
 		query, args, err = t.where(where)
 		// A row that is deleted is not there for the agent, and would change unseen.
 		if t.hasHost && !deleted {
-			query += " AND " + deletedAt + " IS NULL"
+			query += " AND " + sqltext.ColumnDeleted + " IS NULL"
 		}
 
 		return setting(t, columns) + query, append(values, args...), err
@@ -54,16 +55,16 @@ func (db *DB) Restore(ctx context.Context, by By, table string, where map[string
 func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map[string]any) (Affected, error) {
 	return db.updateRows(ctx, by, op, table, func(t *Table) (string, []any, error) {
 		if !t.hasHost {
-			return "", nil, dberr.Invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, deletedAt)
+			return "", nil, dberr.Invalid("table", "the table %s was made with SQL and has no column %s, so its rows cannot be marked: delete them for good with db_execute (DELETE … WHERE), or make a new table with db_create_table", t.Name, sqltext.ColumnDeleted)
 		}
 
 		query, args, err := t.where(where)
 		at := now()
-		values, was := []any{at, at}, " AND "+deletedAt+" IS NULL"
+		values, was := []any{at, at}, " AND "+sqltext.ColumnDeleted+" IS NULL"
 		if op == opRestore {
-			values, was = []any{nil, at}, " AND "+deletedAt+" IS NOT NULL"
+			values, was = []any{nil, at}, " AND "+sqltext.ColumnDeleted+" IS NOT NULL"
 		}
-		return setting(t, []string{deletedAt, updatedAt}) + query + was, append(values, args...), err
+		return setting(t, []string{sqltext.ColumnDeleted, sqltext.ColumnUpdated}) + query + was, append(values, args...), err
 	})
 }
 
@@ -98,9 +99,9 @@ func (db *DB) updateRows(ctx context.Context, by By, op, table string, write fun
 func setting(t *Table, columns []string) string {
 	set := make([]string, len(columns))
 	for i, name := range columns {
-		set[i] = quote(name) + " = ?"
+		set[i] = sqltext.Quote(name) + " = ?"
 	}
-	return "UPDATE " + quote(t.Name) + " SET " + strings.Join(set, ", ")
+	return "UPDATE " + sqltext.Quote(t.Name) + " SET " + strings.Join(set, ", ")
 }
 
 // where writes the condition that all columns have these values; null asks for NULL.
@@ -123,7 +124,7 @@ func (t *Table) where(where map[string]any) (string, []any, error) {
 
 	for i, name := range columns {
 		// IS and not =, so that null finds NULL.
-		columns[i] = quote(name) + " IS ?"
+		columns[i] = sqltext.Quote(name) + " IS ?"
 	}
 
 	return " WHERE " + strings.Join(columns, " AND "), values, nil
@@ -141,7 +142,7 @@ func (t *Table) pairs(field string, from map[string]any) (columns []string, valu
 	slices.Sort(names)
 	for _, given := range names {
 		name, c := given, t.column(given)
-		host := t.hasHost && hostColumn(name)
+		host := t.hasHost && sqltext.IsHostColumn(name)
 		switch {
 		case host && field == "set":
 			return nil, nil, dberr.Invalid(field+"."+name, "the column %s is written by the host; leave it out", name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -79,7 +80,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 		}
 
 		at := now()
-		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + quote(v.Name) + " as " + v.SQL}); err != nil {
+		if _, err := logChange(tx, by, at, change{op: opRaw, sql: "define view " + sqltext.Quote(v.Name) + " as " + v.SQL}); err != nil {
 			return View{}, err
 		}
 
@@ -96,7 +97,7 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 }
 
 func (v *View) check() error {
-	if err := checkTable("name", v.Name); err != nil {
+	if err := sqltext.CheckTable("name", v.Name); err != nil {
 		return err
 	}
 	if !slices.Contains(RenderHints, v.RenderHint) {
@@ -287,7 +288,7 @@ func (db *DB) DropView(ctx context.Context, by By, name string) (DroppedView, er
 	}
 
 	return write(ctx, db, by, "drop_view", func(_ context.Context, tx *sqlite.Tx) (DroppedView, error) {
-		if _, err := logChange(tx, by, now(), change{op: opRaw, sql: "drop view " + quote(v.Name)}); err != nil {
+		if _, err := logChange(tx, by, now(), change{op: opRaw, sql: "drop view " + sqltext.Quote(v.Name)}); err != nil {
 			return DroppedView{}, err
 		}
 		_, err := tx.Exec(`delete from _views where name = ?`, v.Name)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 	"rouse/agentdb/tabular"
 )
 
@@ -33,9 +34,9 @@ func (v *View) checkParams() error {
 		return dberr.Invalid("params", "a view can have %d parameters", maxViewParams)
 	}
 
-	want := parametersOf(v.SQL)
+	want := sqltext.ParametersOf(v.SQL)
 	// More parameters than names means that there is a ? among them.
-	if want.count > len(want.names) {
+	if want.Count > len(want.Names) {
 		return dberr.Invalid("sql", "a parameter of a view has a name: write :name and declare it in params, instead of ?")
 	}
 
@@ -54,7 +55,7 @@ func (v *View) checkParams() error {
 			return dberr.Invalid(field+".type", "the type of the parameter %s must be text, integer or real, not %q", p.Name, p.Type)
 		case slices.Contains(declared, p.Name):
 			return dberr.Invalid(field+".name", "the parameter %s is declared twice", p.Name)
-		case !slices.Contains(want.names, p.Name):
+		case !slices.Contains(want.Names, p.Name):
 			return dberr.Invalid(field+".name", "the SQL has no parameter :%s", p.Name)
 		}
 
@@ -70,7 +71,7 @@ func (v *View) checkParams() error {
 		}
 	}
 
-	for _, name := range want.names {
+	for _, name := range want.Names {
 		if !slices.Contains(declared, name) {
 			return dberr.Invalid("params", "the SQL uses :%s, which params does not declare", name)
 		}

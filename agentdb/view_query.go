@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"rouse/agentdb/dberr"
 	"strconv"
 	"strings"
+
+	"rouse/agentdb/dberr"
+	"rouse/agentdb/sqltext"
 )
 
 // maxJoinedViews bounds how many saved views one query may name, with those that they name.
@@ -70,20 +72,20 @@ func (v View) expression() (string, error) {
 		return "", bad
 	}
 
-	text, err := checkSelect(v.SQL)
+	text, err := sqltext.CheckSelect(v.SQL)
 	if err != nil {
 		return "", err
 	}
 
 	var b strings.Builder
 	done := 0
-	eachParameter(text, func(at, end int) {
+	sqltext.EachParameter(text, func(at, end int) {
 		if name := text[at+1 : end]; name != "" {
 			b.WriteString(text[done:at] + sqlLiteral(values[name]))
 			done = end
 		}
 	})
-	return fmt.Sprintf("%s AS (\n%s\n)", quote(v.Name), b.String()+text[done:]), nil
+	return fmt.Sprintf("%s AS (\n%s\n)", sqltext.Quote(v.Name), b.String()+text[done:]), nil
 }
 
 // sqlLiteral writes a value of a parameter, which is a text, an int64, a realNumber or nil.
@@ -116,8 +118,8 @@ func withExpressions(text string, expressions []string) string {
 // nextWord is the first token from a place on, and where it ends.
 func nextWord(sql string, i int) (word string, end int) {
 	for i < len(sql) {
-		next, what := nextToken(sql, i)
-		if what == tokenOther {
+		next, what := sqltext.NextToken(sql, i)
+		if what == sqltext.TokenOther {
 			return sql[i:next], next
 		}
 		i = next

@@ -1,14 +1,14 @@
-package agentdb
+package sqltext
 
 import (
-	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
+
+	"rouse/agentdb/dberr"
 )
 
-// check says before a statement runs why it is not allowed and what to do instead
-// (OSA-57). It gives advice; the boundary is the authorizer.
-func (s *statement) check(script string) error {
+// Check returns an error, with advice, if a statement of a script is not allowed (OSA-57).
+func (s *Statement) Check(script string) error {
 	why, at := s.forbiddenWithin()
 	if why == "" {
 		why, at = s.forbiddenReason(), 0
@@ -17,14 +17,14 @@ func (s *statement) check(script string) error {
 		return nil
 	}
 
-	bad := dberr.Invalid("sql", "%s", why).At(excerpt(script, s.offset+at))
+	bad := dberr.Invalid("sql", "%s", why).At(Excerpt(script, s.Offset+at))
 	bad.Kind = dberr.KindRejected
 	return bad
 }
 
 // forbiddenWithin looks for what is allowed nowhere, neither as the statement itself, nor after a
 // WITH, nor in the body of a trigger; at is where it stands in the statement.
-func (s *statement) forbiddenWithin() (why string, at int) {
+func (s *Statement) forbiddenWithin() (why string, at int) {
 	for i, w := range s.words {
 		switch {
 		case w.text == "LOAD_EXTENSION" && s.word(i+1) == "(":
@@ -36,7 +36,7 @@ func (s *statement) forbiddenWithin() (why string, at int) {
 	return "", 0
 }
 
-func (s *statement) forbiddenReason() string {
+func (s *Statement) forbiddenReason() string {
 	switch first := s.word(0); first {
 	case "DROP":
 		return s.forbiddenDrop()
@@ -61,7 +61,7 @@ func (s *statement) forbiddenReason() string {
 		}
 	}
 
-	if table := s.writtenTable(); table != "" && reservedTable(table) {
+	if table := s.writtenTable(); table != "" && IsReservedTable(table) {
 		return "the table " + table + " belongs to the host and cannot be written"
 	}
 
@@ -71,7 +71,7 @@ func (s *statement) forbiddenReason() string {
 // boundedAt says whether the inner statement whose verb is a word has a WHERE of its own: one
 // within parentheses is that of a subquery, and one after the next semicolon that of another
 // statement.
-func (s *statement) boundedAt(verb int) bool {
+func (s *Statement) boundedAt(verb int) bool {
 	for _, w := range s.words[verb:] {
 		switch {
 		case w.text == ";":
@@ -83,9 +83,9 @@ func (s *statement) boundedAt(verb int) bool {
 	return false
 }
 
-// updatesAll says whether a statement, or one in the body of a trigger, updates every row of a
+// UpdatesAll reports whether a statement, or one in the body of a trigger, updates every row of a
 // table.
-func (s *statement) updatesAll() bool {
+func (s *Statement) UpdatesAll() bool {
 	for i, w := range s.words {
 		// UPDATE OF and UPDATE ON say when a trigger fires, and DO UPDATE SET belongs to an INSERT.
 		if w.text == "UPDATE" && !slices.Contains([]string{"OF", "ON", "SET"}, s.word(i+1)) && !s.boundedAt(i) {
@@ -95,7 +95,7 @@ func (s *statement) updatesAll() bool {
 	return false
 }
 
-func (s *statement) forbiddenDrop() string {
+func (s *Statement) forbiddenDrop() string {
 	switch s.word(1) {
 	case "TABLE":
 		return "DROP TABLE is not allowed, because its rows could not be brought back: delete them with db_delete, or rename the table"
@@ -105,7 +105,7 @@ func (s *statement) forbiddenDrop() string {
 	return "DROP " + s.word(1) + " is not allowed: only an INDEX, a VIEW or a TRIGGER can be dropped"
 }
 
-func (s *statement) forbiddenCreate() string {
+func (s *Statement) forbiddenCreate() string {
 	switch s.word(1) {
 	case "TEMP", "TEMPORARY":
 		return "temporary objects are not allowed: use a WITH clause, or a table"
@@ -120,7 +120,7 @@ func (s *statement) forbiddenCreate() string {
 }
 
 // writtenTable is the table that a statement writes into by name, "" when none is found.
-func (s *statement) writtenTable() string {
+func (s *Statement) writtenTable() string {
 	at := -1
 	for i, w := range s.words {
 		if w.depth > 0 {
@@ -131,7 +131,7 @@ func (s *statement) writtenTable() string {
 		case "INTO", "UPDATE":
 			at = i + 1
 		case "FROM":
-			if s.verb() == "DELETE" {
+			if s.Verb() == "DELETE" {
 				at = i + 1
 			}
 		}

@@ -1,41 +1,43 @@
-package agentdb
+package sqltext
 
 import (
 	"fmt"
-	"rouse/agentdb/dberr"
 	"slices"
 	"strings"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"rouse/agentdb/dberr"
 )
 
-const maxName = 128 // bytes of an identifier, OSA-51
+// MaxName is the longest identifier in bytes (OSA-51).
+const MaxName = 128
 
 // Columns that the host adds to every table; their values are ISO-8601 UTC text (C-3).
 const (
-	createdAt = "_created_at"
-	updatedAt = "_updated_at"
-	deletedAt = "_deleted_at"
+	ColumnCreated = "_created_at"
+	ColumnUpdated = "_updated_at"
+	ColumnDeleted = "_deleted_at"
 )
 
-// checkTable says why a table or an index cannot have a name.
-func checkTable(field, name string) error {
+// CheckTable returns an error if a table or an index cannot have a name.
+func CheckTable(field, name string) error {
 	if err := checkIdentifier(field, name); err != nil {
 		return err
 	}
-	if reservedTable(name) {
+	if IsReservedTable(name) {
 		return dberr.Invalid(field, "the name %q is reserved: names that begin with _ or sqlite_ belong to the host; choose another", name)
 	}
 	return nil
 }
 
-// checkColumn says why a column cannot have a name.
-func checkColumn(field, name string) error {
+// CheckColumn returns an error if a column cannot have a name.
+func CheckColumn(field, name string) error {
 	if err := checkIdentifier(field, name); err != nil {
 		return err
 	}
-	if reservedColumn(name) {
+	if IsReservedColumn(name) {
 		return dberr.Invalid(field, "the column name %q is reserved for the host; leave it out or choose another", name)
 	}
 	return nil
@@ -45,15 +47,16 @@ func checkIdentifier(field, name string) error {
 	switch {
 	case name == "":
 		return dberr.Invalid(field, "a name is missing")
-	case len(name) > maxName:
-		return dberr.Invalid(field, "the name %.20s… has %d characters; %d are allowed", name, len(name), maxName)
-	case !identifier(name):
+	case len(name) > MaxName:
+		return dberr.Invalid(field, "the name %.20s… has %d characters; %d are allowed", name, len(name), MaxName)
+	case !IsIdentifier(name):
 		return dberr.Invalid(field, "%q is not a name: use letters A-Z, digits and _, beginning with a letter or _", name)
 	}
 	return nil
 }
 
-func identifier(name string) bool {
+// IsIdentifier reports whether a name can be written in SQL without quotes.
+func IsIdentifier(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
@@ -64,35 +67,38 @@ func identifier(name string) bool {
 	return name != ""
 }
 
-// reservedTable holds for the system tables of today and of later versions.
-func reservedTable(name string) bool {
+// IsReservedTable reports whether a name belongs to the host or to SQLite.
+func IsReservedTable(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "sqlite_")
 }
 
-// reservedColumn also holds for SQLite's own names of the row id, which a column would hide.
-func reservedColumn(name string) bool {
-	return hostColumn(name) || slices.Contains([]string{"rowid", "_rowid_", "oid"}, strings.ToLower(name))
+// IsReservedColumn reports whether a column name is one of the host's, or one of SQLite's names for the
+// row id, which a column would hide.
+func IsReservedColumn(name string) bool {
+	return IsHostColumn(name) || slices.Contains([]string{"rowid", "_rowid_", "oid"}, strings.ToLower(name))
 }
 
-func hostColumn(name string) bool {
-	return slices.Contains([]string{createdAt, updatedAt, deletedAt}, strings.ToLower(name))
+// IsHostColumn reports whether the host writes a column of this name.
+func IsHostColumn(name string) bool {
+	return slices.Contains([]string{ColumnCreated, ColumnUpdated, ColumnDeleted}, strings.ToLower(name))
 }
 
-// quote writes an identifier for SQL.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// Quote returns an identifier as SQL writes it.
+func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-func quoteAll(names []string) string {
+// QuoteAll returns identifiers as SQL writes a list of them.
+func QuoteAll(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = quote(name)
+		quoted[i] = Quote(name)
 	}
 	return strings.Join(quoted, ", ")
 }
 
-// toColumn makes a column name of a file's heading: "Größe (m²)" becomes Gro_e_m2. It
-// gives "" when nothing usable is left.
-func toColumn(heading string) string {
+// ToColumn returns the column name for a heading of a file: "Größe (m²)" becomes Gro_e_m2. It is ""
+// if nothing usable is left.
+func ToColumn(heading string) string {
 	var b strings.Builder
 	gap := false
 	// NFKD splits letters from their accents, and m² into m and 2.
@@ -115,31 +121,31 @@ func toColumn(heading string) string {
 	}
 
 	// The host's columns keep their names, by which an import leaves them out.
-	if reservedColumn(name) && !hostColumn(name) {
+	if IsReservedColumn(name) && !IsHostColumn(name) {
 		name = "c_" + name
 	}
 
-	return name[:min(len(name), maxName-8)] // room for the suffix of a duplicate
+	return name[:min(len(name), MaxName-8)] // room for the suffix of a duplicate
 }
 
-// toColumns names the columns of a new table after a file's headings. A repeated name
+// ToColumns names the columns of a new table after a file's headings. A repeated name
 // gets _2, a heading without a usable letter its position.
-func toColumns(headings []string) []string {
+func ToColumns(headings []string) []string {
 	names := make([]string, len(headings))
 	taken := make(map[string]bool, len(headings))
 	for i, heading := range headings {
-		name := toColumn(heading)
+		name := ToColumn(heading)
 		if name == "" {
 			name = fmt.Sprintf("column_%d", i+1)
 		}
-		names[i] = unique(name, taken)
+		names[i] = Unique(name, taken)
 	}
 
 	return names
 }
 
-// unique appends _2, _3, … until a name is not taken, whatever its case, and takes it.
-func unique(name string, taken map[string]bool) string {
+// Unique appends _2, _3, … until a name is not taken, whatever its case, and takes it.
+func Unique(name string, taken map[string]bool) string {
 	candidate := name
 	for n := 2; taken[strings.ToLower(candidate)]; n++ {
 		candidate = fmt.Sprintf("%s_%d", name, n)

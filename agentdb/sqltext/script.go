@@ -1,4 +1,4 @@
-package agentdb
+package sqltext
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"rouse/internal/text"
 )
 
-// statement is one statement of a script.
-type statement struct {
-	text   string // without its semicolon
-	offset int    // bytes before it in the script
+// Statement is one statement of a script.
+type Statement struct {
+	Text   string // without its semicolon
+	Offset int    // bytes before it in the script
 	words  []word
 }
 
@@ -23,36 +23,36 @@ type word struct {
 	depth int    // of parentheses around it
 }
 
-// splitScript cuts SQL into statements. The semicolons inside a trigger do not end it: that
-// does an END that follows one.
-func splitScript(sql string) ([]statement, error) {
+// SplitScript cuts SQL into statements. A trigger has semicolons inside; it ends with an END that
+// follows one.
+func SplitScript(sql string) ([]Statement, error) {
 	if strings.ContainsRune(sql, 0) {
 		return nil, dberr.Invalid("sql", "the SQL holds a NUL character")
 	}
 
-	var out []statement
-	s := statement{}
+	var out []Statement
+	s := Statement{}
 	depth, end := 0, 0 // end is that of the last word as it is written: in capitals it may be longer
 	finish := func(end, next int) {
 		if len(s.words) > 0 {
-			s.offset += s.words[0].at
-			s.text = sql[s.offset:end]
+			s.Offset += s.words[0].at
+			s.Text = sql[s.Offset:end]
 			first := s.words[0].at
 			for i := range s.words {
 				s.words[i].at -= first
 			}
 			out = append(out, s)
 		}
-		s, depth = statement{offset: next}, 0
+		s, depth = Statement{Offset: next}, 0
 	}
 
 	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
-		if what == tokenOpen {
-			return nil, dberr.Invalid("sql", "a comment or a quote is opened and never closed").At(excerpt(sql, i))
+		next, what := NextToken(sql, i)
+		if what == TokenOpen {
+			return nil, dberr.Invalid("sql", "a comment or a quote is opened and never closed").At(Excerpt(sql, i))
 		}
 
-		if what != tokenSpace {
+		if what != TokenSpace {
 			text := sql[i:next]
 			// A trigger has semicolons inside; it ends with END and one more.
 			if text == ";" && (!s.isTrigger() || s.endsTrigger()) {
@@ -65,7 +65,7 @@ func splitScript(sql string) ([]statement, error) {
 				depth--
 			}
 
-			s.words, end = append(s.words, word{strings.ToUpper(text), i - s.offset, depth}), next
+			s.words, end = append(s.words, word{strings.ToUpper(text), i - s.Offset, depth}), next
 			if text == "(" {
 				depth++
 			}
@@ -82,7 +82,7 @@ func splitScript(sql string) ([]statement, error) {
 	return out, nil
 }
 
-func (s *statement) word(i int) string {
+func (s *Statement) word(i int) string {
 	if i < len(s.words) {
 		return s.words[i].text
 	}
@@ -90,16 +90,16 @@ func (s *statement) word(i int) string {
 }
 
 // isTrigger leaves out TEMP, which is refused wherever it is cut.
-func (s *statement) isTrigger() bool { return s.word(0) == "CREATE" && s.word(1) == "TRIGGER" }
+func (s *Statement) isTrigger() bool { return s.word(0) == "CREATE" && s.word(1) == "TRIGGER" }
 
 // endsTrigger says that the words so far, those of a trigger, end in "; END".
-func (s *statement) endsTrigger() bool {
+func (s *Statement) endsTrigger() bool {
 	n := len(s.words)
 	return s.words[n-1].text == "END" && s.words[n-2].text == ";"
 }
 
-// verb names what the statement does: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".
-func (s *statement) verb() string {
+// Verb returns what the statement does: "SELECT", "UPDATE", "CREATE TABLE", "ALTER".
+func (s *Statement) Verb() string {
 	switch first := s.word(0); first {
 	case "WITH":
 		for _, w := range s.words {
@@ -130,7 +130,7 @@ func (s *statement) verb() string {
 }
 
 // has says whether a word occurs outside all parentheses.
-func (s *statement) has(text string) bool {
+func (s *Statement) has(text string) bool {
 	for _, w := range s.words {
 		if w.depth == 0 && w.text == text {
 			return true
@@ -139,8 +139,8 @@ func (s *statement) has(text string) bool {
 	return false
 }
 
-// excerpt shows where in the SQL something is: its line and column, the line, and a caret.
-func excerpt(sql string, at int) string {
+// Excerpt returns the line and column of a place in SQL, the line, and a caret below the place.
+func Excerpt(sql string, at int) string {
 	at = min(max(at, 0), len(sql))
 	begin := strings.LastIndexByte(sql[:at], '\n') + 1
 	end := len(sql)

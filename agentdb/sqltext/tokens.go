@@ -1,24 +1,27 @@
-package agentdb
+// Package sqltext reads the text of an agent's SQL before SQLite does: its tokens, statements,
+// parameters and names. It refuses statements that are not allowed, with advice, and finds the place
+// of an error. It opens no database; the boundary is SQLite's authorizer.
+package sqltext
 
 import (
-	"rouse/agentdb/dberr"
 	"strings"
+
+	"rouse/agentdb/dberr"
 )
 
-// checkSelect returns a query without its final semicolon, or advice if it is not one SELECT. The
-// boundary is the authorizer (see queryAuthorizer).
-func checkSelect(sql string) (string, error) {
+// CheckSelect returns a query without its final semicolon, or advice if it is not one SELECT.
+func CheckSelect(sql string) (string, error) {
 	if strings.ContainsRune(sql, 0) {
 		return "", dberr.Invalid("sql", "the SQL holds a NUL character")
 	}
 
 	word, end := "", len(sql)
 	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
+		next, what := NextToken(sql, i)
 		switch {
-		case what == tokenOpen:
+		case what == TokenOpen:
 			return "", dberr.Invalid("sql", "a comment or a quote is opened and never closed, near %.20q", sql[i:])
-		case what == tokenSpace:
+		case what == TokenSpace:
 		case end < len(sql):
 			return "", dberr.Invalid("sql", "one statement at a time: something follows the semicolon, near %.20q", sql[i:next])
 		case sql[i] == ';':
@@ -32,8 +35,8 @@ func checkSelect(sql string) (string, error) {
 
 	// What a WITH does is said by the statement after it.
 	if word == "WITH" {
-		if statements, err := splitScript(sql[:end]); err == nil && len(statements) == 1 {
-			word = statements[0].verb()
+		if statements, err := SplitScript(sql[:end]); err == nil && len(statements) == 1 {
+			word = statements[0].Verb()
 		}
 	}
 
@@ -51,30 +54,32 @@ func checkSelect(sql string) (string, error) {
 	return "", dberr.Invalid("sql", "a query begins with SELECT, WITH or VALUES, not with %.20s", word)
 }
 
-type tokenKind int
+// TokenKind tells spaces and unfinished quotes from other tokens.
+type TokenKind int
 
+// Kinds of tokens.
 const (
-	tokenOther tokenKind = iota
-	tokenSpace           // space or a comment
-	tokenOpen            // a quote or a comment without its end
+	TokenOther TokenKind = iota
+	TokenSpace           // space or a comment
+	TokenOpen            // a quote or a comment without its end
 )
 
-// nextToken finds the end of the token that begins at i.
-func nextToken(sql string, i int) (next int, what tokenKind) {
+// NextToken returns the end of the token that begins at i, and its kind.
+func NextToken(sql string, i int) (next int, what TokenKind) {
 	rest := sql[i:]
 	switch c := rest[0]; {
 	case strings.HasPrefix(rest, "--"):
 		if n := strings.IndexByte(rest, '\n'); n >= 0 {
-			return i + n + 1, tokenSpace
+			return i + n + 1, TokenSpace
 		}
-		return len(sql), tokenSpace
+		return len(sql), TokenSpace
 	case strings.HasPrefix(rest, "/*"):
 		if n := strings.Index(rest[2:], "*/"); n >= 0 {
-			return i + n + 4, tokenSpace
+			return i + n + 4, TokenSpace
 		}
-		return len(sql), tokenOpen
+		return len(sql), TokenOpen
 	case strings.IndexByte(" \t\n\r\f", c) >= 0:
-		return i + 1, tokenSpace
+		return i + 1, TokenSpace
 	case c == '\'' || c == '"' || c == '`':
 		return skipQuoted(sql, i, c)
 	case c == '[':
@@ -82,20 +87,20 @@ func nextToken(sql string, i int) (next int, what tokenKind) {
 	case wordByte(c):
 		for next = i + 1; next < len(sql) && wordByte(sql[next]); next++ {
 		}
-		return next, tokenOther
+		return next, TokenOther
 	}
 
-	return i + 1, tokenOther
+	return i + 1, TokenOther
 }
 
 // skipQuoted goes past a quoted text; a doubled quote inside reads as two texts, which is all
 // the same here.
-func skipQuoted(sql string, i int, end byte) (next int, what tokenKind) {
+func skipQuoted(sql string, i int, end byte) (next int, what TokenKind) {
 	n := strings.IndexByte(sql[i+1:], end)
 	if n < 0 {
-		return len(sql), tokenOpen
+		return len(sql), TokenOpen
 	}
-	return i + n + 2, tokenOther
+	return i + n + 2, TokenOther
 }
 
 func wordByte(c byte) bool {

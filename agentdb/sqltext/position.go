@@ -1,4 +1,4 @@
-package agentdb
+package sqltext
 
 import (
 	"regexp"
@@ -8,9 +8,9 @@ import (
 // messageName finds the name that an SQLite message complains of.
 var messageName = regexp.MustCompile(`(?s)(?:no such (?:table|column|function|index|view|trigger|collation sequence): |ambiguous column name: |has no column named |near "|wrong number of arguments to function |unrecognized token: ")("[^"]+"|[^"\s(]+)`)
 
-// locate finds where in SQL an error arose, -1 when that cannot be told. SQLite's driver
+// Locate returns the place in SQL of an error with this message, or -1 if it is not known. SQLite's driver
 // does not report the offset, so it is the first place where the name occurs.
-func locate(sql, message string) int {
+func Locate(sql, message string) int {
 	m := messageName.FindStringSubmatch(message)
 	if m == nil {
 		// Something is missing, at the end.
@@ -27,8 +27,8 @@ func locate(sql, message string) int {
 
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
-		if what != tokenSpace && strings.EqualFold(strings.Trim(sql[i:next], "\"`[]"), name) {
+		next, what := NextToken(sql, i)
+		if what != TokenSpace && strings.EqualFold(strings.Trim(sql[i:next], "\"`[]"), name) {
 			return i
 		}
 		i = next
@@ -41,8 +41,8 @@ func locate(sql, message string) int {
 func onlyOccurrence(sql, name string) int {
 	at := -1
 	for i := 0; i < len(sql); {
-		next, what := nextToken(sql, i)
-		if what != tokenSpace && sql[i:next] == name {
+		next, what := NextToken(sql, i)
+		if what != TokenSpace && sql[i:next] == name {
 			if at >= 0 {
 				return -1
 			}
@@ -55,10 +55,10 @@ func onlyOccurrence(sql, name string) int {
 	return at
 }
 
-// excerptFor is the excerpt for a message about SQL, "" when the place is not known.
-func excerptFor(sql, message string) string {
-	if at := locate(sql, message); at >= 0 {
-		return excerpt(sql, at)
+// ExcerptFor returns the excerpt for a message about SQL, or "" if the place is not known.
+func ExcerptFor(sql, message string) string {
+	if at := Locate(sql, message); at >= 0 {
+		return Excerpt(sql, at)
 	}
 	return ""
 }
