@@ -18,7 +18,6 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 	"rouse/internal/dial"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -242,7 +241,7 @@ func (q conditionChecker) checkSQL(ctx context.Context, g plan.Condition) (value
 }
 
 func (q conditionChecker) explainSQLError(err error) error {
-	var bad *dberr.Error
+	var bad *agentdb.Error
 	if !errors.As(err, &bad) {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"rouse/agent/plan"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -27,7 +28,7 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 		return res, err
 	}
 
-	var damaged *agentdb.QuarantinedError
+	var damaged *pool.QuarantinedError
 	if !errors.As(err, &damaged) {
 		// The damage may have shown in a tool, whose call failed, and not in the run's own error.
 		if err == nil || !errors.As(r.databases.Quarantined(t.Agent.Name), &damaged) {

@@ -9,6 +9,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -72,7 +73,7 @@ func TestDamagedDatabase(t *testing.T) {
 		t.Errorf("an agent without a database: %q", why)
 	}
 
-	if _, err := b.pool.Restore(t.Context(), "clerk", agentdb.RestoreSpec{From: "last"}); err != nil {
+	if _, err := b.pool.Restore(t.Context(), "clerk", pool.RestoreSpec{From: "last"}); err != nil {
 		t.Fatal(err)
 	}
 	if why := held("j"); why != "" {

@@ -14,7 +14,6 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 	"rouse/internal/text"
@@ -113,7 +112,7 @@ func (r *Runner) sqlUnmet(ctx context.Context, agent, sql string) (string, error
 	defer release()
 
 	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: sql, Limit: 1})
-	var bad *dberr.Error
+	var bad *agentdb.Error
 	if errors.As(err, &bad) {
 		return fmt.Sprintf("%q fails: %s", sql, bad.Message), nil
 	}

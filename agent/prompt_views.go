@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -49,7 +48,7 @@ func (r *Runner) contextViews(ctx context.Context, t *attempt) (string, error) {
 		}
 
 		v, err := db.ShowView(ctx, name)
-		var bad *dberr.Error
+		var bad *agentdb.Error
 		if errors.As(err, &bad) {
 			fmt.Fprintf(&b, "View %s: %s\n", name, bad.Message)
 			continue
@@ -88,7 +87,7 @@ func (r *Runner) viewProblem(ctx context.Context, name, view string) (string, er
 	defer release()
 
 	err = db.CheckView(ctx, view)
-	var bad *dberr.Error
+	var bad *agentdb.Error
 	if errors.As(err, &bad) {
 		return bad.Message, nil
 	}

@@ -17,7 +17,7 @@ import (
 	"rouse/agent/model/replay"
 	"rouse/agent/plan"
 	"rouse/agent/record"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -74,7 +74,7 @@ func (b *bench) play(id int64) (replay.Recording, record.Result) {
 	}
 	defer l.Close()
 
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		b.t.Fatal(err)
 	}

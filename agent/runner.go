@@ -21,7 +21,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/mcp"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
@@ -33,7 +33,7 @@ import (
 // Options are the runner's parts.
 type Options struct {
 	Ledger    *ledger.Ledger
-	Databases *agentdb.Pool
+	Databases *pool.Pool
 	Manifests string // folder for the lists of the files of batches
 	// Recordings is the folder for recordings of models, or "" for none.
 	Recordings string
@@ -81,7 +81,7 @@ type Homes interface {
 // Runner executes runs. With the policies of the jobs, which the daemon adds, it is a dispatch.Executor.
 type Runner struct {
 	ledger        *ledger.Ledger
-	databases     *agentdb.Pool
+	databases     *pool.Pool
 	homes         Homes // nil: nothing of an agent is anywhere else
 	manifests     string
 	recordings    *record.Store

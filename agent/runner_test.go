@@ -21,6 +21,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
@@ -31,7 +32,7 @@ type bench struct {
 	t      *testing.T
 	dir    string
 	ledger *ledger.Ledger
-	pool   *agentdb.Pool
+	pool   *pool.Pool
 	runner *agent.Runner
 	server *modeltest.Server
 	plan   plan.Plan
@@ -84,7 +85,7 @@ func furnish(t *testing.T, s *modeltest.Server, p model.Provider) *bench {
 func (b *bench) newPool() {
 	b.t.Helper()
 	var err error
-	if b.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
+	if b.pool, err = pool.New(pool.Options{Dir: filepath.Join(b.dir, "agents"), Quota: func(string) int64 { return b.quota }}); err != nil {
 		b.t.Fatal(err)
 	}
 
@@ -199,7 +200,7 @@ var logDatabase = sync.OnceValues(func() (map[string][]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: dir})
+	pool, err := pool.New(pool.Options{Dir: dir})
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +223,7 @@ var logDatabase = sync.OnceValues(func() (map[string][]byte, error) {
 	return made, err
 })
 
-func createLog(ctx context.Context, pool *agentdb.Pool) error {
+func createLog(ctx context.Context, pool *pool.Pool) error {
 	db, release, err := pool.Get(ctx, "clerk")
 	if err != nil {
 		return err

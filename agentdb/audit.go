@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/sqlite"
 )
 
 // Audit calls found unless an agent's database is sound and the ledger knows the runs whose writes
 // it keeps. The ledger must be read after the database. frozen means that the file is not open and
 // nothing may be written beside it.
-func Audit(ctx context.Context, path string, l Ledger, frozen bool, found func(text string) error) (err error) {
+func Audit(ctx context.Context, path string, l lineage.Ledger, frozen bool, found func(text string) error) (err error) {
 	open := sqlite.OpenShared
 	if frozen {
 		open = sqlite.OpenReadOnly
@@ -39,19 +40,19 @@ func Audit(ctx context.Context, path string, l Ledger, frozen bool, found func(t
 	if err != nil {
 		return err
 	}
-	if _, why := unknownRuns(uses, l.Epochs(), newest); why != "" {
+	if _, why := lineage.Unknown(uses, l.Epochs(), newest); why != "" {
 		return found(why)
 	}
 
 	// The number of the ledger's present epoch, whose runs go on.
 	now := l.Epochs()[len(l.Epochs())-1]
 	for _, r := range uses {
-		if r.id != now.ID {
+		if r.ID != now.ID {
 			continue
 		}
 		for _, table := range []struct{ name, run, what string }{{"_calls", "run", "the journal of calls"}, {"_changelog", "run_id", "the changelog"}} {
 			var high sql.NullInt64
-			if err := tx.QueryRowContext(ctx, fmt.Sprintf(`select max(%s) from %s where ledger = ?`, table.run, table.name), r.n).Scan(&high); err != nil {
+			if err := tx.QueryRowContext(ctx, fmt.Sprintf(`select max(%s) from %s where ledger = ?`, table.run, table.name), r.N).Scan(&high); err != nil {
 				return reportCorrupt(err, found)
 			}
 			if high.Int64 > newest {
@@ -65,12 +66,12 @@ func Audit(ctx context.Context, path string, l Ledger, frozen bool, found func(t
 }
 
 // auditFile says who has a database, once its file is known to be sound.
-func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) error) (uses []ledgerRow, err error) {
+func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) error) (uses []lineage.Row, err error) {
 	var id int32
 	if err := tx.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
 		return nil, err
 	}
-	if id != applicationID {
+	if id != ApplicationID {
 		return nil, found(fmt.Sprintf("%s is not an agent's database (application id %#x)", path, id))
 	}
 
@@ -82,7 +83,7 @@ func auditFile(ctx context.Context, tx *sql.Tx, path string, found func(string) 
 		return nil, found(fmt.Sprintf("%s is damaged: %s", path, verdict))
 	}
 
-	return readLedgers(ctx, tx)
+	return lineage.Read(ctx, tx)
 }
 
 // reportCorrupt makes a finding of damage, which hinders nothing else.
@@ -100,5 +101,5 @@ func reportCorrupt(err error, found func(string) error) error {
 // Verify returns a *sqlite.CorruptError unless a file that nobody has open is an intact database of
 // an agent.
 func Verify(ctx context.Context, path string) error {
-	return sqlite.Verify(ctx, path, applicationID, false)
+	return sqlite.Verify(ctx, path, ApplicationID, false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -71,7 +72,7 @@ func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
 		most = f.MaxCount
 	}
 
-	out, err := collect(ctx, db.db.Read(), scanChange, selectChange+`(?1 = 0 or run_id = ?1 and ledger = `+ledgerOfRun+`) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by `+order+` limit ?4`,
+	out, err := sqlite.Collect(ctx, db.db.Read(), scanChange, selectChange+`(?1 = 0 or run_id = ?1 and ledger = `+lineage.OfRun+`) and (?2 = '' or "table" = ?2 collate nocase) and id > ?3 and (?5 = 0 or id < ?5) order by `+order+` limit ?4`,
 		f.Run, f.Table, f.After, most, f.Before)
 	if err != nil {
 		return nil, db.explain(ctx, err)
@@ -79,9 +80,9 @@ func (db *DB) Changes(ctx context.Context, f ChangeFilter) ([]Change, error) {
 	return out, nil
 }
 
-const selectChange = `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + ofOtherLedger + ` from _changelog where `
+const selectChange = `select id, ts, run_id, actor, op, "table", coalesce(pk, ''), coalesce(before, ''), coalesce(after, ''), coalesce(sql, ''), ` + lineage.OfOther + ` from _changelog where `
 
-func scanChange(scan scanner) (c Change, err error) {
+func scanChange(scan sqlite.Scanner) (c Change, err error) {
 	err = scan(&c.ID, &c.At, &c.Run, &c.Actor, &c.Op, &c.Table, &c.PK, &c.Before, &c.After, &c.SQL, &c.OtherLedger)
 	return c, err
 }
@@ -96,7 +97,7 @@ func logChange(tx *sqlite.Tx, by By, at string, c change) (id int64, err error) 
 	}
 
 	result, err := tx.Exec(`insert into _changelog(ledger, run_id, ts, actor, op, "table", pk, before, after, sql)
-		values (`+ledgerOfRun+`, ?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''))`,
+		values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5, nullif(?6, ''), nullif(?7, ''), nullif(?8, ''), nullif(?9, ''))`,
 		by.Run, at, actor, c.op, c.table, c.pk, c.before, c.after, c.sql)
 	if err != nil {
 		return 0, fmt.Errorf("cannot write the changelog: %w", err)

@@ -25,7 +25,7 @@ type schemaObject struct {
 
 // readObjects reads the agent's schema, and the host's triggers on it.
 func readObjects(ctx context.Context, tx *sqlite.Tx) ([]schemaObject, error) {
-	return collect(ctx, prepared{tx}, func(scan scanner) (o schemaObject, err error) {
+	return sqlite.Collect(ctx, sqlite.Prepared{Tx: tx}, func(scan sqlite.Scanner) (o schemaObject, err error) {
 		var columns string
 		if err := scan(&o.Type, &o.Name, &o.Table, &o.SQL, &o.page, &o.Purpose, &columns); err != nil {
 			return o, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -76,7 +77,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	}
 
 	if !spec.DryRun {
-		if err := db.checkWritable(); err != nil {
+		if err := db.CheckWritable(); err != nil {
 			return Undone{}, err
 		}
 	}
@@ -108,7 +109,7 @@ func (db *DB) Undo(ctx context.Context, by By, spec UndoSpec) (Undone, error) {
 	}
 
 	db.quotaWarnings(ctx, nil)
-	return out, db.shipped(ctx)
+	return out, db.Shipped(ctx)
 }
 
 func (db *DB) undoError(ctx context.Context, spec UndoSpec, err error) error {
@@ -185,13 +186,13 @@ func (u *undoer) run(ctx context.Context) error {
 
 // changeIDs are the changes of the run since it was last undone, the newest first.
 func (u *undoer) changeIDs(ctx context.Context) ([]int64, error) {
-	return collect(ctx, u.tx.SQL(), single[int64], `select id from _changelog where run_id = ?1 and ledger = `+ledgerOfRun+` and actor in ('agent', 'migration')
-		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1 and ledger = `+ledgerOfRun+`) order by id desc`, u.spec.Run)
+	return sqlite.Collect(ctx, u.tx.SQL(), sqlite.Single[int64], `select id from _changelog where run_id = ?1 and ledger = `+lineage.OfRun+` and actor in ('agent', 'migration')
+		and id > (select coalesce(max(upto), 0) from _undone where run_id = ?1 and ledger = `+lineage.OfRun+`) order by id desc`, u.spec.Run)
 }
 
 // readChange reads one, because all of an import's together need not fit into memory.
 func (u *undoer) readChange(ctx context.Context, id int64) (Change, error) {
-	found, err := collect(ctx, u.tx.SQL(), scanChange, selectChange+`id = ?`, id)
+	found, err := sqlite.Collect(ctx, u.tx.SQL(), scanChange, selectChange+`id = ?`, id)
 	if err != nil || len(found) == 0 {
 		return Change{}, errors.Join(err, ctx.Err())
 	}
@@ -373,7 +374,7 @@ func (u *undoer) restoreTriggers(ctx context.Context) error {
 // recordUndo records the undo itself.
 func (u *undoer) recordUndo() error {
 	// A resumed attempt would otherwise take its writes for done.
-	if _, err := u.tx.Exec(`delete from _calls where ledger = `+ledgerOfRun+` and run = ?1`, u.spec.Run); err != nil {
+	if _, err := u.tx.Exec(`delete from _calls where ledger = `+lineage.OfRun+` and run = ?1`, u.spec.Run); err != nil {
 		return err
 	}
 	// A run without changes needs no record.
@@ -388,7 +389,7 @@ func (u *undoer) recordUndo() error {
 		}
 	}
 
-	_, err := u.tx.Exec(`insert into _undone(ledger, run_id, upto, at, actor, forced) values (`+ledgerOfRun+`, ?1, ?2, ?3, ?4, ?5)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
+	_, err := u.tx.Exec(`insert into _undone(ledger, run_id, upto, at, actor, forced) values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5)`, u.spec.Run, u.upto, u.at, u.by.Actor, u.spec.Force)
 	return err
 }
 
@@ -408,7 +409,7 @@ func (u *undoer) result(done bool) Undone {
 
 // listRemaining names what stays because it is neither a row nor part of the schema.
 func (u *undoer) listRemaining(ctx context.Context) error {
-	views, err := collect(ctx, u.tx.SQL(), single[string], `select name from _views where run_id = ?1 and ledger = `+ledgerOfRun+` order by name`, u.spec.Run)
+	views, err := sqlite.Collect(ctx, u.tx.SQL(), sqlite.Single[string], `select name from _views where run_id = ?1 and ledger = `+lineage.OfRun+` order by name`, u.spec.Run)
 	for _, name := range views {
 		u.out.Remaining = append(u.out.Remaining, "the saved view "+name+", which the run defined, stays")
 	}
@@ -419,7 +420,7 @@ func (u *undoer) listRemaining(ctx context.Context) error {
 // is no longer in the database.
 func (db *DB) UndoneAt(ctx context.Context, run int64) (time.Time, error) {
 	var at string
-	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+ledgerOfRun, run).Scan(&at); err != nil || at == "" {
+	if err := db.db.Read().QueryRowContext(ctx, `select coalesce(max(at), '') from _undone where run_id = ?1 and ledger = `+lineage.OfRun, run).Scan(&at); err != nil || at == "" {
 		return time.Time{}, err
 	}
 	return time.Parse(timeLayout, at)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/lineage"
 	"rouse/agentdb/sqltext"
 )
 
@@ -93,7 +94,7 @@ func (u *undoer) lastChangeBy(ctx context.Context, s Step, key string) string {
 	var run int64
 	var actor, at string
 	err := u.tx.SQL().QueryRowContext(ctx, `select run_id, actor, ts from _changelog
-		where id > ?2 and (run_id <> ?1 or ledger <> `+ledgerOfRun+`) and "table" = ?3 collate nocase and pk = ?4 order by id desc limit 1`, u.spec.Run, s.Change, s.Table, key).Scan(&run, &actor, &at)
+		where id > ?2 and (run_id <> ?1 or ledger <> `+lineage.OfRun+`) and "table" = ?3 collate nocase and pk = ?4 order by id desc limit 1`, u.spec.Run, s.Change, s.Table, key).Scan(&run, &actor, &at)
 	switch {
 	case err != nil: // only an extra: the conflict itself is reported
 		return ""

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"rouse/internal/storage/sqlite"
 )
 
 // rename is a change of the schema after which a table or its columns have other names.
@@ -20,7 +22,7 @@ func (u *undoer) allRenames(ctx context.Context) ([]rename, error) {
 		return u.renamed, nil
 	}
 
-	all, err := collect(ctx, u.tx.SQL(), func(scan scanner) ([]rename, error) {
+	all, err := sqlite.Collect(ctx, u.tx.SQL(), func(scan sqlite.Scanner) ([]rename, error) {
 		var id int64
 		var before, after string
 		if err := scan(&id, &before, &after); err != nil {

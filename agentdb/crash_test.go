@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -46,7 +47,7 @@ var crashes = []crash{
 		return annState(t, dir) + fmt.Sprint(agentdb.FileSize(filepath.Join(dir, "copy.sqlite")))
 	}},
 	{"restore", func(t *testing.T, dir string) {
-		if _, err := crashPool(t, dir).Restore(t.Context(), "ann", agentdb.RestoreSpec{From: filepath.Join(dir, "copy.sqlite")}); err != nil {
+		if _, err := crashPool(t, dir).Restore(t.Context(), "ann", pool.RestoreSpec{From: filepath.Join(dir, "copy.sqlite")}); err != nil {
 			t.Fatal(err)
 		}
 	}, func(t *testing.T, dir string) string {
@@ -58,7 +59,7 @@ var crashes = []crash{
 		}
 
 		if kept := len(all); kept > 0 { // what was there is whole, and comes back
-			if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: all[0].Name}); err != nil {
+			if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[0].Name}); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Close(); err != nil {
@@ -74,8 +75,8 @@ var crashes = []crash{
 	}, annState},
 }
 
-func crashPool(t *testing.T, dir string) *agentdb.Pool {
-	return pool(t, agentdb.PoolOptions{Dir: filepath.Join(dir, "agents"), Backups: agentdb.KeepBackups})
+func crashPool(t *testing.T, dir string) *pool.Pool {
+	return newPool(t, pool.Options{Dir: filepath.Join(dir, "agents"), Backups: agentdb.KeepBackups})
 }
 
 // annState tells what holds of ann's database in a few words, and that it is sound.

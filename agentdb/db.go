@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
 
-// applicationID marks a file as an agent's database: "rsag".
-const applicationID = 0x72736167
+// ApplicationID marks a file as an agent's database: "rsag".
+const ApplicationID = 0x72736167
 
 const (
 	defaultTimeout = 10 * time.Second
@@ -48,10 +49,10 @@ type Options struct {
 	Backups int
 	Logger  *slog.Logger // for problems that do not fail a call; nil logs nothing
 	// Ledger is the one whose runs write; nil stands for one of which nothing is known.
-	Ledger Ledger
+	Ledger lineage.Ledger
 
-	scratch bool // it will replace another: nothing is written beside it
-	adopt   bool // its owner lets it go on with Ledger, whatever runs it holds
+	Scratch bool // the file will replace another: nothing is written beside it
+	Adopt   bool // open the database even if Ledger does not know its runs
 }
 
 // DB is one agent's open database. Its methods may be called at once.
@@ -115,9 +116,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	// it is in use.
 	late := !whole && dbfile.Size(o.Path) > maxCheck
 	db.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.MarkOpen,
+		Path: o.Path, ApplicationID: ApplicationID, Migrations: steps, SkipCheck: whole || late, BeforeWrite: db.marker.MarkOpen,
 		BackupPath: func(version int) (string, error) {
-			if o.scratch {
+			if o.Scratch {
 				return "", nil
 			}
 			return dbfile.BackupPath(o.Path, fmt.Sprintf("before-schema-%d", version+1), time.Now())
@@ -126,10 +127,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.takeLedger(ctx, o.Ledger, o.adopt); err != nil {
+	if err := db.takeLedger(ctx, o.Ledger, o.Adopt); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
-	if err := db.start(ctx, s, late, o.scratch); err != nil {
+	if err := db.start(ctx, s, late, o.Scratch); err != nil {
 		return nil, errors.Join(err, db.db.Close())
 	}
 
@@ -268,7 +269,7 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 		}
 		return errors.Join(recordCall(tx, by, op, encoded), db.noteRun(tx, by.Run))
 	}
-	if err := cmp.Or(db.marker.Quarantined(), db.checkWritable()); err != nil {
+	if err := cmp.Or(db.marker.Quarantined(), db.CheckWritable()); err != nil {
 		return none, err
 	}
 
@@ -289,7 +290,7 @@ func journaled[T any](ctx context.Context, db *DB, by By, op string, alone bool,
 		}
 	}
 
-	if err := db.shipped(ctx); err != nil {
+	if err := db.Shipped(ctx); err != nil {
 		return none, err
 	}
 	if stored != nil {
@@ -320,7 +321,7 @@ func (db *DB) recallAcknowledged(ctx context.Context, by By, op string) ([]byte,
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	return stored, db.shipped(ctx)
+	return stored, db.Shipped(ctx)
 }
 
 // decodeResult reads a stored result, unless reading the journal failed.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 )
 
 // TestFullAndReadOnlyDisks runs itself again in a mount namespace of its own, where a small
@@ -67,7 +68,7 @@ func fullDisk(t *testing.T, dir string) {
 		t.Skipf("no disk of its own: %v", err)
 	}
 
-	p := pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
+	p := newPool(t, pool.Options{Dir: dir, Backups: agentdb.KeepBackups})
 	db, release, err := p.Get(t.Context(), "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func fullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	p = pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
+	p = newPool(t, pool.Options{Dir: dir, Backups: agentdb.KeepBackups})
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func fullDisk(t *testing.T, dir string) {
 	_, err = db.Migrate(t.Context(), agentdb.By{Run: 3}, agentdb.MigrateSpec{Up: "alter table expenses add column x", Down: "select 1", Description: "d"})
 	says("a migration on a full disk", err, "the schema was left as it is", "free some space there")
 	release()
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "free some space there") {
 		t.Errorf("a restore on a full disk: %v", err)
 	}
 	if db, release, err = p.Get(t.Context(), "ann"); err != nil {
@@ -173,11 +174,11 @@ func fullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	p = newPool(t, pool.Options{Dir: dir})
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "read only") {
 		t.Errorf("a disk that is read only: %v", err)
 	}
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: kept.Name}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("a restore on a disk that is read only: %v", err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=6m"); err != nil {

@@ -40,11 +40,11 @@
 // quarantined and left as it is. Its owner restores a backup, accepts it, or starts with an empty
 // one, and the replaced file is kept.
 //
-// A Pool opens files when they are first asked for and keeps the most recently used open.
+// A pool.Pool opens files when they are first asked for and keeps the most recently used open.
 //
 // # Size
 //
 // The package is large because each write needs the journal, the changelog, the quota and the
-// quarantine in one transaction of one DB. Its files are grouped by prefix: changelog_, pool_,
-// sql_, import_, table_, authorizer_.
+// quarantine in one transaction of one DB. Its files are grouped by prefix: changelog_,
+// import_, table_, authorizer_.
 package agentdb

@@ -214,7 +214,7 @@ func (db *DB) scriptError(ctx context.Context, tx *sqlite.Tx, s *script, stateme
 	case dberr.Refused(err):
 		return dberr.Invalid("sql", "%s; nothing was written", dberr.RowText(err)).At(where)
 	case code == sqlite3.SQLITE_ERROR, code == sqlite3.SQLITE_RANGE, code == sqlite3.SQLITE_READONLY:
-		return dberr.Invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, prepared{tx}, text)).At(where)
+		return dberr.Invalid("sql", "%s%s; nothing was written", text, db.suggestIn(ctx, sqlite.Prepared{Tx: tx}, text)).At(where)
 	case code == 0 && strings.Contains(err.Error(), "missing"):
 		return dberr.Invalid("params", "the SQL has more parameters than were given: %v", err)
 	}

@@ -35,13 +35,6 @@ func System(ctx context.Context, db *DB, query string) (out string, err error) {
 	return out, err
 }
 
-// OpenFiles counts the files that a pool has open.
-func OpenFiles(p *Pool) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.entries)
-}
-
 // ReadAll reads every table to its end, the host's own ones too.
 func ReadAll(ctx context.Context, db *DB) error {
 	for _, table := range []string{"expenses", "_tables_meta", "_calls", "_migrations", "_views", "_undone", "_owner"} {
@@ -67,7 +60,7 @@ func MarkOpen(path string) error {
 // ChangeOutside changes a closed database as another program does.
 func ChangeOutside(t testing.TB, path, statement string) {
 	t.Helper()
-	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: applicationID})
+	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: ApplicationID})
 	if err == nil {
 		err = db.Do(t.Context(), func(tx *sqlite.Tx) error {
 			_, err := tx.Exec(statement)
@@ -98,9 +91,6 @@ func AddMigration(t *testing.T, second string) {
 	migrations = fstest.MapFS{"migrations/0001_agent.sql": {Data: first}, "migrations/0002_second.sql": {Data: []byte(second)}}
 	t.Cleanup(func() { migrations = was })
 }
-
-// ApplicationID marks an agent's database.
-const ApplicationID = applicationID
 
 // FileSize is 0 when there is no file.
 func FileSize(path string) int64 { return dbfile.Size(path) }

@@ -29,7 +29,7 @@ type mapping struct {
 
 // mapTable finds or makes the table that a file is imported into.
 func (s *source) mapTable(ctx context.Context, tx *sqlite.Tx, by By, spec ImportSpec) (m *mapping, created bool, err error) {
-	t, err := needTable(ctx, prepared{tx}, spec.Table)
+	t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 	if err != nil {
 		var missing *dberr.Error
 		if spec.NoCreate || !errors.As(err, &missing) || missing.Kind != dberr.KindNotFound {
@@ -78,7 +78,7 @@ func (s *source) createTable(ctx context.Context, tx *sqlite.Tx, by By, spec Imp
 		return nil, err
 	}
 
-	return needTable(ctx, prepared{tx}, spec.Table)
+	return needTable(ctx, sqlite.Prepared{Tx: tx}, spec.Table)
 }
 
 func (s *source) wanted(i int) bool { return s.only == nil || containsFold(s.only, s.Headings[i]) }

@@ -39,7 +39,7 @@ func (db *DB) Insert(ctx context.Context, by By, table string, rows []map[string
 	}
 
 	inserted, err := write(ctx, db, by, opInsert, func(ctx context.Context, tx *sqlite.Tx) (Inserted, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Inserted{}, err
 		}
@@ -65,7 +65,7 @@ func (db *DB) Upsert(ctx context.Context, by By, table string, keys []string, ro
 	}
 
 	done, err := write(ctx, db, by, opUpsert, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Affected{}, err
 		}

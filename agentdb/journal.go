@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -16,7 +17,7 @@ const (
 	timeLayout = "2006-01-02T15:04:05.000Z" // C-3
 )
 
-const selectCall = `select op, result from _calls where ledger = ` + ledgerOfRun + ` and run = ?1 and key = ?2`
+const selectCall = `select op, result from _calls where ledger = ` + lineage.OfRun + ` and run = ?1 and key = ?2`
 
 // scanCall gives the stored result of this very call, nil when it was not made yet.
 func scanCall(row interface{ Scan(...any) error }, by By, op string) ([]byte, error) {
@@ -39,7 +40,7 @@ func recordCall(tx *sqlite.Tx, by By, op string, result []byte) error {
 	if by.Key == "" {
 		return nil
 	}
-	_, err := tx.Exec(`insert into _calls(ledger, run, key, op, result, at) values (`+ledgerOfRun+`, ?1, ?2, ?3, ?4, ?5)`, by.Run, by.Key, op, string(result), now())
+	_, err := tx.Exec(`insert into _calls(ledger, run, key, op, result, at) values (`+lineage.OfRun+`, ?1, ?2, ?3, ?4, ?5)`, by.Run, by.Key, op, string(result), now())
 	return err
 }
 

@@ -281,7 +281,7 @@ func (l *loader) images(ctx context.Context, c *chunk) ([][]any, error) {
 		}
 	}
 
-	return collect(ctx, l.tx.SQL(), func(scan scanner) ([]any, error) {
+	return sqlite.Collect(ctx, l.tx.SQL(), func(scan sqlite.Scanner) ([]any, error) {
 		row := make([]any, len(columns))
 		return row, scan(pointers(row)...)
 	}, query, args...)

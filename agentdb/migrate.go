@@ -129,7 +129,7 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 	defer db.filesMu.Unlock()
 
 	dir := filepath.Join(filepath.Dir(db.path), "migrations")
-	migrations, err := collect(ctx, db.db.Read(), func(scan scanner) (m migration, err error) {
+	migrations, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (m migration, err error) {
 		err = scan(&m.id, &m.slug, &m.description, &m.up, &m.down)
 		return m, err
 	}, `select id, slug, description, up, down from _migrations order by id`)
@@ -167,7 +167,7 @@ func (db *DB) writeMigrationFiles(ctx context.Context) error {
 
 // schemaSQL is the whole schema as SQL that makes it.
 func (db *DB) schemaSQL(ctx context.Context) (string, error) {
-	objects, err := collect(ctx, db.db.Read(), func(scan scanner) (out string, err error) {
+	objects, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (out string, err error) {
 		var text, purpose string
 		err = scan(&text, &purpose)
 		if purpose = brief(purpose); purpose != "" {

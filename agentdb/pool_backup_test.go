@@ -14,11 +14,27 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/pool"
 	"rouse/internal/storage/dbfile"
 )
 
+func newPool(t *testing.T, o pool.Options) *pool.Pool {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+
+	p, err := pool.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
 // lent gives an agent's database of a pool until the test ends.
-func lent(t testing.TB, p *agentdb.Pool, agent string) *agentdb.DB {
+func lent(t testing.TB, p *pool.Pool, agent string) *agentdb.DB {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
 	if err != nil {
@@ -29,7 +45,7 @@ func lent(t testing.TB, p *agentdb.Pool, agent string) *agentdb.DB {
 }
 
 // with lends an agent's database for the length of do.
-func with(t testing.TB, p *agentdb.Pool, agent string, do func(*agentdb.DB)) {
+func with(t testing.TB, p *pool.Pool, agent string, do func(*agentdb.DB)) {
 	t.Helper()
 	db, release, err := p.Get(t.Context(), agent)
 	if err != nil {
@@ -48,7 +64,7 @@ func backup(t testing.TB, db *agentdb.DB, spec agentdb.BackupSpec) agentdb.Backu
 	return b
 }
 
-func names(t testing.TB, p *agentdb.Pool, agent string) (out []string) {
+func names(t testing.TB, p *pool.Pool, agent string) (out []string) {
 	t.Helper()
 	all, err := p.Backups(agent)
 	if err != nil {
@@ -142,7 +158,7 @@ func TestBackupRefuses(t *testing.T) {
 // newest five are kept; the manual ones stay.
 func TestBackupBeforeMigrations(t *testing.T) {
 	t.Parallel()
-	p := pool(t, agentdb.PoolOptions{Backups: agentdb.KeepBackups})
+	p := newPool(t, pool.Options{Backups: agentdb.KeepBackups})
 	db := lent(t, p, "ann")
 	migrate := func(run int64, column string) {
 		t.Helper()
@@ -235,14 +251,14 @@ func TestBackupBeforeMigrations(t *testing.T) {
 // A database is copied before a migration. It is not parallel, because the migrations are a variable of the package.
 func TestBackupBeforeAnUpgrade(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 
 	agentdb.AddMigration(t, "create table _later (a)")
-	p = pool(t, agentdb.PoolOptions{Dir: dir, Backups: agentdb.KeepBackups})
+	p = newPool(t, pool.Options{Dir: dir, Backups: agentdb.KeepBackups})
 	with(t, p, "ann", func(db *agentdb.DB) {
 		if got := system(t, db, "select count(*) from _later"); got != "0" {
 			t.Errorf("the new table has %s rows", got)
@@ -257,7 +273,7 @@ func TestBackupBeforeAnUpgrade(t *testing.T) {
 // restore is undone by another one.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	p := pool(t, agentdb.PoolOptions{})
+	p := newPool(t, pool.Options{})
 	count := func() string {
 		t.Helper()
 		var got string
@@ -275,7 +291,7 @@ func TestRestore(t *testing.T) {
 		insert(t, db, "expenses", map[string]any{"amount": 3})
 	})
 
-	done, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: "last"})
+	done, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +310,7 @@ func TestRestore(t *testing.T) {
 		}
 		insert(t, db, "expenses", map[string]any{"amount": 4})
 	})
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: first.Name}); err != nil || count() != "[[1]]" {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Name}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
 
@@ -311,10 +327,10 @@ func TestRestore(t *testing.T) {
 	if all[i].Why != "replaced" {
 		t.Fatalf("%+v", all)
 	}
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: all[i].Name}); err != nil || count() != "[[3]]" {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: all[i].Name}); err != nil || count() != "[[3]]" {
 		t.Errorf("%v: %s", err, count())
 	}
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: first.Path}); err != nil || count() != "[[1]]" {
 		t.Errorf("%v: %s", err, count())
 	}
 
@@ -339,14 +355,14 @@ func TestReplacementGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ann", "db.sqlite")
 	count := func() (got string) {
-		p := pool(t, agentdb.PoolOptions{Dir: dir})
+		p := newPool(t, pool.Options{Dir: dir})
 		with(t, p, "ann", func(db *agentdb.DB) { got = ask(t, db, "select count(*) from expenses") })
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
 		return got
 	}
-	with(t, pool(t, agentdb.PoolOptions{Dir: dir}), "ann", func(db *agentdb.DB) { expenses(t, db) })
+	with(t, newPool(t, pool.Options{Dir: dir}), "ann", func(db *agentdb.DB) { expenses(t, db) })
 
 	for _, begun := range []bool{false, true} {
 		db := open(t, path+dbfile.NewSuffix)
@@ -383,7 +399,7 @@ func TestReplacementGoesOn(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db); backup(t, db, agentdb.BackupSpec{}) })
 	var bobs agentdb.Backup
 	with(t, p, "bob", func(db *agentdb.DB) { expenses(t, db); bobs = backup(t, db, agentdb.BackupSpec{}) })
@@ -419,7 +435,7 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 
 		var bad *dberr.Error
-		if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
+		if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: c.from}); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.part) {
 			t.Errorf("from %q: %v, want %q", c.from, err, c.part)
 		}
 
@@ -433,7 +449,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if left, err := filepath.Glob(filepath.Join(dir, "ann", "*-new*")); err != nil || len(left) > 0 {
 		t.Errorf("left lying: %v %v", left, err)
 	}
-	if _, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: bobs.Path, Force: true}); err != nil {
+	if _, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: bobs.Path, Force: true}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -447,7 +463,7 @@ func TestRestoreRefuses(t *testing.T) {
 // A database that cannot be used comes back from its last good backup, and is kept.
 func TestRestoreOfADamagedOne(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	var newer agentdb.Backup
 	with(t, p, "ann", func(db *agentdb.DB) {
 		expenses(t, db)
@@ -465,12 +481,12 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 		}
 	}
 
-	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	p = newPool(t, pool.Options{Dir: dir})
 	if _, _, err := p.Get(t.Context(), "ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann restore last") {
 		t.Fatalf("error %v", err)
 	}
 
-	done, err := p.Restore(t.Context(), "ann", agentdb.RestoreSpec{From: "last"})
+	done, err := p.Restore(t.Context(), "ann", pool.RestoreSpec{From: "last"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,7 +510,7 @@ func TestRestoreOfADamagedOne(t *testing.T) {
 // Who uses a database keeps it until he releases it; who asks while it is replaced gets the
 // new one.
 func TestRestoreWaits(t *testing.T) {
-	p := pool(t, agentdb.PoolOptions{})
+	p := newPool(t, pool.Options{})
 	db, release, err := p.Get(t.Context(), "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -504,21 +520,21 @@ func TestRestoreWaits(t *testing.T) {
 	backup(t, db, agentdb.BackupSpec{})
 	over, end := context.WithCancel(t.Context())
 	end()
-	if _, err := p.Restore(over, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
+	if _, err := p.Restore(over, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("what was cut off says %v", err)
 	}
 
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 
-	if _, err := p.Restore(short, "ann", agentdb.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := p.Restore(short, "ann", pool.RestoreSpec{From: "last"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v", err)
 	}
 
 	insert(t, db, "expenses", map[string]any{"amount": 1})
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := p.Restore(context.Background(), "ann", agentdb.RestoreSpec{From: "last"}); err != nil {
+		if _, err := p.Restore(context.Background(), "ann", pool.RestoreSpec{From: "last"}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -232,7 +233,7 @@ func TestDamageAfterAKill(t *testing.T) {
 // own, until its owner says so.
 func TestLostAndChanged(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	path := filepath.Join(dir, "ann", "db.sqlite")
 	get := func() (*agentdb.DB, func(), error) { return p.Get(t.Context(), "ann") }
 	lend := func(do func(*agentdb.DB)) {
@@ -248,12 +249,12 @@ func TestLostAndChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p = pool(t, agentdb.PoolOptions{Dir: dir})
+		p = newPool(t, pool.Options{Dir: dir})
 	}
 
 	refused := func(part string) {
 		t.Helper()
-		var bad *agentdb.QuarantinedError
+		var bad *pool.QuarantinedError
 		if _, _, err := get(); !errors.As(err, &bad) || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), "rouse db ann reset") {
 			t.Fatalf("error %v, want %s", err, part)
 		}
@@ -313,7 +314,7 @@ func TestLostAndChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	p = newPool(t, pool.Options{Dir: dir})
 	lend(func(*agentdb.DB) {})
 	if err := p.Quarantined("ann"); err != nil {
 		t.Errorf("it is as it was, and quarantined: %v", err)
@@ -325,7 +326,7 @@ func TestLostAndChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p = pool(t, agentdb.PoolOptions{Dir: dir})
+	p = newPool(t, pool.Options{Dir: dir})
 	if err := p.Quarantined("ann"); err == nil || !strings.Contains(err.Error(), "rouse db ann accept") {
 		t.Errorf("another process that only glances at it knows %v", err)
 	}
@@ -361,7 +362,7 @@ func TestLostAndChanged(t *testing.T) {
 // restart, and leaves the file as it is.
 func TestDamageWhileOpen(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	path := filepath.Join(dir, "ann", "db.sqlite")
 	db, release, err := p.Get(t.Context(), "ann")
 	if err != nil {
@@ -405,7 +406,7 @@ func TestDamageWhileOpen(t *testing.T) {
 
 	release()
 	for range 2 {
-		var bad *agentdb.QuarantinedError
+		var bad *pool.QuarantinedError
 		if err := p.Quarantined("ann"); !errors.As(err, &bad) {
 			t.Fatalf("quarantined: %v", err)
 		}
@@ -416,6 +417,6 @@ func TestDamageWhileOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		p = pool(t, agentdb.PoolOptions{Dir: dir})
+		p = newPool(t, pool.Options{Dir: dir})
 	}
 }

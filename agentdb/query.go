@@ -258,7 +258,7 @@ func (db *DB) suggest(ctx context.Context, text string) string {
 	return db.suggestIn(ctx, db.db.Read(), text)
 }
 
-func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
+func (db *DB) suggestIn(ctx context.Context, q sqlite.Querier, message string) string {
 	tables, err := readTables(ctx, q, "")
 	if err != nil {
 		return "" // the advice is an extra; the error itself is returned
@@ -266,7 +266,7 @@ func (db *DB) suggestIn(ctx context.Context, q querier, message string) string {
 
 	if name, ok := strings.CutPrefix(message, "no such table: "); ok {
 		name = name[strings.LastIndexByte(name, '.')+1:]
-		views, err := collect(ctx, q, single[string], `select name from _views order by name`)
+		views, err := sqlite.Collect(ctx, q, sqlite.Single[string], `select name from _views order by name`)
 		if err != nil {
 			return ""
 		}

@@ -77,6 +77,9 @@ func (q *quota) update(used int64) (warning string) {
 	return fmt.Sprintf("the database uses %s of its quota of %s; beyond it nothing more is written", text.Size(used), text.Size(q.limit))
 }
 
+// SetQuota sets the quota in bytes; 0 means no limit.
+func (db *DB) SetQuota(limit int64) { db.quota.set(limit) }
+
 // measureQuota reads the sizes of the file and its log. The log keeps its size after its content
 // went into the file, so it is emptied before it counts against the agent.
 func (db *DB) measureQuota(ctx context.Context) (warning string, err error) {

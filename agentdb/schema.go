@@ -2,7 +2,6 @@ package agentdb
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -40,46 +39,6 @@ type Table struct {
 	createdAt string
 }
 
-// querier is a pool of readers or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// prepared is a write that keeps its statements from one call to the next.
-type prepared struct{ tx *sqlite.Tx }
-
-// QueryContext leaves the caller's context out: the transaction may be shared.
-func (p prepared) QueryContext(_ context.Context, query string, args ...any) (*sql.Rows, error) {
-	return p.tx.Query(query, args...)
-}
-
-// scanner reads the values of one row.
-type scanner func(into ...any) error
-
-// collect returns a value for each row of a query.
-func collect[T any](ctx context.Context, q querier, read func(scan scanner) (T, error), query string, args ...any) (out []T, err error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-
-	for rows.Next() {
-		v, err := read(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, rows.Err()
-}
-
-// single reads a row of one value, for collect.
-func single[T any](scan scanner) (v T, err error) {
-	err = scan(&v)
-	return v, err
-}
-
 // Schema lists the tables in the order of their making, with the number of their live rows.
 func (db *DB) Schema(ctx context.Context) (Schema, error) {
 	tables, err := readTables(ctx, db.db.Read(), "")
@@ -112,7 +71,7 @@ func (db *DB) Schema(ctx context.Context) (Schema, error) {
 
 // schemaViews lists the views of SQL and those that are saved, by name.
 func (db *DB) schemaViews(ctx context.Context) ([]SchemaView, error) {
-	return collect(ctx, db.db.Read(), func(scan scanner) (v SchemaView, err error) {
+	return sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (v SchemaView, err error) {
 		var params string
 		if err := scan(&v.Name, &v.SQL, &params, &v.Saved); err != nil {
 			return v, err
@@ -134,7 +93,7 @@ func (db *DB) schemaViews(ctx context.Context) ([]SchemaView, error) {
 const userTables = `m.type = 'table' and substr(m.name, 1, 1) <> '_' and m.name not like 'sqlite\_%' escape '\'`
 
 // readTables reads the table of a name, or all when it is "".
-func readTables(ctx context.Context, q querier, only string) ([]Table, error) {
+func readTables(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	tables, err := readColumns(ctx, q, only)
 	if err != nil {
 		return nil, err
@@ -145,7 +104,7 @@ func readTables(ctx context.Context, q querier, only string) ([]Table, error) {
 	return tables, readPurposes(ctx, q, tables)
 }
 
-func readColumns(ctx context.Context, q querier, only string) ([]Table, error) {
+func readColumns(ctx context.Context, q sqlite.Querier, only string) ([]Table, error) {
 	rows, err := q.QueryContext(ctx, `select m.name, c.name, c.type, c."notnull", c.dflt_value, c.pk
 		from sqlite_schema m join pragma_table_xinfo(m.name) c where c.hidden = 0 and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, c.cid`, only)
 	if err != nil {
@@ -209,7 +168,7 @@ func (t *Table) addColumn(c Column, pk int) {
 	}
 }
 
-func readIndexes(ctx context.Context, q querier, tables []Table, only string) error {
+func readIndexes(ctx context.Context, q sqlite.Querier, tables []Table, only string) error {
 	rows, err := q.QueryContext(ctx, `select m.name, i.name, i."unique", c.name
 		from sqlite_schema m join pragma_index_list(m.name) i join pragma_index_info(i.name) c
 		where i.origin = 'c' and i.partial = 0 and c.name is not null and (?1 = '' or m.name = ?1 collate nocase) and `+userTables+` order by m.rowid, i.name, c.seqno`, only)
@@ -242,8 +201,8 @@ func readIndexes(ctx context.Context, q querier, tables []Table, only string) er
 	return rows.Err()
 }
 
-func readPurposes(ctx context.Context, q querier, tables []Table) error {
-	known, err := collect(ctx, q, func(scan scanner) (t Table, err error) {
+func readPurposes(ctx context.Context, q sqlite.Querier, tables []Table) error {
+	known, err := sqlite.Collect(ctx, q, func(scan sqlite.Scanner) (t Table, err error) {
 		err = scan(&t.Name, &t.Purpose, &t.createdAt)
 		return t, err
 	}, `select name, purpose, created_at from _tables_meta`)
@@ -282,7 +241,7 @@ func tableNames(tables []Table) []string {
 }
 
 // needTable reads a table, or says which there are.
-func needTable(ctx context.Context, q querier, name string) (*Table, error) {
+func needTable(ctx context.Context, q sqlite.Querier, name string) (*Table, error) {
 	if sqltext.IsReservedTable(name) {
 		return nil, dberr.Invalid("table", "the table %q belongs to the host and cannot be written", name)
 	}

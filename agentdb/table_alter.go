@@ -26,7 +26,7 @@ func (db *DB) AlterTable(ctx context.Context, by By, table string, add []Column)
 
 func (db *DB) alterTable(ctx context.Context, by By, table string, add []Column) (Migrated, error) {
 	return confined(ctx, db, by, "alter_table", func(ctx context.Context, tx *sqlite.Tx) (Migrated, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Migrated{}, inField("name", err)
 		}

@@ -39,7 +39,7 @@ func (db *DB) CreateTable(ctx context.Context, by By, spec TableSpec) (Created, 
 // createTable runs inside a write.
 func createTable(ctx context.Context, tx *sqlite.Tx, by By, spec TableSpec, statements []string) (Created, error) {
 	if spec.IfNotExists {
-		existing, err := readTables(ctx, prepared{tx}, spec.Name)
+		existing, err := readTables(ctx, sqlite.Prepared{Tx: tx}, spec.Name)
 		if err != nil {
 			return Created{}, err
 		}

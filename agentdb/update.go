@@ -71,7 +71,7 @@ func (db *DB) setDeleted(ctx context.Context, by By, op, table string, where map
 // updateRows runs one UPDATE, confined and recorded row by row.
 func (db *DB) updateRows(ctx context.Context, by By, op, table string, write func(*Table) (string, []any, error)) (Affected, error) {
 	done, err := confined(ctx, db, by, op, recorded(by, op, func(ctx context.Context, tx *sqlite.Tx) (Affected, error) {
-		t, err := needTable(ctx, prepared{tx}, table)
+		t, err := needTable(ctx, sqlite.Prepared{Tx: tx}, table)
 		if err != nil {
 			return Affected{}, err
 		}

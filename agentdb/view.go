@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/lineage"
 	"rouse/agentdb/sqltext"
 	"rouse/internal/storage/sqlite"
 )
@@ -84,8 +85,8 @@ func (db *DB) DefineView(ctx context.Context, by By, v View) (View, error) {
 			return View{}, err
 		}
 
-		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params, ledger) values (?7, ?2, ?3, ?4, ?5, ?6, ?6, ?1, ?8, `+ledgerOfRun+`)
-			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?1, params = ?8, ledger = `+ledgerOfRun+`, result = null, refreshed_at = null`,
+		_, err := tx.Exec(`insert into _views(name, sql, render_hint, refresh, description, created_at, updated_at, run_id, params, ledger) values (?7, ?2, ?3, ?4, ?5, ?6, ?6, ?1, ?8, `+lineage.OfRun+`)
+			on conflict(name) do update set sql = ?2, render_hint = ?3, refresh = ?4, description = ?5, updated_at = ?6, run_id = ?1, params = ?8, ledger = `+lineage.OfRun+`, result = null, refreshed_at = null`,
 			by.Run, v.SQL, v.RenderHint, v.Refresh, v.Description, at, v.Name, string(params))
 		if err != nil {
 			return View{}, err
@@ -121,7 +122,7 @@ const (
 	whereName  = "where name = ?"
 )
 
-func scanView(scan scanner) (v View, result string, err error) {
+func scanView(scan sqlite.Scanner) (v View, result string, err error) {
 	var params string
 	if err = scan(&v.Name, &v.SQL, &v.RenderHint, &v.Refresh, &v.Description, &v.Pinned, &v.CreatedAt, &v.RefreshedAt, &result, &params); err != nil {
 		return v, result, err
@@ -135,7 +136,7 @@ func scanView(scan scanner) (v View, result string, err error) {
 
 // Views lists the saved views by name.
 func (db *DB) Views(ctx context.Context) ([]View, error) {
-	out, err := collect(ctx, db.db.Read(), func(scan scanner) (View, error) {
+	out, err := sqlite.Collect(ctx, db.db.Read(), func(scan sqlite.Scanner) (View, error) {
 		v, _, err := scanView(scan)
 		return v, err
 	}, selectView+"order by name")
@@ -250,7 +251,7 @@ func (db *DB) refresh(ctx context.Context, v View) (ViewResult, error) {
 		return err
 	})
 	if err == nil {
-		err = db.shipped(ctx)
+		err = db.Shipped(ctx)
 	}
 	if err != nil {
 		return ViewResult{}, db.explain(ctx, err)

@@ -12,6 +12,9 @@ import (
 	"rouse/internal/text"
 )
 
+// Error is the error of a call that is refused as it was made.
+type Error = dberr.Error
+
 // explain makes the error of a failed write complete.
 func (db *DB) explain(ctx context.Context, err error) error {
 	var bad *dberr.Error

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"rouse/agent"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -26,7 +26,7 @@ type World struct {
 	Ledger *ledger.Ledger
 	Runner *agent.Runner
 	Work   string // the working folder
-	pool   *agentdb.Pool
+	pool   *pool.Pool
 }
 
 // Open makes a world in dir, which it makes, or which must be empty. Files are those of the working folder, by their
@@ -53,7 +53,7 @@ func Open(ctx context.Context, dir string, files map[string]string) (_ *World, e
 	if w.Ledger, err = ledger.Open(ctx, ledger.Options{Path: filepath.Join(dir, "ledger.db"), Blobs: filepath.Join(dir, "blobs")}); err != nil {
 		return nil, err
 	}
-	if w.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")}); err != nil {
+	if w.pool, err = pool.New(pool.Options{Dir: filepath.Join(dir, "agents")}); err != nil {
 		return nil, errors.Join(err, w.Ledger.Close())
 	}
 	if w.Runner, err = agent.New(agent.Options{Ledger: w.Ledger, Databases: w.pool, Manifests: filepath.Join(dir, "manifests"), Scratch: filepath.Join(dir, "commands"), Storage: filepath.Join(dir, "storage")}); err != nil { //nolint:contextcheck // it cleans up after a process that died, which a new folder has none of

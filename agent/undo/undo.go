@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
@@ -56,7 +57,7 @@ type Result struct {
 // Undoer undoes the runs of one agent.
 type Undoer struct {
 	Ledger    *ledger.Ledger
-	Databases *agentdb.Pool
+	Databases *pool.Pool
 	Locks     *tool.Locks
 	Clones    *runclone.Clones
 	Placement Placement // nil unless several nodes share a ledger

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
@@ -105,7 +106,7 @@ func TestTakeLocal(t *testing.T) {
 	north := c.start("north", t.TempDir())
 	north.begin("a")
 	north.stop()
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(north.dir, "agents")})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(north.dir, "agents")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
 )
 
@@ -58,8 +58,8 @@ func (k *Manager) keep(ctx context.Context, a *agent, copies ledger.AgentCopies)
 	return nil
 }
 
-// Stay implements agentdb.Sharing.
-func (k *Manager) Stay(ctx context.Context, name string, h agentdb.Hold) error {
+// Stay implements pool.Sharing.
+func (k *Manager) Stay(ctx context.Context, name string, h pool.Hold) error {
 	a := k.agent(name)
 	a.keeping.Lock()
 	defer a.keeping.Unlock()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
 	"rouse/internal/storage/dbfile"
@@ -45,7 +46,7 @@ type Options struct {
 // Manager ships the databases of the agents that its node has, and gets those of the agents that it is given.
 type Manager struct {
 	o       Options
-	pool    *agentdb.Pool
+	pool    *pool.Pool
 	tending sync.WaitGroup
 	stop    context.CancelFunc
 	running context.Context //nolint:containedctx // of what goes on between calls
@@ -75,7 +76,7 @@ type agent struct {
 }
 
 // New shares a pool with other nodes. Nothing of it was opened.
-func New(ctx context.Context, pool *agentdb.Pool, o Options) *Manager {
+func New(ctx context.Context, pool *pool.Pool, o Options) *Manager {
 	k := &Manager{o: o, pool: pool, agents: map[string]*agent{}}
 	if k.o.Logger == nil {
 		k.o.Logger = slog.New(slog.DiscardHandler)
@@ -133,25 +134,25 @@ func (k *Manager) agent(name string) *agent {
 
 func (k *Manager) stateFile(name string) string { return filepath.Join(k.o.State, name) }
 
-// Hold implements agentdb.Sharing.
-func (k *Manager) Hold(ctx context.Context, name string) (agentdb.Hold, error) {
+// Hold implements pool.Sharing.
+func (k *Manager) Hold(ctx context.Context, name string) (pool.Hold, error) {
 	home, err := k.o.Ledger.AgentHome(ctx, name, k.o.Node)
 	if err != nil {
-		return agentdb.Hold{}, err
+		return pool.Hold{}, err
 	}
 	k.agent(name).setState(home.State)
 	if home.Node == k.o.Node {
-		return agentdb.Hold{Lease: home.Lease}, nil
+		return pool.Hold{Lease: home.Lease}, nil
 	}
 
 	as, err := k.o.Ledger.AgentCopies(home).Newest(ctx, singles)
 	if err != nil {
-		return agentdb.Hold{}, err
+		return pool.Hold{}, err
 	}
 	if as == "" && home.State != ledger.HomeKept {
-		return agentdb.Hold{}, &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
+		return pool.Hold{}, &ledger.AgentElsewhereError{Agent: name, Node: home.Node}
 	}
-	return agentdb.Hold{Lease: home.Lease, Node: home.Node, As: as}, nil
+	return pool.Hold{Lease: home.Lease, Node: home.Node, As: as}, nil
 }
 
 func (a *agent) setState(s ledger.HomeState) {
@@ -166,7 +167,7 @@ func (a *agent) homeState() ledger.HomeState {
 	return a.state
 }
 
-// Known implements agentdb.Sharing.
+// Known implements pool.Sharing.
 func (k *Manager) Known(name string) bool {
 	ctx, cancel := context.WithTimeout(k.running, knownFor)
 	defer cancel()
@@ -174,7 +175,7 @@ func (k *Manager) Known(name string) bool {
 	return err == nil && newest != ""
 }
 
-// Elsewhere implements agentdb.Sharing.
+// Elsewhere implements pool.Sharing.
 func (k *Manager) Elsewhere(name string) bool {
 	ctx, cancel := context.WithTimeout(k.running, knownFor)
 	defer cancel()
@@ -182,8 +183,8 @@ func (k *Manager) Elsewhere(name string) bool {
 	return err == nil && h.Node != ""
 }
 
-// Fetch implements agentdb.Sharing.
-func (k *Manager) Fetch(ctx context.Context, name string, h agentdb.Hold) error {
+// Fetch implements pool.Sharing.
+func (k *Manager) Fetch(ctx context.Context, name string, h pool.Hold) error {
 	a := k.agent(name)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,7 +248,7 @@ func (k *Manager) Bring(ctx context.Context, progress func(agent string)) (left 
 			continue
 		}
 		progress(name)
-		if err := k.Fetch(ctx, name, agentdb.Hold{Lease: h.Lease, Node: h.Node, As: newest}); err != nil {
+		if err := k.Fetch(ctx, name, pool.Hold{Lease: h.Lease, Node: h.Node, As: newest}); err != nil {
 			return left, fmt.Errorf("the database of %s: %w", name, err)
 		}
 	}
@@ -376,13 +377,13 @@ func (k *Manager) leaseText(a *agent, lease int64) string {
 	return k.leaseOwner(a) + strconv.FormatInt(lease, 10) + "\n"
 }
 
-// Opened implements agentdb.Watcher.
+// Opened implements pool.Watcher.
 func (k *Manager) Opened(name string, db *agentdb.DB) {
 	file, found := db.File()
 	k.agent(name).follower.Opened(k.running, file, found, func() {})
 }
 
-// Closed implements agentdb.Watcher.
+// Closed implements pool.Watcher.
 func (k *Manager) Closed(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -393,8 +394,8 @@ func (k *Manager) Closed(key string) {
 	}
 }
 
-// Ship implements agentdb.Sharing.
-func (k *Manager) Ship(ctx context.Context, name string, h agentdb.Hold) error {
+// Ship implements pool.Sharing.
+func (k *Manager) Ship(ctx context.Context, name string, h pool.Hold) error {
 	a := k.agent(name)
 	a.asked.Lock()
 	a.wanted++
@@ -419,7 +420,7 @@ func (k *Manager) Ship(ctx context.Context, name string, h agentdb.Hold) error {
 }
 
 // ship ships what is committed until now.
-func (k *Manager) ship(ctx context.Context, a *agent, h agentdb.Hold) error {
+func (k *Manager) ship(ctx context.Context, a *agent, h pool.Hold) error {
 	copies := k.o.Ledger.AgentCopies(ledger.AgentHome{Agent: a.name, Node: k.o.Node, Lease: h.Lease})
 	a.store.set(copies)
 	if err := a.follower.Prepare(ctx); err != nil {

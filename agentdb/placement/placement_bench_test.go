@@ -6,19 +6,20 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 )
 
 // BenchmarkWrite is a write of one row: into a file alone, and shipped before it is acknowledged.
 func BenchmarkWrite(b *testing.B) {
 	c := newCluster(b)
-	alone, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(b.TempDir(), "agents")})
+	alone, err := pool.New(pool.Options{Dir: filepath.Join(b.TempDir(), "agents")})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer alone.Close()
 	for _, w := range []struct {
 		name string
-		pool *agentdb.Pool
+		pool *pool.Pool
 	}{{"alone", alone}, {"shipped", c.start("north", b.TempDir()).pool}} {
 		b.Run(w.name, func(b *testing.B) {
 			db, release, err := w.pool.Get(b.Context(), "clerk")

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 	"rouse/agentdb/placement"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
@@ -32,7 +32,7 @@ type node struct {
 	db     *sql.DB
 	ledger *ledger.Ledger
 	member *ledger.Membership
-	pool   *agentdb.Pool
+	pool   *pool.Pool
 	keeper *placement.Manager
 }
 
@@ -73,7 +73,7 @@ func (n *node) open() {
 	n.t.Helper()
 	agents := filepath.Join(n.dir, "agents")
 	var err error
-	if n.pool, err = agentdb.NewPool(agentdb.PoolOptions{Dir: agents, Ledger: n.ledger}); err != nil {
+	if n.pool, err = pool.New(pool.Options{Dir: agents, Ledger: n.ledger}); err != nil {
 		n.t.Fatal(err)
 	}
 	n.keeper = placement.New(n.t.Context(), n.pool, placement.Options{Ledger: n.ledger, Node: n.name, Agents: agents, Storage: filepath.Join(n.dir, "storage"), State: filepath.Join(n.dir, "replica"), Logger: slog.New(slog.NewTextHandler(n.t.Output(), nil))})
@@ -332,7 +332,7 @@ func TestReadElsewhere(t *testing.T) {
 	}
 
 	err = south.write("clerk", agentdb.By{}, fmt.Sprintf(addNote, "here"))
-	if refused, ok := errors.AsType[*dberr.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
+	if refused, ok := errors.AsType[*agentdb.Error](err); !ok || refused.Kind != "rejected" || !strings.Contains(refused.Message, "at the node north") {
 		t.Errorf("a write at another node: %v", err)
 	}
 	if _, err := south.pool.Reset(t.Context(), "clerk", nil); err == nil {
@@ -399,7 +399,7 @@ func TestFromAHome(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dir := t.TempDir()
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -602,7 +602,7 @@ func TestOtherDatabaseIsKept(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	dir := t.TempDir()
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/agentdb"
 	"rouse/agentdb/placement"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/daemon"
@@ -248,7 +248,7 @@ func takeAgents(ctx context.Context, l *ledger.Ledger, home, node string) (strin
 
 // bringAgents gets the databases of agents that other nodes have; it returns the agents that have files there, by their nodes.
 func bringAgents(cmd *cobra.Command, from, to *ledger.Ledger, home string) (left map[string]string, err error) {
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(home, "agents"), Ledger: to})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(home, "agents"), Ledger: to})
 	if err != nil {
 		return nil, err
 	}

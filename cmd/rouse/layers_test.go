@@ -21,15 +21,16 @@ import (
 // for one element of a path.
 var mayImport = map[string][]string{
 	"agent": {
-		"agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin", "agent/tool/host/store",
-		"agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory", "agent/model", "agent/model/*",
-		"internal/ledger", "agentdb", "skills", "skills/install", "skills/module", "scheduler/schedule",
-		"agent/sandbox", "agent/checkout", "agent/checkout/runclone", "agent/record", "agent/undo",
+		"agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin",
+		"agent/tool/host/store", "agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory",
+		"agent/model", "agent/model/*", "internal/ledger", "agentdb", "agentdb/pool", "skills", "skills/install",
+		"skills/module", "scheduler/schedule", "agent/sandbox", "agent/checkout", "agent/checkout/runclone",
+		"agent/record", "agent/undo",
 	},
 	"agent/checkout":             {"agent/sandbox"},
 	"agent/checkout/pullrequest": {},
 	"agent/checkout/runclone":    {"agent/checkout", "agent/checkout/pullrequest", "agent/tool", "internal/ledger"},
-	"agent/eval":                 {"agent", "agent/plan", "agent/loop", "agent/model", "agentdb", "internal/ledger"},
+	"agent/eval":                 {"agent", "agent/plan", "agent/loop", "agent/model", "agentdb", "agentdb/pool", "internal/ledger"},
 	"agent/eval/cases": {
 		"agent", "agent/plan", "agent/eval", "agent/model/replay", "agent/tool", "agent/tool/host", "agent/tool/shell",
 		"internal/ledger", "skills",
@@ -61,13 +62,12 @@ var mayImport = map[string][]string{
 		"agent/loop/memory",
 	},
 	"agent/tool/db": {
-		"agent/tool", "agent/preview", "agentdb", "agentdb/tabular", "internal/ledger", "agent/model",
+		"agent/tool", "agent/preview", "agentdb", "agentdb/pool", "internal/ledger", "agent/model",
 		"agent/loop/memory",
 	},
 	"agent/tool/executor": {"agent/tool", "agent/tool/file", "agent/tool/shell", "agent/model", "internal/ledger", "agent/sandbox"},
 	"agent/tool/file": {
-		"agent/tool", "agent/preview", "agentdb", "agentdb/tabular", "internal/ledger", "agent/model",
-		"agent/loop/memory",
+		"agent/tool", "agent/preview", "agentdb/tabular", "internal/ledger", "agent/model", "agent/loop/memory",
 	},
 	"agent/tool/git": {"agent/tool", "agent/tool/shell"},
 	"agent/tool/host": {
@@ -83,18 +83,28 @@ var mayImport = map[string][]string{
 	"agent/tool/skill":                  {"agent/tool", "agent/model", "skills"},
 	"agent/tool/web":                    {"agent/tool"},
 	"agent/tool/workspace":              {"agent/tool", "internal/ledger"},
-	"agent/undo":                        {"agent/checkout", "agent/checkout/runclone", "agent/tool", "agent/tool/file", "agentdb", "internal/ledger"},
+	"agent/undo": {
+		"agent/checkout", "agent/checkout/runclone", "agent/tool", "agent/tool/file", "agentdb", "agentdb/pool",
+		"internal/ledger",
+	},
 	"agentdb": {
 		"internal/storage/dbfile", "internal/storage/sqlite", "agentdb/tabular", "agentdb/dberr",
-		"agentdb/sqltext",
+		"agentdb/lineage", "agentdb/sqltext",
 	},
-	"agentdb/dberr":       {"internal/storage/sqlite"},
-	"agentdb/placement":   {"agentdb", "internal/storage/dbfile", "internal/ledger", "internal/storage/replica"},
+	"agentdb/dberr":   {"internal/storage/sqlite"},
+	"agentdb/lineage": {"internal/storage/sqlite"},
+	"agentdb/placement": {
+		"agentdb", "agentdb/pool", "internal/storage/dbfile", "internal/ledger", "internal/storage/replica",
+	},
+	"agentdb/pool":        {"agentdb", "agentdb/dberr", "agentdb/lineage", "internal/storage/dbfile", "internal/storage/sqlite"},
 	"agentdb/sqltext":     {"agentdb/dberr"},
 	"agentdb/tabular":     {},
 	"cmd/internal/access": {},
-	"cmd/internal/api":    {"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "scheduler/schedule", "skills"},
-	"cmd/internal/audit":  {"agentdb", "internal/ledger"},
+	"cmd/internal/api": {
+		"agent/checkout", "agent/tool/executor", "internal/ledger", "agentdb", "agentdb/pool",
+		"scheduler/schedule", "skills",
+	},
+	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
 		"agent/tool/shell", "cmd/internal/audit", "cmd/internal/layout", "agentdb", "internal/ledger",
 		"internal/storage/sqlite",
@@ -109,16 +119,19 @@ var mayImport = map[string][]string{
 		"agent/redact",
 	},
 	"cmd/internal/control": {
-		"agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool", "agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
-		"agentdb", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web",
-		"cmd/internal/webhook", "cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
+		"agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool",
+		"agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
+		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config",
+		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
+		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
 	},
 	"cmd/internal/daemon":    everything,
 	"cmd/internal/dashboard": {"cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
 	"cmd/internal/doctor": {
-		"agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp", "agentdb", "cmd/internal/api", "cmd/internal/backup",
-		"cmd/internal/config", "cmd/internal/notify", "cmd/internal/plan", "cmd/internal/secret", "cmd/internal/service", "cmd/internal/why",
-		"internal/ledger", "scheduler/schedule", "skills", "skills/install", "skills/module",
+		"agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
+		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
+		"cmd/internal/plan", "cmd/internal/secret", "cmd/internal/service", "cmd/internal/why",
+		"internal/ledger", "scheduler/schedule", "skills", "skills/install", "skills/module", "agentdb/pool",
 	},
 	"cmd/internal/endtoend":         {"cmd/internal/api", "cmd/internal/cmdtest", "cmd/internal/secret", "agent/model"},
 	"cmd/internal/endtoend/attack":  {},
@@ -140,7 +153,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/internal/releases": {},
 	"cmd/internal/replicate": {
-		"cmd/internal/backup", "agentdb", "internal/ledger", "internal/storage/objects",
+		"cmd/internal/backup", "agentdb", "agentdb/pool", "internal/ledger", "internal/storage/objects",
 		"internal/storage/replica", "internal/storage/sqlite",
 	},
 	"cmd/internal/replicate/target":        {"internal/storage/objects", "agent/redact"},
@@ -150,8 +163,8 @@ var mayImport = map[string][]string{
 	"cmd/internal/terminal":                {},
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
-		"cmd/internal/api", "internal/ledger", "agentdb", "scheduler/schedule", "scheduler", "skills",
-		"skills/install",
+		"cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
+		"skills", "skills/install",
 	},
 	"cmd/internal/webhook": {},
 	"cmd/internal/why": {

@@ -11,12 +11,13 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/db"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/storage/sqlite"
 )
 
 type bench struct {
-	pool *agentdb.Pool
+	pool *pool.Pool
 	t    *testing.T
 	home string // of the agents' databases
 	work string
@@ -36,7 +37,7 @@ func setup(t *testing.T) *bench {
 // open starts over on the same files, as a process does after a crash.
 func (b *bench) open() {
 	b.t.Helper()
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: b.home})
+	pool, err := pool.New(pool.Options{Dir: b.home})
 	if err != nil {
 		b.t.Fatal(err)
 	}

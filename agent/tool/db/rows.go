@@ -5,7 +5,6 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 )
 
 type upsertArgs struct {
@@ -28,7 +27,7 @@ func (o Options) upsert(ctx context.Context, db *agentdb.DB, in tool.Invocation,
 // argument that they do not use with an empty value, which counts as absent.
 func rowsOf(row map[string]any, rows []map[string]any) (all []map[string]any, one bool, err error) {
 	bad := func(field, message string) error {
-		return &dberr.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}
+		return &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: field, Message: message, Retryable: true}
 	}
 	switch {
 	case len(row) > 0 && len(rows) == 0:

@@ -8,7 +8,6 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 )
 
 const maxScript = 256 << 10 // bytes of a file of SQL
@@ -53,7 +52,7 @@ type executeArgs struct {
 // execute answers {rows_affected, warning?, select_rows_drained?} (OSA-57).
 func (o Options) execute(ctx context.Context, db *agentdb.DB, in tool.Invocation, a executeArgs) (any, []string, error) {
 	if (a.SQL == "") == (a.Path == "") {
-		return nil, nil, &dberr.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
+		return nil, nil, &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "sql", Message: "give exactly one of sql and path", Retryable: true}
 	}
 
 	spec := agentdb.ExecuteSpec{SQL: a.SQL, Params: a.Params.List, Named: a.Params.Named}
@@ -88,13 +87,13 @@ func (o Options) readScript(path string) (string, error) {
 		return "", err
 	}
 	if len(data) > maxScript {
-		return "", &dberr.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
+		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: fmt.Sprintf("%s is larger than the 256 KiB that a file of SQL may have; split it, or bring rows in with db_import", path)}
 	}
 
 	// A byte order mark is not SQL.
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	if strings.TrimSpace(text) == "" {
-		return "", &dberr.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}
+		return "", &agentdb.Error{Kind: string(tool.KindInvalidArgs), Field: "path", Retryable: true, Message: path + " is empty"}
 	}
 
 	return text, nil

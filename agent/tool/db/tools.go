@@ -11,7 +11,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -21,7 +21,7 @@ var descriptions embed.FS
 
 // Options configure the tools of one run.
 type Options struct {
-	Pool  *agentdb.Pool
+	Pool  *pool.Pool
 	Roots *tool.Roots // where db_import may read and db_export may write
 	Locks *tool.Locks // of the files that tools write
 	// Private says that what is in the database is for its owner alone.
@@ -217,7 +217,7 @@ func withDatabase[A any](run handler[A]) func(Options, tool.Spec) (tool.Tool, er
 
 // answer makes the envelope of a call. An error that the agent can do nothing about is the host's.
 func answer(result any, warnings []string, err error) (tool.Envelope, error) {
-	var bad *dberr.Error
+	var bad *agentdb.Error
 	switch {
 	case errors.As(err, &bad):
 		e := tool.Failure(tool.Kind(bad.Kind), "%s", bad.Text()).WithField(bad.Field, "")

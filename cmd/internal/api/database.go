@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 )
 
 // What an agent's database answers, as the API sends it.
@@ -55,7 +56,7 @@ type ExportRequest struct {
 // Copies of an agent's database, as the API sends them.
 type (
 	Backup   = agentdb.Backup
-	Replaced = agentdb.Replaced
+	Replaced = pool.Replaced
 )
 
 // BackupRequest asks for a copy of an agent's database.

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"rouse/agent"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/notify"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/why"
@@ -21,7 +21,7 @@ type Parts struct {
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
 	Scheduler *scheduler.Scheduler
-	Databases *agentdb.Pool
+	Databases *pool.Pool
 	Notifier  *notify.Notifier
 	Explainer *why.Explainer
 	Logger    *slog.Logger

@@ -7,13 +7,14 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
 
 // Databases implements web.Backend.
-func (x *Storage) Databases(agent string) (*agentdb.Pool, error) {
+func (x *Storage) Databases(agent string) (*pool.Pool, error) {
 	return x.Parts.Databases, x.Setup().Known("", agent)
 }
 

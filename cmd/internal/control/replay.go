@@ -12,7 +12,7 @@ import (
 	"rouse/agent/model/replay"
 	agentplan "rouse/agent/plan"
 	"rouse/agent/record"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
@@ -68,7 +68,7 @@ func playOnce(ctx context.Context, p agentplan.Plan, rec replay.Recording) (res 
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 
-	databases, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	databases, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		return res, err
 	}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/replicate"
@@ -264,7 +264,7 @@ func (d *Daemon) prepare(ctx context.Context, f *fixed, rel string) error {
 		s, err = sqlite.OpenSnapshot(ctx, filepath.Join(d.home.Dir, filepath.FromSlash(rel)))
 	}
 
-	var quarantined *agentdb.QuarantinedError
+	var quarantined *pool.QuarantinedError
 	switch {
 	case err == nil:
 		f.databases = append(f.databases, backup.Database{Path: rel, Snapshot: s})

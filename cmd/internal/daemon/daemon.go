@@ -17,6 +17,7 @@ import (
 	"rouse/agent"
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/control"
 	"rouse/cmd/internal/doctor"
@@ -73,7 +74,7 @@ type Daemon struct {
 	db         *sql.DB       // of the ledger in PostgreSQL; nil: it is a file
 	jobs       *pgxpool.Pool // connections of River; nil: this process does no runs of others
 	nodes      membership
-	databases  *agentdb.Pool
+	databases  *pool.Pool
 	roaming    *placement.Manager // nil where the ledger is a file
 	runner     *agent.Runner
 	scheduler  *scheduler.Scheduler
@@ -174,7 +175,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 
 	// Stored first: the parts below ask Current for quotas and policies.
 	d.setup.Store(&plan.Setup{Config: o.Config, Plan: p, Problem: o.Problem, Wanted: o.Wanted, At: d.startedAt})
-	if d.databases, err = agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
+	if d.databases, err = pool.New(pool.Options{Dir: filepath.Join(d.home.Dir, "agents"), Quota: d.quota, Backups: agentdb.KeepBackups, Logger: d.log, Ledger: d.ledger}); err != nil {
 		return err
 	}
 	if d.shared() && d.ledger.ReadOnly() == nil {

@@ -18,7 +18,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/tool"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
@@ -112,7 +112,7 @@ func openOffice(t *testing.T, s tool.Spec, agentKeys, jobKeys string, turns ...m
 	return o
 }
 
-func (o *office) newRunner(l *ledger.Ledger, pool *agentdb.Pool, dir string) *agent.Runner {
+func (o *office) newRunner(l *ledger.Ledger, pool *pool.Pool, dir string) *agent.Runner {
 	o.t.Helper()
 	r, err := agent.New(agent.Options{Ledger: l, Databases: pool, Manifests: filepath.Join(dir, "manifests"), Recordings: filepath.Join(dir, "recordings"), Tools: []tool.Tool{o.tool}})
 	if err != nil {
@@ -704,7 +704,7 @@ func (o *office) replay(id int64) string {
 	}
 	defer l.Close()
 
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents")})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents")})
 	if err != nil {
 		o.t.Fatal(err)
 	}

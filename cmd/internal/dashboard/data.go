@@ -19,7 +19,6 @@ import (
 	"github.com/a-h/templ"
 
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/web"
 	"rouse/internal/text"
@@ -109,7 +108,7 @@ func (d *data) read(ctx context.Context, db *agentdb.DB, asked string) error {
 // canDelete says whether a table has the columns of the host, of which one says that a row is deleted.
 func canDelete(ctx context.Context, db *agentdb.DB, table string) (bool, error) {
 	_, err := db.Query(ctx, agentdb.QuerySpec{SQL: "select _deleted_at from " + quoted(table), Limit: 1, IncludeDeleted: true})
-	var refused *dberr.Error
+	var refused *agentdb.Error
 	if errors.As(err, &refused) {
 		return false, nil // it has no such column
 	}

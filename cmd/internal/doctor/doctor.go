@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/notify"
@@ -25,7 +25,7 @@ type Checker struct {
 	Home      string
 	Ledger    *ledger.Ledger
 	Runner    *agent.Runner
-	Pool      *agentdb.Pool
+	Pool      *pool.Pool
 	Notifier  *notify.Notifier
 	Explainer *why.Explainer
 	Logger    *slog.Logger

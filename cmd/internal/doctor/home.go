@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/plan"
@@ -37,7 +37,7 @@ func (d *Checker) checkDatabases(s *plan.Setup) api.Check {
 	var bad, remedies []string
 	for _, agent := range s.AgentNames() {
 		err := d.Pool.Quarantined(agent)
-		var damaged *agentdb.QuarantinedError
+		var damaged *pool.QuarantinedError
 		switch {
 		case errors.As(err, &damaged):
 			bad = append(bad, fmt.Sprintf("that of %s cannot be used: %s", agent, damaged.Reason))

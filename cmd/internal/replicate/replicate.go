@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/backup"
 	"rouse/internal/ledger"
 	"rouse/internal/storage/replica"
@@ -39,7 +40,7 @@ const (
 type Options struct {
 	Home      string
 	Ledger    *ledger.Ledger
-	Databases *agentdb.Pool
+	Databases *pool.Pool
 	Store     replica.Store
 	To        string // the place in words
 	Keep      time.Duration
@@ -145,14 +146,14 @@ func (r *Replicator) follower(agent string) *replica.Follower {
 	return f
 }
 
-// Opened implements agentdb.Watcher.
+// Opened implements pool.Watcher.
 func (r *Replicator) Opened(agent string, db *agentdb.DB) {
 	file, found := db.File()
 	key := strings.ToLower(agent)
 	r.follower(agent).Opened(context.Background(), file, found, func() { r.written(key) })
 }
 
-// Closed implements agentdb.Watcher.
+// Closed implements pool.Watcher.
 func (r *Replicator) Closed(key string) {
 	r.mu.Lock()
 	f := r.followers[key]
@@ -183,7 +184,7 @@ func (r *Replicator) written(key string) {
 func (r *Replicator) State() State {
 	out, agents := r.waiting()
 	for _, agent := range agents { // not those alone that something was to be copied of
-		if errors.As(r.o.Databases.Quarantined(agent), new(*agentdb.QuarantinedError)) {
+		if errors.As(r.o.Databases.Quarantined(agent), new(*pool.QuarantinedError)) {
 			out.Unusable = append(out.Unusable, agent)
 		}
 	}

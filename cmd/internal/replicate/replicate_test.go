@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/ledger"
@@ -41,7 +42,7 @@ func (p *place) Put(ctx context.Context, name string, r io.Reader, size int64) e
 type process struct {
 	t    testing.TB
 	l    *ledger.Ledger
-	pool *agentdb.Pool
+	pool *pool.Pool
 	r    *Replicator
 	end  func()
 }
@@ -58,7 +59,7 @@ func startBy(t testing.TB, home string, store replica.Store, now func() time.Tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(home, "agents"), Ledger: l})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(home, "agents"), Ledger: l})
 	if err != nil {
 		t.Fatal(err)
 	}

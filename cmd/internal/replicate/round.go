@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/storage/replica"
 	"rouse/internal/storage/sqlite"
 )
@@ -197,7 +197,7 @@ func (r *Replicator) prepare(ctx context.Context, parts map[string]part, key str
 		return nil // it was removed
 	}
 	_, release, err := r.o.Databases.Get(ctx, agent)
-	var quarantined *agentdb.QuarantinedError
+	var quarantined *pool.QuarantinedError
 	if errors.As(err, &quarantined) || sqlite.Corrupt(err) {
 		r.setUnusable(key, true)
 		return nil // what was shipped of it stays

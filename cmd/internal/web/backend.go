@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/skills/install"
@@ -67,7 +68,7 @@ type Backend interface {
 	Database(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error)
 	// Databases returns the pool, which can repair a database that cannot be opened. It returns an error for an
 	// unknown agent.
-	Databases(agent string) (*agentdb.Pool, error)
+	Databases(agent string) (*pool.Pool, error)
 	// Kept returns the database of an agent and the folders that it can write.
 	Kept(agent string) ([]ledger.Place, error)
 	// PlaceOf returns the path with the identity of its file, so that a renamed file keeps its labels.

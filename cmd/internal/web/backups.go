@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 )
@@ -24,11 +25,11 @@ func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(do
 }
 
 func (s *Server) backups(r *http.Request) (any, error) {
-	pool, err := s.backend.Databases(r.PathValue("agent"))
+	databases, err := s.backend.Databases(r.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
-	return pool.Backups(r.PathValue("agent"))
+	return databases.Backups(r.PathValue("agent"))
 }
 
 func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, error) {
@@ -40,26 +41,26 @@ func (s *Server) restoreDatabase(r *http.Request, ask api.RestoreRequest) (any, 
 	}
 
 	agent := r.PathValue("agent")
-	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
+	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, databases *pool.Pool, idle func(context.Context) error) (api.Replaced, error) {
 		if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
 			return api.Replaced{}, err
 		}
-		return pool.Restore(ctx, agent, agentdb.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
+		return databases.Restore(ctx, agent, pool.RestoreSpec{From: from, Force: ask.Force, BeforeReplace: idle})
 	})
 }
 
 func (s *Server) resetDatabase(r *http.Request, ask api.ResetRequest) (any, error) {
 	agent := r.PathValue("agent")
-	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, pool *agentdb.Pool, idle func(context.Context) error) (api.Replaced, error) {
-		return pool.Reset(ctx, agent, idle)
+	return s.replaceDatabase(r, ask.Force, func(ctx context.Context, databases *pool.Pool, idle func(context.Context) error) (api.Replaced, error) {
+		return databases.Reset(ctx, agent, idle)
 	})
 }
 
 // replaceDatabase replaces an agent's database while none of the agent's runs is half-way, and
 // records it.
-func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *agentdb.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
+func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(context.Context, *pool.Pool, func(context.Context) error) (api.Replaced, error)) (out api.Replaced, err error) {
 	agent := r.PathValue("agent")
-	pool, err := s.backend.Databases(agent)
+	databases, err := s.backend.Databases(agent)
 	if err != nil {
 		return out, err
 	}
@@ -70,7 +71,7 @@ func (s *Server) replaceDatabase(r *http.Request, force bool, replace func(conte
 	if err := idle(r.Context()); err != nil {
 		return out, err
 	}
-	if out, err = replace(r.Context(), pool, idle); err != nil {
+	if out, err = replace(r.Context(), databases, idle); err != nil {
 		return out, err
 	}
 
@@ -92,14 +93,14 @@ func (s *Server) acceptDatabase(r *http.Request) (any, error) {
 
 // accept lets a database be used as it is, which another program changed or another ledger's runs wrote.
 func (s *Server) accept(ctx context.Context, agent string) error {
-	pool, err := s.backend.Databases(agent)
+	databases, err := s.backend.Databases(agent)
 	if err != nil {
 		return err
 	}
 	if err := s.ledger.LabelAdopted(ctx, agent); err != nil {
 		return err
 	}
-	if err := pool.Accept(ctx, agent); err != nil {
+	if err := databases.Accept(ctx, agent); err != nil {
 		return err
 	}
 	if err := s.ledger.CloseDatabaseItems(context.WithoutCancel(ctx), agent, ledger.DatabaseAdopt); err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rouse/agentdb"
-	"rouse/agentdb/dberr"
+	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
@@ -138,7 +138,7 @@ func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
 // Failure words an error for whoever asked, with the HTTP status that it has in the API.
 func (s *Server) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
-	var bad *dberr.Error
+	var bad *agentdb.Error
 	var target *ledger.TargetError
 	var answer *ledger.AnswerError
 	switch {
@@ -151,7 +151,7 @@ func (s *Server) Failure(r *http.Request, err error) *api.Error {
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: target.Message}
 	case errors.As(err, new(*ledger.WorkspaceError)):
 		failure = &api.Error{Status: http.StatusUnprocessableEntity, Message: err.Error()}
-	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)), errors.As(err, new(*ledger.ReadOnlyError)), errors.As(err, new(*agentdb.QuarantinedError)):
+	case errors.As(err, new(*ledger.ConflictError)), errors.As(err, new(*ledger.BlockedError)), errors.As(err, new(*ledger.ReadOnlyError)), errors.As(err, new(*pool.QuarantinedError)):
 		failure = &api.Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, ledger.ErrNotFound):
 		failure = &api.Error{Status: http.StatusNotFound, Message: err.Error(), Usage: true}

@@ -14,6 +14,7 @@ import (
 
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
+	"rouse/agentdb/pool"
 	"rouse/internal/ledger"
 )
 
@@ -27,9 +28,9 @@ const (
 func rowsAgent(n int) string { return fmt.Sprint("clerk", n%rowsAgents) }
 
 // homes are the databases of a worker, in a folder that is there when it comes back.
-func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Logger) (*agentdb.Pool, *placement.Manager, error) {
+func openHomes(ctx context.Context, l *ledger.Ledger, name string, log *slog.Logger) (*pool.Pool, *placement.Manager, error) {
 	dir := filepath.Join(os.Getenv("ROUSE_TEST_WORKER_HOMES"), name)
-	pool, err := agentdb.NewPool(agentdb.PoolOptions{Dir: filepath.Join(dir, "agents"), Ledger: l, Logger: log})
+	pool, err := pool.New(pool.Options{Dir: filepath.Join(dir, "agents"), Ledger: l, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +120,7 @@ func (f *faultTest) checkRows() {
 }
 
 // readRows counts the rows of an agent.
-func (f *faultTest) readRows(pool *agentdb.Pool, agent string, there map[string]int) {
+func (f *faultTest) readRows(pool *pool.Pool, agent string, there map[string]int) {
 	f.t.Helper()
 	db, release, err := pool.Get(f.t.Context(), agent)
 	if err != nil {

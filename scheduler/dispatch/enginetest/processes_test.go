@@ -26,8 +26,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"rouse/agentdb"
 	"rouse/agentdb/placement"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/scheduler/dispatch"
@@ -62,7 +62,7 @@ type worker struct {
 	dispatch.ExecutorFunc
 	name   string
 	direct *sql.DB // a connection that no fault of the network meets
-	pool   *agentdb.Pool
+	pool   *pool.Pool
 	keeper *placement.Manager
 }
 

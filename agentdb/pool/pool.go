@@ -1,4 +1,7 @@
-package agentdb
+// Package pool opens each agent's database when it is first asked for, and keeps the most recently
+// used ones open. It refuses databases that are damaged, and restores, resets or accepts them for
+// their owner. With several nodes, it keeps each database at one node at a time.
+package pool
 
 import (
 	"container/list"
@@ -14,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rouse/agentdb"
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/dbfile"
 )
 
@@ -22,8 +27,8 @@ const (
 	defaultIdleTimeout = time.Minute
 )
 
-// PoolOptions say where the agents' databases are and how many stay open.
-type PoolOptions struct {
+// Options say where the agents' databases are and how many stay open.
+type Options struct {
 	Dir         string                   // each agent has Dir/NAME/db.sqlite
 	MaxOpen     int                      // open files kept; 0 means 16. More are open only while in use.
 	IdleTimeout time.Duration            // an unused file is closed after this time, and so gets its checksum; 0 means a minute
@@ -31,21 +36,21 @@ type PoolOptions struct {
 	// Backups is how many copies are kept of those that are made before a schema changes;
 	// 0 means that none are made.
 	Backups int
-	Logger  *slog.Logger // nil: nothing is logged
-	Ledger  Ledger       // the one whose runs write; nil stands for one of which nothing is known
+	Logger  *slog.Logger   // nil: nothing is logged
+	Ledger  lineage.Ledger // the one whose runs write; nil stands for one of which nothing is known
 }
 
 // Watcher hears of the files of a pool; of those that are closed by the agent's name in lower case.
 // Its methods are called before somebody is lent the database, and after it was closed, and must
 // not wait for others.
 type Watcher interface {
-	Opened(agent string, db *DB)
+	Opened(agent string, db *agentdb.DB)
 	Closed(agent string)
 }
 
 // Pool opens agents' databases when they are first asked for.
 type Pool struct {
-	o       PoolOptions
+	o       Options
 	watcher atomic.Pointer[Watcher] // nil: nobody hears of it
 	sharing Sharing                 // nil: no other node has any of the databases
 
@@ -63,7 +68,7 @@ type poolEntry struct {
 	key     string
 	ready   chan struct{} // closed when opening has ended
 	closed  chan struct{} // closed when the file is, and can be opened again
-	db      *DB
+	db      *agentdb.DB
 	err     error
 	users   int
 	lent    int           // how often it was lent
@@ -74,8 +79,8 @@ type poolEntry struct {
 	stale   bool // it is to be closed as soon as nobody uses it
 }
 
-// NewPool opens nothing.
-func NewPool(o PoolOptions) (*Pool, error) {
+// New returns a pool. It opens no database.
+func New(o Options) (*Pool, error) {
 	if o.Dir == "" {
 		return nil, errors.New("agentdb: a pool needs the folder of the agents")
 	}
@@ -105,7 +110,7 @@ var errPoolClosed = errors.New("the agents' databases are closed: rouse is stopp
 
 // Get lends an agent's database until release is called, opening it if need be. One that
 // cannot be used is a *QuarantinedError.
-func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), err error) {
+func (p *Pool) Get(ctx context.Context, agent string) (db *agentdb.DB, release func(), err error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +147,7 @@ func (p *Pool) Get(ctx context.Context, agent string) (db *DB, release func(), e
 	p.mu.Lock()
 	delete(p.damaged, s.key) // it was repaired
 	p.mu.Unlock()
-	s.db.quota.set(p.o.Quota(agent))
+	s.db.SetQuota(p.o.Quota(agent))
 
 	return s.db, release, nil
 }
@@ -156,7 +161,7 @@ func checkAgent(agent string) error {
 
 func (p *Pool) path(agent string) string { return filepath.Join(p.o.Dir, agent, "db.sqlite") }
 
-func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*DB, error) {
+func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*agentdb.DB, error) {
 	if err := p.fetch(ctx, agent, hold); err != nil {
 		return nil, err
 	}
@@ -167,7 +172,7 @@ func (p *Pool) openFor(ctx context.Context, agent string, hold Hold) (*DB, error
 	if s, err := dbfile.ReadMarker(path); err == nil && s.State != dbfile.StateReplacing {
 		_ = dbfile.DiscardNew(path)
 	}
-	db, err := Open(ctx, Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
+	db, err := agentdb.Open(ctx, agentdb.Options{Path: path, Quota: p.o.Quota(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger})
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +192,7 @@ func (s *poolEntry) fault() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.db.marker.Quarantined()
+	return s.db.Fault()
 }
 
 // Has says whether an agent has a database already, or had one; asking for it with Get

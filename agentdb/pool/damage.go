@@ -1,41 +1,14 @@
-package agentdb
+package pool
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
-
-// maxCheck is up to which size a file that was not closed is checked while it is opened, in
-// bytes. SQLite checks some 600 MB per second; larger files are checked while they are in use.
-const maxCheck = 1 << 30
-
-// checkInBackground checks a large file while others use it.
-func (db *DB) checkInBackground(ctx context.Context) {
-	err := db.db.Check(ctx)
-	var bad *sqlite.CorruptError
-	switch {
-	case err == nil:
-		db.marker.SetChecked()
-	case errors.As(err, &bad):
-		db.log.Error("an agent's database is damaged, and is not used any more", "path", db.path, "error", db.marker.Quarantine(bad))
-	case ctx.Err() == nil:
-		db.log.Warn("an agent's database could not be checked", "path", db.path, "error", err)
-	}
-}
-
-// quarantineIfCorrupt quarantines a database that SQLite finds damaged while it is read.
-func (db *DB) quarantineIfCorrupt(ctx context.Context, err error) error {
-	var bad *sqlite.CorruptError
-	if err == nil || errors.As(err, &bad) || !corrupt(err) {
-		return err
-	}
-	return db.explain(ctx, err)
-}
 
 // QuarantinedError is a database that cannot be used as it is, with what its owner can do.
 type QuarantinedError struct {
@@ -91,7 +64,7 @@ func (p *Pool) recordUnusable(agent string, err error) error {
 // describe adds to an error whose database it is about, and what can be done.
 func (p *Pool) describe(agent string, err error) error {
 	var bad *sqlite.CorruptError
-	var unknown *UnknownRunsError
+	var unknown *lineage.UnknownRunsError
 	switch {
 	case err == nil, errors.As(err, new(*QuarantinedError)):
 		return err

@@ -1,14 +1,14 @@
-package agentdb
+package pool
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb"
 	"rouse/agentdb/dberr"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
@@ -35,7 +35,7 @@ type Replaced struct {
 
 // Backups lists the copies of an agent's database that rouse knows, the newest first, with
 // those that was replaced.
-func (p *Pool) Backups(agent string) ([]Backup, error) {
+func (p *Pool) Backups(agent string) ([]agentdb.Backup, error) {
 	if err := checkAgent(agent); err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (p *Pool) Restore(ctx context.Context, agent string, spec RestoreSpec) (Rep
 	}
 
 	return p.replace(ctx, Replaced{Agent: agent, From: from, Skipped: passed}, spec.BeforeReplace, func(path string) error {
-		if err := dbfile.CopyBackup(ctx, from, path, applicationID); err != nil {
-			return refusedTarget("from", err)
+		if err := dbfile.CopyBackup(ctx, from, path, agentdb.ApplicationID); err != nil {
+			return agentdb.RefusedTarget("from", err)
 		}
 
 		of, err := ownerOf(path)
@@ -137,7 +137,7 @@ func (p *Pool) replaceHere(ctx context.Context, out Replaced, idle func(context.
 
 // prepareNew brings a new database to the newest schema and records in it what happened.
 func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) (err error) {
-	db, err := Open(ctx, Options{Path: path, Agent: agent, Logger: p.o.Logger, Ledger: p.o.Ledger, scratch: true, adopt: true})
+	db, err := agentdb.Open(ctx, agentdb.Options{Path: path, Agent: agent, Logger: p.o.Logger, Ledger: p.o.Ledger, Scratch: true, Adopt: true})
 	if err != nil {
 		return err
 	}
@@ -147,29 +147,8 @@ func (p *Pool) prepareNew(ctx context.Context, path, agent, from, aside string) 
 		note = "-- the owner began with this empty database; the one before is in " + aside
 	}
 
-	err = db.recordOwnerAction(ctx, agent, note)
+	err = db.RecordOwnerAction(ctx, agent, note)
 	return errors.Join(err, db.Close())
-}
-
-// recordOwnerAction writes into the changelog what the owner did with the whole database, and
-// whose it is from now on.
-func (db *DB) recordOwnerAction(ctx context.Context, agent, text string) error {
-	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
-		if _, err := tx.Exec(`delete from _owner`); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
-			return err
-		}
-
-		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})
-		return err
-	})
-	if err != nil {
-		return db.explain(ctx, err)
-	}
-
-	return nil
 }
 
 // putFilesAside moves the migration files to the replaced database, which they describe. Those
@@ -202,10 +181,10 @@ func (p *Pool) findBackup(ctx context.Context, agent, from string) (path string,
 
 	if from != dbfile.LastBackup {
 		path, err = dbfile.Find(p.path(agent), all, from, agent, "rouse db "+agent+" backups")
-		return path, []string{}, refusedTarget("from", err)
+		return path, []string{}, agentdb.RefusedTarget("from", err)
 	}
 
-	path, passed, err = dbfile.LastGood(ctx, all, applicationID)
+	path, passed, err = dbfile.LastGood(ctx, all, agentdb.ApplicationID)
 	if path == "" && err == nil {
 		err = &dberr.Error{Kind: dberr.KindNotFound, Field: "from", Message: fmt.Sprintf("there is no good backup of the database of %s (%d are damaged); to begin with an empty one: rouse db %s reset", agent, len(passed), agent)}
 	}
@@ -245,7 +224,7 @@ func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 	if !errors.As(err, &bad) {
 		return err
 	}
-	if err := sqlite.Verify(ctx, path, applicationID, true); err != nil {
+	if err := sqlite.Verify(ctx, path, agentdb.ApplicationID, true); err != nil {
 		return fmt.Errorf("it cannot be accepted as it is: %w", p.describe(agent, err))
 	}
 	// Opened files get their checksum when they are closed.
@@ -258,7 +237,7 @@ func (p *Pool) acceptHere(ctx context.Context, agent string) error {
 		return p.describe(agent, err)
 	}
 
-	err = db.recordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
+	err = db.RecordOwnerAction(ctx, agent, "-- the owner accepted this database as it is: "+bad.Reason)
 	return errors.Join(err, db.Close())
 }
 
@@ -272,12 +251,4 @@ func ownerOf(path string) (agent string, err error) {
 
 	err = db.QueryRow(`select coalesce(max(agent), '') from _owner`).Scan(&agent)
 	return agent, err
-}
-
-// ignoreNotExist makes removing what is not there no error.
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package agentdb
+package pool
 
 import (
 	"context"
@@ -8,21 +8,22 @@ import (
 	"path/filepath"
 	"strings"
 
+	"rouse/agentdb"
 	"rouse/agentdb/dberr"
-	"rouse/internal/storage/sqlite"
+	"rouse/agentdb/lineage"
 )
 
 // LedgerUse is which ledger has an agent's database.
 type LedgerUse struct {
 	Agent string
-	rows  []ledgerRow // the last has it
+	rows  []lineage.Row // the last has it
 }
 
 // Newest is the highest id of the runs of a ledger's epoch that have written into the database.
 func (u LedgerUse) Newest(epoch string) int64 {
 	for _, r := range u.rows {
-		if r.id == epoch {
-			return r.newest
+		if r.ID == epoch {
+			return r.Newest
 		}
 	}
 	return 0
@@ -40,7 +41,7 @@ func (p *Pool) LedgerUses(ctx context.Context) (out []LedgerUse, err error) {
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			continue
 		}
-		rows, err := ledgersOf(ctx, path)
+		rows, err := lineage.ReadFile(ctx, path)
 		if err != nil || len(rows) == 0 {
 			continue
 		}
@@ -63,12 +64,12 @@ func (p *Pool) HoldUnknown(ctx context.Context, uses []LedgerUse) (held []*Quara
 	}
 
 	for _, u := range uses {
-		_, why := unknownRuns(u.rows, p.o.Ledger.Epochs(), newest)
+		_, why := lineage.Unknown(u.rows, p.o.Ledger.Epochs(), newest)
 		if why == "" {
 			continue
 		}
 
-		e := p.unknownRuns(u.Agent, &UnknownRunsError{Path: p.path(u.Agent), Reason: why})
+		e := p.unknownRuns(u.Agent, &lineage.UnknownRunsError{Path: p.path(u.Agent), Reason: why})
 		held = append(held, e)
 		p.mu.Lock()
 		p.damaged[strings.ToLower(u.Agent)] = e
@@ -78,7 +79,7 @@ func (p *Pool) HoldUnknown(ctx context.Context, uses []LedgerUse) (held []*Quara
 	return held, nil
 }
 
-func (p *Pool) unknownRuns(agent string, err *UnknownRunsError) *QuarantinedError {
+func (p *Pool) unknownRuns(agent string, err *lineage.UnknownRunsError) *QuarantinedError {
 	return &QuarantinedError{Agent: agent, Reason: err.Reason, UnknownRuns: true, err: err}
 }
 
@@ -95,23 +96,11 @@ func (p *Pool) CheckFiles(ctx context.Context) (lost []string) {
 	p.mu.Unlock()
 
 	for _, s := range open {
-		if s.db.checkFile(ctx) {
+		if s.db.CheckFile(ctx) {
 			lost = append(lost, s.key)
 		}
 	}
 	return lost
-}
-
-// checkFile reports whether the database's file is found to be lost.
-func (db *DB) checkFile(ctx context.Context) bool {
-	var lost *sqlite.LostError
-	if db.marker.Quarantined() != nil || !errors.As(db.db.CheckFile(ctx), &lost) {
-		return false
-	}
-
-	err := db.marker.Lost(lost)
-	db.log.Error("an agent's database is lost, and is not used any more", "path", db.path, "error", err)
-	return true
 }
 
 // adopt lets a database go on with the pool's ledger, which does not know its runs. Its file is
@@ -126,29 +115,14 @@ func (p *Pool) adopt(ctx context.Context, agent string) error {
 	if err != nil {
 		return p.describe(agent, err)
 	}
-	if db.unknown == "" {
+	if db.UnknownRuns() == "" {
 		return errors.Join(nothing, db.Close())
 	}
 
-	err = db.recordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.unknown)
+	err = db.RecordOwnerAction(ctx, agent, "-- the owner let this database go on with the ledger of this home: "+db.UnknownRuns())
 	return errors.Join(err, db.Close())
 }
 
-func (p *Pool) openAdopting(ctx context.Context, agent string) (*DB, error) {
-	return Open(ctx, Options{Path: p.path(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger, adopt: true})
-}
-
-// runLabel names the copy from before a run changes the schema. Another ledger may have had a run
-// of that number.
-func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
-	var ledger int64
-	if err := db.db.Read().QueryRowContext(ctx, `select `+ledgerOfRun, run).Scan(&ledger); err != nil {
-		return "", err
-	}
-
-	label := fmt.Sprintf("%srun-%d", automaticPrefix, run)
-	if ledger > 1 {
-		label += fmt.Sprintf("-of-ledger-%d", ledger)
-	}
-	return label, nil
+func (p *Pool) openAdopting(ctx context.Context, agent string) (*agentdb.DB, error) {
+	return agentdb.Open(ctx, agentdb.Options{Path: p.path(agent), Agent: agent, Backups: p.o.Backups, Logger: p.o.Logger, Ledger: p.o.Ledger, Adopt: true})
 }

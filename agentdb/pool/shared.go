@@ -1,10 +1,11 @@
-package agentdb
+package pool
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"rouse/agentdb/dberr"
+
+	"rouse/agentdb"
 )
 
 // Sharing has the databases of a pool be at one of several nodes at a time, each with a pool of its
@@ -66,13 +67,11 @@ func (p *Pool) fetch(ctx context.Context, agent string, h Hold) error {
 }
 
 // share ties an opened database to the other nodes.
-func (p *Pool) share(agent string, db *DB, h Hold) {
+func (p *Pool) share(agent string, db *agentdb.DB, h Hold) {
 	if p.sharing == nil {
 		return
 	}
-	if db.readAt = h.Node; db.readAt == "" {
-		db.ship = func(ctx context.Context) error { return p.sharing.Ship(ctx, agent, h) }
-	}
+	db.Share(h.Node, func(ctx context.Context) error { return p.sharing.Ship(ctx, agent, h) })
 }
 
 // stay refuses to replace an agent's database that another node has, and keeps others from getting
@@ -86,7 +85,7 @@ func (p *Pool) stay(ctx context.Context, agent string) error {
 		return err
 	}
 	if h.Node != "" {
-		return readElsewhere(agent, h.Node)
+		return agentdb.ReadElsewhere(agent, h.Node)
 	}
 	return p.sharing.Stay(ctx, agent, h)
 }
@@ -101,10 +100,10 @@ func (p *Pool) shipReplaced(ctx context.Context, agent string) error {
 		return err
 	}
 	defer release()
-	if err := db.checkWritable(); err != nil { // its owner has given it to another node meanwhile
+	if err := db.CheckWritable(); err != nil { // its owner has given it to another node meanwhile
 		return err
 	}
-	return db.shipped(ctx)
+	return db.Shipped(ctx)
 }
 
 // ifHere is an error about a file, and nil where that is a copy of another node's database: one is
@@ -133,25 +132,5 @@ func (p *Pool) Ship(ctx context.Context, agent string) error {
 		return err
 	}
 	defer release()
-	return db.shipped(ctx)
-}
-
-// shipped returns once what was committed is where other nodes find it.
-func (db *DB) shipped(ctx context.Context) error {
-	if db.ship == nil {
-		return nil
-	}
-	return db.ship(ctx)
-}
-
-// checkWritable refuses writes to a database that another node has.
-func (db *DB) checkWritable() error {
-	if db.readAt == "" {
-		return nil
-	}
-	return readElsewhere(db.agent, db.readAt)
-}
-
-func readElsewhere(agent, node string) error {
-	return &dberr.Error{Kind: dberr.KindRejected, Message: fmt.Sprintf("the database of %s is at the node %s, and can only be read here: write there, or bring it here while that node is stopped (rouse engine take)", agent, node)}
+	return db.Shipped(ctx)
 }

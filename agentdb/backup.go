@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
 
 	"rouse/agentdb/dberr"
+	"rouse/agentdb/lineage"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -52,7 +54,7 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 	defer db.backupMu.Unlock()
 
 	if err := dbfile.CheckTarget(db.path, path, overwrite); err != nil {
-		return Backup{}, refusedTarget("file", err)
+		return Backup{}, RefusedTarget("file", err)
 	}
 	if err := db.recordOwner(ctx); err != nil {
 		return Backup{}, db.explain(ctx, err)
@@ -63,7 +65,7 @@ func (db *DB) backup(ctx context.Context, path string, overwrite bool, progress 
 		pages = func(done, of int) { progress(int64(done)*pageSize, int64(of)*pageSize) }
 	}
 
-	made, err := dbfile.WriteBackup(ctx, path, applicationID, overwrite, func(to string) error { return db.db.Copy(ctx, to, pages) })
+	made, err := dbfile.WriteBackup(ctx, path, ApplicationID, overwrite, func(to string) error { return db.db.Copy(ctx, to, pages) })
 	return made, db.quarantineIfCorrupt(ctx, err)
 }
 
@@ -82,8 +84,8 @@ func (db *DB) Snapshot(ctx context.Context) (*sqlite.Snapshot, error) {
 // pageSize is SQLite's, which rouse leaves as it is.
 const pageSize = 4096
 
-// refusedTarget is the refusal of a place for a backup, or of a backup, as one of an argument.
-func refusedTarget(field string, err error) error {
+// RefusedTarget returns the error for an argument that names an unusable backup, or place for one.
+func RefusedTarget(field string, err error) error {
 	var bad *dbfile.TargetError
 	switch {
 	case !errors.As(err, &bad):
@@ -168,6 +170,21 @@ func (db *DB) pruneBackups() error {
 	return dbfile.Prune(db.path, automaticPrefix, db.backupsToKeep)
 }
 
+// runLabel names the copy from before a run changes the schema. Another ledger may have had a run
+// of that number.
+func (db *DB) runLabel(ctx context.Context, run int64) (string, error) {
+	var ledger int64
+	if err := db.db.Read().QueryRowContext(ctx, `select `+lineage.OfRun, run).Scan(&ledger); err != nil {
+		return "", err
+	}
+
+	label := fmt.Sprintf("%srun-%d", automaticPrefix, run)
+	if ledger > 1 {
+		label += fmt.Sprintf("-of-ledger-%d", ledger)
+	}
+	return label, nil
+}
+
 // recordOwner records in a database whose it is, if it does not say so yet, so that each copy
 // says it too.
 func (db *DB) recordOwner(ctx context.Context) error {
@@ -184,4 +201,33 @@ func (db *DB) recordOwner(ctx context.Context) error {
 		_, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, db.agent, now())
 		return err
 	})
+}
+
+// RecordOwnerAction writes into the changelog what the owner did with the whole database, and
+// whose it is from now on.
+func (db *DB) RecordOwnerAction(ctx context.Context, agent, text string) error {
+	err := db.db.Do(ctx, func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec(`delete from _owner`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`insert into _owner(agent, since) values (?, ?)`, agent, now()); err != nil {
+			return err
+		}
+
+		_, err := logChange(tx, By{Actor: actorUser}, now(), change{op: opRaw, sql: text})
+		return err
+	})
+	if err != nil {
+		return db.explain(ctx, err)
+	}
+
+	return nil
+}
+
+// ignoreNotExist makes removing what is not there no error.
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }

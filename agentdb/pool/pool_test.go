@@ -1,4 +1,4 @@
-package agentdb_test
+package pool_test
 
 import (
 	"context"
@@ -13,17 +13,18 @@ import (
 	"time"
 
 	"rouse/agentdb"
+	"rouse/agentdb/pool"
 	"rouse/internal/contract"
 	"rouse/internal/storage/sqlite"
 )
 
-func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
+func newPool(t *testing.T, o pool.Options) *pool.Pool {
 	t.Helper()
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
 	}
 
-	p, err := agentdb.NewPool(o)
+	p, err := pool.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func pool(t *testing.T, o agentdb.PoolOptions) *agentdb.Pool {
 func TestPoolIsLazy(t *testing.T) {
 	row := contract.Of(t, "OSA-50")
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir, MaxOpen: 2, Quota: func(agent string) int64 {
+	p := newPool(t, pool.Options{Dir: dir, MaxOpen: 2, Quota: func(agent string) int64 {
 		if agent == "small" {
 			return 1
 		}
@@ -67,13 +68,13 @@ func TestPoolIsLazy(t *testing.T) {
 		}
 	}
 
-	if n := agentdb.OpenFiles(p); n != 2 {
+	if n := pool.OpenFiles(p); n != 2 {
 		t.Errorf("%d files are open, want the 2 used last", n)
 	}
 
-	usual := pool(t, agentdb.PoolOptions{})
+	usual := newPool(t, pool.Options{})
 	with(t, usual, "ann", func(*agentdb.DB) {})
-	if n := agentdb.OpenFiles(usual); n != 1 {
+	if n := pool.OpenFiles(usual); n != 1 {
 		t.Errorf("%d files are kept open where nothing says how many", n)
 	}
 
@@ -106,7 +107,7 @@ func TestPoolIsLazy(t *testing.T) {
 // OSA-62: another quota holds for a file that is open already, from when it is next asked for.
 func TestPoolAsksForQuotas(t *testing.T) {
 	var quota int64 = 1
-	p := pool(t, agentdb.PoolOptions{Quota: func(string) int64 { return quota }})
+	p := newPool(t, pool.Options{Quota: func(string) int64 { return quota }})
 	for _, c := range []struct {
 		quota   int64
 		refused bool
@@ -129,7 +130,7 @@ func TestPoolAsksForQuotas(t *testing.T) {
 
 // Files in use stay open however many they are, and one agent has one writer.
 func TestPoolUnderConcurrency(t *testing.T) {
-	p := pool(t, agentdb.PoolOptions{MaxOpen: 2})
+	p := newPool(t, pool.Options{MaxOpen: 2})
 	var all sync.WaitGroup
 	for i := range 60 {
 		all.Go(func() {
@@ -170,7 +171,7 @@ func TestPoolReportsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p := pool(t, agentdb.PoolOptions{Dir: dir})
+	p := newPool(t, pool.Options{Dir: dir})
 	_, _, err := p.Get(t.Context(), "bad")
 	var corrupt *sqlite.CorruptError
 	if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "agent bad") {
@@ -227,7 +228,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 		copyFiles(t, made, filepath.Join(dir, fmt.Sprint("a", i), "db.sqlite"))
 	}
 
-	p := pool(t, agentdb.PoolOptions{Dir: dir, MaxOpen: most})
+	p := newPool(t, pool.Options{Dir: dir, MaxOpen: most})
 	pinned := lent(t, p, "a0")
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -242,7 +243,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 				if _, err := db.Query(context.Background(), agentdb.QuerySpec{SQL: "select count(*) from expenses"}); err != nil {
 					t.Error(err)
 				}
-				if n := agentdb.OpenFiles(p); n > most+8 { // those that four just use, or just close
+				if n := pool.OpenFiles(p); n > most+8 { // those that four just use, or just close
 					t.Errorf("%d files are open", n)
 				}
 
@@ -253,7 +254,7 @@ func TestPoolOfManyAgents(t *testing.T) {
 
 	all.Wait()
 	insert(t, pinned, "expenses", map[string]any{"amount": 1})
-	if n := agentdb.OpenFiles(p); n > most {
+	if n := pool.OpenFiles(p); n > most {
 		t.Errorf("%d files are open", n)
 	}
 }
@@ -261,9 +262,9 @@ func TestPoolOfManyAgents(t *testing.T) {
 // A file that nobody uses for a while is closed, and thereby gets its checksum.
 func TestPoolClosesIdleFiles(t *testing.T) {
 	dir := t.TempDir()
-	p := pool(t, agentdb.PoolOptions{Dir: dir, IdleTimeout: time.Millisecond})
+	p := newPool(t, pool.Options{Dir: dir, IdleTimeout: time.Millisecond})
 	with(t, p, "ann", func(db *agentdb.DB) { expenses(t, db) })
-	for agentdb.OpenFiles(p) > 0 { // until it is closed
+	for pool.OpenFiles(p) > 0 { // until it is closed
 		time.Sleep(time.Millisecond)
 	}
 

@@ -1,4 +1,4 @@
-package agentdb_test
+package pool_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"rouse/agentdb"
+	"rouse/agentdb/lineage"
+	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 )
 
@@ -28,15 +30,15 @@ func ledgerOf(id string, newest int64) book {
 func TestLedgersOfDatabase(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	pool := func(l agentdb.Ledger) *agentdb.Pool {
-		p, err := agentdb.NewPool(agentdb.PoolOptions{Dir: dir, Ledger: l})
+	openPool := func(l lineage.Ledger) *pool.Pool {
+		p, err := pool.New(pool.Options{Dir: dir, Ledger: l})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	with := func(l agentdb.Ledger, do func(*agentdb.DB)) error {
-		p := pool(l)
+	with := func(l lineage.Ledger, do func(*agentdb.DB)) error {
+		p := openPool(l)
 		defer func() {
 			if err := p.Close(); err != nil {
 				t.Error(err)
@@ -70,13 +72,13 @@ func TestLedgersOfDatabase(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	asks := func(l agentdb.Ledger, part string) {
+	asks := func(l lineage.Ledger, part string) {
 		t.Helper()
-		var q *agentdb.QuarantinedError
+		var q *pool.QuarantinedError
 		if err := with(l, func(*agentdb.DB) {}); !errors.As(err, &q) || !q.UnknownRuns || !strings.Contains(q.Reason, part) {
 			t.Errorf("%+v: %v, want %q", l, err, part)
 		}
-		p := pool(l)
+		p := openPool(l)
 		uses, err := p.LedgerUses(t.Context())
 		must(err)
 		held, err := p.HoldUnknown(t.Context(), uses)
@@ -101,14 +103,14 @@ func TestLedgersOfDatabase(t *testing.T) {
 	asks(ledgerOf("b", 99), "of another ledger")
 
 	// An older copy is not let in with its own id, which would give the ids again, but with a new epoch.
-	p := pool(ledgerOf("a", 9))
+	p := openPool(ledgerOf("a", 9))
 	if err := p.Accept(t.Context(), "ann"); err == nil {
 		t.Error("an older ledger goes on in the same epoch")
 	}
 	must(p.Close())
 	older := book{[]domain.Epoch{{ID: "a", First: 1, Last: 9}, {ID: "a2", First: 11}}, 10}
 	asks(older, "run 10 has written into it")
-	p = pool(older)
+	p = openPool(older)
 	must(p.Accept(t.Context(), "ann"))
 	must(p.Close())
 	must(with(older, func(db *agentdb.DB) {
@@ -122,7 +124,7 @@ func TestLedgersOfDatabase(t *testing.T) {
 	}))
 
 	// Another ledger has runs of the same numbers, and keeps them apart.
-	p = pool(ledgerOf("b", 3))
+	p = openPool(ledgerOf("b", 3))
 	must(p.Accept(t.Context(), "ann"))
 	must(p.Close())
 	must(with(ledgerOf("b", 3), func(db *agentdb.DB) {
