@@ -8,6 +8,7 @@ import (
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 )
 
 // RedactAnswer removes secrets from an answer of the API. A link stays: one for signing in names its client, which may be a secret.
@@ -45,7 +46,7 @@ func (r *Runner) learn(token string) {
 func (r *Runner) use(p *plan.Active) {
 	r.plan.Store(p)
 	if r.ledger != nil { // one that only looks at a plan has none
-		r.ledger.RedactWith(&ledger.Redaction{Text: p.Redactor.Replace, Document: p.Redactor.JSON})
+		r.ledger.RedactWith(&store.Redaction{Text: p.Redactor.Replace, Document: p.Redactor.JSON})
 	}
 }
 

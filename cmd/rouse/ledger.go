@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/text"
 )
 
@@ -83,12 +84,12 @@ func runLedger(cmd *cobra.Command, at *place, force bool, args []string) error {
 }
 
 func ledgerState(s *session, _ []string) error {
-	var state ledger.FileState
+	var state store.FileState
 	if err := s.get("/v1/ledger", nil, &state); err != nil {
 		return err
 	}
 	if s.missing() {
-		state = ledger.FileState{Path: filepath.Join(s.home, filepath.Base(state.Path))}
+		state = store.FileState{Path: filepath.Join(s.home, filepath.Base(state.Path))}
 	}
 	return jsonOr(s.cmd, state, func() error {
 		if s.missing() {
@@ -107,7 +108,7 @@ func ledgerBackups(cmd *cobra.Command, at *place) error {
 		return err
 	}
 	// The folder tells, so this works whatever became of the ledger.
-	all, err := ledger.Backups(daemon.LedgerOptions(home).Path)
+	all, err := store.Backups(daemon.LedgerOptions(home).Path)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/endtoend"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 )
 
 // countJob is a configuration whose job counts for itself.
@@ -72,14 +73,14 @@ func TestDailyBackup(t *testing.T) {
 	config := filepath.Join(dir, "rouse.yaml")
 	p := endtoend.Serve(t, config)
 	cmdtest.Until(t, "the backup", func() bool {
-		all, err := ledger.Backups(daemon.LedgerOptions(filepath.Join(dir, "h")).Path)
+		all, err := store.Backups(daemon.LedgerOptions(filepath.Join(dir, "h")).Path)
 		return err == nil && len(all) == 1 && all[0].Why == "daily"
 	})
 	p.Stop(t)
 	p = endtoend.Serve(t, config)
 	p.Stop(t)
 
-	var all []ledger.Backup
+	var all []store.Backup
 	endtoend.RunJSON(t, &all, "ledger", "backups", "--json", "--config", config)
 	if len(all) != 1 {
 		t.Errorf("%+v", all)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
@@ -44,13 +45,13 @@ const held = `with held as (select 1 from agent_homes where agent = $1 and node 
 	`
 
 func (c AgentCopies) lease() []any {
-	return []any{c.home.Agent, c.home.Node, c.home.Lease, c.l.nodeID()}
+	return []any{c.home.Agent, c.home.Node, c.home.Lease, store.NodeID(c.l.DB)}
 }
 
 // Put writes an object whole, or not at all; one of that name is replaced. The error is an *AgentElsewhereError when another node
 // has the agent by now.
 func (c AgentCopies) Put(ctx context.Context, name string, r io.Reader, size int64) error {
-	if c.l.db == nil {
+	if c.l.Postgres == nil {
 		return errors.New("the ledger is a file: nothing is shipped to it")
 	}
 	part, err := io.ReadAll(io.LimitReader(r, copyPart))
@@ -58,16 +59,16 @@ func (c AgentCopies) Put(ctx context.Context, name string, r io.Reader, size int
 		return err
 	}
 	if size <= copyPart {
-		return c.l.insist(ctx, func() error { return c.put(ctx, c.l.db, name, 0, part) })
+		return c.l.insist(ctx, func() error { return c.put(ctx, c.l.Postgres, name, 0, part) })
 	}
 
-	tx, err := c.l.db.BeginTx(ctx, nil)
+	tx, err := c.l.Postgres.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() // after Commit it does nothing
 	// The lease is held until the end, and a process that is frozen meanwhile holds up who wants it.
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`set local idle_in_transaction_session_timeout = %d`, maxIdleInTx)); err != nil {
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf(`set local idle_in_transaction_session_timeout = %d`, store.MaxIdleInTx)); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `delete from agent_copies where agent = $1 and name = $2`, c.home.Agent, name); err != nil {
@@ -106,7 +107,7 @@ func (c AgentCopies) refused(ctx context.Context, done sql.Result, err error) er
 	if m := c.l.member.Load(); m != nil && m.Err() != nil {
 		return m.Err()
 	}
-	now, err := one(c.l.reads(ctx), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h where h.agent = $1`, c.home.Agent)
+	now, err := store.One(store.Reads(ctx, c.l.DB), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h where h.agent = $1`, c.home.Agent)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ type copyReader struct {
 
 func (r *copyReader) next() error {
 	err := r.l.insist(r.ctx, func() (err error) {
-		r.data, err = value[[]byte](r.l.reads(r.ctx), `select data from agent_copies where agent = $1 and name = $2 and part = $3`, r.agent, r.name, r.part)
+		r.data, err = store.Value[[]byte](store.Reads(r.ctx, r.l.DB), `select data from agent_copies where agent = $1 and name = $2 and part = $3`, r.agent, r.name, r.part)
 		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -173,7 +174,7 @@ func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObje
 	// All names that begin with it come before it with the greatest byte of a text behind it.
 	var all []CopyObject
 	err := c.l.insist(ctx, func() (err error) {
-		all, err = list(c.l.reads(ctx), func(o *CopyObject) []any { return []any{&o.Name, &o.Bytes} }, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
+		all, err = store.List(store.Reads(ctx, c.l.DB), func(o *CopyObject) []any { return []any{&o.Name, &o.Bytes} }, `select name, sum(length(data)) from agent_copies where agent = $1 and name >= $2 and name < $3 and name > $4 group by name order by name`,
 			c.home.Agent, prefix, prefix+"\U0010FFFF", after)
 		return err
 	})
@@ -183,7 +184,7 @@ func (c AgentCopies) List(ctx context.Context, prefix, after string) ([]CopyObje
 // Newest is the last name that begins with prefix, "" where none does.
 func (c AgentCopies) Newest(ctx context.Context, prefix string) (name string, err error) {
 	err = c.l.insist(ctx, func() (err error) {
-		name, err = value[string](c.l.reads(ctx), `select coalesce(max(name), '') from agent_copies where agent = $1 and name >= $2 and name < $3`, c.home.Agent, prefix, prefix+"\U0010FFFF")
+		name, err = store.Value[string](store.Reads(ctx, c.l.DB), `select coalesce(max(name), '') from agent_copies where agent = $1 and name >= $2 and name < $3`, c.home.Agent, prefix, prefix+"\U0010FFFF")
 		return err
 	})
 	return name, err
@@ -194,14 +195,14 @@ func (c AgentCopies) Delete(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	_, err := c.l.db.ExecContext(ctx, held+`delete from agent_copies where agent = $1 and name = any($5::text[]) and exists (select 1 from held)`, append(c.lease(), names)...)
+	_, err := c.l.Postgres.ExecContext(ctx, held+`delete from agent_copies where agent = $1 and name = any($5::text[]) and exists (select 1 from held)`, append(c.lease(), names)...)
 	return err
 }
 
 // Keep says whether other nodes can get what the agent has.
 func (c AgentCopies) Keep(ctx context.Context, state HomeState) error {
 	return c.l.insist(ctx, func() error {
-		done, err := c.l.db.ExecContext(ctx, held+`update agent_homes set kept = $5 from held where agent = $1`, append(c.lease(), int(state))...)
+		done, err := c.l.Postgres.ExecContext(ctx, held+`update agent_homes set kept = $5 from held where agent = $1`, append(c.lease(), int(state))...)
 		return c.refused(ctx, done, err)
 	})
 }

@@ -5,9 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // AgentHome says which node has the database and the files of an agent.
@@ -50,7 +49,7 @@ func agentHomeFields(h *AgentHome) []any {
 
 // AgentHomes lists the agents whose database and files are at a node, by their names.
 func (l *Ledger) AgentHomes(ctx context.Context) (map[string]AgentHome, error) {
-	all, err := list(l.reads(ctx), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h`)
+	all, err := store.List(store.Reads(ctx, l.DB), agentHomeFields, `select `+agentHomeColumns+` from agent_homes h`)
 	homes := make(map[string]AgentHome, len(all))
 	for _, h := range all {
 		homes[h.Agent] = h
@@ -63,32 +62,32 @@ func (l *Ledger) AgentHome(ctx context.Context, agent, node string) (AgentHome, 
 	const query = `select ` + agentHomeColumns + ` from agent_homes h where h.agent = $1`
 	var h AgentHome
 	err := l.insist(ctx, func() (err error) {
-		h, err = one(l.reads(ctx), agentHomeFields, query, agent)
+		h, err = store.One(store.Reads(ctx, l.DB), agentHomeFields, query, agent)
 		return err
 	})
 	if !errors.Is(err, sql.ErrNoRows) {
 		return h, err
 	}
 
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := tx.Exec(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, agent, node, ms(l.now()), int(HomeNew))
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		_, err := tx.Exec(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, agent, node, store.Millis(l.Now()), int(HomeNew))
 		return err
 	})
 	if err != nil {
 		return h, err
 	}
-	return one(l.reads(ctx), agentHomeFields, query, agent)
+	return store.One(store.Reads(ctx, l.DB), agentHomeFields, query, agent)
 }
 
 // takeHome says whether this node may do a run of an agent: where it has the agent's database and files, and where it can get them,
 // which it does with that. Those of an agent that had none are its from now on.
-func (l *Ledger) takeHome(tx *sqlite.Tx, r Run, now time.Time) error {
+func (l *Ledger) takeHome(tx *store.Tx, r Run, now time.Time) error {
 	m := l.member.Load()
 	if r.Agent == "" || m == nil {
 		return nil
 	}
 	node := m.node
-	tx.Run(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, r.Agent, node.Home, ms(now), int(HomeNew))
+	tx.Run(`insert into agent_homes (agent, node, since, kept) values ($1, $2, $3, $4) on conflict do nothing`, r.Agent, node.Home, store.Millis(now), int(HomeNew))
 
 	// Runs are started one after the other (Start), so that it stays where it is meanwhile.
 	const query = `select node, kept from agent_homes where agent = $1`
@@ -122,14 +121,14 @@ func (l *Ledger) takeHome(tx *sqlite.Tx, r Run, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	tx.Run(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, node.Home, ms(now))
+	tx.Run(`update agent_homes set node = $2, lease = lease + 1, since = $3 where agent = $1`, r.Agent, node.Home, store.Millis(now))
 	return nil
 }
 
 // TakeAgents gives the database and files of agents to a node; with local, those that lie in its home count from then on, whatever
 // was shipped. It is refused while another node has them that is at work.
 func (l *Ledger) TakeAgents(ctx context.Context, node string, local bool, agents ...string) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, agent := range agents {
 			var other string
 			err := tx.QueryRow(`select h.node from agent_homes h where h.agent = $1 and h.node <> $2 and exists (select 1 from nodes n where n.home = h.node and n.gone_at = 0)`, agent, node).Scan(&other)
@@ -141,7 +140,7 @@ func (l *Ledger) TakeAgents(ctx context.Context, node string, local bool, agents
 			}
 
 			// What is on its way under the lease before comes first.
-			tx.Run(`select agent from agent_homes where agent = $1`+l.forUpdate, agent)
+			tx.Run(`select agent from agent_homes where agent = $1`+l.ForUpdate, agent)
 			if local { // what was shipped does not count any more
 				if _, err := tx.Exec(`delete from agent_copies where agent = $1 and name >= 'db/' and name < 'db0'`, agent); err != nil {
 					return err
@@ -150,7 +149,7 @@ func (l *Ledger) TakeAgents(ctx context.Context, node string, local bool, agents
 
 			_, err = tx.Exec(`insert into agent_homes (agent, node, since) values ($1, $2, $3)
 				on conflict (agent) do update set node = excluded.node, since = excluded.since, lease = agent_homes.lease + 1, kept = case when cast($4 as bigint) = 1 then 0 else agent_homes.kept end`,
-				agent, node, ms(l.now()), flag(local))
+				agent, node, store.Millis(l.Now()), store.Flag(local))
 			if err != nil {
 				return err
 			}

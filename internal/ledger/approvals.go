@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // How an owner answers an approval.
@@ -38,8 +38,8 @@ type StandingApproval struct {
 }
 
 // isAsked reports whether the same question waits for an answer already.
-func isAsked(tx *sqlite.Tx, agent string, q Question) (bool, error) {
-	return value[bool](tx, `select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash)
+func isAsked(tx *store.Tx, agent string, q Question) (bool, error) {
+	return store.Value[bool](tx, `select exists (select 1 from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open')`, agent, q.Action.Hash)
 }
 
 // identify gives the question of a scheduled run the hash of its text: the runs of a schedule are alike, and so one item of the inbox
@@ -64,7 +64,7 @@ func (l *Ledger) Deny(ctx context.Context, id int64, reason string) (Run, error)
 // answerJoined applies the answer to an item to the others that ask the same. A denial and Reply.All are for all of them. Any other
 // answer releases one run: the scheduled ones end as skipped, because their effect would be had again, and those of other triggers
 // wait for an answer of their own unless a standing approval covers them.
-func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time) error {
+func (l *Ledger) answerJoined(tx *store.Tx, of Item, reply Reply, now time.Time) error {
 	denied := of.Kind == KindApproval && reply.Text == ApprovalDeny
 	stands := of.Kind == KindApproval && (reply.Text == ApprovalAlways || reply.Text == ApprovalOnce && of.Action.Tool == "")
 	if stands {
@@ -73,7 +73,7 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 		}
 	}
 
-	same, err := values[int64](tx, `select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
+	same, err := store.Values[int64](tx, `select id from inbox where agent = $1 and hash = $2 and hash <> '' and state = 'open' and id <> $3 order by id`, of.Agent, of.Action.Hash, of.ID)
 	if err != nil {
 		return err
 	}
@@ -105,35 +105,35 @@ func (l *Ledger) answerJoined(tx *sqlite.Tx, of Item, reply Reply, now time.Time
 	return nil
 }
 
-func addStandingApproval(tx *sqlite.Tx, i Item, now time.Time) error {
+func addStandingApproval(tx *store.Tx, i Item, now time.Time) error {
 	tx.Run(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
-		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, ms(now))
+		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, store.Millis(now))
 	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
 }
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
 
 func standingFields(s *StandingApproval) []any {
-	return []any{&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, at(&s.CreatedAt)}
+	return []any{&s.ID, &s.Agent, &s.Action.Hash, &s.Action.Tool, &s.Action.Description, &s.Item, store.Time(&s.CreatedAt)}
 }
 
 // StandingApprovals lists the standing approvals, the oldest first.
 func (l *Ledger) StandingApprovals(ctx context.Context) ([]StandingApproval, error) {
-	return list(l.reads(ctx), standingFields, `select `+standingColumns+` from standing order by id`)
+	return store.List(store.Reads(ctx, l.DB), standingFields, `select `+standingColumns+` from standing order by id`)
 }
 
 // HasStandingApproval reports whether an agent has a standing approval for an action.
 func (l *Ledger) HasStandingApproval(ctx context.Context, agent, hash string) (bool, error) {
-	return value[bool](l.reads(ctx), `select exists (select 1 from standing where agent = $1 and hash = $2)`, agent, hash)
+	return store.Value[bool](store.Reads(ctx, l.DB), `select exists (select 1 from standing where agent = $1 and hash = $2)`, agent, hash)
 }
 
 // RevokeApproval revokes a standing approval; ErrNotFound when there is none with that number.
 func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) (StandingApproval, error) {
-		s, err := one(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)
-		if s, err = orNotFound(s, err, "grant %d", id); err != nil {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (StandingApproval, error) {
+		s, err := store.One(tx, standingFields, `delete from standing where id = $1 returning `+standingColumns, id)
+		if s, err = store.OrNotFound(s, err, "grant %d", id); err != nil {
 			return s, err
 		}
-		return s, addEvent(tx, Event{At: l.now(), Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
+		return s, addEvent(tx, Event{At: l.Now(), Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
 	})
 }

@@ -7,10 +7,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // Artifact is a file that a run handed to its owner (OSA-19). Artifacts of one name are
@@ -44,10 +43,10 @@ type Artifact struct {
 // version numbers go on for as long as any version of the name is kept.
 func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, content []byte) (Artifact, error) {
 	sum := sha256.Sum256(content)
-	a.Run, a.At, a.Size, a.Hash = at.Run, l.now(), int64(len(content)), hex.EncodeToString(sum[:])
-	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
+	a.Run, a.At, a.Size, a.Hash = at.Run, l.Now(), int64(len(content)), hex.EncodeToString(sum[:])
+	add := func(tx *store.Tx, _ Attempt, job, stored string) error {
 		// A call that a crash made happen again has shared this already.
-		known, again, err := orFalse(one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
+		known, again, err := store.OrFalse(store.One(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, a.Run, a.Key))
 		if again {
 			a = known
 		}
@@ -61,12 +60,12 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 			chain = "agent/" + a.Agent
 		}
 
-		if err := scan(tx, []any{&a.Version, &a.Parent}, `select coalesce(max(version), 0) + 1, coalesce(max(id), 0) from artifacts where chain = $1 and name = $2`, chain, a.Name); err != nil {
+		if err := store.Scan(tx, []any{&a.Version, &a.Parent}, `select coalesce(max(version), 0) + 1, coalesce(max(id), 0) from artifacts where chain = $1 and name = $2`, chain, a.Name); err != nil {
 			return err
 		}
-		if a.ID, err = value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
+		if a.ID, err = store.Value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id`,
-			a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored); err != nil {
+			a.Run, a.Job, a.Agent, chain, a.Key, store.Millis(a.At), store.Storable(a.Name), tx.Redact(store.Storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored); err != nil {
 			return err
 		}
 
@@ -74,7 +73,7 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 	}
 
 	err := l.writeEntries(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
-	a.At = instant(ms(a.At))
+	a.At = store.Instant(store.Millis(a.At))
 	return a, err
 }
 
@@ -84,7 +83,7 @@ const artifactColumns = `id, run, job, agent, key, at, name, description, versio
 
 func artifactFields(a *Artifact) []any {
 	return []any{
-		&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, at(&a.At), &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
+		&a.ID, &a.Run, &a.Job, &a.Agent, &a.Key, store.Time(&a.At), &a.Name, &a.Description, &a.Version, &a.Parent, &a.Size, &a.Hash,
 		&a.Workspace, &a.Type, &a.Title, &a.Role, &a.Status, &a.Approval, &a.ApprovalRef, &a.SupersededBy, &a.Discarded,
 	}
 }
@@ -92,7 +91,7 @@ func artifactFields(a *Artifact) []any {
 // Artifacts lists what runs handed over, the oldest first.
 func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) (all []Artifact, err error) {
 	for some := range slices.Chunk(runs, idsAtOnce) {
-		found, err := list(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where run in (`+idPlaces+`) order by id`, idArgs(some)...)
+		found, err := store.List(store.Reads(ctx, l.DB), artifactFields, `select `+artifactColumns+` from artifacts where run in (`+idPlaces+`) order by id`, idArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -104,11 +103,11 @@ func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) (all []Artifact, 
 
 // ArtifactBytes are the bytes of an artifact of a run.
 func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []byte, error) {
-	a, err := one(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id)
-	if a, err = orNotFound(a, err, "artifact %d of run %d", id, run); err != nil {
+	a, err := store.One(store.Reads(ctx, l.DB), artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and id = $2`, run, id)
+	if a, err = store.OrNotFound(a, err, "artifact %d of run %d", id, run); err != nil {
 		return a, nil, err
 	}
-	stored, err := value[string](l.reads(ctx), `select content from artifacts where id = $1`, id)
+	stored, err := store.Value[string](store.Reads(ctx, l.DB), `select content from artifacts where id = $1`, id)
 	if err != nil {
 		return a, nil, err
 	}

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // Started answers Start for one run.
@@ -26,11 +26,11 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 		return nil, err
 	}
 
-	now := l.now()
+	now := l.Now()
 	out := make([]Started, len(starts))
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		if l.db != nil { // before the lock of a run or a claim: processes that take both in another order would wait for each other
-			tx.Run(`select pg_advisory_xact_lock($1::int, $2::int)`, l.class, lockLanes)
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		if l.Postgres != nil { // before the lock of a run or a claim: processes that take both in another order would wait for each other
+			tx.Run(`select pg_advisory_xact_lock($1::int, $2::int)`, l.Class, store.LockLanes)
 		}
 		for i, s := range starts {
 			started, err := l.startRun(tx, s, now)
@@ -47,7 +47,7 @@ func (l *Ledger) Start(ctx context.Context, starts ...Start) ([]Started, error) 
 }
 
 func startedRun(id int64, r Run, now time.Time, err error) Started {
-	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: instant(ms(now))}, err}
+	return Started{r, Attempt{Run: id, Number: r.Attempt, State: domain.AttemptRunning, StartedAt: store.Instant(store.Millis(now))}, err}
 }
 
 // StartAttempt is Start for a single run without bounds.
@@ -63,11 +63,11 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 const waitingBeside = `select ` + runColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
 
 // checkBehind returns ErrNotClaimable for a queued run of an instant if another run of its job waits for a person: see Start.Behind.
-func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
+func checkBehind(tx *store.Tx, r Run, s Start) error {
 	if !s.Behind || !r.Behind() {
 		return nil
 	}
-	before, err := list(tx, runFields, waitingBeside, r.Job, r.ID)
+	before, err := store.List(tx, runFields, waitingBeside, r.Job, r.ID)
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -76,7 +76,7 @@ func checkBehind(tx *sqlite.Tx, r Run, s Start) error {
 
 // RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
 func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
-	all, err := list(l.reads(ctx), runFields, waitingForPersons)
+	all, err := store.List(store.Reads(ctx, l.DB), runFields, waitingForPersons)
 	out := map[string]WaitingRun{}
 	for _, r := range all {
 		if _, older := out[r.Job]; !older {
@@ -90,7 +90,7 @@ const waitingForPersons = `select ` + runColumns + ` from runs where state = 'wa
 
 // HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
 func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
-	return list(l.reads(ctx), runFields, heldRuns, ms(from), ms(to))
+	return store.List(store.Reads(ctx, l.DB), runFields, heldRuns, store.Millis(from), store.Millis(to))
 }
 
 const heldRuns = `select ` + runColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
@@ -102,7 +102,7 @@ type WaitingRun struct {
 	Text string // of its wait: waits for an approval
 }
 
-func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
+func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
 	run := s.Run
 	r, err := l.lockRun(tx, run)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 		return Run{}, err
 	}
 	next, err := nextAttempt(r, now)
-	if err == nil && l.db != nil {
+	if err == nil && l.Postgres != nil {
 		err = l.startShared(tx, r, s, now)
 	}
 	if err != nil {
@@ -121,9 +121,9 @@ func (l *Ledger) startRun(tx *sqlite.Tx, s Start, now time.Time) (Run, error) {
 	r = next
 
 	tx.Run(`update runs set state = 'running', waiting_for = '', not_before = 0, attempt = $1, started_at = $2 where id = $3`,
-		r.Attempt, ms(r.StartedAt), run)
+		r.Attempt, store.Millis(r.StartedAt), run)
 	endBlock(tx, r, now)
-	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, ms(now), l.nodeID(), s.Job)
+	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, store.Millis(now), store.NodeID(l.DB), s.Job)
 
 	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
@@ -137,13 +137,13 @@ func nextAttempt(r Run, now time.Time) (Run, error) {
 	r.State, r.WaitingFor, r.NotBefore, r.Attempt = domain.StateRunning, "", time.Time{}, r.Attempt+1
 	// A run started with its first attempt; later ones do not move that.
 	if r.StartedAt.IsZero() {
-		r.StartedAt = instant(ms(now))
+		r.StartedAt = store.Instant(store.Millis(now))
 	}
 	return r, nil
 }
 
 // checkFence returns the run of an attempt if that attempt is the running one.
-func (l *Ledger) checkFence(tx *sqlite.Tx, a Attempt) (Run, error) {
+func (l *Ledger) checkFence(tx *store.Tx, a Attempt) (Run, error) {
 	r, err := l.lockRun(tx, a.Run)
 	if err != nil {
 		return Run{}, err
@@ -164,8 +164,8 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		return err
 	}
 
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		res := res // an operation may run again
 		r, err := l.checkFence(tx, a)
 		if err != nil {
@@ -211,7 +211,7 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		}
 
 		tx.Run(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
-			ms(res.RetryAt), tx.Redact(res.Error), postponed, r.ID)
+			store.Millis(res.RetryAt), tx.Redact(res.Error), postponed, r.ID)
 
 		addNotices(tx, now, res.Notices...)
 
@@ -220,27 +220,27 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	})
 }
 
-func (l *Ledger) endAttempt(tx *sqlite.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
+func (l *Ledger) endAttempt(tx *store.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
 	// Nobody settles its open reservations any more: they become spending with its end.
 	if err := l.settleAttempt(tx, a); err != nil {
 		return err
 	}
 	l.endJob(tx, a, state)
-	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), ms(now), a.Run, a.Number)
+	tx.Run(`update attempts set state = $1, error = $2, finished_at = $3 where run = $4 and number = $5`, state, tx.Redact(why), store.Millis(now), a.Run, a.Number)
 	return nil
 }
 
-func addUsage(tx *sqlite.Tx, run int64, res Result) {
+func addUsage(tx *store.Tx, run int64, res Result) {
 	tx.Run(`update runs set steps = steps + $1, calls = calls + $2, tokens_in = tokens_in + $3, tokens_out = tokens_out + $4,
 		tokens_cached = tokens_cached + $5, cost_micro_usd = cost_micro_usd + $6, estimated_tokens = estimated_tokens + $7, estimated_micro_usd = estimated_micro_usd + $8 where id = $9`,
 		res.Steps, res.Calls, res.Usage.TokensIn, res.Usage.TokensOut, res.Usage.TokensCached, res.Usage.CostMicroUSD, res.Usage.EstimatedTokens, res.Usage.EstimatedMicroUSD, run)
 }
 
 // finish gives a run its outcome, whatever state it was in.
-func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+func (l *Ledger) finish(tx *store.Tx, r Run, res Result, now time.Time) error {
 	tx.Run(`update runs set state = 'finished', waiting_for = '', not_before = 0, outcome = $1, exit = $2, verified = $3, finished_at = $4,
 		summary = $5, error = $6 where id = $7`,
-		string(res.Outcome), string(res.Exit), flag(res.Verified), ms(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
+		string(res.Outcome), string(res.Exit), store.Flag(res.Verified), store.Millis(now), tx.Redact(res.Summary), tx.Redact(res.Error), r.ID)
 
 	endBlock(tx, r, now)
 	// No other trigger claims files. Rows with own = 1 are outputs of the job, which stay where they are.
@@ -250,7 +250,7 @@ func (l *Ledger) finish(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 	// It ended without its answer. An info stays open: nothing waits for it.
 	if r.WaitsForPerson() {
-		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, ms(now), r.ID)
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and state = 'open' and kind <> 'info'`, store.Millis(now), r.ID)
 	}
 
 	if r.Trigger.OfInstant() && res.Outcome == domain.OutcomeSkipped {
@@ -289,7 +289,7 @@ const (
 // FinishUnstarted ends a run that got no attempt for it: it has not started, and no time of a start is kept.
 // ErrNotClaimable when it is on, waits for a person, or is finished.
 func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
@@ -298,12 +298,12 @@ func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) err
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
 
-		return l.endUnstarted(tx, r, res, l.now())
+		return l.endUnstarted(tx, r, res, l.Now())
 	})
 }
 
 // endUnstarted ends a run that gets no other attempt, which could ask about the calls with an unknown effect of the last one.
-func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+func (l *Ledger) endUnstarted(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if err := addUncertainCallInfos(tx, r, r.Attempt, now); err != nil {
 		return err
 	}
@@ -315,8 +315,8 @@ func (l *Ledger) endUnstarted(tx *sqlite.Tx, r Run, res Result, now time.Time) e
 // run waits for its next attempt, or is finished: with final, or as cancelled when somebody
 // asked to cancel it. What the attempt used is what final says, or else what it recorded.
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
@@ -359,16 +359,16 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 // interruptCalls marks the calls in which an attempt was cut off: uncertain where nobody can
 // know whether they took effect, else interrupted. A call that an earlier attempt completed was
 // only being replayed, and is not uncertain.
-func interruptCalls(tx *sqlite.Tx, a Attempt, now time.Time) {
+func interruptCalls(tx *store.Tx, a Attempt, now time.Time) {
 	tx.Run(`update calls set state = 'uncertain', finished_at = $1 where run = $2 and attempt = $3 and state = 'running' and effect in ('write', 'external')
 		and not exists (select 1 from calls as earlier where earlier.run = $2 and earlier.attempt < $3 and earlier.key = calls.key and earlier.state in ('done', 'replayed', 'deduped'))`,
-		ms(now), a.Run, a.Number)
-	tx.Run(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, ms(now), a.Run, a.Number)
+		store.Millis(now), a.Run, a.Number)
+	tx.Run(`update calls set state = 'interrupted', finished_at = $1 where run = $2 and attempt = $3 and state = 'running'`, store.Millis(now), a.Run, a.Number)
 }
 
 // recordedUsage is what an attempt used, as far as its steps and calls say. In a run of a model a step that
 // ended and names none only finished the calls of an earlier attempt, and is not counted.
-func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
+func recordedUsage(tx *store.Tx, a Attempt) (Result, error) {
 	var used Result
 	err := tx.QueryRow(`select count(*) filter (where model <> '' or finished_at = 0 or not exists (select 1 from steps as asked where asked.run = $1 and asked.model <> '')), cast(coalesce(sum(tokens_in), 0) as bigint), cast(coalesce(sum(tokens_out), 0) as bigint),
 		cast(coalesce(sum(tokens_cached), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint),
@@ -382,12 +382,12 @@ func recordedUsage(tx *sqlite.Tx, a Attempt) (Result, error) {
 // RequestCancel ends a run that is not running at once; a running one gets a reason that
 // its dispatcher observes. A finished run is returned as it is.
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
-		return l.cancelRun(tx, r, reason, l.now())
+		return l.cancelRun(tx, r, reason, l.Now())
 	})
 	if err != nil {
 		return Run{}, err
@@ -396,7 +396,7 @@ func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (R
 	return l.Run(ctx, run)
 }
 
-func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) error {
+func (l *Ledger) cancelRun(tx *store.Tx, r Run, reason string, now time.Time) error {
 	if r.State != domain.StateRunning {
 		return l.endUnstarted(tx, r, Result{Outcome: domain.OutcomeCancelled, Error: reason}, now)
 	}
@@ -411,7 +411,7 @@ func (l *Ledger) cancelRun(tx *sqlite.Tx, r Run, reason string, now time.Time) e
 // Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
 // due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
@@ -428,7 +428,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-		return addEvent(tx, Event{Run: run, Job: r.Job, At: l.now(), Kind: "run.queued"}, map[string]any{"retry": true})
+		return addEvent(tx, Event{Run: run, Job: r.Job, At: l.Now(), Kind: "run.queued"}, map[string]any{"retry": true})
 	})
 	if err != nil {
 		return Run{}, err
@@ -438,7 +438,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 }
 
 // requeue queues a finished run, with its files and its instant.
-func requeue(tx *sqlite.Tx, r Run) {
+func requeue(tx *store.Tx, r Run) {
 	tx.Run(`update runs set state = 'queued', outcome = '', exit = '', verified = 0, finished_at = 0, summary = '', error = '', cancel_reason = '',
 		interruptions = 0, parks = 0, postponements = 0, blocked_since = 0, blocked_until = 0, blocked_by = '', detail = $1 where id = $2`, retriedDetail(r.Detail), r.ID)
 	// Its files are in work again: an unfinished claim keeps other runs from taking them. One that is being moved
@@ -466,12 +466,12 @@ func retriedDetail(detail json.RawMessage) string {
 // lockRun reads a run that is about to be changed. PostgreSQL locks the row for this
 // transaction, so that of two processes the second sees what the first wrote; SQLite
 // has one writer at a time anyway.
-func (l *Ledger) lockRun(tx *sqlite.Tx, id int64) (Run, error) {
-	r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id)
-	return orNotFound(r, err, "run %d", id)
+func (l *Ledger) lockRun(tx *store.Tx, id int64) (Run, error) {
+	r, err := store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.ForUpdate, id)
+	return store.OrNotFound(r, err, "run %d", id)
 }
 
 // lockKnown is lockRun for a run that may have been removed.
-func (l *Ledger) lockKnown(tx *sqlite.Tx, id int64) (Run, bool, error) {
-	return orFalse(one(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.forUpdate, id))
+func (l *Ledger) lockKnown(tx *store.Tx, id int64) (Run, bool, error) {
+	return store.OrFalse(store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.ForUpdate, id))
 }

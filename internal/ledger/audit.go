@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func AuditChecks() []AuditCheck {
 
 // auditor is one audit: all of it reads the same instant of the ledger.
 type auditor struct {
-	*Ledger
+	l     *Ledger
 	tx    *sql.Tx
 	check AuditCheck
 	found func(Violation) error
@@ -57,11 +58,7 @@ type auditor struct {
 // Audit proves what the ledger promises from its rows and from the files of its large values, all at one instant and
 // while others write. It changes nothing, and holds no more than a row of what it reads.
 func (l *Ledger) Audit(ctx context.Context, o AuditOptions) (err error) {
-	var options sql.TxOptions
-	if l.path == "" { // a transaction of SQLite reads one instant anyway
-		options = sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
-	}
-	tx, err := l.read.db.BeginTx(ctx, &options)
+	tx, err := store.BeginRead(ctx, l.DB)
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be audited: %w", err)
 	}
@@ -69,7 +66,7 @@ func (l *Ledger) Audit(ctx context.Context, o AuditOptions) (err error) {
 
 	for _, check := range AuditChecks() {
 		o.Begin(check)
-		a := &auditor{Ledger: l, tx: tx, check: check, found: o.Found}
+		a := &auditor{l: l, tx: tx, check: check, found: o.Found}
 		find := check.find
 		if find == nil {
 			find = func(ctx context.Context, a *auditor) error { return a.each(ctx, a.check.say, a.check.query) }
@@ -111,13 +108,13 @@ func (a *auditor) each(ctx context.Context, say, query string, args ...any) erro
 // rows hands on each row of a query: integers, texts, and instants of columns that begin with t_.
 func (a *auditor) rows(ctx context.Context, use func([]any) error, query string, args ...any) error {
 	rows, err := a.tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
-	return eachRow(rows, err, func(names []string, row []any) error {
+	return store.EachRow(rows, err, func(names []string, row []any) error {
 		for i, v := range row {
 			n, isInt := v.(int64)
 			b, isBytes := v.([]byte)
 			switch {
 			case isInt && strings.HasPrefix(names[i], "t_"):
-				row[i] = instant(n).Format(time.RFC3339)
+				row[i] = store.Instant(n).Format(time.RFC3339)
 			case isBytes:
 				row[i] = string(b)
 			}

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 )
@@ -114,7 +115,7 @@ func auditRuns() []AuditCheck {
 			Name: "notice-run", Promise: "a notice is of a run that the ledger has given",
 			find: func(ctx context.Context, a *auditor) error {
 				// Not the newest run that is there: retention may have removed it, and a notice outlives its run.
-				return a.each(ctx, a.check.say, `select id, run, channel, state from outbox where state not in ('pending', 'delivered', 'unverified', 'failed') or run > (`+a.runIDs.newest+`) order by id`)
+				return a.each(ctx, a.check.say, `select id, run, channel, state from outbox where state not in ('pending', 'delivered', 'unverified', 'failed') or run > (`+a.l.RunIDs.Newest+`) order by id`)
 			},
 			say: "the notice %d is of run %d, for the channel %s, and %s; no such run or state is known",
 		},
@@ -182,7 +183,7 @@ func auditSteps(ctx context.Context, a *auditor) error {
 	if err != nil {
 		return a.report("the day %q of the sums is none", first.String)
 	}
-	since := ms(day.AddDate(0, 0, 2))
+	since := store.Millis(day.AddDate(0, 0, 2))
 	if err := a.tx.QueryRowContext(ctx, `select cast(coalesce(sum(cost_micro_usd), 0) as bigint) from steps where started_at >= $1`, since).Scan(&stepped); err != nil {
 		return err
 	}
@@ -262,18 +263,18 @@ func auditReferences(ctx context.Context, a *auditor) error {
 }
 
 func auditBlobs(ctx context.Context, a *auditor) error {
-	if a.blobs == nil {
+	if a.l.blobs == nil {
 		return nil
 	}
 	return a.rows(ctx, func(row []any) error {
 		hash, _ := row[0].(string)
-		fault := a.blobs.fault(ctx, hash)
+		fault := a.l.blobs.fault(ctx, hash)
 		if fault == "" {
 			return nil
 		}
 
 		// It may have been removed with its runs since the audit began.
-		if kept, err := value[int](a.reads(ctx), `select count(*) from blobs where hash = $1`, hash); err != nil || kept == 0 {
+		if kept, err := store.Value[int](store.Reads(ctx, a.l.DB), `select count(*) from blobs where hash = $1`, hash); err != nil || kept == 0 {
 			return err
 		}
 		return a.report("the large value %s of %d runs or workspaces, the first of them %d, %s: restore the home from a backup", hash, row[1], row[2], fault)
@@ -298,7 +299,7 @@ func auditArtifacts(ctx context.Context, a *auditor) error {
 
 // auditFile has SQLite read the whole file; PostgreSQL checks its own.
 func auditFile(ctx context.Context, a *auditor) error {
-	if a.path == "" {
+	if a.l.Path == "" {
 		return nil
 	}
 	var verdict string
@@ -306,7 +307,7 @@ func auditFile(ctx context.Context, a *auditor) error {
 		return err
 	}
 	if verdict != "ok" {
-		return a.report("the ledger %s is damaged: %s", a.path, verdict)
+		return a.report("the ledger %s is damaged: %s", a.l.Path, verdict)
 	}
 	return nil
 }

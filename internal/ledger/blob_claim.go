@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 const (
@@ -46,7 +45,7 @@ func refuseValues(format string, args ...any) error {
 // emptied. Where the ledger is a copy of the database that has the place, adopt takes it over. A ledger that has large values somewhere and was opened
 // without a place is refused as well.
 func (l *Ledger) ClaimValues(ctx context.Context, adopt bool) error {
-	if l.db == nil {
+	if l.Postgres == nil {
 		return nil
 	}
 	v, ok := l.blobs.(*valueObjects)
@@ -59,16 +58,16 @@ func (l *Ledger) ClaimValues(ctx context.Context, adopt bool) error {
 	}
 
 	// Nodes that start together claim one after the other.
-	conn, err := l.db.Conn(ctx)
+	conn, err := l.Postgres.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // the lock is given up before
-	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, l.class, lockValues); err != nil {
+	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, l.Class, store.LockValues); err != nil {
 		return err
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.class, lockValues) // the session ends with it
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.Class, store.LockValues) // the session ends with it
 	}()
 
 	if err := l.claimPlace(ctx, v, adopt); err != nil {
@@ -105,7 +104,7 @@ func (l *Ledger) claimPlace(ctx context.Context, v *valueObjects, adopt bool) er
 			return err
 		}
 	}
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		_, err := tx.Exec(`insert into blobs (hash, run) values ($1, 0) on conflict do nothing`, claimMark+c.ID)
 		return err
 	})
@@ -173,20 +172,20 @@ func (v *valueObjects) readClaim(ctx context.Context) (c valuesClaim, err error)
 
 // claimID is the id of the place that the ledger has claimed; "" where it has claimed none.
 func (l *Ledger) claimID(ctx context.Context) (string, error) {
-	row, err := orZero(value[string](l.reads(ctx), `select hash from blobs where run = 0 and hash like $1`, claimMark+"%"))
+	row, err := store.OrZero(store.Value[string](store.Reads(ctx, l.DB), `select hash from blobs where run = 0 and hash like $1`, claimMark+"%"))
 	return strings.TrimPrefix(row, claimMark), err
 }
 
 // databaseID is what no copy of this database has: its server and its table.
 func (l *Ledger) databaseID(ctx context.Context) (string, error) {
-	server, err := value[string](l.reads(ctx), `select system_identifier::text from pg_control_system()`)
+	server, err := store.Value[string](store.Reads(ctx, l.DB), `select system_identifier::text from pg_control_system()`)
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
 		server = "?" // some keep this from users: the table says enough within a server
 	}
-	return fmt.Sprintf("%s/%d", server, uint32(l.class)), nil
+	return fmt.Sprintf("%s/%d", server, uint32(l.Class)), nil
 }
 
 // CheckValues tries whether the place of large values is this ledger's, and can be written, read, listed and emptied.

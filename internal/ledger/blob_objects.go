@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"regexp"
+	"rouse/internal/ledger/store"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func (v *valueObjects) put(ctx context.Context, text string) (string, error) {
 		return "", nil
 	}
 
-	name := fmt.Sprintf("%s.%d.%s", sumOf([]byte(text)), ms(v.now()), rand.Text()[:12])
+	name := fmt.Sprintf("%s.%d.%s", sumOf([]byte(text)), store.Millis(v.now()), rand.Text()[:12])
 	limited, cancel := context.WithTimeout(ctx, valueAnswers+time.Duration(len(text)/valueRate)*time.Second)
 	defer cancel()
 	err := v.mine(limited)
@@ -169,7 +170,7 @@ func (v *valueObjects) remove([]string) error { return nil }
 // does it. Nothing is removed from a place that another database has taken over.
 func (l *Ledger) collectValues(ctx context.Context, now time.Time) error {
 	v, ok := l.blobs.(*valueObjects)
-	if !ok || l.db == nil {
+	if !ok || l.Postgres == nil {
 		return nil
 	}
 
@@ -210,7 +211,7 @@ func (l *Ledger) collectPart(ctx context.Context, v *valueObjects, prefix string
 	for _, o := range all {
 		name := strings.TrimPrefix(o.Name, prefix)
 		if parts := valueName.FindStringSubmatch(name); parts != nil {
-			if at, err := strconv.ParseInt(parts[2], 10, 64); err == nil && instant(at).Before(before) {
+			if at, err := strconv.ParseInt(parts[2], 10, 64); err == nil && store.Instant(at).Before(before) {
 				old = append(old, name)
 			}
 		}
@@ -219,7 +220,7 @@ func (l *Ledger) collectPart(ctx context.Context, v *valueObjects, prefix string
 		return 0, nil
 	}
 
-	orphans, err := values[string](l.reads(ctx), `select n.name from unnest($1::text[]) n(name) where not exists (select 1 from blobs where hash = n.name)`, old)
+	orphans, err := store.Values[string](store.Reads(ctx, l.DB), `select n.name from unnest($1::text[]) n(name) where not exists (select 1 from blobs where hash = n.name)`, old)
 	if err != nil || len(orphans) == 0 {
 		return 0, err
 	}

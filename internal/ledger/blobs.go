@@ -12,11 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"rouse/internal/ledger/store"
 	"strings"
 	"sync"
 
 	"rouse/internal/atomicfile"
-	"rouse/internal/storage/sqlite"
 )
 
 // maxInline is the largest value, in bytes, that stays in the database.
@@ -58,7 +58,7 @@ func (l *Ledger) pack(ctx context.Context, text string) (stored, name string, er
 
 	name, err = l.blobs.put(ctx, text)
 	if err != nil {
-		return "", "", hostFault(fmt.Errorf("cannot keep a large value of the record: %w", err))
+		return "", "", store.HostFault(fmt.Errorf("cannot keep a large value of the record: %w", err))
 	}
 	if name == "" {
 		return text, "", nil
@@ -75,7 +75,7 @@ func (l *Ledger) unpack(ctx context.Context, stored string) (json.RawMessage, er
 		return nil, errNoValues
 	}
 	text, err := l.blobs.get(ctx, name)
-	return text, hostFault(err)
+	return text, store.HostFault(err)
 }
 
 // unpackBytes unpacks a value that is stored in Base64, because a file may hold any bytes and columns have the type text.
@@ -111,7 +111,7 @@ func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) e
 		return err
 	}
 
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (l *Ledger) packEntries(ctx context.Context, entries []Entry) (packedEntrie
 }
 
 // write writes them in their order, and their events; the caller has looked at the fence of a.
-func (p packedEntries) write(tx *sqlite.Tx, a Attempt, job string) error {
+func (p packedEntries) write(tx *store.Tx, a Attempt, job string) error {
 	var events []Event
 	for _, e := range p {
 		keepBlob(tx, e.hash, a.Run)

@@ -3,11 +3,10 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // What a budget is of.
@@ -124,9 +123,9 @@ func (r Reservation) accounts() []account {
 }
 
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
-func (l *Ledger) lock(tx *sqlite.Tx, acc account) (Spending, error) {
+func (l *Ledger) lock(tx *store.Tx, acc account) (Spending, error) {
 	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
-	return one(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.forUpdate, acc.period, acc.scope, acc.name)
+	return store.One(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.ForUpdate, acc.period, acc.scope, acc.name)
 }
 
 func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
@@ -143,7 +142,7 @@ func spendingFields(s *Spending) []any {
 // each other's reservations.
 func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
 	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
-	err = l.write(ctx, func(tx *sqlite.Tx) error {
+	err = store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		id, full = 0, nil
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
@@ -163,9 +162,9 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 		}
 
 		var err error
-		id, err = value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
+		id, err = store.Value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
-			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, ms(l.now()))
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, store.Millis(l.Now()))
 		return err
 	})
 
@@ -174,7 +173,7 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 
 // checkLimit locks the row of an account for this transaction, and returns its limit if that has no room. A call that costs nothing fits
 // any limit in money.
-func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
+func (l *Ledger) checkLimit(tx *store.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
 	s, err := l.lock(tx, acc)
 	if err != nil {
 		return nil, err
@@ -199,9 +198,9 @@ func (l *Ledger) checkLimit(tx *sqlite.Tx, r Reservation, acc account) (*BudgetE
 // ended meanwhile, the reservation was settled with it.
 func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) ([]Spending, error) {
 	var out []Spending
-	err := l.write(ctx, func(tx *sqlite.Tx) error {
+	err := store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		out = nil
-		rows, err := list(tx, reservationFields, `delete from reservations where id = $1 returning `+reservationColumns, id)
+		rows, err := store.List(tx, reservationFields, `delete from reservations where id = $1 returning `+reservationColumns, id)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -240,10 +239,10 @@ func reservationFields(h *openReservation) []any {
 	return []any{&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD}
 }
 
-func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
+func (l *Ledger) settle(tx *store.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
-		s, err := one(tx, spendingFields, `update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
+		s, err := store.One(tx, spendingFields, `update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
 			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
 			where period = $8 and scope = $9 and name = $10 returning `+spendingColumns,
@@ -263,8 +262,8 @@ func (l *Ledger) settle(tx *sqlite.Tx, h openReservation, used Usage, why string
 
 // settleAttempt counts what an attempt still has reserved as spent: the call may have been
 // made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
-func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
-	open, err := list(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
+func (l *Ledger) settleAttempt(tx *store.Tx, a Attempt) error {
+	open, err := store.List(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	if err != nil {
 		return err
 	}
@@ -280,12 +279,12 @@ func (l *Ledger) settleAttempt(tx *sqlite.Tx, a Attempt) error {
 
 // SpendingOn lists what was taken in a day or a month, and what is reserved.
 func (l *Ledger) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
-	return list(l.reads(ctx), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
+	return store.List(store.Reads(ctx, l.DB), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
 func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
-	err = scan(l.reads(ctx), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
+	err = store.Scan(store.Reads(ctx, l.DB), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
 		from spending where scope = $1 and period >= $2 and length(period) = 10`, ScopeDaemon, day)
 	return tokens, costMicroUSD, err
 }

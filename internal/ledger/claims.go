@@ -4,45 +4,45 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 const claimColumns = `id, job, path, hash, size, mod_time, run, outcome, after, dest`
 
 func claimFields(c *ClaimStatus) []any {
-	return []any{&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, at(&c.ModTime), &c.Run, &c.Outcome, &c.After, &c.Dest}
+	return []any{&c.ID, &c.Job, &c.Path, &c.Hash, &c.Size, store.Time(&c.ModTime), &c.Run, &c.Outcome, &c.After, &c.Dest}
 }
 
 // ClaimOf looks up who claimed a content; false when nobody did.
 func (l *Ledger) ClaimOf(ctx context.Context, job, path, hash string) (ClaimStatus, bool, error) {
-	return orFalse(one(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.storedPath(path), hash))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 and hash = $3`, job, l.StoredPath(path), hash))
 }
 
 // ClaimsOf lists the claims of a job on a path: one for each content that was there.
 func (l *Ledger) ClaimsOf(ctx context.Context, job, path string) ([]ClaimStatus, error) {
-	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.storedPath(path))
+	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where job = $1 and path = $2 order by id`, job, l.StoredPath(path))
 }
 
 // ClaimsOfRun returns the claims of a run on files.
 func (l *Ledger) ClaimsOfRun(ctx context.Context, run int64) ([]ClaimStatus, error) {
-	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
+	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where run = $1 and own = 0 order by id`, run)
 }
 
 // LeaveFiles cancels moving or deleting the files of a finished run before it is undone, because the undo may restore their old place.
 func (l *Ledger) LeaveFiles(ctx context.Context, run int64) error {
-	return l.exec(ctx, `update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
+	return store.Exec(ctx, l.DB, `update claims set after = $1 where run = $2 and own = 0 and outcome <> ''`, AfterLeft, run)
 }
 
 // DisownFiles lets the contents of an undone run start new runs when they are dropped again. ModTime of each claim identifies the file
 // that lies at its path now and starts no run. It is zero if there is no such file.
 func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, c := range claims {
 			tx.Run(`update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and own = 0 and outcome <> ''`,
-				AfterUndone, ms(c.ModTime), c.ID, c.Run)
+				AfterUndone, store.Millis(c.ModTime), c.ID, c.Run)
 		}
 		return nil
 	})
@@ -52,21 +52,21 @@ func (l *Ledger) DisownFiles(ctx context.Context, claims []ClaimStatus) error {
 // outcome belongs to a run that was retried before that: nothing is done to its file any more, but an earlier try may
 // have moved it.
 func (l *Ledger) PendingAfterMoves(ctx context.Context, limit int) ([]ClaimStatus, error) {
-	return list(l.reads(ctx), claimFields, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
+	return store.List(store.Reads(ctx, l.DB), claimFields, `select `+claimColumns+` from claims where after = 'pending' order by id limit $1`, limit)
 }
 
 // FinishAfterMove records what became of a file: AfterDone and where it is now, AfterLeft, or AfterFailed
 // with why; AfterNone for one whose run was retried. False: since c was read, its run was retried or somebody else
 // has recorded it. What is to happen to the file may have changed, so only where it is now is recorded.
 func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest, why string) (ended bool, err error) {
-	err = l.do(ctx, func(tx *sqlite.Tx) (err error) {
-		ended, err = changed(tx, `update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) (err error) {
+		ended, err = store.Changed(tx, `update claims set after = $1, dest = $2, error = $3 where id = $4 and after = 'pending' and run = $5 and outcome = $6`,
 			after, dest, tx.Redact(why), c.ID, c.Run, string(c.Outcome))
 		switch {
 		case err != nil:
 			return err
 		case ended && after != AfterNone && (after != AfterLeft || why != ""):
-			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: l.now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
+			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: l.Now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 		case !ended && dest != "":
 			// The run that was retried meanwhile waits for this: it needs its file.
 			tx.Run(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
@@ -78,7 +78,7 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 
 // ClaimOwnOutput marks a content as written by a run of the job itself, so that the job's watch ignores it.
 func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 		tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation, outcome, after, own) values ($1, $2, $3, $4, $5, $6, 1, $7, $8, 1)
 			on conflict (job, path, hash) do update set run = excluded.run, outcome = excluded.outcome, after = excluded.after, own = 1, dest = '', error = ''
 			where claims.outcome <> '' or claims.own = 1`,
-			c.Job, l.storedPath(c.Path), c.Hash, c.Size, ms(c.ModTime), a.Run, string(domain.OutcomeSuccess), AfterLeft)
+			c.Job, l.StoredPath(c.Path), c.Hash, c.Size, store.Millis(c.ModTime), a.Run, string(domain.OutcomeSuccess), AfterLeft)
 		return nil
 	})
 }
@@ -95,14 +95,14 @@ func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 // ReleaseClaims gives up contents that a run had claimed and continues without: the files were gone,
 // or had changed. Dropped again, they get a run of their own.
 func (l *Ledger) ReleaseClaims(ctx context.Context, a Attempt, claims ...Claim) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if _, err := l.checkFence(tx, a); err != nil {
 			return err
 		}
 
 		for _, c := range claims {
 			tx.Run(`update claims set run = 0, outcome = $1, after = '' where job = $2 and path = $3 and hash = $4 and run = $5 and own = 0`,
-				string(domain.OutcomeSkipped), c.Job, l.storedPath(c.Path), c.Hash, a.Run)
+				string(domain.OutcomeSkipped), c.Job, l.StoredPath(c.Path), c.Hash, a.Run)
 		}
 		return nil
 	})
@@ -120,8 +120,8 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 		return time.Time{}, false, err
 	}
 
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		since, back = l.now().Truncate(time.Millisecond), false
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		since, back = l.Now().Truncate(time.Millisecond), false
 		same, err := failedAlike(tx, c.Run, definition)
 		if err != nil || !same {
 			return err
@@ -129,11 +129,11 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 		back = true
 
 		var others, known int
-		if err := scan(tx, []any{&others, &known}, `select count(*), coalesce(max(case when id = $1 then 1 else 0 end), 0) from claims where job = $2 and after = $3`, c.ID, c.Job, AfterBack); err != nil {
+		if err := store.Scan(tx, []any{&others, &known}, `select count(*), coalesce(max(case when id = $1 then 1 else 0 end), 0) from claims where job = $2 and after = $3`, c.ID, c.Job, AfterBack); err != nil {
 			return err
 		}
 		if known > 0 {
-			first, err := timeOf(tx, `select coalesce(max(at), 0) from events where run = 0 and job = $1 and kind = $2 and data = $3`, c.Job, FileBack, string(told))
+			first, err := store.TimeOf(tx, `select coalesce(max(at), 0) from events where run = 0 and job = $1 and kind = $2 and data = $3`, c.Job, FileBack, string(told))
 			if !first.IsZero() {
 				since = first
 			}
@@ -141,8 +141,8 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 		}
 
 		// Only what was read: the owner may have had the run tried again meanwhile.
-		marked, err := changed(tx, `update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
-			AfterBack, ms(modified), c.ID, c.Run, string(c.Outcome), c.After)
+		marked, err := store.Changed(tx, `update claims set after = $1, mod_time = $2 where id = $3 and run = $4 and outcome = $5 and after = $6`,
+			AfterBack, store.Millis(modified), c.ID, c.Run, string(c.Outcome), c.After)
 		if err != nil || !marked {
 			return err
 		}
@@ -157,13 +157,13 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 
 // BackGone records that a file which was back after it failed has gone again.
 func (l *Ledger) BackGone(ctx context.Context, c ClaimStatus) error {
-	return l.exec(ctx, `update claims set after = $1 where id = $2 and run = $3 and after = $4`, AfterDone, c.ID, c.Run, AfterBack)
+	return store.Exec(ctx, l.DB, `update claims set after = $1 where id = $2 and run = $3 and after = $4`, AfterDone, c.ID, c.Run, AfterBack)
 }
 
 // failedAlike says whether a run that failed was one of the job as it is now. Of a run that is not kept any more nobody
 // knows, nor can it be retried.
-func failedAlike(tx *sqlite.Tx, run int64, definition string) (bool, error) {
-	text, known, err := orFalse(value[[]byte](tx, `select detail from runs where id = $1`, run))
+func failedAlike(tx *store.Tx, run int64, definition string) (bool, error) {
+	text, known, err := store.OrFalse(store.Value[[]byte](tx, `select detail from runs where id = $1`, run))
 	if err != nil || !known {
 		return false, err
 	}

@@ -5,17 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // copyChunk is how many rows one transaction of a copy takes.
 const copyChunk = 2000
-
-// ErrUnfinishedCopy is a ledger that is not whole, because the copy that makes it was cut off.
-var ErrUnfinishedCopy = errors.New("this ledger is a copy that was cut off, and is not whole; copy it again, which goes on where it ended: rouse engine migrate")
 
 // CopiedTable is what a Copy has taken of one table.
 type CopiedTable struct {
@@ -33,7 +29,7 @@ type CopyOptions struct {
 // At the end the rows of both are counted.
 func Copy(ctx context.Context, from, to *Ledger, o CopyOptions) ([]CopiedTable, error) {
 	for _, l := range []*Ledger{from, to} {
-		if l.db == nil {
+		if l.Postgres == nil {
 			continue
 		}
 		release, err := l.excludeNodes(ctx)
@@ -67,7 +63,7 @@ func Copy(ctx context.Context, from, to *Ledger, o CopyOptions) ([]CopiedTable, 
 	if err := endCopy(ctx, from, to, tables); err != nil {
 		return nil, err
 	}
-	return copied, to.readEpochs(ctx)
+	return copied, store.ReadEpochs(ctx, to.DB)
 }
 
 // copiedTable is one table, with its columns in the order of both ledgers, and those of its key.
@@ -94,7 +90,7 @@ func copiedTables(ctx context.Context, from, to *Ledger) ([]copiedTable, error) 
 	for i, t := range has {
 		if at := slices.IndexFunc(wants, func(w copiedTable) bool { return w.name == t.name }); at < 0 || !slices.Equal(sorted(wants[at].columns), sorted(t.columns)) {
 			return nil, fmt.Errorf("the table %s is not the same in both ledgers: they are of different versions", t.name)
-		} else if from.db == nil {
+		} else if from.Postgres == nil {
 			has[i].text = wants[at].text // PostgreSQL is strict about it
 		}
 	}
@@ -110,7 +106,7 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 func (l *Ledger) tables(ctx context.Context) ([]copiedTable, error) {
 	query := `select m.name, c.name, c.type, c.pk, m.sql like '%autoincrement%' from sqlite_schema m join pragma_table_info(m.name) c
 		where m.type = 'table' and m.name not like 'sqlite_%' order by m.name, c.cid`
-	if l.db != nil {
+	if l.Postgres != nil {
 		query = `select c.table_name, c.column_name, c.data_type,
 			coalesce((select k.ordinal_position from information_schema.table_constraints t join information_schema.key_column_usage k using (constraint_schema, constraint_name)
 				where t.constraint_type = 'PRIMARY KEY' and t.table_schema = c.table_schema and t.table_name = c.table_name and k.column_name = c.column_name), 0),
@@ -123,7 +119,7 @@ func (l *Ledger) tables(ctx context.Context) ([]copiedTable, error) {
 		keyPlace          int // from 1; 0: not in the key
 		counts            bool
 	}
-	columns, err := list(l.reads(ctx), func(c *column) []any { return []any{&c.table, &c.name, &c.kind, &c.keyPlace, &c.counts} }, query)
+	columns, err := store.List(store.Reads(ctx, l.DB), func(c *column) []any { return []any{&c.table, &c.name, &c.kind, &c.keyPlace, &c.counts} }, query)
 
 	var all []copiedTable
 	for _, c := range columns {
@@ -161,19 +157,19 @@ func (l *Ledger) excludeNodes(ctx context.Context) (release func(), err error) {
 		return nil, fmt.Errorf("the node %s works on that ledger; stop all nodes first", alive[0])
 	}
 
-	conn, err := l.db.Conn(ctx)
+	conn, err := l.Postgres.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	got := false
-	if err := conn.QueryRowContext(ctx, `select pg_try_advisory_lock($1, $2)`, l.class, lockJoin).Scan(&got); err != nil || !got {
+	if err := conn.QueryRowContext(ctx, `select pg_try_advisory_lock($1, $2)`, l.Class, store.LockJoin).Scan(&got); err != nil || !got {
 		if err == nil {
 			err = errors.New("a node is starting on that ledger, or another copy of it is being made; stop it first")
 		}
 		return nil, errors.Join(err, conn.Close())
 	}
 	return func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.class, lockJoin) // the session ends with it
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.Class, store.LockJoin) // the session ends with it
 		_ = conn.Close()
 	}, nil
 }
@@ -193,13 +189,13 @@ func sameCounts(ctx context.Context, from, to *Ledger, tables []copiedTable) (bo
 }
 
 func (l *Ledger) count(ctx context.Context, t copiedTable) (int64, error) {
-	return value[int64](l.reads(ctx), `select count(*) from `+t.name)
+	return store.Value[int64](store.Reads(ctx, l.DB), `select count(*) from `+t.name)
 }
 
 // beginCopy marks to as a copy that is not whole, unless it is one of from already, and empties what a new ledger holds.
 // same says that both hold as much: then a whole copy of from is nothing new.
 func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same bool) error {
-	return to.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, to.DB, func(tx *store.Tx) error {
 		var source string
 		var done int64
 		err := tx.QueryRow(`select source, done_at from copies`).Scan(&source, &done)
@@ -213,7 +209,7 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 		}
 
 		// One that has never given a run an id has no history: what it knows of jobs and of its own making is in from as well.
-		newest, err := value[int64](tx, to.runIDs.newest)
+		newest, err := store.Value[int64](tx, to.RunIDs.Newest)
 		if err != nil {
 			return err
 		}
@@ -224,7 +220,7 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 		for _, t := range tables {
 			tx.Run(`delete from ` + t.name)
 		}
-		_, err = tx.Exec(`insert into copies (source, begun_at) values ($1, $2) on conflict (source) do update set begun_at = excluded.begun_at, done_at = 0`, from.ID(), ms(to.now()))
+		_, err = tx.Exec(`insert into copies (source, begun_at) values ($1, $2) on conflict (source) do update set begun_at = excluded.begun_at, done_at = 0`, from.ID(), store.Millis(to.Now()))
 		return err
 	})
 }
@@ -233,7 +229,7 @@ func beginCopy(ctx context.Context, from, to *Ledger, tables []copiedTable, same
 func (l *Ledger) ordered(t copiedTable) string {
 	terms := make([]string, len(t.key))
 	for i, column := range t.key {
-		if terms[i] = column; l.db != nil && t.text[column] {
+		if terms[i] = column; l.Postgres != nil && t.text[column] {
 			terms[i] += ` collate "C"`
 		}
 	}
@@ -295,8 +291,8 @@ func (l *Ledger) lastKey(ctx context.Context, t copiedTable) ([]any, error) {
 }
 
 func (l *Ledger) anyRows(ctx context.Context, query string, args ...any) (all [][]any, err error) {
-	rows, err := l.reads(ctx).Query(query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
-	return all, eachRow(rows, err, func(_ []string, row []any) error {
+	rows, err := store.Reads(ctx, l.DB).Query(query, args...) //nolint:sqlclosecheck,rowserrcheck // eachRow closes them
+	return all, store.EachRow(rows, err, func(_ []string, row []any) error {
 		all = append(all, slices.Clone(row))
 		return nil
 	})
@@ -344,7 +340,7 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 		}
 	}
 
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for some := range slices.Chunk(rows, insertGroup) {
 			var values []any
 			for _, row := range some {
@@ -371,7 +367,7 @@ const insertGroup = 50
 
 func (l *Ledger) insertStatement(t copiedTable, rows int) string {
 	overriding := ""
-	if l.db != nil && t.counts {
+	if l.Postgres != nil && t.counts {
 		overriding = " overriding system value"
 	}
 	var all []string
@@ -400,29 +396,20 @@ func endCopy(ctx context.Context, from, to *Ledger, tables []copiedTable) error 
 		return err
 	}
 
-	return to.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, to.DB, func(tx *store.Tx) error {
 		for _, t := range tables {
-			if to.db == nil || !t.counts {
+			if to.Postgres == nil || !t.counts {
 				continue
 			}
 			tx.Run(fmt.Sprintf(`select setval(pg_get_serial_sequence('%[1]s', '%[2]s'), greatest(coalesce(max(%[2]s), 0), 1), max(%[2]s) is not null) from %[1]s`, t.name, t.key[0]))
 		}
 		if newest > 0 { // above those that are kept
-			for _, statement := range to.runIDs.skip {
+			for _, statement := range to.RunIDs.Skip {
 				tx.Run(statement, newest)
 			}
 		}
 
-		_, err := tx.Exec(`update copies set done_at = $1 where source = $2`, ms(to.now()), from.ID())
+		_, err := tx.Exec(`update copies set done_at = $1 where source = $2`, store.Millis(to.Now()), from.ID())
 		return err
 	})
-}
-
-// checkWhole refuses a ledger that is a copy which was cut off.
-func (l *Ledger) checkWhole(ctx context.Context) error {
-	partial, err := value[bool](l.reads(ctx), `select exists (select 1 from copies where done_at = 0)`)
-	if partial {
-		return ErrUnfinishedCopy
-	}
-	return err
 }

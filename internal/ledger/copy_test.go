@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/store"
 )
 
 // A ledger that is taken to another database and back is the same, row for row, whatever is in it; a copy that was cut off
@@ -196,7 +197,7 @@ func TestUnfinishedCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := ledger.Open(t.Context(), o); !errors.Is(err, ledger.ErrUnfinishedCopy) {
+	if _, err := ledger.Open(t.Context(), o); !errors.Is(err, store.ErrUnfinishedCopy) {
 		t.Errorf("it is opened: %v", err)
 	}
 	other := openCopy(t, ledger.Options{Path: filepath.Join(t.TempDir(), "ledger.db")}) // one with an id of its own

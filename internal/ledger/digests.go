@@ -3,29 +3,29 @@ package ledger
 import (
 	"context"
 	"errors"
+	"rouse/internal/ledger/store"
 	"strconv"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // DigestThrough is up to when the digests of a channel have told. The first question for a channel is its beginning: it
 // writes now, and returns that.
 func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Time) (time.Time, error) {
-	through, known, err := orFalse(timeOf(l.reads(ctx), `select through from digests where channel = $1`, channel))
+	through, known, err := store.OrFalse(store.TimeOf(store.Reads(ctx, l.DB), `select through from digests where channel = $1`, channel))
 	if err != nil || known {
 		return through, err
 	}
-	return instant(ms(now)), l.exec(ctx, `insert into digests (channel, through) values ($1, $2) on conflict (channel) do nothing`, channel, ms(now))
+	return store.Instant(store.Millis(now)), store.Exec(ctx, l.DB, `insert into digests (channel, through) values ($1, $2) on conflict (channel) do nothing`, channel, store.Millis(now))
 }
 
 // AppendDigest puts a digest into the outbox, which tells of the time from one instant to another. A digest that begins
 // elsewhere than the last one has ended is none: somebody else was faster, and false is returned.
 func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice) (added bool, err error) {
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
-		if added, err = changed(tx, `update digests set through = $1 where channel = $2 and through = $3`, ms(to), n.Channel, ms(from)); added {
-			addNotices(tx, l.now(), n)
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		if added, err = store.Changed(tx, `update digests set through = $1 where channel = $2 and through = $3`, store.Millis(to), n.Channel, store.Millis(from)); added {
+			addNotices(tx, l.Now(), n)
 		}
 		return err
 	})
@@ -34,19 +34,19 @@ func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice)
 
 // RestartDigest has the next digest of a channel begin at an instant.
 func (l *Ledger) RestartDigest(ctx context.Context, channel string, from time.Time) error {
-	return l.exec(ctx, `update digests set through = $1 where channel = $2`, ms(from), channel)
+	return store.Exec(ctx, l.DB, `update digests set through = $1 where channel = $2`, store.Millis(from), channel)
 }
 
 // KeepDigests forgets the channels that have no digest any more: one that gets it again later starts over.
 func (l *Ledger) KeepDigests(ctx context.Context, channels map[string]bool) error {
-	known, err := values[string](l.reads(ctx), `select channel from digests`)
+	known, err := store.Values[string](store.Reads(ctx, l.DB), `select channel from digests`)
 	if err != nil {
 		return err
 	}
 
 	for _, channel := range known {
 		if !channels[channel] {
-			err = errors.Join(err, l.exec(ctx, `delete from digests where channel = $1`, channel))
+			err = errors.Join(err, store.Exec(ctx, l.DB, `delete from digests where channel = $1`, channel))
 		}
 	}
 	return err
@@ -70,9 +70,9 @@ const runsEnded = `with recursive names(job) as (select min(job) from runs
 
 // EndedBetween counts the runs that ended at from or later, and before to.
 func (l *Ledger) EndedBetween(ctx context.Context, from, to time.Time) ([]Ended, error) {
-	return list(l.reads(ctx), func(e *Ended) []any {
+	return store.List(store.Reads(ctx, l.DB), func(e *Ended) []any {
 		return []any{&e.Job, &e.Agent, &e.Outcome, &e.Runs, &e.Tokens, &e.Cost}
-	}, runsEnded, ms(from), ms(to))
+	}, runsEnded, store.Millis(from), store.Millis(to))
 }
 
 // oldNotices are the notices of no run; the others go with their runs. A notice that is pending for keepPending longer than the record is
@@ -89,11 +89,11 @@ const removedRuns = `select distinct run from outbox where run > 0 and not exist
 // detachNotices makes the notices that outlive their run notices of no run, which oldNotices finds, and so the events of their
 // delivery. A notice that was pending when its run was removed is delivered all the same.
 func (l *Ledger) detachNotices(ctx context.Context) error {
-	runs, err := values[int64](l.reads(ctx), removedRuns)
+	runs, err := store.Values[int64](store.Reads(ctx, l.DB), removedRuns)
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, run := range runs {
 			for _, statement := range []string{
 				`update outbox set run = 0 where run = $1 and not exists (select 1 from runs where runs.id = $1)`,

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // Enqueue accepts requests, all of them in one transaction: a run under its unique key
@@ -23,7 +23,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	for i, r := range reqs {
 		if w := r.Detail.Webhook; w != nil { // strangers may send a secret; what a signature covers was checked before
 			clean := *w
-			clean.ID, clean.Event = l.redact(w.ID), l.redact(w.Event)
+			clean.ID, clean.Event = l.Redact(w.ID), l.Redact(w.Event)
 			r.Detail.Webhook = &clean
 		}
 		text, err := json.Marshal(r.Detail)
@@ -36,7 +36,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	defer l.hold()()
 	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
 	for i, r := range reqs {
-		text, err := json.Marshal(l.redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
+		text, err := json.Marshal(l.Redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
 		if err == nil {
 			bodies[i], hashes[i], err = l.pack(ctx, string(text))
 		}
@@ -45,9 +45,9 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		}
 	}
 
-	now := l.now()
+	now := l.Now()
 	out := make([]Accepted, len(reqs))
-	err := l.do(ctx, func(tx *sqlite.Tx) (err error) {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) (err error) {
 		for i, r := range reqs {
 			if r.Claim != nil || len(r.Claims) > 0 {
 				out[i], err = l.enqueueClaims(tx, now, r, details[i])
@@ -75,7 +75,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 }
 
 // keepBlob keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
-func keepBlob(tx *sqlite.Tx, hash string, run int64) {
+func keepBlob(tx *store.Tx, hash string, run int64) {
 	if hash != "" {
 		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
 	}
@@ -83,7 +83,7 @@ func keepBlob(tx *sqlite.Tx, hash string, run int64) {
 
 // DeliveryBody is what came with the request that started a run, "" for any other run.
 func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
-	stored, known, err := orFalse(value[string](l.reads(ctx), `select body from deliveries where run = $1`, run))
+	stored, known, err := store.OrFalse(store.Value[string](store.Reads(ctx, l.DB), `select body from deliveries where run = $1`, run))
 	if err != nil || !known {
 		return "", err
 	}
@@ -102,11 +102,11 @@ func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 
 // RunByKey is the run that a request of a key has made; false where none has.
 func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
-	return orFalse(one(l.reads(ctx), runFields, `select `+runColumns+` from runs where key = $1`, key))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where key = $1`, key))
 }
 
 // insertRun inserts a run unless its key has one.
-func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
+func insertRun(tx *store.Tx, now time.Time, r Request, key, detail string) (Accepted, error) {
 	if key == "" {
 		key = string(r.Trigger) + "/" + rand.Text()
 	}
@@ -116,21 +116,21 @@ func insertRun(tx *sqlite.Tx, now time.Time, r Request, key, detail string) (Acc
 		return Accepted{}, err
 	}
 
-	id, isNew, err := orFalse(value[int64](tx, `insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
+	id, isNew, err := store.OrFalse(store.Value[int64](tx, `insert into runs (key, job, agent, triggered_by, detail, state, not_before, scheduled_at, queued_at, taint)
 		values ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9) on conflict (key) do nothing returning id`,
-		key, r.Job, r.Agent, string(r.Trigger), detail, ms(r.NotBefore), ms(r.ScheduledAt), ms(now), taint))
+		key, r.Job, r.Agent, string(r.Trigger), detail, store.Millis(r.NotBefore), store.Millis(r.ScheduledAt), store.Millis(now), taint))
 	if err != nil {
 		return Accepted{}, err
 	}
 	if !isNew {
-		return one(tx, func(a *Accepted) []any { return []any{&a.Run, &a.Outcome} }, `select id, outcome from runs where key = $1`, key)
+		return store.One(tx, func(a *Accepted) []any { return []any{&a.Run, &a.Outcome} }, `select id, outcome from runs where key = $1`, key)
 	}
 	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
 // enqueueClaims queues the run of a request's files. Of many files, those that other runs have
 // claimed are left out; if all are, there is no run.
-func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail string) (Accepted, error) {
+func (l *Ledger) enqueueClaims(tx *store.Tx, now time.Time, r Request, detail string) (Accepted, error) {
 	claims := r.Claims
 	if r.Claim != nil {
 		claims = []Claim{*r.Claim}
@@ -180,7 +180,7 @@ func (l *Ledger) enqueueClaims(tx *sqlite.Tx, now time.Time, r Request, detail s
 
 	for _, t := range mine {
 		tx.Run(`update claims set run = $1, generation = $2, size = $3, mod_time = $4, outcome = '', after = '', dest = '', error = '', own = 0 where id = $5`,
-			a.Run, t.generation, t.Size, ms(t.ModTime), t.id)
+			a.Run, t.generation, t.Size, store.Millis(t.ModTime), t.id)
 		if r.Breaker.MaxClaims > 0 && !a.BreakerTripped {
 			if a.BreakerTripped, err = l.tripBreaker(tx, now, t.Claim, a.Run, r.Breaker); err != nil {
 				return a, err
@@ -200,21 +200,21 @@ type newClaim struct {
 
 // claim inserts the claim first, so that of two processes that saw the same file the second
 // waits for the first and is blocked by it. blocked says by which run.
-func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
+func (l *Ledger) claim(tx *store.Tx, now time.Time, c Claim, r Request) (_ newClaim, blocked *Accepted, err error) {
 	t := newClaim{Claim: c}
 	var run, modified int64
 	var outcome domain.Outcome
 	var after string
 	tx.Run(`insert into claims (job, path, hash, size, mod_time, run, generation) values ($1, $2, $3, $4, $5, 0, 0)
-		on conflict (job, path, hash) do nothing`, c.Job, c.Path, c.Hash, c.Size, ms(c.ModTime))
-	if err := scan(tx, []any{&t.id, &run, &t.generation, &modified, &outcome, &after},
-		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.forUpdate, c.Job, c.Path, c.Hash); err != nil {
+		on conflict (job, path, hash) do nothing`, c.Job, c.Path, c.Hash, c.Size, store.Millis(c.ModTime))
+	if err := store.Scan(tx, []any{&t.id, &run, &t.generation, &modified, &outcome, &after},
+		`select id, run, generation, mod_time, outcome, after from claims where job = $1 and path = $2 and hash = $3`+l.ForUpdate, c.Job, c.Path, c.Hash); err != nil {
 		return t, nil, err
 	}
 
 	// The same file as before, which could not be moved away: its failed run is not repeated.
-	stuck := after == AfterFailed && modified == ms(c.ModTime)
-	undone := after == AfterUndone && modified != ms(c.ModTime)
+	stuck := after == AfterFailed && modified == store.Millis(c.ModTime)
+	undone := after == AfterUndone && modified != store.Millis(c.ModTime)
 	t.wanted = outcome != "" && (r.Again || undone)
 	// Generation 0 was inserted above, by this transaction, and belongs to no run yet.
 	if t.generation > 0 && !t.wanted && (outcome == "" || outcome.Done() || stuck || after == AfterUndone) {
@@ -233,7 +233,7 @@ func (l *Ledger) claim(tx *sqlite.Tx, now time.Time, c Claim, r Request) (_ newC
 
 // repeatAfterMove handles the same content at the same path again: nothing runs, but the file
 // is moved or deleted as after the run that had it first.
-func repeatAfterMove(tx *sqlite.Tx, now time.Time, c Claim, id, run int64, after string) error {
+func repeatAfterMove(tx *store.Tx, now time.Time, c Claim, id, run int64, after string) error {
 	if after != AfterDone && after != AfterFailed {
 		return nil
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"rouse/internal/storage/sqlite"
+	"rouse/internal/ledger/store"
 )
 
 // maxEventText keeps an event small, in characters: the whole text is in its step.
@@ -15,7 +14,7 @@ const maxEventText = 200
 const EventProgress = "skill.progress"
 
 // addEvent appends an event; a run's events are numbered from 1.
-func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
+func addEvent(tx *store.Tx, e Event, data map[string]any) error {
 	text := string(e.Data)
 	if data != nil {
 		raw, err := json.Marshal(data)
@@ -28,7 +27,7 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 
 	// Events of no run are not numbered: seq is 0.
 	if e.Run == 0 {
-		tx.Run(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, ms(e.At), e.Kind, text)
+		tx.Run(`insert into events (job, at, kind, data) values ($1, $2, $3, $4)`, e.Job, store.Millis(e.At), e.Kind, text)
 		return nil
 	}
 
@@ -37,12 +36,12 @@ func addEvent(tx *sqlite.Tx, e Event, data map[string]any) error {
 	// insert … select from the same table would be copied to a temporary one first.
 	tx.Run(`insert into events (run, seq, job, at, kind, data)
 		values ($1, (select coalesce(max(seq), 0) + 1 from events where run = cast($1 as bigint) and run <> 0), $2, $3, $4, $5)`,
-		e.Run, e.Job, ms(e.At), e.Kind, text)
+		e.Run, e.Job, store.Millis(e.At), e.Kind, text)
 	return nil
 }
 
 // addEventsOf appends events of one run and job.
-func addEventsOf(tx *sqlite.Tx, run int64, job string, events []Event) error {
+func addEventsOf(tx *store.Tx, run int64, job string, events []Event) error {
 	for _, e := range events {
 		e.Run, e.Job = run, job
 		if err := addEvent(tx, e, nil); err != nil {
@@ -54,10 +53,10 @@ func addEventsOf(tx *sqlite.Tx, run int64, job string, events []Event) error {
 
 // AppendEvents records what happened outside the ledger's own operations.
 func (l *Ledger) AppendEvents(ctx context.Context, events ...Event) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, e := range events {
 			if e.At.IsZero() {
-				e.At = l.now()
+				e.At = l.Now()
 			}
 			if err := addEvent(tx, e, nil); err != nil {
 				return err
@@ -74,13 +73,13 @@ func (l *Ledger) Events(ctx context.Context, f EventFilter) ([]Event, error) {
 	}
 
 	query, args := eventsQuery(f)
-	return list(l.reads(ctx), eventFields, query, args...)
+	return store.List(store.Reads(ctx, l.DB), eventFields, query, args...)
 }
 
 const eventColumns = `id, run, seq, job, at, kind, data`
 
 func eventFields(e *Event) []any {
-	return []any{&e.ID, &e.Run, &e.Seq, &e.Job, at(&e.At), &e.Kind, raw(&e.Data)}
+	return []any{&e.ID, &e.Run, &e.Seq, &e.Job, store.Time(&e.At), &e.Kind, store.Raw(&e.Data)}
 }
 
 // eventsQuery asks for the events that fit a filter. Those of a run are numbered in the order of their ids.
@@ -99,7 +98,7 @@ func eventsQuery(f EventFilter) (string, []any) {
 		query += fmt.Sprintf(` and job = $%d`, len(args))
 	}
 	if !f.Since.IsZero() {
-		args = append(args, ms(f.Since))
+		args = append(args, store.Millis(f.Since))
 		query += fmt.Sprintf(` and at >= $%d`, len(args))
 	}
 	return query + ` order by ` + order + ` limit $2`, args
@@ -107,10 +106,10 @@ func eventsQuery(f EventFilter) (string, []any) {
 
 // NewestEvent is the id of the newest event, 0 when there is none.
 func (l *Ledger) NewestEvent(ctx context.Context) (int64, error) {
-	return value[int64](l.reads(ctx), `select coalesce(max(id), 0) from events`)
+	return store.Value[int64](store.Reads(ctx, l.DB), `select coalesce(max(id), 0) from events`)
 }
 
 // LastEvent is the last event of a run of a kind; false when there is none.
 func (l *Ledger) LastEvent(ctx context.Context, run int64, kind string) (Event, bool, error) {
-	return orFalse(one(l.reads(ctx), eventFields, `select `+eventColumns+` from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), eventFields, `select `+eventColumns+` from events where run = cast($1 as bigint) and run <> 0 and kind = $2 order by seq desc limit 1`, run, kind))
 }

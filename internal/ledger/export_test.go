@@ -3,30 +3,27 @@ package ledger
 import (
 	"context"
 	"io/fs"
+	"rouse/internal/ledger/store"
 	"testing/fstest"
 
 	"rouse/internal/storage/dbfile"
-	"rouse/internal/storage/sqlite"
 )
 
 // OpenLate opens a ledger that is checked in the background, however small it is.
 func OpenLate(ctx context.Context, o Options) (*Ledger, error) {
-	o.late = true
+	o.Late = true
 	return Open(ctx, o)
 }
 
 // OpenMigrating opens a ledger as a later version would whose migrations are those of this one and a second one.
 func OpenMigrating(ctx context.Context, o Options, second string) (*Ledger, error) {
-	first, err := fs.ReadFile(migrations, "0001_ledger.sql")
+	first, err := fs.ReadFile(store.Migrations, "0001_ledger.sql")
 	if err != nil {
 		return nil, err
 	}
-	o.migrations = fstest.MapFS{"0001_ledger.sql": {Data: first}, "0002_second.sql": {Data: []byte(second)}}
+	o.Migrations = fstest.MapFS{"0001_ledger.sql": {Data: first}, "0002_second.sql": {Data: []byte(second)}}
 	return Open(ctx, o)
 }
-
-// WaitChecked waits until the whole file was checked; the error says that it is damaged.
-func (l *Ledger) WaitChecked(ctx context.Context) error { return l.waitChecked(ctx) }
 
 // MarkOpen makes a closed ledger one whose process was killed.
 func MarkOpen(path string) error {
@@ -35,7 +32,7 @@ func MarkOpen(path string) error {
 
 // Exec changes the file as nothing of rouse does.
 func (l *Ledger) Exec(ctx context.Context, statements ...string) error {
-	return l.write(ctx, func(tx *sqlite.Tx) error {
+	return store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		for _, s := range statements {
 			if _, err := tx.SQL().ExecContext(ctx, s); err != nil {
 				return err
@@ -46,4 +43,4 @@ func (l *Ledger) Exec(ctx context.Context, statements ...string) error {
 }
 
 // SetFailing is how the disk takes a write.
-func (l *Ledger) SetFailing(err error) { l.file.setFailing(err) }
+func (l *Ledger) SetFailing(err error) { store.SetFailing(l.DB, err) }

@@ -22,7 +22,7 @@ var readers = strings.Fields(`AgentCopies AgentHomes AliveNodes ArtifactBytes Ar
 	CheckValues ClaimOf ClaimsOf ClaimsOfRun Claimable Close ClosedItems Counts Damaged Delayed DeliveryBody DiscardedCalls EndedBetween Epoch EpochOf Epochs Events EventsBetween File FileBefore
 	FileOps FileState GiveSpaceBack HasStandingApproval HeldRuns ID Inbox Incidents Item ItemsOf JobState Jobs KeepReserve LabelsOf Labels LastCheckpoint LastDone LastTimes LastEvent LastNotice LastRuns
 	LastUsages LatestInstant Lead Leader Membership ModelPauses NewestEvent NewestRun NextDue NextNotice NextWake NoRoom Nodes NotRun Now Occurrences OccurrencesAround OpenObstacles Orphans OtherRunsAround
-	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly RedactWith RiverJobs RiverSchema Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes SentRuns Skew Snapshot SpendingOn
+	OutcomeOf OverdueItems Pauses PendingAfterMoves PendingNotices PlanChanged Queued QueuedOf ReadOnly Redact RedactWith RiverJobs RiverSchema Run RunByKey Running Runs RunsByID RunsForPersons SavedFileBytes SentRuns Skew Snapshot SpendingOn
 	SpentSince StandingApprovals Steps UndeliveredNotices Unfinished Unlabelled ValuesProblem WaitChecked WakeUsage Wakes WatchState WatchStates Workspace WorkspaceArtifacts WorkspaceEvents
 	WorkspaceNamed WorkspaceRuns Workspaces WritesFail`)
 

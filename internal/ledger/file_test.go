@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/dbfile"
 	"rouse/internal/storage/sqlite"
 )
@@ -356,11 +357,11 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	o := ledger.Options{Path: path}
 	l := openIn(t, filepath.Dir(path))
 	var copied, all int64
-	made, err := l.Backup(t.Context(), ledger.BackupSpec{Progress: func(done, of int64) { copied, all = done, of }})
+	made, err := l.Backup(t.Context(), store.BackupSpec{Progress: func(done, of int64) { copied, all = done, of }})
 	if err != nil || made.Why != "manual" || all != made.Bytes || copied != all {
 		t.Fatal(made, copied, all, err)
 	}
-	if _, err := l.Backup(t.Context(), ledger.BackupSpec{File: made.Path}); err == nil {
+	if _, err := l.Backup(t.Context(), store.BackupSpec{File: made.Path}); err == nil {
 		t.Error("a backup was replaced")
 	}
 	if _, err := l.Enqueue(t.Context(), ledger.Request{Job: "later", Agent: "a", Trigger: domain.TriggerAPI}); err != nil {
@@ -394,7 +395,7 @@ func TestReadOnlyAndRestore(t *testing.T) {
 	if _, err := read.Enqueue(t.Context(), ledger.Request{Job: "j", Agent: "a", Trigger: domain.TriggerAPI}); !errors.As(err, &why) {
 		t.Errorf("written: %v", err)
 	}
-	if _, err := read.Backup(t.Context(), ledger.BackupSpec{}); !errors.As(err, &why) {
+	if _, err := read.Backup(t.Context(), store.BackupSpec{}); !errors.As(err, &why) {
 		t.Errorf("backed up: %v", err)
 	}
 	if s, err := read.FileState(t.Context()); err != nil || s.Checked || s.ReadOnly != why.Error() {
@@ -437,7 +438,7 @@ func TestAcceptAndReset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = other.Do(t.Context(), func(tx *sqlite.Tx) error {
+	err = other.Do(t.Context(), func(tx *store.Tx) error {
 		_, err := tx.Exec("update runs set agent = 'b'")
 		return err
 	})
@@ -472,7 +473,7 @@ func TestAcceptAndReset(t *testing.T) {
 	folder := ledger.Options{Path: t.TempDir()}
 	_, err = ledger.Reset(t.Context(), folder)
 	for what, err := range map[string]error{"reset": err, "accepted": ledger.Accept(t.Context(), folder)} {
-		if !errors.As(err, new(*ledger.TargetError)) {
+		if !errors.As(err, new(*store.TargetError)) {
 			t.Errorf("a folder is %s: %v", what, err)
 		}
 	}
@@ -513,7 +514,7 @@ func TestDailyBackups(t *testing.T) {
 	}
 	defer l.Close()
 
-	if _, err := l.Backup(t.Context(), ledger.BackupSpec{}); err != nil {
+	if _, err := l.Backup(t.Context(), store.BackupSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
@@ -525,7 +526,7 @@ func TestDailyBackups(t *testing.T) {
 		now = now.Add(24 * time.Hour)
 	}
 
-	all, err := ledger.Backups(path)
+	all, err := store.Backups(path)
 	if err != nil || len(all) != 8 {
 		t.Errorf("%d backups, %v", len(all), err)
 	}

@@ -5,9 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // FileOpType says what was done to a file.
@@ -62,7 +61,7 @@ func (l *Ledger) AddFileOp(ctx context.Context, a Attempt, op FileOp, before []b
 
 // AddFileOps records changes like AddFileOp, in one transaction, and sets their ids and times.
 func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before [][]byte) error {
-	now := l.now()
+	now := l.Now()
 	entries := make([]Entry, len(ops))
 	for i := range ops {
 		op := &ops[i]
@@ -73,29 +72,29 @@ func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before
 			kept = base64.StdEncoding.AppendEncode(nil, before[i])
 		}
 
-		entries[i] = Entry{value: kept, write: func(tx *sqlite.Tx, _ Attempt, _, stored string) error {
+		entries[i] = Entry{value: kept, write: func(tx *store.Tx, _ Attempt, _, stored string) error {
 			return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 				values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
-				op.Run, op.Agent, op.Batch, ms(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
+				op.Run, op.Agent, op.Batch, store.Millis(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
 		}}
 	}
 
 	err := l.writeEntries(ctx, a, entries)
 	for i := range ops {
-		ops[i].At = instant(ms(now))
+		ops[i].At = store.Instant(store.Millis(now))
 	}
 	return err
 }
 
 // DeleteFileOp deletes the record of a change that was not made after all.
 func (l *Ledger) DeleteFileOp(ctx context.Context, id int64) error {
-	return l.exec(ctx, `delete from file_ops where id = $1`, id)
+	return store.Exec(ctx, l.DB, `delete from file_ops where id = $1`, id)
 }
 
 // MarkFileOpUndone records that a change was undone.
 func (l *Ledger) MarkFileOpUndone(ctx context.Context, id int64) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, ms(l.now()), id)
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, store.Millis(l.Now()), id)
 		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }
@@ -125,25 +124,25 @@ func (l *Ledger) FileOps(ctx context.Context, f FileOpFilter) ([]FileOp, error) 
 		column string
 		value  any
 		given  bool
-	}{{"id", f.ID, f.ID != 0}, {"run", f.Run, f.Run != 0}, {"agent", f.Agent, f.Agent != ""}, {"batch", f.Batch, f.Batch != ""}, {"path", l.storedPath(f.Path), f.Path != ""}} {
+	}{{"id", f.ID, f.ID != 0}, {"run", f.Run, f.Run != 0}, {"agent", f.Agent, f.Agent != ""}, {"batch", f.Batch, f.Batch != ""}, {"path", l.StoredPath(f.Path), f.Path != ""}} {
 		if c.given {
 			args = append(args, c.value)
 			query += fmt.Sprintf(` and %s = $%d`, c.column, len(args))
 		}
 	}
 
-	return list(l.reads(ctx), func(op *FileOp) []any {
+	return store.List(store.Reads(ctx, l.DB), func(op *FileOp) []any {
 		return []any{
-			&op.ID, &op.Run, &op.Agent, &op.Batch, at(&op.At), &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size,
-			&op.BeforeHash, &op.AfterHash, &op.NoUndoReason, at(&op.UndoneAt),
+			&op.ID, &op.Run, &op.Agent, &op.Batch, store.Time(&op.At), &op.Type, &op.Root, &op.Path, &op.CreatedFolder, &op.Mode, &op.Size,
+			&op.BeforeHash, &op.AfterHash, &op.NoUndoReason, store.Time(&op.UndoneAt),
 		}
 	}, query+` order by id desc limit $1`, args...)
 }
 
 // FileBefore returns the content of a file before a change.
 func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
-	stored, err := value[string](l.reads(ctx), `select before from file_ops where id = $1`, id)
-	if stored, err = orNotFound(stored, err, "file change %d", id); err != nil {
+	stored, err := store.Value[string](store.Reads(ctx, l.DB), `select before from file_ops where id = $1`, id)
+	if stored, err = store.OrNotFound(stored, err, "file change %d", id); err != nil {
 		return nil, err
 	}
 	content, err := l.unpackBytes(ctx, stored)
@@ -155,5 +154,5 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 
 // SavedFileBytes is the size of the contents that are kept from before a run changed files, in bytes.
 func (l *Ledger) SavedFileBytes(ctx context.Context, run int64) (int64, error) {
-	return value[int64](l.reads(ctx), `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run)
+	return store.Value[int64](store.Reads(ctx, l.DB), `select coalesce(sum(size), 0) from file_ops where run = $1 and lost = ''`, run)
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // Follower is a job that begins when a run of another one has ended.
@@ -49,7 +49,7 @@ func (l *Ledger) SetFollowers(ctx context.Context, all []Follower) error {
 		return err // most reloads are about something else
 	}
 
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		tx.Run(`delete from followers`)
 		for _, f := range all {
 			outcomes, err := json.Marshal(f.Outcomes)
@@ -74,12 +74,12 @@ func sameFollower(a, b Follower) bool {
 }
 
 func (l *Ledger) followers(ctx context.Context) ([]Follower, error) {
-	all, err := list(l.reads(ctx), followerFields, `select after, job, agent, outcomes from followers`)
+	all, err := store.List(store.Reads(ctx, l.DB), followerFields, `select after, job, agent, outcomes from followers`)
 	return sortedFollowers(all), err
 }
 
 func followerFields(f *Follower) []any {
-	return []any{&f.After, &f.Job, &f.Agent, decoded(&f.Outcomes)}
+	return []any{&f.After, &f.Job, &f.Agent, store.Decoded(&f.Outcomes)}
 }
 
 // FollowerKey makes a run that has ended one run of a job that follows it, however often it ends.
@@ -88,11 +88,11 @@ func FollowerKey(run int64, job string) string { return fmt.Sprintf("after/%d/%s
 // startFollowers queues the runs that follow a run, in the transaction that writes its outcome: whatever is killed, there are
 // both or neither. A run that is tried again manually ends again, and is followed by none that has followed it before. What was
 // only tried out is followed by nothing.
-func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+func (l *Ledger) startFollowers(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if r.Job == "" {
 		return nil
 	}
-	all, err := list(tx, followerFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
+	all, err := store.List(tx, followerFields, `select after, job, agent, outcomes from followers where after = $1`, r.Job)
 	all = slices.DeleteFunc(all, func(f Follower) bool { return !slices.Contains(f.Outcomes, res.Outcome) })
 	if err != nil || len(all) == 0 {
 		return err
@@ -104,7 +104,7 @@ func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time)
 		return nil
 	}
 
-	ended := &EndedRun{Run: r.ID, Job: r.Job, Outcome: res.Outcome, Summary: res.Summary, Error: res.Error, FinishedAt: instant(ms(now))}
+	ended := &EndedRun{Run: r.ID, Job: r.Job, Outcome: res.Outcome, Summary: res.Summary, Error: res.Error, FinishedAt: store.Instant(store.Millis(now))}
 	if ended.Artifacts, err = endedArtifacts(tx, r.ID); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func (l *Ledger) startFollowers(tx *sqlite.Tx, r Run, res Result, now time.Time)
 }
 
 // endedArtifacts are what a run handed over and is still there.
-func endedArtifacts(tx *sqlite.Tx, run int64) ([]EndedArtifact, error) {
-	return list(tx, func(a *EndedArtifact) []any {
+func endedArtifacts(tx *store.Tx, run int64) ([]EndedArtifact, error) {
+	return store.List(tx, func(a *EndedArtifact) []any {
 		return []any{&a.ID, &a.Name, &a.Description, &a.Version, &a.Size, &a.Hash}
 	}, `select id, name, description, version, size, hash from artifacts where run = $1 and discarded = 0 order by id`, run)
 }

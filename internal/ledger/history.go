@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"rouse/internal/ledger/store"
 	"slices"
 	"time"
 )
@@ -11,14 +12,14 @@ import (
 // OccurrencesAround lists the last instants of a job before a time and the first from it
 // on, oldest first.
 func (l *Ledger) OccurrencesAround(ctx context.Context, job string, at time.Time, before, after int) ([]Occurrence, error) {
-	out, err := list(l.reads(ctx), occurrenceFields, rowsBefore, job, ms(at), before)
+	out, err := store.List(store.Reads(ctx, l.DB), occurrenceFields, rowsBefore, job, store.Millis(at), before)
 	if err != nil {
 		return nil, err
 	}
 
 	// The query finds the nearest ones first.
 	slices.Reverse(out)
-	later, err := list(l.reads(ctx), occurrenceFields, rowsFrom, job, ms(at), after)
+	later, err := store.List(store.Reads(ctx, l.DB), occurrenceFields, rowsFrom, job, store.Millis(at), after)
 	return append(out, later...), err
 }
 
@@ -54,7 +55,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	out, err := list(l.reads(ctx), runFields, othersBefore, job, first, middle, ms(from), before)
+	out, err := store.List(store.Reads(ctx, l.DB), runFields, othersBefore, job, first, middle, store.Millis(from), before)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	later, err := list(l.reads(ctx), runFields, othersFrom, job, middle, end, after)
+	later, err := store.List(store.Reads(ctx, l.DB), runFields, othersFrom, job, middle, end, after)
 	return append(out, later...), err
 }
 
@@ -86,18 +87,18 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 	}
 
 	var low, high int64
-	if err := scan(l.reads(ctx), []any{&low, &high}, ends, of...); err != nil {
+	if err := store.Scan(store.Reads(ctx, l.DB), []any{&low, &high}, ends, of...); err != nil {
 		return 0, err
 	}
 
 	// split says on which side of a run between low and high the answer lies.
 	split := func(middle int64) error {
 		var id, queued int64
-		err := scan(l.reads(ctx), []any{&id, &queued}, from, append(of, middle)...)
+		err := store.Scan(store.Reads(ctx, l.DB), []any{&id, &queued}, from, append(of, middle)...)
 		switch {
 		case err != nil && !errors.Is(err, sql.ErrNoRows):
 			return err
-		case err != nil || queued >= ms(at):
+		case err != nil || queued >= store.Millis(at):
 			high = middle
 		default:
 			low = id + 1
@@ -123,7 +124,7 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // Delayed lists the runs that wait for a time to come, of a job or of all (""), the
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
-	return list(l.reads(ctx), runFields, delayedRuns, ms(now), limit, job)
+	return store.List(store.Reads(ctx, l.DB), runFields, delayedRuns, store.Millis(now), limit, job)
 }
 
 const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
@@ -132,12 +133,12 @@ const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 a
 // EventsBetween lists the last events of some kinds that concern no run: those of a job, or
 // those of no job (""), oldest first.
 func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Time, limit int, kinds ...string) ([]Event, error) {
-	args := []any{job, ms(from), ms(to), limit}
+	args := []any{job, store.Millis(from), store.Millis(to), limit}
 	for _, k := range kinds {
 		args = append(args, k)
 	}
 
-	out, err := list(l.reads(ctx), eventFields, eventsBetween(len(kinds)), args...)
+	out, err := store.List(store.Reads(ctx, l.DB), eventFields, eventsBetween(len(kinds)), args...)
 	slices.Reverse(out)
 	return out, err
 }

@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
 	"rouse/internal/form"
-	"rouse/internal/storage/sqlite"
 )
 
 // The kinds of an inbox item (UNI-09).
@@ -117,14 +117,14 @@ const itemColumns = `id, run, attempt, job, agent, kind, title, message, options
 
 func itemFields(i *Item) []any {
 	return []any{
-		&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, decoded(&i.Options), &i.Multiple, &i.State, &i.Answer, &i.Call,
-		at(&i.CreatedAt), at(&i.ExpiresAt), at(&i.ClosedAt), &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason, raw(&i.InputSchema),
+		&i.ID, &i.Run, &i.Attempt, &i.Job, &i.Agent, &i.Kind, &i.Title, &i.Message, store.Decoded(&i.Options), &i.Multiple, &i.State, &i.Answer, &i.Call,
+		store.Time(&i.CreatedAt), store.Time(&i.ExpiresAt), store.Time(&i.ClosedAt), &i.Action.Tool, &i.Action.Description, &i.Action.Hash, &i.Used, &i.Reason, store.Raw(&i.InputSchema),
 	}
 }
 
 // Inbox lists what waits for a person, the oldest first.
 func (l *Ledger) Inbox(ctx context.Context) ([]Item, error) {
-	return list(l.reads(ctx), itemFields, openItems)
+	return store.List(store.Reads(ctx, l.DB), itemFields, openItems)
 }
 
 // ClosedItems lists what waited for a person and does no more, the newest first: those whose numbers are below before, or all (0).
@@ -132,22 +132,22 @@ func (l *Ledger) ClosedItems(ctx context.Context, before int64, limit int) ([]It
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
+	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where state <> 'open' and id < $1 order by id desc limit $2`, before, limit)
 }
 
 // ItemsOf lists what a run has asked, in order.
 func (l *Ledger) ItemsOf(ctx context.Context, run int64) ([]Item, error) {
-	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
+	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where run = $1 order by id`, run)
 }
 
 // Item reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Item(ctx context.Context, id int64) (Item, error) {
-	i, err := one(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where id = $1`, id)
-	return orNotFound(i, err, "inbox item %d", id)
+	i, err := store.One(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where id = $1`, id)
+	return store.OrNotFound(i, err, "inbox item %d", id)
 }
 
 // parkRun parks a run until somebody answers: its lane is free, and it survives any restart.
-func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+func parkRun(tx *store.Tx, r Run, res Result, now time.Time) error {
 	q := *res.Wait
 	waits := domain.WaitInput
 	switch q.Kind {
@@ -161,7 +161,7 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 	// The owner was informed of this call before; now they are asked about it.
 	if q.Call != "" {
-		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, ms(now), r.ID, q.Call)
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and call = $3 and kind = 'info' and state = 'open'`, store.Millis(now), r.ID, q.Call)
 	}
 
 	var expires time.Time // a pause has no end
@@ -182,7 +182,7 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 	}
 
 	// not_before wakes the dispatcher when the time for an answer is over.
-	tx.Run(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, ms(expires), r.ID)
+	tx.Run(`update runs set state = 'waiting', waiting_for = $1, not_before = $2, parks = parks + 1 where id = $3`, waits, store.Millis(expires), r.ID)
 
 	if !asked { // one item stands for all runs that ask the same, so one notice is enough
 		for _, n := range res.Notices {
@@ -212,41 +212,41 @@ func parkRun(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 }
 
 // addItem puts a question into the inbox; 0 when its owner was informed of the same call before.
-func addItem(tx *sqlite.Tx, r Run, q Question, now, expires time.Time) (int64, error) {
+func addItem(tx *store.Tx, r Run, q Question, now, expires time.Time) (int64, error) {
 	text, err := json.Marshal(append([]string{}, q.Options...)) // never null
 	if err != nil {
 		return 0, err
 	}
-	return orZero(value[int64](tx, `insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
+	return store.OrZero(store.Value[int64](tx, `insert into inbox (run, attempt, job, agent, kind, title, message, options, multiple, state, call, created_at, expires_at, tool, action, hash, input_schema)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, $11, $12, $13, $14, $15, $16) on conflict do nothing returning id`,
-		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, tx.Redact(q.Title), tx.Redact(q.Message), tx.RedactJSON(string(text)), flag(q.Multiple), q.Call, ms(now), ms(expires),
+		r.ID, r.Attempt, r.Job, r.Agent, q.Kind, tx.Redact(q.Title), tx.Redact(q.Message), tx.RedactJSON(string(text)), store.Flag(q.Multiple), q.Call, store.Millis(now), store.Millis(expires),
 		q.Action.Tool, tx.Redact(q.Action.Description), q.Action.Hash, tx.RedactJSON(string(q.InputSchema))))
 }
 
 // AddInfo tells the owner of an attempt's run something that nothing waits for, once for each
 // call that it concerns.
 func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
 		}
-		return addInfo(tx, r, q, l.now())
+		return addInfo(tx, r, q, l.Now())
 	})
 }
 
 // AddRunInfo is AddInfo for a run that need not be on.
 func (l *Ledger) AddRunInfo(ctx context.Context, run int64, q Question) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.lockRun(tx, run)
 		if err != nil {
 			return err
 		}
-		return addInfo(tx, r, q, l.now())
+		return addInfo(tx, r, q, l.Now())
 	})
 }
 
-func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
+func addInfo(tx *store.Tx, r Run, q Question, now time.Time) error {
 	// An info is acknowledged, not answered, and never expires.
 	q.Kind, q.Options, q.Multiple, q.InputSchema = KindInfo, []string{InfoSeen}, false, nil
 	id, err := addItem(tx, r, q, now, time.Time{})
@@ -258,8 +258,8 @@ func addInfo(tx *sqlite.Tx, r Run, q Question, now time.Time) error {
 
 // addUncertainCallInfos informs the owner of the calls in which an attempt was cut off, when no
 // other attempt follows that could ask about them.
-func addUncertainCallInfos(tx *sqlite.Tx, r Run, attempt int, now time.Time) error {
-	calls, err := list(tx, func(c *Call) []any { return []any{&c.Key, &c.Tool} }, `select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
+func addUncertainCallInfos(tx *store.Tx, r Run, attempt int, now time.Time) error {
+	calls, err := store.List(tx, func(c *Call) []any { return []any{&c.Key, &c.Tool} }, `select key, tool from calls where run = $1 and attempt = $2 and state = 'uncertain' order by step, position`, r.ID, attempt)
 	if err != nil {
 		return err
 	}
@@ -293,9 +293,9 @@ func (l *Ledger) Answer(ctx context.Context, id int64, answer string) (Run, erro
 // error is ErrClosed if somebody was faster or the item has expired, and ErrInvalidAnswer if it offers no such answer, an
 // *AnswerError where fields are wrong.
 func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, error) {
-	now := l.now()
+	now := l.Now()
 	var run Run
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		i, r, err := l.openItem(tx, id)
 		// The same once more: whoever asks again could not know that the first answer had come through.
 		if errors.Is(err, ErrClosed) && i.hasAnswer(reply.Text) {
@@ -362,7 +362,7 @@ func (i Item) expired(now time.Time) bool {
 }
 
 // answerOne closes one item.
-func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.Time) error {
+func (l *Ledger) answerOne(tx *store.Tx, i Item, r Run, reply Reply, now time.Time) error {
 	answer, reason := reply.Text, reply.Reason
 	closeItem(tx, i, ItemAnswered, answer, reason, now)
 
@@ -394,9 +394,9 @@ func (l *Ledger) answerOne(tx *sqlite.Tx, i Item, r Run, reply Reply, now time.T
 }
 
 // openItem reads an item that is about to be closed, with its run.
-func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
-	i, err := one(tx, itemFields, `select `+itemColumns+` from inbox where id = $1`+l.forUpdate, id)
-	if i, err = orNotFound(i, err, "inbox item %d", id); err != nil {
+func (l *Ledger) openItem(tx *store.Tx, id int64) (Item, Run, error) {
+	i, err := store.One(tx, itemFields, `select `+itemColumns+` from inbox where id = $1`+l.ForUpdate, id)
+	if i, err = store.OrNotFound(i, err, "inbox item %d", id); err != nil {
 		return i, Run{}, err
 	}
 	if i.State != ItemOpen {
@@ -411,25 +411,25 @@ func (l *Ledger) openItem(tx *sqlite.Tx, id int64) (Item, Run, error) {
 	return i, r, err
 }
 
-func closeItem(tx *sqlite.Tx, i Item, state, answer, reason string, now time.Time) {
+func closeItem(tx *store.Tx, i Item, state, answer, reason string, now time.Time) {
 	switch { // the answers to other kinds are words of ours
 	case len(i.InputSchema) > 0:
 		answer = tx.RedactJSON(answer)
 	case i.Kind == KindInput:
 		answer = tx.Redact(answer)
 	}
-	tx.Run(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), ms(now), i.ID)
+	tx.Run(`update inbox set state = $1, answer = $2, reason = $3, closed_at = $4 where id = $5`, state, answer, tx.Redact(reason), store.Millis(now), i.ID)
 }
 
 // OverdueItems lists the open items that have expired, and whose runs have to be ended.
 func (l *Ledger) OverdueItems(ctx context.Context, now time.Time) ([]Item, error) {
-	return list(l.reads(ctx), itemFields, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, ms(now))
+	return store.List(store.Reads(ctx, l.DB), itemFields, `select `+itemColumns+` from inbox where state = 'open' and expires_at <> 0 and expires_at <= $1 order by id limit 100`, store.Millis(now))
 }
 
 // ExpireItem ends the run of an item that nobody answered.
 func (l *Ledger) ExpireItem(ctx context.Context, id int64, res Result) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		// Answered or withdrawn meanwhile, which is as good.
 		i, r, err := l.openItem(tx, id)
 		if errors.Is(err, ErrClosed) {

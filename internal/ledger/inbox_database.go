@@ -2,10 +2,9 @@ package ledger
 
 import (
 	"context"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // KindDatabase is an item about an agent's database that holds runs which this ledger does not know.
@@ -19,9 +18,9 @@ const databaseAsked = `select exists (select 1 from inbox where kind = 'database
 
 // AskAboutDatabase asks the owner of an agent about its database, once while the question is open.
 func (l *Ledger) AskAboutDatabase(ctx context.Context, agent, title, message string) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if asked, err := value[bool](tx, databaseAsked, agent); err != nil || asked {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		if asked, err := store.Value[bool](tx, databaseAsked, agent); err != nil || asked {
 			return err
 		}
 
@@ -37,10 +36,10 @@ func (l *Ledger) AskAboutDatabase(ctx context.Context, agent, title, message str
 // what the other ledger knew of the labels of its rows, this one does not.
 func (l *Ledger) LabelAdopted(ctx context.Context, agent string) error {
 	var added []Label
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		asked, err := value[bool](tx, databaseAsked, agent)
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		asked, err := store.Value[bool](tx, databaseAsked, agent)
 		if asked {
-			added = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, l.now())
+			added = addLabels(tx, Run{}, strings.Join(dataLabels, ""), []Place{TablePlace(agent, "")}, l.Now())
 		}
 		return err
 	})
@@ -58,5 +57,5 @@ func (l *Ledger) CloseDatabaseItems(ctx context.Context, agent, answer string) e
 		state = ItemWithdrawn
 	}
 
-	return l.exec(ctx, `update inbox set state = $1, answer = $2, closed_at = $3 where kind = 'database' and agent = $4 and state = 'open'`, state, answer, ms(l.now()), agent)
+	return store.Exec(ctx, l.DB, `update inbox set state = $1, answer = $2, closed_at = $3 where kind = 'database' and agent = $4 and state = 'open'`, state, answer, store.Millis(l.Now()), agent)
 }

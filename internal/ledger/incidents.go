@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -68,7 +68,7 @@ func (res Result) errorKind() string {
 }
 
 // tellEnd counts the end of a run in the incidents of its job, and puts what people are told of it into the outbox.
-func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
+func tellEnd(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if res.Tell == nil {
 		return nil // whoever asked for the run waits for it, and sees how it ends
 	}
@@ -93,7 +93,7 @@ func tellEnd(tx *sqlite.Tx, r Run, res Result, now time.Time) error {
 
 // changeIncidents counts a failure in the incident of its kind, which it may open, and has a success close all of its job.
 // Other ends change none: that of a run which was cancelled or skipped, or has done a part, says nothing of the error.
-func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentChange, error) {
+func changeIncidents(tx *store.Tx, r Run, res Result, now time.Time) (IncidentChange, error) {
 	switch {
 	case res.Outcome.OpensIncident():
 		i, err := countFailure(tx, r, res, now)
@@ -105,10 +105,10 @@ func changeIncidents(tx *sqlite.Tx, r Run, res Result, now time.Time) (IncidentC
 	return IncidentChange{}, nil
 }
 
-func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, error) {
+func countFailure(tx *store.Tx, r Run, res Result, now time.Time) (Incident, error) {
 	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
 	count := func() (Incident, error) {
-		return one(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, ms(now), r.Job, kind)
+		return store.One(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, store.Millis(now), r.Job, kind)
 	}
 
 	// Not the insert first: numbers of rows that are there already would be used up.
@@ -119,7 +119,7 @@ func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, er
 
 	// Two runs of a job that fail for the first time at once open one: the second waits here, and is counted below.
 	tx.Run(`insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) on conflict do nothing`,
-		r.Job, r.Agent, kind, r.ID, ms(now))
+		r.Job, r.Agent, kind, r.ID, store.Millis(now))
 	if i, err = count(); err != nil || i.Failures > 1 {
 		return i, err
 	}
@@ -129,8 +129,8 @@ func countFailure(tx *sqlite.Tx, r Run, res Result, now time.Time) (Incident, er
 // maxIncidentKind is how long the name of a kind of error is at most, in characters.
 const maxIncidentKind = 100
 
-func closeIncidents(tx *sqlite.Tx, r Run, now time.Time) ([]Incident, error) {
-	closed, err := list(tx, incidentFields, closeOpen, ms(now), r.ID, r.Job, r.Agent)
+func closeIncidents(tx *store.Tx, r Run, now time.Time) ([]Incident, error) {
+	closed, err := store.List(tx, incidentFields, closeOpen, store.Millis(now), r.ID, r.Job, r.Agent)
 	for _, i := range closed {
 		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
 	}
@@ -150,8 +150,8 @@ const (
 
 func incidentFields(i *Incident) []any {
 	return []any{
-		&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, at(&i.OpenedAt), at(&i.LastAt),
-		&i.Told, at(&i.AckedAt), &i.Note, at(&i.ClosedAt), &i.ClosedBy,
+		&i.ID, &i.Job, &i.Agent, &i.Kind, &i.Failures, &i.Error, &i.FirstRun, &i.LastRun, store.Time(&i.OpenedAt), store.Time(&i.LastAt),
+		&i.Told, store.Time(&i.AckedAt), &i.Note, store.Time(&i.ClosedAt), &i.ClosedBy,
 	}
 }
 
@@ -178,16 +178,16 @@ func (l *Ledger) Incidents(ctx context.Context, f IncidentFilter) ([]Incident, e
 		query = lastIncidents
 	}
 
-	return list(l.reads(ctx), incidentFields, query, args...)
+	return store.List(store.Reads(ctx, l.DB), incidentFields, query, args...)
 }
 
 // Acknowledge records that somebody knows of an incident, so that nobody is told of further failures of it. The first
 // acknowledgement stays. The error is ErrNotFound where there is none of the number, and *IncidentOverError where it is over.
 func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incident, error) {
-	now := l.now()
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Incident, error) {
-		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where id = $1`+l.forUpdate, id)
-		i, err = orNotFound(i, err, "incident %d", id)
+	now := l.Now()
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Incident, error) {
+		i, err := store.One(tx, incidentFields, `select `+incidentColumns+` from incidents where id = $1`+l.ForUpdate, id)
+		i, err = store.OrNotFound(i, err, "incident %d", id)
 		switch {
 		case err != nil || !i.AckedAt.IsZero() && i.ClosedAt.IsZero():
 			return i, err
@@ -195,8 +195,8 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 			return i, &IncidentOverError{i}
 		}
 
-		i.AckedAt, i.Note = instant(ms(now)), tx.Redact(note)
-		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, ms(now), i.Note, id)
+		i.AckedAt, i.Note = store.Instant(store.Millis(now)), tx.Redact(note)
+		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, store.Millis(now), i.Note, id)
 		return i, addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
 	})
 }
@@ -224,15 +224,15 @@ type Overdue struct {
 // outbox. It does nothing if these windows are already recorded, and sends no notices of an acknowledged
 // incident.
 func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		i, err := one(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.forUpdate, o.Job, domain.KindOverdue)
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		i, err := store.One(tx, incidentFields, `select `+incidentColumns+` from incidents where job = $1 and kind = $2 and closed_at = 0`+l.ForUpdate, o.Job, domain.KindOverdue)
 		opened := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !opened || err == nil && i.Failures >= o.Missed {
 			return err
 		}
 		if opened {
-			if i, err = one(tx, incidentFields, `insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
-				o.Job, o.Agent, domain.KindOverdue, o.LastRun, ms(now)); err != nil {
+			if i, err = store.One(tx, incidentFields, `insert into incidents (job, agent, kind, first_run, last_run, opened_at, last_at) values ($1, $2, $3, $4, $4, $5, $5) returning `+incidentColumns,
+				o.Job, o.Agent, domain.KindOverdue, o.LastRun, store.Millis(now)); err != nil {
 				return err
 			}
 			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
@@ -249,14 +249,14 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 			addNotices(tx, now, n)
 			told++
 		}
-		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, ms(now), told, i.ID)
+		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, store.Millis(now), told, i.ID)
 		return nil
 	})
 }
 
 // CloseOverdue closes the incident of a job that is not overdue any more.
 func (l *Ledger) CloseOverdue(ctx context.Context, job string, now time.Time) error {
-	return l.exec(ctx, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, ms(now), job, domain.KindOverdue)
+	return store.Exec(ctx, l.DB, `update incidents set closed_at = $1 where job = $2 and kind = $3 and closed_at = 0`, store.Millis(now), job, domain.KindOverdue)
 }
 
 // EndNotices are the notices of the end of a run. The ledger completes them in the transaction that ends the run,

@@ -2,10 +2,9 @@ package ledger
 
 import (
 	"context"
+	"rouse/internal/ledger/store"
 	"slices"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // SyncJobs replaces the ledger's jobs by those of the configuration. A new job, one that was
@@ -25,18 +24,18 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 		return out, nil // most starts and reloads are about something else
 	}
 
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		// The operation may run more than once.
 		clear(out)
 		const candidate = 2 // removed, unless the configuration still has it
 		tx.Run(`update jobs set removed = $1 where removed = 0`, candidate)
 
 		for _, s := range specs {
-			st, err := one(tx, jobFields, `insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
+			st, err := store.One(tx, jobFields, `insert into jobs (name, agent, schedule_hash, anchor, watermark) values ($1, $2, $3, $4, $4)
 				on conflict (name) do update set agent = excluded.agent, removed = 0,
 				anchor = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.anchor else excluded.anchor end,
 				watermark = case when jobs.schedule_hash = excluded.schedule_hash and jobs.removed <> 1 then jobs.watermark else excluded.watermark end,
-				schedule_hash = excluded.schedule_hash returning name, agent, schedule_hash, anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, ms(now))
+				schedule_hash = excluded.schedule_hash returning name, agent, schedule_hash, anchor, watermark`, s.Name, s.Agent, s.ScheduleHash, store.Millis(now))
 			if err != nil {
 				return err
 			}
@@ -52,22 +51,22 @@ func (l *Ledger) SyncJobs(ctx context.Context, now time.Time, specs []JobSpec) (
 
 // Jobs lists how far the jobs of the configuration have been dealt with.
 func (l *Ledger) Jobs(ctx context.Context) ([]JobState, error) {
-	return list(l.reads(ctx), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
+	return store.List(store.Reads(ctx, l.DB), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where removed <> 1 order by name`)
 }
 
 func jobFields(s *JobState) []any {
-	return []any{&s.Name, &s.Agent, &s.ScheduleHash, at(&s.Anchor), at(&s.Watermark)}
+	return []any{&s.Name, &s.Agent, &s.ScheduleHash, store.Time(&s.Anchor), store.Time(&s.Watermark)}
 }
 
 // RewindWatermarks moves the watermarks back to now, after a clock that ran ahead was set right. What ran
 // in the time that comes again has its row and does not run twice. A pause that began in that
 // time begins now and keeps its length; one that was ended in it is over.
 func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		tx.Run(`update jobs set watermark = $1 where watermark > $1`, ms(now))
-		moved, err := changed(tx, `update pauses set since = case when since > $1 then $1 else since end,
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		tx.Run(`update jobs set watermark = $1 where watermark > $1`, store.Millis(now))
+		moved, err := store.Changed(tx, `update pauses set since = case when since > $1 then $1 else since end,
 			until = case when since > $1 and until <> 0 then until - since + $1 else until end,
-			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, ms(now))
+			ended_at = case when ended_at > $1 then $1 else ended_at end where since > $1 or ended_at > $1`, store.Millis(now))
 		tx.Replanned = moved
 		return err
 	})
@@ -76,5 +75,5 @@ func (l *Ledger) RewindWatermarks(ctx context.Context, now time.Time) error {
 // JobState is how far a configured job has been dealt with; false for a job that is new to
 // this ledger, or was gone when a daemon last looked.
 func (l *Ledger) JobState(ctx context.Context, name string) (JobState, bool, error) {
-	return orFalse(one(l.reads(ctx), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), jobFields, `select name, agent, schedule_hash, anchor, watermark from jobs where name = $1 and removed <> 1`, name))
 }

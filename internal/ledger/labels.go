@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // TaintPrivate is the letter in Run.Taint for data that is for its owner alone.
@@ -152,8 +152,8 @@ func (l *Ledger) withLabels(ctx context.Context, use func(*labelCache)) error {
 	defer c.mu.Unlock()
 
 	// Other nodes label data, too.
-	if !c.loaded || l.db != nil {
-		all, err := list(l.reads(ctx), labelFields, `select kind, place, label, device, inode, born, run, at from labels`)
+	if !c.loaded || l.Postgres != nil {
+		all, err := store.List(store.Reads(ctx, l.DB), labelFields, `select kind, place, label, device, inode, born, run, at from labels`)
 		if err != nil {
 			return fmt.Errorf("the labels of data cannot be read: %w", err)
 		}
@@ -183,7 +183,7 @@ func (u *unsigned) Scan(v any) error {
 }
 
 func labelFields(l *Label) []any {
-	return []any{&l.Kind, &l.Name, &l.Letter, (*unsigned)(&l.ID.Device), (*unsigned)(&l.ID.Inode), &l.ID.Born, &l.Run, at(&l.At)}
+	return []any{&l.Kind, &l.Name, &l.Letter, (*unsigned)(&l.ID.Device), (*unsigned)(&l.ID.Inode), &l.ID.Born, &l.Run, store.Time(&l.At)}
 }
 
 // LabelsOf returns the letters of the labels on places, on what holds them, and on what they hold: a
@@ -241,7 +241,7 @@ func (c *labelCache) has(p Place, letter string) bool {
 
 // addLabels puts the labels of a run on what it is about to write. The first run that did so stays on
 // record: it is where the owner has to look.
-func addLabels(tx *sqlite.Tx, r Run, taint string, places []Place, now time.Time) (added []Label) {
+func addLabels(tx *store.Tx, r Run, taint string, places []Place, now time.Time) (added []Label) {
 	for _, p := range places {
 		for _, letter := range dataLabels {
 			if !strings.Contains(taint, letter) {
@@ -250,7 +250,7 @@ func addLabels(tx *sqlite.Tx, r Run, taint string, places []Place, now time.Time
 			// A file that is written again is another file of the same name; what is not known takes nothing away.
 			tx.Run(`insert into labels (kind, place, label, device, inode, born, run, at) values ($1, $2, $3, $4, $5, $6, $7, $8)
 				on conflict (kind, place, label) do update set device = excluded.device, inode = excluded.inode, born = excluded.born where excluded.inode <> 0`,
-				string(p.Kind), p.Name, letter, int64(p.ID.Device), int64(p.ID.Inode), p.ID.Born, r.ID, ms(now))
+				string(p.Kind), p.Name, letter, int64(p.ID.Device), int64(p.ID.Inode), p.ID.Born, r.ID, store.Millis(now))
 			added = append(added, Label{Place: Place{Kind: p.Kind, Name: p.Name, ID: p.ID}, Letter: letter, Run: r.ID, At: now})
 		}
 	}
@@ -289,8 +289,8 @@ func (l *Ledger) Labels(ctx context.Context) (out []Label, err error) {
 // AddLabels labels places for what a program that belongs to no run may write there.
 func (l *Ledger) AddLabels(ctx context.Context, letters string, places ...Place) error {
 	var added []Label
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
-		added = addLabels(tx, Run{}, letters, places, l.now())
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		added = addLabels(tx, Run{}, letters, places, l.Now())
 		return nil
 	})
 	if err == nil {
@@ -317,10 +317,10 @@ func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place)
 	}
 
 	defer l.labels.forget()
-	return cleared, l.do(ctx, func(tx *sqlite.Tx) error {
+	return cleared, store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, one := range cleared {
 			tx.Run(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter)
-			if err := addEvent(tx, Event{At: l.now(), Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
+			if err := addEvent(tx, Event{At: l.Now(), Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
 				return err
 			}
 		}
@@ -359,9 +359,9 @@ type TaintUpdate struct {
 
 // RecordTaint records what an attempt is about to do, before it is done.
 func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) error {
-	now := l.now()
+	now := l.Now()
 	var labels []Label
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return err
@@ -389,7 +389,7 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 }
 
 // taintRun adds to the taint of a run, and returns all of it.
-func taintRun(tx *sqlite.Tx, r Run, m TaintUpdate, now time.Time) (string, error) {
+func taintRun(tx *store.Tx, r Run, m TaintUpdate, now time.Time) (string, error) {
 	// Tiers are letters, A the strongest confinement: the greater one is the weaker.
 	taint, tier := mergeTaint(r.Taint, m.Taint), max(r.Tier, m.Tier)
 	if taint != r.Taint || tier != r.Tier {
@@ -410,7 +410,7 @@ func mergeTaint(a, b string) string {
 
 // initialTaint is the taint that a run starts with: files, webhooks and agent programs are untrusted, and what another run asked for
 // inherits from that. One that has been pruned may have read anything.
-func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
+func initialTaint(tx *store.Tx, r Request) (string, error) {
 	d := r.Detail
 	switch {
 	case r.Trigger == domain.TriggerWebhook || d.File != nil || len(d.Files) > 0 || d.Folder != "" || d.Untrusted:
@@ -420,7 +420,7 @@ func initialTaint(tx *sqlite.Tx, r Request) (string, error) {
 	}
 
 	// A wake may act on what its planner has read, and a skill on what its input is made of.
-	taint, known, err := orFalse(value[string](tx, `select taint from runs where id = $1`, d.asker()))
+	taint, known, err := store.OrFalse(store.Value[string](tx, `select taint from runs where id = $1`, d.asker()))
 	if err == nil && !known {
 		return TaintUntrusted, nil
 	}

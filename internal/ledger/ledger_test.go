@@ -18,6 +18,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -109,7 +110,7 @@ func deadlock(t *testing.T, admin *sql.DB) {
 
 			add := "update " + table + " set n = n + 1 where id = $1"
 			first := true
-			if err := w.Do(t.Context(), func(tx *sqlite.Tx) error {
+			if err := w.Do(t.Context(), func(tx *store.Tx) error {
 				if _, err := tx.Exec(add, mine); err != nil {
 					return err
 				}

@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"rouse/internal/ledger/store"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
-
-	"rouse/internal/storage/sqlite"
 )
 
 const (
@@ -35,15 +33,6 @@ const (
 	reconnectEvery = 100 * time.Millisecond
 	// tellEvery limits how often the writes of other nodes wake a node.
 	tellEvery = 3 * time.Millisecond
-	// maxIdleInTx is the idle timeout of a transaction in milliseconds. Without it, the locks of a frozen node would block the others.
-	maxIdleInTx = 3000
-)
-
-// Numbers of advisory locks, within the class of a ledger. A node has its id.
-const (
-	lockJoin   = 0
-	lockLanes  = -1
-	lockValues = -2 // the place of large values
 )
 
 // databaseClock is the current time of the database in milliseconds. It is not the start of the transaction.
@@ -63,28 +52,26 @@ type Membership struct {
 	// config is the configuration of the node's own session, which does not belong to the connection pool.
 	config *pgx.ConnConfig
 
-	stop context.CancelFunc
-	held sync.WaitGroup
-	once sync.Once
-	lost chan struct{}
-	why  error // set before lost is closed
+	stop  context.CancelFunc
+	held  sync.WaitGroup
+	lease *store.Lease
 }
 
 // Join adds this process to the nodes of the ledger, until Leave. It returns a *NameTakenError if another process with that
 // name is alive, and ErrPooled if the database does not keep sessions.
 func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
-	if l.db == nil {
+	if l.Postgres == nil {
 		return nil, errors.New("only a ledger on PostgreSQL can be shared by several processes")
 	}
 
 	n.Home = cmp.Or(n.Home, n.Name)
-	m := &Membership{l: l, db: l.db, log: l.logger, node: n, class: l.class, lost: make(chan struct{})}
+	m := &Membership{l: l, db: l.Postgres, log: l.Logger, node: n, class: l.Class}
 	if err := RefusePooler(ctx, m.db); err != nil {
 		return nil, err
 	}
 	conn, err := m.db.Conn(ctx)
 	if err == nil {
-		err = errors.Join(onSession(conn, func(pg *pgx.Conn) error { m.config = pg.Config(); return nil }), conn.Close())
+		err = errors.Join(store.OnSession(conn, func(pg *pgx.Conn) error { m.config = pg.Config(); return nil }), conn.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach the ledger's database: %w", err)
@@ -101,6 +88,7 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 	// Only the values of ctx are kept: a process leaves after everything else has ended.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.stop = stop
+	m.lease = store.NewLease(l.DB, m.node.ID)
 	l.member.Store(m)
 	m.held.Go(func() { m.hold(running, pg) })
 	return m, nil
@@ -108,14 +96,6 @@ func (l *Ledger) Join(ctx context.Context, n Node) (*Membership, error) {
 
 // Membership returns the membership of this process, or nil if it does not share the ledger.
 func (l *Ledger) Membership() *Membership { return l.member.Load() }
-
-// nodeID returns the id of this process, or 0 if it does not share the ledger.
-func (l *Ledger) nodeID() int64 {
-	if m := l.member.Load(); m != nil {
-		return m.node.ID
-	}
-	return 0
-}
 
 // Node returns the description of this process for the other nodes.
 func (m *Membership) Node() Node { return m.node }
@@ -128,36 +108,21 @@ func (m *Membership) SetConfig(ctx context.Context, hash string) error {
 
 // SetLanes records how many runs this node executes at once. With 0, it receives no more runs.
 func (m *Membership) SetLanes(ctx context.Context, lanes int) error {
-	_, err := m.db.ExecContext(ctx, `with changed as (update nodes set lanes = $1 where id = $2 and gone_at = 0) select pg_notify($3, '')`, lanes, m.node.ID, m.l.channel())
+	_, err := m.db.ExecContext(ctx, `with changed as (update nodes set lanes = $1 where id = $2 and gone_at = 0) select pg_notify($3, '')`, lanes, m.node.ID, m.l.Channel)
 	return err
 }
 
 // Lost returns a channel that is closed when this process may no longer write.
-func (m *Membership) Lost() <-chan struct{} { return m.lost }
+func (m *Membership) Lost() <-chan struct{} { return m.lease.Lost() }
 
 // Err returns why this process may no longer write, or nil if it may.
-func (m *Membership) Err() error {
-	select {
-	case <-m.lost:
-		return m.why
-	default:
-		return nil
-	}
-}
-
-func (m *Membership) lose(why error) {
-	m.once.Do(func() {
-		m.why = why
-		close(m.lost)
-		m.l.notifyChanged() // whoever waits for a change learns that there is none for it any more
-	})
-}
+func (m *Membership) Err() error { return m.lease.Err() }
 
 // Leave ends the membership. The process must have finished its work.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.stop()
 	m.held.Wait()
-	defer m.lose(ErrLeaseLost)
+	defer m.lease.Lose(ErrLeaseLost)
 	pg, err := pgx.ConnectConfig(ctx, m.config)
 	if err != nil {
 		return err
@@ -169,19 +134,6 @@ func (m *Membership) Leave(ctx context.Context) error {
 	}
 	return errors.Join(err, pg.Close(ctx))
 }
-
-// findClass sets the class of the advisory locks. It differs for each ledger in a database.
-func (l *Ledger) findClass(ctx context.Context) error {
-	var oid int64
-	if err := l.db.QueryRowContext(ctx, `select 'nodes'::regclass::oid::bigint`).Scan(&oid); err != nil {
-		return fmt.Errorf("the nodes of the ledger cannot be read: %w", err)
-	}
-	l.class = int32(oid)
-	return nil
-}
-
-// channel returns the notification channel of the ledger. Each transaction notifies it.
-func (l *Ledger) channel() string { return fmt.Sprintf("rouse_%d", uint32(l.class)) }
 
 // RefusePooler returns ErrPooled if a pooler gives the connection's session to other connections between transactions.
 func RefusePooler(ctx context.Context, db *sql.DB) error {
@@ -215,18 +167,13 @@ func RefusePooler(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// onSession calls use with the pgx connection of conn.
-func onSession(conn *sql.Conn, use func(*pgx.Conn) error) error {
-	return conn.Raw(func(driver any) error { return use(driver.(*stdlib.Conn).Conn()) })
-}
-
 // register inserts the row of the node and takes its lock. Nodes register one at a time.
 func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
-	if _, err := pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, lockJoin); err != nil {
+	if _, err := pg.Exec(ctx, `select pg_advisory_lock($1, $2)`, m.class, store.LockJoin); err != nil {
 		return err
 	}
 	defer func() { // the session would keep it for as long as the node is there
-		_, _ = pg.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, lockJoin)
+		_, _ = pg.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, m.class, store.LockJoin)
 	}()
 	if err := m.succeed(ctx, pg); err != nil {
 		return err
@@ -236,11 +183,11 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 	var started int64
 	err := pg.QueryRow(ctx, `insert into nodes (name, home, host, pid, version, config, address, triggers, lanes, queue, started_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, `+databaseClock+`) returning id, started_at`,
-		storable(n.Name), storable(n.Home), storable(n.Host), n.PID, n.Version, n.Config, n.Address, flag(n.Triggers), n.Lanes, Queue(n.Name)).Scan(&n.ID, &started)
+		store.Storable(n.Name), store.Storable(n.Home), store.Storable(n.Host), n.PID, n.Version, n.Config, n.Address, store.Flag(n.Triggers), n.Lanes, Queue(n.Name)).Scan(&n.ID, &started)
 	if err != nil {
 		return err
 	}
-	n.StartedAt = instant(started)
+	n.StartedAt = store.Instant(started)
 	if err := m.lock(ctx, pg); err != nil {
 		return err
 	}
@@ -250,7 +197,7 @@ func (m *Membership) register(ctx context.Context, pg *pgx.Conn) error {
 // succeed waits until no node with this name is alive. It marks a node without a session as gone.
 func (m *Membership) succeed(ctx context.Context, pg *pgx.Conn) error {
 	for begun := time.Now(); ; {
-		rows, err := pg.Query(ctx, `select id, name, host, pid from nodes where gone_at = 0 and name = $1`, storable(m.node.Name))
+		rows, err := pg.Query(ctx, `select id, name, host, pid from nodes where gone_at = 0 and name = $1`, store.Storable(m.node.Name))
 		if err != nil {
 			return err
 		}
@@ -288,7 +235,7 @@ func (m *Membership) lock(ctx context.Context, pg *pgx.Conn) error {
 		{`select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted and objsubid = 2 and classid::bigint = $1 and objid::bigint = $2
 			and database = (select oid from pg_database where datname = current_database()) and pid <> pg_backend_pid()`, []any{int64(uint32(m.class)), m.node.ID}},
 		{`select pg_advisory_lock($1, $2)`, []any{m.class, int32(m.node.ID)}},
-		{`listen ` + m.l.channel(), nil},
+		{`listen ` + m.l.Channel, nil},
 	} {
 		if _, err := pg.Exec(ctx, step.statement, step.args...); err != nil {
 			return err
@@ -314,7 +261,7 @@ func (m *Membership) hold(ctx context.Context, pg *pgx.Conn) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			m.lose(err)
+			m.lease.Lose(err)
 			return
 		}
 	}
@@ -390,7 +337,7 @@ func (m *Membership) watch(ctx context.Context, pg *pgx.Conn, heard *time.Time) 
 			wait = min(wait, rest)
 		} else if news {
 			news, toldAt = false, time.Now()
-			m.l.remoteChanged()
+			store.RemoteChanged(m.l.DB)
 		}
 
 		waiting, cancel := context.WithTimeout(ctx, wait)
@@ -442,7 +389,7 @@ func (m *Membership) ping(ctx context.Context, pg *pgx.Conn, seen map[int64]sigh
 		return err
 	}
 	if took := time.Since(begun); took < pingTimeout/4 { // else it says little
-		m.l.setSkew(instant(clock).Sub(m.l.wall().Add(-took/2)), took)
+		store.SetClock(m.l.DB, store.Instant(clock), took)
 	}
 
 	alive := false
@@ -523,7 +470,7 @@ func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string)
 			return err
 		}
 		gone = done.RowsAffected()
-		_, err = tx.Exec(ctx, `select pg_notify($1, '')`, m.l.channel())
+		_, err = tx.Exec(ctx, `select pg_notify($1, '')`, m.l.Channel)
 		return err
 	})
 	if err == nil && gone > 0 && n.ID != m.node.ID {
@@ -531,50 +478,3 @@ func (m *Membership) bury(ctx context.Context, pg *pgx.Conn, n Node, why string)
 	}
 	return err
 }
-
-// fence begins each transaction on PostgreSQL. It returns ErrLeaseLost if this node is marked as gone, and notifies the other nodes of
-// the commit. Its row lock delays bury until the transaction ends.
-func (l *Ledger) fence(tx *sqlite.Tx) error {
-	m := l.member.Load()
-	if m == nil { // a command that writes once
-		_, err := tx.Exec(`select pg_notify($1, '')`, l.channel())
-		return err
-	}
-	if err := m.Err(); err != nil {
-		return err
-	}
-
-	var timeout, notified sql.NullString
-	var alive int
-	err := tx.QueryRow(`select set_config('idle_in_transaction_session_timeout', $1, true), pg_notify($2, $3)::text,
-		(select count(*) from (select 1 from nodes where id = $4 and gone_at = 0 for key share) lease)`,
-		strconv.Itoa(maxIdleInTx), m.l.channel(), strconv.FormatInt(m.node.ID, 10), m.node.ID).Scan(&timeout, &notified, &alive)
-	if err != nil {
-		return err
-	}
-	if alive == 0 {
-		m.lose(ErrLeaseLost)
-		return ErrLeaseLost
-	}
-	return nil
-}
-
-// remoteChanged wakes those that wait for a change of the ledger.
-func (l *Ledger) remoteChanged() {
-	l.notifyChanged()
-	l.notifyPlanChanged()
-}
-
-// setSkew sets the difference between the clocks of the database and this machine. It ignores small changes, which are errors of a
-// measurement that took so long.
-func (l *Ledger) setSkew(skew, took time.Duration) {
-	if was := time.Duration(l.skew.Load()); (skew - was).Abs() > max(100*time.Millisecond, took) {
-		l.skew.Store(int64(skew))
-	}
-}
-
-// Skew returns how far the clock of the database is ahead of this machine. It is 0 for a file.
-func (l *Ledger) Skew() time.Duration { return time.Duration(l.skew.Load()) }
-
-// Now returns the time of the ledger. Several nodes use the time of their database.
-func (l *Ledger) Now() time.Time { return l.now() }

@@ -13,6 +13,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/sqlite"
 )
 
@@ -69,7 +70,7 @@ func TestMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	all, err := ledger.Backups(path)
+	all, err := store.Backups(path)
 	if err != nil || len(all) != 1 || all[0].Why != "before-schema-2" {
 		t.Fatalf("backups: %+v %v", all, err)
 	}

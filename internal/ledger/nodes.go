@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // Node is a current or former process of a shared ledger. Its times are those of the database.
@@ -36,34 +35,34 @@ func (n Node) String() string {
 const nodeColumns = `id, name, home, host, pid, version, config, address, triggers, lanes, started_at, gone_at, why`
 
 func nodeFields(n *Node) []any {
-	return []any{&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &n.Triggers, &n.Lanes, at(&n.StartedAt), at(&n.GoneAt), &n.Why}
+	return []any{&n.ID, &n.Name, &n.Home, &n.Host, &n.PID, &n.Version, &n.Config, &n.Address, &n.Triggers, &n.Lanes, store.Time(&n.StartedAt), store.Time(&n.GoneAt), &n.Why}
 }
 
 // Nodes returns the nodes that are alive, and the last node of each other name. It is empty for a file.
 func (l *Ledger) Nodes(ctx context.Context) ([]Node, error) {
-	return list(l.reads(ctx), nodeFields, `select `+nodeColumns+` from nodes n where gone_at = 0 or id = (select max(id) from nodes m where m.name = n.name) order by name, id`)
+	return store.List(store.Reads(ctx, l.DB), nodeFields, `select `+nodeColumns+` from nodes n where gone_at = 0 or id = (select max(id) from nodes m where m.name = n.name) order by name, id`)
 }
 
 // AliveNodes returns the nodes that are alive, oldest first.
 func (l *Ledger) AliveNodes(ctx context.Context) ([]Node, error) {
-	return list(l.reads(ctx), nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 order by id`)
+	return store.List(store.Reads(ctx, l.DB), nodeFields, `select `+nodeColumns+` from nodes where gone_at = 0 order by id`)
 }
 
 // AttemptNodes returns the node names of a run's attempts, by number. It is empty for a file.
 func (l *Ledger) AttemptNodes(ctx context.Context, run int64) (map[int]string, error) {
-	return pairs[int, string](l.reads(ctx), `select a.number, n.name from attempts a join nodes n on n.id = a.node where a.run = $1`, run)
+	return store.Pairs[int, string](store.Reads(ctx, l.DB), `select a.number, n.name from attempts a join nodes n on n.id = a.node where a.run = $1`, run)
 }
 
 // Orphans returns the running runs that no process executes. In a file, these are all running runs: the caller must not have started
 // any. In a shared ledger, these are the runs of nodes that are gone, and those whose River job has ended or was deleted.
 func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
-	if l.db == nil {
+	if l.Postgres == nil {
 		return l.Running(ctx)
 	}
 	if l.member.Load() == nil {
 		return nil, errNotJoined
 	}
-	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
+	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
 		and not exists (select 1 from attempts a join nodes n on n.id = a.node where a.run = runs.id and a.number = runs.attempt and n.gone_at = 0
 			and (a.job = 0 or exists (select 1 from river_job j where j.id = a.job and j.finalized_at is null))) order by id`)
 }
@@ -89,7 +88,7 @@ const (
 
 // startShared checks the conditions of a start on PostgreSQL: the time, the lanes of all nodes, and the place of the agent. The lock of
 // Start serializes these checks.
-func (l *Ledger) startShared(tx *sqlite.Tx, r Run, s Start, now time.Time) error {
+func (l *Ledger) startShared(tx *store.Tx, r Run, s Start, now time.Time) error {
 	// Another process may have started the run since it was read, so that it waits for a retry.
 	if r.NotBefore.After(now) {
 		return fmt.Errorf("run %d is not due yet: %w", r.ID, ErrNotClaimable)
@@ -115,9 +114,6 @@ type NameTakenError struct{ Other Node }
 func (e *NameTakenError) Error() string {
 	return fmt.Sprintf("a node named %s is at work already (process %d on %s); give this one another name (node, in its configuration or --node), or stop that one", e.Other.Name, e.Other.PID, e.Other.Host)
 }
-
-// ErrLeaseLost is returned by every write after other nodes have marked this one as gone.
-var ErrLeaseLost = errors.New("this node has lost its lease: the others have not heard of it for too long, and do its work now")
 
 var errNotJoined = errors.New("this process has not joined the nodes of the ledger, and cannot know whose attempts are over")
 

@@ -5,12 +5,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // Obstacle is one thing that keeps a run from starting, before it has cost anything.
@@ -70,15 +70,15 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 		return nil
 	}
 
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		// What only runs waited for that were cancelled is known to be there no more.
-		blocked, err := value[int](tx, blockedRuns)
+		blocked, err := store.Value[int](tx, blockedRuns)
 		if err != nil {
 			return err
 		}
 		if blocked == 0 {
-			tx.Run(`update obstacles set over_at = $1 where over_at = 0`, ms(now))
+			tx.Run(`update obstacles set over_at = $1 where over_at = 0`, store.Millis(now))
 		}
 
 		for _, h := range holds {
@@ -94,7 +94,7 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 	})
 }
 
-func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
+func holdRun(tx *store.Tx, r Run, h Hold, now time.Time) error {
 	// What is in its way may change while it waits, which is one wait all the same; and a daemon that was
 	// killed says again what is on record.
 	since := now
@@ -108,7 +108,7 @@ func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
 		return err
 	}
 	if !known {
-		tx.Run(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, ms(since), string(by), r.ID)
+		tx.Run(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, store.Millis(since), string(by), r.ID)
 		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": ObstaclesText(h.By), "obstacles": h.By}); err != nil {
 			return err
 		}
@@ -123,12 +123,12 @@ func holdRun(tx *sqlite.Tx, r Run, h Hold, now time.Time) error {
 }
 
 // meetObstacle records that an obstacle is there, and tells of it once.
-func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) error {
+func meetObstacle(tx *store.Tx, o Obstacle, notices []Notice, now time.Time) error {
 	var over, told time.Time
-	err := scan(tx, []any{at(&over), at(&told)}, `select over_at, told_at from obstacles where source = $1`, o.Source)
+	err := store.Scan(tx, []any{store.Time(&over), store.Time(&told)}, `select over_at, told_at from obstacles where source = $1`, o.Source)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		tx.Run(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), ms(now))
+		tx.Run(`insert into obstacles (source, kind, reason, since) values ($1, $2, $3, $4) on conflict (source) do nothing`, o.Source, o.Kind, tx.Redact(o.Text), store.Millis(now))
 	case err != nil:
 		return err
 	case !over.IsZero():
@@ -136,12 +136,12 @@ func meetObstacle(tx *sqlite.Tx, o Obstacle, notices []Notice, now time.Time) er
 		if now.Sub(told) > tellAgain {
 			told = time.Time{}
 		}
-		tx.Run(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, ms(now), ms(told), tx.Redact(o.Text), o.Source)
+		tx.Run(`update obstacles set over_at = 0, since = $1, told_at = $2, reason = $3 where source = $4`, store.Millis(now), store.Millis(told), tx.Redact(o.Text), o.Source)
 	}
 
 	if told.IsZero() && len(notices) > 0 {
 		addNotices(tx, now, notices...)
-		tx.Run(`update obstacles set told_at = $1 where source = $2`, ms(now), o.Source)
+		tx.Run(`update obstacles set told_at = $1 where source = $2`, store.Millis(now), o.Source)
 	}
 	return nil
 }
@@ -152,8 +152,8 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 		return nil
 	}
 
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, id := range runs {
 			r, _, err := l.lockKnown(tx, id)
 			if err != nil {
@@ -169,7 +169,7 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 				return err
 			}
 			for _, o := range r.Blocked.By {
-				tx.Run(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, ms(now), o.Source)
+				tx.Run(`update obstacles set over_at = $1 where source = $2 and over_at = 0`, store.Millis(now), o.Source)
 			}
 		}
 		return nil
@@ -177,15 +177,15 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 }
 
 // endBlock notes until when a run was blocked; nothing where it is not.
-func endBlock(tx *sqlite.Tx, r Run, now time.Time) {
+func endBlock(tx *store.Tx, r Run, now time.Time) {
 	if r.Blocked.Now() {
-		tx.Run(`update runs set blocked_until = $1 where id = $2`, ms(now), r.ID)
+		tx.Run(`update runs set blocked_until = $1 where id = $2`, store.Millis(now), r.ID)
 	}
 }
 
 // OpenObstacles lists the obstacles of a kind that are there, as far as runs came upon them.
 func (l *Ledger) OpenObstacles(ctx context.Context, kind string) ([]Obstacle, error) {
-	return list(l.reads(ctx), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
+	return store.List(store.Reads(ctx, l.DB), func(o *Obstacle) []any { return []any{&o.Kind, &o.Source, &o.Text} }, `select kind, source, reason from obstacles where kind = $1 and over_at = 0 order by source`, kind)
 }
 
 // blockedRuns counts in the index of what has not ended.
@@ -193,12 +193,12 @@ const blockedRuns = `select count(*) from runs where state <> 'finished' and sta
 
 // BlockedRuns is how many runs something is in the way of.
 func (l *Ledger) BlockedRuns(ctx context.Context) (int, error) {
-	return value[int](l.reads(ctx), blockedRuns)
+	return store.Value[int](store.Reads(ctx, l.DB), blockedRuns)
 }
 
 // LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
 func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
-	return timeOf(l.reads(ctx), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, ms(until))
+	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, store.Millis(until))
 }
 
 // obstacleColumn is the destination of a column with obstacles. Damaged ones are left out: the run is checked again before it
@@ -208,7 +208,7 @@ type obstacleColumn []Obstacle
 // Scan implements sql.Scanner.
 func (c *obstacleColumn) Scan(v any) error {
 	var all []Obstacle
-	_ = decoded(&all).Scan(v)
+	_ = store.Decoded(&all).Scan(v)
 	*c = all
 	return nil
 }

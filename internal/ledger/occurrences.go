@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // RecordDue gives each instant its one row, queues the runs, and advances the watermarks
@@ -25,7 +25,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 		}
 	}
 
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		pauses, err := pausesAt(tx, earliest)
 		if err != nil {
 			return err
@@ -38,7 +38,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 		}
 
 		for job, at := range watermarks {
-			tx.Run(`update jobs set watermark = $1 where name = $2 and watermark < $1`, ms(at), job)
+			tx.Run(`update jobs set watermark = $1 where name = $2 and watermark < $1`, store.Millis(at), job)
 		}
 
 		return nil
@@ -49,7 +49,7 @@ func (l *Ledger) RecordDue(ctx context.Context, now time.Time, due []Due, waterm
 
 // recordOccurrence inserts the row of the instant first, so that of two schedulers the second
 // waits for the first and finds its decision.
-func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
+func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []Pause) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: d.Decision, Reason: d.Reason,
 		Through: d.Through, Instants: d.Instants}
 	if d.Through.IsZero() {
@@ -102,21 +102,21 @@ func (l *Ledger) recordOccurrence(tx *sqlite.Tx, now time.Time, d Due, pauses []
 }
 
 // insertOccurrence inserts the row of an instant, and reports whether it had none.
-func insertOccurrence(tx *sqlite.Tx, now time.Time, o Occurrence) (bool, error) {
-	return changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
+func insertOccurrence(tx *store.Tx, now time.Time, o Occurrence) (bool, error) {
+	return store.Changed(tx, `insert into occurrences (job, nominal, actual, decision, reason, recorded_at, source, through, instants)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do nothing`,
-		o.Job, ms(o.Nominal), ms(o.Actual), o.Decision, o.Reason, ms(now), o.Source, ms(o.Through), o.Instants)
+		o.Job, store.Millis(o.Nominal), store.Millis(o.Actual), o.Decision, o.Reason, store.Millis(now), o.Source, store.Millis(o.Through), o.Instants)
 }
 
 // updateOccurrence records what was decided about an instant.
-func updateOccurrence(tx *sqlite.Tx, o Occurrence) {
+func updateOccurrence(tx *store.Tx, o Occurrence) {
 	tx.Run(`update occurrences set decision = $1, reason = $2, run = $3, source = $4, actual = $5 where job = $6 and nominal = $7`,
-		o.Decision, o.Reason, o.Run, o.Source, ms(o.Actual), o.Job, ms(o.Nominal))
+		o.Decision, o.Reason, o.Run, o.Source, store.Millis(o.Actual), o.Job, store.Millis(o.Nominal))
 }
 
 // recordStretch records a stretch of missed instants whose first instant has a row already. A
 // row that stands for a stretch is extended; next to any other row, the rest gets its own.
-func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
+func recordStretch(tx *store.Tx, now time.Time, old Occurrence, d Due) (Occurrence, error) {
 	if old.Through.IsZero() {
 		// The first instant keeps its own row, and the stretch begins right behind it.
 		if d.Instants == 1 {
@@ -130,18 +130,18 @@ func recordStretch(tx *sqlite.Tx, now time.Time, old Occurrence, d Due) (Occurre
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (job, nominal) do update
 		set through = excluded.through, instants = excluded.instants, reason = excluded.reason
 		where occurrences.through <> 0 and occurrences.through < excluded.through`,
-		d.Job, ms(d.Nominal), ms(d.Actual), d.Decision, d.Reason, ms(now), d.Source, ms(d.Through), d.Instants)
+		d.Job, store.Millis(d.Nominal), store.Millis(d.Actual), d.Decision, d.Reason, store.Millis(now), d.Source, store.Millis(d.Through), d.Instants)
 
-	return one(tx, occurrenceFields, oneOccurrence, d.Job, ms(d.Nominal))
+	return store.One(tx, occurrenceFields, oneOccurrence, d.Job, store.Millis(d.Nominal))
 }
 
 // detachFirst separates the first instant of a stretch from the rest, so that it has a row of
 // its own.
-func detachFirst(tx *sqlite.Tx, now time.Time, o Occurrence) error {
+func detachFirst(tx *store.Tx, now time.Time, o Occurrence) error {
 	if o.Through.IsZero() {
 		return nil
 	}
-	tx.Run(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, ms(o.Nominal))
+	tx.Run(`update occurrences set through = 0, instants = 1 where job = $1 and nominal = $2`, o.Job, store.Millis(o.Nominal))
 
 	rest := Due{Job: o.Job, Source: o.Source, Nominal: o.Nominal, Actual: o.Actual, Decision: o.Decision, Reason: o.Reason, Through: o.Through, Instants: o.Instants}
 	o.Through = time.Time{}
@@ -162,16 +162,16 @@ const oneOccurrence = occurrences + ` where o.job = $1 and o.nominal = $2`
 
 // recordedOccurrence reads the row of an instant. PostgreSQL locks it for this transaction, so
 // that of two schedulers that see a missed instant again the second finds the first's decision.
-func (l *Ledger) recordedOccurrence(tx *sqlite.Tx, d Due) (Occurrence, error) {
+func (l *Ledger) recordedOccurrence(tx *store.Tx, d Due) (Occurrence, error) {
 	query := oneOccurrence
-	if l.forUpdate != "" {
+	if l.ForUpdate != "" {
 		// PostgreSQL refuses to lock the nullable side of the outer join.
-		query += l.forUpdate + ` of o`
+		query += l.ForUpdate + ` of o`
 	}
-	return one(tx, occurrenceFields, query, d.Job, ms(d.Nominal))
+	return store.One(tx, occurrenceFields, query, d.Job, store.Millis(d.Nominal))
 }
 
-func enqueueDue(tx *sqlite.Tx, now time.Time, d Due) (Accepted, error) {
+func enqueueDue(tx *store.Tx, now time.Time, d Due) (Accepted, error) {
 	detail, err := instantDetail(d)
 	if err != nil {
 		return Accepted{}, err
@@ -194,12 +194,12 @@ func instantDetail(d Due) (string, error) {
 }
 
 // instantKey makes an instant one run, whoever asks for it.
-func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, ms(d.Nominal)) }
+func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, store.Millis(d.Nominal)) }
 
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
-func (l *Ledger) decideWithRuns(tx *sqlite.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
+func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	begun, most := OverlapCandidates(d.Overlap)
-	others, err := list(tx, runFields, overlappingRuns+l.forUpdate, d.Job, flag(begun), most)
+	others, err := store.List(tx, runFields, overlappingRuns+l.ForUpdate, d.Job, store.Flag(begun), most)
 	if err != nil {
 		return "", "", err
 	}
@@ -223,22 +223,22 @@ const occurrences = `select o.job, o.source, o.nominal, o.actual, o.decision, o.
 	from occurrences o left join runs r on r.id = o.run`
 
 func occurrenceFields(o *Occurrence) []any {
-	return []any{&o.Job, &o.Source, at(&o.Nominal), at(&o.Actual), &o.Decision, &o.Reason, &o.Run, at(&o.Through), &o.Instants, &o.Outcome}
+	return []any{&o.Job, &o.Source, store.Time(&o.Nominal), store.Time(&o.Actual), &o.Decision, &o.Reason, &o.Run, store.Time(&o.Through), &o.Instants, &o.Outcome}
 }
 
 // Occurrences lists the instants of a job ("": of all) between two times, newest first. A row
 // that stands for a stretch is listed when any part of the stretch lies between them.
 func (l *Ledger) Occurrences(ctx context.Context, job string, from, to time.Time, limit int) ([]Occurrence, error) {
-	args := []any{ms(from), ms(to), limit}
+	args := []any{store.Millis(from), store.Millis(to), limit}
 	if job != "" {
 		args = append(args, job)
 	}
-	return list(l.reads(ctx), occurrenceFields, occurrencesBetween(job), args...)
+	return store.List(store.Reads(ctx, l.DB), occurrenceFields, occurrencesBetween(job), args...)
 }
 
 // NotRun is Occurrences of all jobs without those that became runs.
 func (l *Ledger) NotRun(ctx context.Context, from, to time.Time, limit int) ([]Occurrence, error) {
-	return list(l.reads(ctx), occurrenceFields, notRun, ms(from), ms(to), limit)
+	return store.List(store.Reads(ctx, l.DB), occurrenceFields, notRun, store.Millis(from), store.Millis(to), limit)
 }
 
 // notRun adds 0 as occurrencesBetween does.
@@ -262,7 +262,7 @@ func occurrencesBetween(job string) string {
 // Neither pauses nor overlaps are looked at: a pause holds the runs back while it lasts, and they wait behind
 // all others (Run.Yields). The due instants carry no decision; the rows are returned in their order.
 func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occurrence, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) ([]Occurrence, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) ([]Occurrence, error) {
 		out := make([]Occurrence, len(due))
 		for i, d := range due {
 			var err error
@@ -276,7 +276,7 @@ func (l *Ledger) Backfill(ctx context.Context, now time.Time, due []Due) ([]Occu
 
 // backfillOne inserts the row first, as recordOccurrence does, so that of two writers the second finds the
 // decision of the first.
-func (l *Ledger) backfillOne(tx *sqlite.Tx, now time.Time, d Due) (Occurrence, error) {
+func (l *Ledger) backfillOne(tx *store.Tx, now time.Time, d Due) (Occurrence, error) {
 	o := Occurrence{Job: d.Job, Source: d.Source, Nominal: d.Nominal, Actual: d.Actual, Decision: domain.DecisionRun, Instants: 1}
 	isNew, err := insertOccurrence(tx, now, o)
 	if err != nil {

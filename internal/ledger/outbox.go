@@ -4,28 +4,27 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // FallbackKey begins the keys of notices that a channel is told in place of another one.
 const FallbackKey = "fallback:"
 
 // addNotices puts notices into the outbox; a key that is there adds nothing.
-func addNotices(tx *sqlite.Tx, now time.Time, notices ...Notice) {
+func addNotices(tx *store.Tx, now time.Time, notices ...Notice) {
 	for _, n := range notices {
 		// NULL, because the column is unique and any number of notices have no key.
 		tx.Run(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, incident, state, next_at, created_at)
 			values (nullif(cast($1 as text), ''), $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $11) on conflict (key) do nothing`,
-			n.Key, n.Run, n.Job, n.Agent, n.Channel, tx.Redact(n.Title), tx.Redact(n.Body), n.ViewRef, string(n.Outcome), n.Incident, ms(now))
+			n.Key, n.Run, n.Job, n.Agent, n.Channel, tx.Redact(n.Title), tx.Redact(n.Body), n.ViewRef, string(n.Outcome), n.Incident, store.Millis(now))
 	}
 }
 
 // AppendNotices puts notices into the outbox; a key that is there adds nothing.
 func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		addNotices(tx, l.now(), notices...)
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		addNotices(tx, l.Now(), notices...)
 		return nil
 	})
 }
@@ -35,7 +34,7 @@ const noticeColumns = `id, coalesce(key, ''), run, job, agent, channel, title, b
 func noticeFields(n *Notice) []any {
 	return []any{
 		&n.ID, &n.Key, &n.Run, &n.Job, &n.Agent, &n.Channel, &n.Title, &n.Body, &n.ViewRef, &n.Outcome, &n.Incident, &n.State, &n.Tries,
-		at(&n.NextAt), at(&n.CreatedAt), &n.Error, &n.Answer,
+		store.Time(&n.NextAt), store.Time(&n.CreatedAt), &n.Error, &n.Answer,
 	}
 }
 
@@ -46,35 +45,35 @@ const due = `select ` + noticeColumns + ` from (
 
 // PendingNotices lists what is due for delivery, oldest first, so many of each channel.
 func (l *Ledger) PendingNotices(ctx context.Context, now time.Time, limit int) ([]Notice, error) {
-	return list(l.reads(ctx), noticeFields, due, ms(now), limit)
+	return store.List(store.Reads(ctx, l.DB), noticeFields, due, store.Millis(now), limit)
 }
 
 // NextNotice is when the earliest pending notice is due after now; zero when none is.
 func (l *Ledger) NextNotice(ctx context.Context, now time.Time) (time.Time, error) {
-	return timeOf(l.reads(ctx), `select coalesce(min(next_at), 0) from outbox where state = 'pending' and next_at > $1`, ms(now))
+	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(min(next_at), 0) from outbox where state = 'pending' and next_at > $1`, store.Millis(now))
 }
 
 // UpdateNotice records an attempt at delivery: State, Tries, NextAt, Error and Answer of n.
 func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		// Its run may have been removed since the notice was read.
-		run, err := value[int64](tx, `update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6
+		run, err := store.Value[int64](tx, `update outbox set state = $1, tries = $2, next_at = $3, error = $4, answer = $5 where id = $6
 			returning case when exists (select 1 from runs where runs.id = outbox.run) then outbox.run else 0 end`,
-			n.State, n.Tries, ms(n.NextAt), tx.Redact(n.Error), tx.Redact(n.Answer), n.ID)
+			n.State, n.Tries, store.Millis(n.NextAt), tx.Redact(n.Error), tx.Redact(n.Answer), n.ID)
 		if errors.Is(err, sql.ErrNoRows) { // removed meanwhile
 			return nil
 		}
 		if err != nil || n.State == NoticePending {
 			return err
 		}
-		return addEvent(tx, Event{Run: run, Job: n.Job, At: l.now(), Kind: "notice." + n.State},
+		return addEvent(tx, Event{Run: run, Job: n.Job, At: l.Now(), Kind: "notice." + n.State},
 			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error, "answer": n.Answer})
 	})
 }
 
 // HurryNotices makes the notices of a channel due that wait with an error in which a text stands.
 func (l *Ledger) HurryNotices(ctx context.Context, channel, because string) error {
-	return l.exec(ctx, `update outbox set next_at = $1 where channel = $2 and state = 'pending' and next_at > $1 and error like '%' || $3 || '%'`, ms(l.now()), channel, because)
+	return store.Exec(ctx, l.DB, `update outbox set next_at = $1 where channel = $2 and state = 'pending' and next_at > $1 and error like '%' || $3 || '%'`, store.Millis(l.Now()), channel, because)
 }
 
 const (
@@ -84,10 +83,10 @@ const (
 
 // LastNotice is the newest notice for a channel; false before the first.
 func (l *Ledger) LastNotice(ctx context.Context, channel string) (Notice, bool, error) {
-	return orFalse(one(l.reads(ctx), noticeFields, lastNotice, channel))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), noticeFields, lastNotice, channel))
 }
 
 // UndeliveredNotices lists notices that are pending or were given up, newest first.
 func (l *Ledger) UndeliveredNotices(ctx context.Context, limit int) ([]Notice, error) {
-	return list(l.reads(ctx), noticeFields, undelivered, limit)
+	return store.List(store.Reads(ctx, l.DB), noticeFields, undelivered, limit)
 }

@@ -3,11 +3,11 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -105,9 +105,9 @@ func (l *Ledger) SetPause(ctx context.Context, p Pause) (Pause, error) {
 		return p, err
 	}
 
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Pause, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Pause, error) {
 		l.lockPauses(tx)
-		return setPause(tx, l.now(), p)
+		return setPause(tx, l.Now(), p)
 	})
 }
 
@@ -127,23 +127,23 @@ func checkPauseTarget(scope, name string) error {
 
 // lockPauses makes processes write pauses one after the other, so that each sees those of the
 // others: of two that pause the same thing, the second replaces the first.
-func (l *Ledger) lockPauses(tx *sqlite.Tx) {
-	if l.db != nil { // SQLite has one writer anyway
+func (l *Ledger) lockPauses(tx *store.Tx) {
+	if l.Postgres != nil { // SQLite has one writer anyway
 		tx.Run(`lock table pauses in share row exclusive mode`)
 	}
 }
 
-func setPause(tx *sqlite.Tx, now time.Time, p Pause) (Pause, error) {
+func setPause(tx *store.Tx, now time.Time, p Pause) (Pause, error) {
 	// One pause for each thing: the old one ends now, and stays as a record.
 	if _, err := endPauses(tx, now, p.Scope, p.Name); err != nil {
 		return p, err
 	}
 
 	tx.Replanned = true
-	p.Since, p.Until, p.EndedAt, p.Reason = instant(ms(now)), instant(ms(p.Until)), time.Time{}, tx.Redact(p.Reason)
+	p.Since, p.Until, p.EndedAt, p.Reason = store.Instant(store.Millis(now)), store.Instant(store.Millis(p.Until)), time.Time{}, tx.Redact(p.Reason)
 	var err error
-	if p.ID, err = value[int64](tx, `insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
-		p.Scope, p.Name, ms(p.Since), ms(p.Until), p.Reason, p.By); err != nil {
+	if p.ID, err = store.Value[int64](tx, `insert into pauses (scope, name, since, until, reason, paused_by) values ($1, $2, $3, $4, $5, $6) returning id`,
+		p.Scope, p.Name, store.Millis(p.Since), store.Millis(p.Until), p.Reason, p.By); err != nil {
 		return p, err
 	}
 
@@ -164,9 +164,9 @@ func pausedJob(scope, name string) string {
 
 // EndPause ends a pause that is in force; it reports whether there was one.
 func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) (bool, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (bool, error) {
 		l.lockPauses(tx)
-		now := l.now()
+		now := l.Now()
 		if ended, err := endPauses(tx, now, scope, name); err != nil || !ended {
 			return false, err
 		}
@@ -174,8 +174,8 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 	})
 }
 
-func endPauses(tx *sqlite.Tx, now time.Time, scope, name string) (bool, error) {
-	ended, err := changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, ms(now), scope, name)
+func endPauses(tx *store.Tx, now time.Time, scope, name string) (bool, error) {
+	ended, err := store.Changed(tx, `update pauses set ended_at = $1 where scope = $2 and name = $3 and ended_at = 0 and (until = 0 or until > $1)`, store.Millis(now), scope, name)
 	tx.Replanned = tx.Replanned || ended
 	return ended, err
 }
@@ -186,16 +186,16 @@ const (
 )
 
 func pauseFields(p *Pause) []any {
-	return []any{&p.ID, &p.Scope, &p.Name, at(&p.Since), at(&p.Until), at(&p.EndedAt), &p.Reason, &p.By}
+	return []any{&p.ID, &p.Scope, &p.Name, store.Time(&p.Since), store.Time(&p.Until), store.Time(&p.EndedAt), &p.Reason, &p.By}
 }
 
 // Pauses lists the pauses that are not over at an instant, oldest first.
 func (l *Ledger) Pauses(ctx context.Context, from time.Time) ([]Pause, error) {
-	return pausesAt(l.reads(ctx), from)
+	return pausesAt(store.Reads(ctx, l.DB), from)
 }
 
-func pausesAt(from querier, at time.Time) ([]Pause, error) {
-	return list(from, pauseFields, pausesSince, ms(at))
+func pausesAt(from store.Querier, at time.Time) ([]Pause, error) {
+	return store.List(from, pauseFields, pausesSince, store.Millis(at))
 }
 
 // PauseRule pauses a job whose runs keep failing.
@@ -208,12 +208,12 @@ type PauseRule struct {
 // cancelled or skipped, or refused by the day's budget: that is no failure of the job, and is
 // over with the day. Runs count in the order in which they ended, so a run that was retried is
 // as recent as its last end.
-func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, now time.Time) error {
+func (l *Ledger) pauseFailing(tx *store.Tx, r Run, rule PauseRule, why string, now time.Time) error {
 	if rule.After <= 0 || r.Job == "" {
 		return nil
 	}
 	l.lockPauses(tx)
-	pauses, err := list(tx, pauseFields, `select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
+	pauses, err := store.List(tx, pauseFields, `select `+pauseColumns+` from pauses where scope = 'job' and name = $1`, r.Job)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (l *Ledger) pauseFailing(tx *sqlite.Tx, r Run, rule PauseRule, why string, 
 		}
 	}
 
-	outcomes, err := values[domain.Outcome](tx, lastOutcomes, r.Job, ms(resumed), rule.After)
+	outcomes, err := store.Values[domain.Outcome](tx, lastOutcomes, r.Job, store.Millis(resumed), rule.After)
 	// There are too few runs since the job was last resumed.
 	if err != nil || len(outcomes) < rule.After {
 		return err
@@ -263,9 +263,9 @@ type Breaker struct {
 }
 
 // tripBreaker pauses the job when a claim is one too many.
-func (l *Ledger) tripBreaker(tx *sqlite.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
-	n, err := value[int](tx, `select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
-		c.Job, c.Path, ms(now.Add(-b.Within)))
+func (l *Ledger) tripBreaker(tx *store.Tx, now time.Time, c Claim, run int64, b Breaker) (broken bool, err error) {
+	n, err := store.Value[int](tx, `select count(*) from claims c join runs r on r.id = c.run where c.job = $1 and c.path = $2 and c.own = 0 and r.queued_at > $3`,
+		c.Job, c.Path, store.Millis(now.Add(-b.Within)))
 	if err != nil || n < b.MaxClaims {
 		return false, err
 	}
@@ -303,11 +303,11 @@ type ModelPause struct {
 // PauseModel records that a model is not asked until a time. notices are for its owner, who is told of
 // the first of several in a row.
 func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice) error {
-	now := l.now()
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	now := l.Now()
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		tx.Run(`insert into model_pauses (model, since, until, tries, reason) values ($1, $2, $3, $4, $5)
 			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
-			p.Model, ms(p.Since), ms(p.Until), p.Tries, tx.Redact(p.Reason))
+			p.Model, store.Millis(p.Since), store.Millis(p.Until), p.Tries, tx.Redact(p.Reason))
 
 		addNotices(tx, now, notices...)
 		return addEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
@@ -317,19 +317,19 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 // ResumeModel records that a model answers again. Runs that wait for their model are due at once: which one that
 // is, only they know.
 func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		if paused, err := changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		if paused, err := store.Changed(tx, `delete from model_pauses where model = $1`, model); err != nil || !paused {
 			return err
 		}
 
 		tx.Run(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`)
-		return addEvent(tx, Event{At: l.now(), Kind: "model.resumed"}, map[string]any{"model": model})
+		return addEvent(tx, Event{At: l.Now(), Kind: "model.resumed"}, map[string]any{"model": model})
 	})
 }
 
 // ModelPauses lists the models that have not answered since they were paused, by name.
 func (l *Ledger) ModelPauses(ctx context.Context) ([]ModelPause, error) {
-	return list(l.reads(ctx), func(p *ModelPause) []any {
-		return []any{&p.Model, at(&p.Since), at(&p.Until), &p.Tries, &p.Reason}
+	return store.List(store.Reads(ctx, l.DB), func(p *ModelPause) []any {
+		return []any{&p.Model, store.Time(&p.Since), store.Time(&p.Until), &p.Tries, &p.Reason}
 	}, `select model, since, until, tries, reason from model_pauses order by model`)
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"path/filepath"
+	"rouse/internal/ledger/store"
 	"strings"
 	"testing"
 )
@@ -96,7 +97,7 @@ func TestQueryPlans(t *testing.T) {
 		"occurrences of all":    {query: occurrencesBetween(""), by: "occurrences_by_time (nominal>? AND nominal<?)", few: true},
 		"all stretches":         {query: occurrencesBetween(""), by: "occurrences_long (through>?)", few: true},
 	} {
-		plan, err := list(l.reads(t.Context()), func(detail *string) []any {
+		plan, err := store.List(store.Reads(t.Context(), l.DB), func(detail *string) []any {
 			return []any{new(int), new(int), new(int), detail}
 		}, `explain query plan `+c.query, placeholders...)
 		if text := strings.Join(plan, "; "); err != nil || !strings.Contains(text, c.by) {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"rouse/internal/ledger/store"
 	"time"
 	"unicode/utf8"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // RestoreSpec says from what a home was put back.
@@ -38,15 +37,15 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 	}
 
 	why := "not sent: the home was restored from a backup of " + s.TakenAt.UTC().Format(time.RFC3339) + ", and it may have been delivered since"
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
+	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if err := moveHome(tx, s.Home, s.At); err != nil {
 			return err
 		}
-		if err := scan(tx, []any{&out.Notices, &out.Queued}, `select (select count(*) from outbox where state = 'pending'), (select count(*) from runs where state <> 'finished')`); err != nil {
+		if err := store.Scan(tx, []any{&out.Notices, &out.Queued}, `select (select count(*) from outbox where state = 'pending'), (select count(*) from runs where state <> 'finished')`); err != nil {
 			return err
 		}
 		tx.Run(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
-		return addEvent(tx, Event{At: l.now(), Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
+		return addEvent(tx, Event{At: l.Now(), Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
 	})
 	if err != nil || !s.Pause {
 		return out, err
@@ -58,7 +57,7 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 
 // moveHome has what is recorded of files in the home be about those of the new one: an undo is never to change the files of the home
 // that was copied.
-func moveHome(tx *sqlite.Tx, from, to string) error {
+func moveHome(tx *store.Tx, from, to string) error {
 	if from == "" || from == to {
 		return nil
 	}

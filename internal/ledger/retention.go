@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // How many runs, and how many other rows, are removed in one transaction, so that other writers
@@ -22,14 +21,13 @@ const (
 // It returns how many runs were removed.
 func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string) time.Duration) (int, error) {
 	// A backup needs the large values of its instant.
-	select {
-	case l.pruning <- struct{}{}:
-		defer func() { <-l.pruning }()
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+	release, err := store.HoldValues(ctx, l.DB)
+	if err != nil {
+		return 0, err
 	}
+	defer release()
 
-	names, err := values[string](l.reads(ctx), prunableNames)
+	names, err := store.Values[string](store.Reads(ctx, l.DB), prunableNames)
 	if err != nil {
 		return 0, err
 	}
@@ -58,12 +56,12 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 // pruneRecord removes the old runs of a job, and then occurrences, pauses, events that belong to no run, and what else is as old.
 func (l *Ledger) pruneRecord(ctx context.Context, job string, before time.Time) (total int, err error) {
 	// Mostly there is nothing to do.
-	if some, err := l.anyOld(ctx, oldOfAnyKind, job, ms(before)); err != nil || !some {
+	if some, err := l.anyOld(ctx, oldOfAnyKind, job, store.Millis(before)); err != nil || !some {
 		return 0, err
 	}
 
 	for n := pruneBatch; n == pruneBatch; { // a batch that is not full is the last
-		if some, err := l.anyOld(ctx, oldRuns, job, ms(before)); err != nil || !some {
+		if some, err := l.anyOld(ctx, oldRuns, job, store.Millis(before)); err != nil || !some {
 			if err != nil {
 				return total, err
 			}
@@ -78,7 +76,7 @@ func (l *Ledger) pruneRecord(ctx context.Context, job string, before time.Time) 
 	}
 
 	for _, old := range otherRows {
-		if err := l.pruneOld(ctx, old, job, ms(before)); err != nil {
+		if err := l.pruneOld(ctx, old, job, store.Millis(before)); err != nil {
 			return total, fmt.Errorf("removing the old record of %s: %w", job, err)
 		}
 	}
@@ -91,10 +89,10 @@ const oldSpending = `period < case length(period) when 10 then $1 else $2 end`
 // pruneSpending removes the sums of old days and months.
 func (l *Ledger) pruneSpending(ctx context.Context, now time.Time) error {
 	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
-	if old, err := value[bool](l.reads(ctx), `select exists (select 1 from spending where `+oldSpending+`)`, day, monthOf(day)); err != nil || !old {
+	if old, err := store.Value[bool](store.Reads(ctx, l.DB), `select exists (select 1 from spending where `+oldSpending+`)`, day, monthOf(day)); err != nil || !old {
 		return err
 	}
-	return l.exec(ctx, `delete from spending where `+oldSpending, day, monthOf(day))
+	return store.Exec(ctx, l.DB, `delete from spending where `+oldSpending, day, monthOf(day))
 }
 
 // prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
@@ -137,7 +135,7 @@ func (o oldRows) statement() string { return fmt.Sprintf(o.remove, o.find) }
 
 // anyOld says whether a query for old rows finds one. It is asked before a transaction is opened: each wakes everybody.
 func (l *Ledger) anyOld(ctx context.Context, find, job string, before int64) (bool, error) {
-	_, some, err := orFalse(value[int64](l.reads(ctx), find, job, before, 1))
+	_, some, err := store.OrFalse(store.Value[int64](store.Reads(ctx, l.DB), find, job, before, 1))
 	return some, err
 }
 
@@ -148,7 +146,7 @@ func (l *Ledger) pruneOld(ctx context.Context, old oldRows, job string, before i
 
 	statement := old.statement()
 	for n := int64(pruneRows); n == pruneRows; {
-		if err := l.do(ctx, func(tx *sqlite.Tx) error {
+		if err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 			done, err := tx.Exec(statement, job, before, pruneRows)
 			if err == nil {
 				n, err = done.RowsAffected()
@@ -172,9 +170,9 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 
 	var ids []int64
 	var orphans []string
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		var err error
-		ids, err = values[int64](tx, oldRuns, job, ms(before), pruneBatch)
+		ids, err = store.Values[int64](tx, oldRuns, job, store.Millis(before), pruneBatch)
 		orphans = nil // the operation may run more than once
 		for _, id := range ids {
 			freed, e := pruneRun(tx, id)
@@ -194,7 +192,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 }
 
 // pruneRun removes one run and returns the blobs that no other run refers to.
-func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
+func pruneRun(tx *store.Tx, id int64) ([]string, error) {
 	for _, statement := range []string{
 		`delete from attempts where run = $1`, `delete from steps where run = $1`, `delete from calls where run = $1`,
 		`delete from events where run = $1 and run <> 0`, `delete from outbox where run = $1 and state <> 'pending'`, `delete from inbox where run = $1`, `delete from reservations where run = $1`,
@@ -207,7 +205,7 @@ func pruneRun(tx *sqlite.Tx, id int64) ([]string, error) {
 		tx.Run(statement, id)
 	}
 
-	freed, err := values[string](tx, `select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
+	freed, err := store.Values[string](tx, `select hash from blobs b where run = $1 and not exists (select 1 from blobs o where o.hash = b.hash and o.run <> $1)`, id)
 	tx.Run(`delete from blobs where run = $1`, id)
 	return freed, err
 }

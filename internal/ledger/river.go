@@ -3,11 +3,11 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
@@ -15,11 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // RiverJob holds the arguments of the River job that brings a run to a node. River's tables are in the database of the ledger, so that
@@ -79,26 +77,6 @@ func (joined) LargeObjects() pgx.LargeObjects { return pgx.LargeObjects{} }
 // Conn implements pgx.Tx.
 func (j joined) Conn() *pgx.Conn { return j.pgxConn }
 
-// migrateRiver creates or updates River's tables. Each migration needs its own transaction, because some depend on a commit.
-func migrateRiver(ctx context.Context, conn *sql.Conn, schema string) error {
-	m, err := rivermigrate.New(riverpgxv5.New(nil), &rivermigrate.Config{Schema: schema, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	return onSession(conn, func(pg *pgx.Conn) error {
-		for {
-			var done *rivermigrate.MigrateResult
-			err := pgx.BeginFunc(ctx, pg, func(tx pgx.Tx) (err error) {
-				done, err = m.MigrateTx(ctx, tx, rivermigrate.DirectionUp, &rivermigrate.MigrateOpts{MaxSteps: 1}) //nolint:staticcheck // it is one step
-				return err
-			})
-			if err != nil || len(done.Versions) == 0 {
-				return err
-			}
-		}
-	})
-}
-
 // newRiver returns a client that only inserts jobs.
 func newRiver(schema string, log *slog.Logger) (*river.Client[pgx.Tx], error) {
 	return river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: schema, FetchCooldown: RiverFetchCooldown, Logger: log})
@@ -120,7 +98,7 @@ func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
 	for i, r := range runs {
 		params[i] = river.InsertManyParams{Args: RiverJob{r.Run, r.Job, r.Agent}, InsertOpts: &river.InsertOpts{Queue: Queue(r.Node)}}
 	}
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		return onTx(tx, func(ctx context.Context, pg pgx.Tx) error {
 			_, err := l.river.InsertManyTx(ctx, pg, params)
 			return err
@@ -129,7 +107,7 @@ func (l *Ledger) SendRuns(ctx context.Context, runs []RunFor) error {
 }
 
 // onTx calls use with a transaction as a pgx.Tx.
-func onTx(tx *sqlite.Tx, use func(context.Context, pgx.Tx) error) error {
+func onTx(tx *store.Tx, use func(context.Context, pgx.Tx) error) error {
 	return tx.Raw(func(ctx context.Context, conn any) error { return use(ctx, joined{conn.(*stdlib.Conn).Conn()}) })
 }
 
@@ -144,7 +122,7 @@ type SentRun struct {
 
 // SentRuns returns the running runs and those with an unfinished River job.
 func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
-	return list(l.reads(ctx), func(r *SentRun) []any {
+	return store.List(store.Reads(ctx, l.DB), func(r *SentRun) []any {
 		return []any{&r.Run, &r.Agent, &r.Job, &r.On, &r.Node, &r.Queue}
 	}, `
 		select r.id, r.agent, r.job, true, coalesce(n.home, ''), ''
@@ -158,8 +136,8 @@ func (l *Ledger) SentRuns(ctx context.Context) ([]SentRun, error) {
 
 // endJob finishes the River job of an attempt. It does not use river.JobCompleteTx, which only the job's worker can call: another node
 // ends the attempts of a dead one.
-func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
-	if l.db == nil {
+func (l *Ledger) endJob(tx *store.Tx, a Attempt, state domain.AttemptState) {
+	if l.Postgres == nil {
 		return
 	}
 	as := map[domain.AttemptState]string{domain.AttemptFailed: "discarded", domain.AttemptInterrupted: "discarded"}[state]
@@ -168,11 +146,11 @@ func (l *Ledger) endJob(tx *sqlite.Tx, a Attempt, state domain.AttemptState) {
 }
 
 // cancelJob cancels the River job of a running run. River notifies the node that executes it.
-func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
-	if l.db == nil {
+func (l *Ledger) cancelJob(tx *store.Tx, r Run) error {
+	if l.Postgres == nil {
 		return nil
 	}
-	job, err := value[int64](tx, `select job from attempts where run = $1 and number = $2`, r.ID, r.Attempt)
+	job, err := store.Value[int64](tx, `select job from attempts where run = $1 and number = $2`, r.ID, r.Attempt)
 	if err != nil || job == 0 {
 		return err
 	}
@@ -187,11 +165,11 @@ func (l *Ledger) cancelJob(tx *sqlite.Tx, r Run) error {
 
 // TakeBack removes the River jobs of nodes that are gone or accept no more runs. The leader then sends the runs to other nodes.
 func (l *Ledger) TakeBack(ctx context.Context) error {
-	if _, err := l.db.ExecContext(ctx, `delete from river_job where kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled') and queue <> $1
+	if _, err := l.Postgres.ExecContext(ctx, `delete from river_job where kind = 'run' and state in ('available', 'pending', 'retryable', 'scheduled') and queue <> $1
 		and not exists (select 1 from nodes where nodes.queue = river_job.queue and gone_at = 0 and lanes > 0)`, AnyQueue); err != nil {
 		return err
 	}
-	_, err := l.db.ExecContext(ctx, `update river_job set state = 'discarded', finalized_at = now() where kind = 'run' and state = 'running'
+	_, err := l.Postgres.ExecContext(ctx, `update river_job set state = 'discarded', finalized_at = now() where kind = 'run' and state = 'running'
 		and not exists (select 1 from nodes where gone_at = 0 and name || '/' || id = attempted_by[array_upper(attempted_by, 1)])`)
 	return err
 }
@@ -223,7 +201,7 @@ func (l *Ledger) Leader(ctx context.Context) (int64, error) {
 }
 
 func (l *Ledger) riverLeader(ctx context.Context) (string, error) {
-	return value[string](l.reads(ctx), `select coalesce(max(leader_id), '') from river_leader where expires_at > now()`)
+	return store.Value[string](store.Reads(ctx, l.DB), `select coalesce(max(leader_id), '') from river_leader where expires_at > now()`)
 }
 
 // JobCount is the number of River jobs in one state of a queue.
@@ -234,7 +212,7 @@ type JobCount struct {
 
 // RiverJobs counts the unfinished River jobs. It also returns paused queues, with the state "paused".
 func (l *Ledger) RiverJobs(ctx context.Context) ([]JobCount, error) {
-	return list(l.reads(ctx), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
+	return store.List(store.Reads(ctx, l.DB), func(c *JobCount) []any { return []any{&c.Name, &c.State, &c.Jobs} },
 		`select queue, state::text, count(*) from river_job where kind = 'run' and finalized_at is null group by queue, state
 		union all select name, 'paused', 0 from river_queue where paused_at is not null order by 1, 2`)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
 	"time"
@@ -20,18 +21,18 @@ const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_fo
 
 func runFields(r *Run) []any {
 	return []any{
-		&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, raw(&r.Detail), &r.State, &r.WaitingFor, at(&r.NotBefore), &r.Outcome, &r.Exit, &r.Verified,
-		&r.Attempt, &r.Interruptions, at(&r.ScheduledAt), at(&r.QueuedAt), at(&r.StartedAt), at(&r.FinishedAt), &r.Summary, &r.Error,
+		&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, store.Raw(&r.Detail), &r.State, &r.WaitingFor, store.Time(&r.NotBefore), &r.Outcome, &r.Exit, &r.Verified,
+		&r.Attempt, &r.Interruptions, store.Time(&r.ScheduledAt), store.Time(&r.QueuedAt), store.Time(&r.StartedAt), store.Time(&r.FinishedAt), &r.Summary, &r.Error,
 		&r.Steps, &r.Calls, &r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD,
 		&r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier,
-		&r.Workspace, &r.Checkpoint, at(&r.Blocked.Since), at(&r.Blocked.Until), (*obstacleColumn)(&r.Blocked.By),
+		&r.Workspace, &r.Checkpoint, store.Time(&r.Blocked.Since), store.Time(&r.Blocked.Until), (*obstacleColumn)(&r.Blocked.By),
 	}
 }
 
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
-	r, err := one(l.reads(ctx), runFields, `select `+runColumns+` from runs where id = $1`, id)
-	return orNotFound(r, err, "run %d", id)
+	r, err := store.One(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where id = $1`, id)
+	return store.OrNotFound(r, err, "run %d", id)
 }
 
 // idsAtOnce is how many ids a query asks for. The number is fixed, so that its text is always the same and prepared once.
@@ -62,7 +63,7 @@ func idArgs(ids []int64) []any {
 func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, error) {
 	out := make(map[int64]Run, len(ids))
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		found, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where id in (`+idPlaces+`)`, idArgs(some)...)
+		found, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where id in (`+idPlaces+`)`, idArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -84,21 +85,21 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 
 	query, args := runsQuery(f)
 	if f.Brief {
-		return list(l.reads(ctx), briefFields, query, args...)
+		return store.List(store.Reads(ctx, l.DB), briefFields, query, args...)
 	}
-	return list(l.reads(ctx), runFields, query, args...)
+	return store.List(store.Reads(ctx, l.DB), runFields, query, args...)
 }
 
 // briefColumns are those of a RunFilter that is Brief.
 const briefColumns = `id, job, state, waiting_for, outcome, queued_at, started_at, finished_at, cost_micro_usd`
 
 func briefFields(r *Run) []any {
-	return []any{&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, at(&r.QueuedAt), at(&r.StartedAt), at(&r.FinishedAt), &r.Usage.CostMicroUSD}
+	return []any{&r.ID, &r.Job, &r.State, &r.WaitingFor, &r.Outcome, store.Time(&r.QueuedAt), store.Time(&r.StartedAt), store.Time(&r.FinishedAt), &r.Usage.CostMicroUSD}
 }
 
 // LastUsages are what the last runs of a job used that have begun and are over, of the last so many that are over.
 func (l *Ledger) LastUsages(ctx context.Context, job string, of int) ([]Usage, error) {
-	return list(l.reads(ctx), func(u *Usage) []any {
+	return store.List(store.Reads(ctx, l.DB), func(u *Usage) []any {
 		return []any{&u.TokensIn, &u.TokensOut, &u.CostMicroUSD, &u.EstimatedMicroUSD}
 	}, lastUsages, job, of)
 }
@@ -166,11 +167,11 @@ func runsQuery(f RunFilter) (string, []any) {
 	}
 
 	if !f.Since.IsZero() {
-		add("queued_at >= $%d", ms(f.Since))
+		add("queued_at >= $%d", store.Millis(f.Since))
 	}
 
 	if !f.Until.IsZero() {
-		add("queued_at < $%d", ms(f.Until))
+		add("queued_at < $%d", store.Millis(f.Until))
 	}
 
 	if f.Text != "" {
@@ -264,12 +265,12 @@ func sessionOf(key string) string {
 // that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
-	queued, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'queued'`+tail, ms(now), after, limit)
+	queued, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'queued'`+tail, store.Millis(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
 
-	waiting, err := list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, ms(now), after, limit)
+	waiting, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, store.Millis(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -283,13 +284,13 @@ func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limi
 // NextDue is the earliest instant after now at which a run becomes claimable by time
 // alone, or the pause of a model ends; zero when there is none.
 func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) {
-	return timeOf(l.reads(ctx), `select coalesce(min(due), 0) from (select min(not_before) as due from runs where not_before <> 0 and not_before > $1
-		union all select min(until) from model_pauses where until > $1) as dues`, ms(now))
+	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(min(due), 0) from (select min(not_before) as due from runs where not_before <> 0 and not_before > $1
+		union all select min(until) from model_pauses where until > $1) as dues`, store.Millis(now))
 }
 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
-	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
+	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 }
 
 // unfinished names the states, so that it is asked by their index and not in the order of all ids.
@@ -297,12 +298,12 @@ const unfinished = `select ` + runColumns + ` from runs where state in ('queued'
 
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
-	return list(l.reads(ctx), runFields, unfinished)
+	return store.List(store.Reads(ctx, l.DB), runFields, unfinished)
 }
 
 // Cancelling lists the running runs that somebody asked to cancel, with the reason.
 func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
-	return pairs[int64, string](l.reads(ctx), `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
+	return store.Pairs[int64, string](store.Reads(ctx, l.DB), `select id, cancel_reason from runs where state = 'running' and state <> 'finished' and cancel_reason <> ''`)
 }
 
 // lastRuns skips from job to job in their index, however many runs each has.
@@ -312,7 +313,7 @@ const lastRuns = `with recursive names(job) as (select min(job) from runs where 
 
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
-	found, err := list(l.reads(ctx), runFields, lastRuns)
+	found, err := store.List(store.Reads(ctx, l.DB), runFields, lastRuns)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
 		out[r.Job] = r
@@ -334,9 +335,9 @@ type LastTimes struct {
 
 // LastTimes returns the times of a job's runs before a given run. It does not read whole rows, because every run calls it.
 func (l *Ledger) LastTimes(ctx context.Context, job string, before int64) (t LastTimes, err error) {
-	err = scan(l.reads(ctx), []any{at(&t.SuccessStart), at(&t.SuccessEnd)}, lastSuccessAt, job)
+	err = store.Scan(store.Reads(ctx, l.DB), []any{store.Time(&t.SuccessStart), store.Time(&t.SuccessEnd)}, lastSuccessAt, job)
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
-		t.End, err = orZero(timeOf(l.reads(ctx), lastEndAt, job, before))
+		t.End, err = store.OrZero(store.TimeOf(store.Reads(ctx, l.DB), lastEndAt, job, before))
 	}
 	return t, err
 }
@@ -345,11 +346,11 @@ const lastDoneAt = `select finished_at from runs where job = $1 and state = 'fin
 
 // LastDone returns the end of a job's last run with outcome success or nothing, or the zero time.
 func (l *Ledger) LastDone(ctx context.Context, job string) (time.Time, error) {
-	success, err := orZero(timeOf(l.reads(ctx), lastDoneAt, job, domain.OutcomeSuccess))
+	success, err := store.OrZero(store.TimeOf(store.Reads(ctx, l.DB), lastDoneAt, job, domain.OutcomeSuccess))
 	if err != nil {
 		return success, err
 	}
-	nothing, err := orZero(timeOf(l.reads(ctx), lastDoneAt, job, domain.OutcomeNothing))
+	nothing, err := store.OrZero(store.TimeOf(store.Reads(ctx, l.DB), lastDoneAt, job, domain.OutcomeNothing))
 	if nothing.After(success) {
 		return nothing, err
 	}
@@ -360,29 +361,29 @@ const countUnfinished = `select state, count(*) from runs where state <> 'finish
 
 // Counts counts the unfinished runs.
 func (l *Ledger) Counts(ctx context.Context) (Counts, error) {
-	n, err := pairs[domain.State, int](l.reads(ctx), countUnfinished)
+	n, err := store.Pairs[domain.State, int](store.Reads(ctx, l.DB), countUnfinished)
 	return Counts{Queued: n[domain.StateQueued], Running: n[domain.StateRunning], Waiting: n[domain.StateWaiting]}, err
 }
 
 // QueuedOf is how many runs of a job wait in the queue, most at most.
 func (l *Ledger) QueuedOf(ctx context.Context, job string, most int) (int, error) {
-	return value[int](l.reads(ctx), `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most)
+	return store.Value[int](store.Reads(ctx, l.DB), `select count(*) from (select 1 from runs where job = $1 and state <> 'finished' and state = 'queued' limit $2) q`, job, most)
 }
 
 // Queued is how many runs wait for their turn, of all jobs and agents; it counts up to most.
 func (l *Ledger) Queued(ctx context.Context, most int) (int, error) {
-	return value[int](l.reads(ctx), `select count(*) from (select 1 from runs where state <> 'finished' and state = 'queued' limit $1) q`, most)
+	return store.Value[int](store.Reads(ctx, l.DB), `select count(*) from (select 1 from runs where state <> 'finished' and state = 'queued' limit $1) q`, most)
 }
 
 // Attempts lists the attempts of a run in order.
 func (l *Ledger) Attempts(ctx context.Context, run int64) ([]Attempt, error) {
-	return list(l.reads(ctx), func(a *Attempt) []any {
-		return []any{&a.Run, &a.Number, &a.State, at(&a.StartedAt), at(&a.FinishedAt), &a.Error}
+	return store.List(store.Reads(ctx, l.DB), func(a *Attempt) []any {
+		return []any{&a.Run, &a.Number, &a.State, store.Time(&a.StartedAt), store.Time(&a.FinishedAt), &a.Error}
 	}, `select run, number, state, started_at, finished_at, error from attempts where run = $1 order by number`, run)
 }
 
 // OutcomeOf is how a run ended, "" while it has not. It reads less than Run.
 func (l *Ledger) OutcomeOf(ctx context.Context, run int64) (domain.Outcome, error) {
-	outcome, err := value[domain.Outcome](l.reads(ctx), `select outcome from runs where id = $1`, run)
-	return orNotFound(outcome, err, "run %d", run)
+	outcome, err := store.Value[domain.Outcome](store.Reads(ctx, l.DB), `select outcome from runs where id = $1`, run)
+	return store.OrNotFound(outcome, err, "run %d", run)
 }

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"time"
 
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -16,7 +16,7 @@ import (
 type Entry struct {
 	value  []byte // may be large
 	err    error
-	write  func(tx *sqlite.Tx, a Attempt, job, stored string) error
+	write  func(tx *store.Tx, a Attempt, job, stored string) error
 	events []Event // that follow what is written, of the attempt's run and job
 }
 
@@ -57,8 +57,8 @@ func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
 
 // StepStarted is the entry of StartStep.
 func StepStarted(s Step) Entry {
-	return Entry{write: func(tx *sqlite.Tx, a Attempt, _, _ string) error {
-		_, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, ms(s.StartedAt))
+	return Entry{write: func(tx *store.Tx, a Attempt, _, _ string) error {
+		_, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, store.Millis(s.StartedAt))
 		return err
 	}}.telling(s.StartedAt, "step.started", map[string]any{"step": s.Number})
 }
@@ -70,11 +70,11 @@ func StepFinished(s Step) Entry {
 		notices = []byte("[]")
 	}
 
-	e := Entry{value: s.Message, err: err, write: func(tx *sqlite.Tx, a Attempt, _, message string) error {
+	e := Entry{value: s.Message, err: err, write: func(tx *store.Tx, a Attempt, _, message string) error {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7,
 			estimated_tokens = $8, estimated_micro_usd = $9, finished_at = $10, model = $11 where run = $12 and attempt = $13 and number = $14`,
 			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD,
-			s.Usage.EstimatedTokens, s.Usage.EstimatedMicroUSD, ms(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
+			s.Usage.EstimatedTokens, s.Usage.EstimatedMicroUSD, store.Millis(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
 		return requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run)
 	}}
 
@@ -97,19 +97,19 @@ func StepFinished(s Step) Entry {
 
 // CallStarted is the entry of StartCall.
 func CallStarted(c Call) Entry {
-	return Entry{value: c.Args, write: func(tx *sqlite.Tx, a Attempt, _, args string) error {
+	return Entry{value: c.Args, write: func(tx *store.Tx, a Attempt, _, args string) error {
 		_, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
-			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, ms(c.StartedAt))
+			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, store.Millis(c.StartedAt))
 		return err
 	}}.telling(c.StartedAt, "call.started", map[string]any{"step": c.Step, "tool": c.Tool})
 }
 
 // CallFinished is the entry of FinishCall.
 func CallFinished(c Call) Entry {
-	return Entry{value: c.Envelope, write: func(tx *sqlite.Tx, a Attempt, _, envelope string) error {
+	return Entry{value: c.Envelope, write: func(tx *store.Tx, a Attempt, _, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
-			c.State, envelope, ms(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
+			c.State, envelope, store.Millis(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
 		return requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run)
 	}}.telling(c.FinishedAt, "call.finished", map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
 }
@@ -130,11 +130,11 @@ func requireRow(updated sql.Result, err error, format string, args ...any) error
 
 // Steps lists the steps of a run over all its attempts, in order.
 func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
-	all, err := list(l.reads(ctx), func(s *Step) []any {
+	all, err := store.List(store.Reads(ctx, l.DB), func(s *Step) []any {
 		return []any{
-			&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, raw(&s.Message), &s.Text, decoded(&s.Notices),
+			&s.Run, &s.Attempt, &s.Number, &s.ParentCall, &s.Model, store.Raw(&s.Message), &s.Text, store.Decoded(&s.Notices),
 			&s.Usage.TokensIn, &s.Usage.TokensOut, &s.Usage.TokensCached, &s.Usage.CostMicroUSD,
-			&s.Usage.EstimatedTokens, &s.Usage.EstimatedMicroUSD, at(&s.StartedAt), at(&s.FinishedAt),
+			&s.Usage.EstimatedTokens, &s.Usage.EstimatedMicroUSD, store.Time(&s.StartedAt), store.Time(&s.FinishedAt),
 		}
 	}, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
 		estimated_tokens, estimated_micro_usd, started_at, finished_at from steps where run = $1 order by attempt, number`, run)
@@ -146,10 +146,10 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 
 // Calls lists the calls of a run over all its attempts, in order.
 func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
-	all, err := list(l.reads(ctx), func(c *Call) []any {
+	all, err := store.List(store.Reads(ctx, l.DB), func(c *Call) []any {
 		return []any{
-			&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, raw(&c.Args), &c.Effect, &c.State, raw(&c.Envelope),
-			at(&c.StartedAt), at(&c.FinishedAt),
+			&c.Run, &c.Attempt, &c.Step, &c.Index, &c.ID, &c.Key, &c.Tool, store.Raw(&c.Args), &c.Effect, &c.State, store.Raw(&c.Envelope),
+			store.Time(&c.StartedAt), store.Time(&c.FinishedAt),
 		}
 	}, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
 		from calls where run = $1 order by attempt, step, position`, run)

@@ -15,7 +15,6 @@ import (
 
 // Errors that callers tell apart.
 var (
-	ErrNotFound     = errors.New("not in the ledger")
 	ErrNotClaimable = errors.New("the run cannot be started now")
 	ErrFenced       = errors.New("the attempt is not the running one any more")
 	// ErrNoLane is an ErrNotClaimable that is over as soon as another run ends.

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // lastInstant is the last one that RFC 3339 and JSON can say.
@@ -77,28 +77,28 @@ const wakeColumns = `id, agent, at, asked_at, instructions, context_views, prior
 
 func wakeFields(s *Wake) []any {
 	return []any{
-		&s.ID, &s.Agent, at(&s.At), at(&s.AskedAt), &s.Instructions, decoded(&s.ContextViews), &s.Priority, &s.OnMiss, &s.ScheduledBy,
-		&s.Run, &s.Job, &s.Depth, &s.Deferred, at(&s.CreatedAt),
+		&s.ID, &s.Agent, store.Time(&s.At), store.Time(&s.AskedAt), &s.Instructions, store.Decoded(&s.ContextViews), &s.Priority, &s.OnMiss, &s.ScheduledBy,
+		&s.Run, &s.Job, &s.Depth, &s.Deferred, store.Time(&s.CreatedAt),
 	}
 }
 
 // Wakes lists what agents have planned, the earliest first.
 func (l *Ledger) Wakes(ctx context.Context) ([]Wake, error) {
-	return list(l.reads(ctx), wakeFields, `select `+wakeColumns+` from slots order by at, id`)
+	return store.List(store.Reads(ctx, l.DB), wakeFields, `select `+wakeColumns+` from slots order by at, id`)
 }
 
 // NextWake is what an agent has planned; false when it has nothing.
 func (l *Ledger) NextWake(ctx context.Context, agent string) (Wake, bool, error) {
-	return orFalse(one(l.reads(ctx), wakeFields, `select `+wakeColumns+` from slots where agent = $1`, agent))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), wakeFields, `select `+wakeColumns+` from slots where agent = $1`, agent))
 }
 
 // WakeUsage reads what a plan would be decided on now.
 func (l *Ledger) WakeUsage(ctx context.Context, agent string) (WakeUsage, error) {
-	return wakeUsage(l.reads(ctx), agent, l.now())
+	return wakeUsage(store.Reads(ctx, l.DB), agent, l.Now())
 }
 
-func wakeUsage(from querier, agent string, now time.Time) (u WakeUsage, err error) {
-	if u.Started, err = value[int](from, countWakes, agent, ms(now.Add(-wakeCapWindow)), ms(now)); err != nil {
+func wakeUsage(from store.Querier, agent string, now time.Time) (u WakeUsage, err error) {
+	if u.Started, err = store.Value[int](from, countWakes, agent, store.Millis(now.Add(-wakeCapWindow)), store.Millis(now)); err != nil {
 		return u, err
 	}
 	pauses, err := pausesAt(from, now)
@@ -115,8 +115,8 @@ var ErrWakeUsageChanged = errors.New("the usage of wakes has changed")
 // SetWake writes an agent's next run, which was decided on a usage. If that has changed, it returns ErrWakeUsageChanged
 // and the wake must be decided on again. The last write wins.
 func (l *Ledger) SetWake(ctx context.Context, s Wake, on WakeUsage) (Wake, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Wake, error) {
-		now := l.now()
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Wake, error) {
+		now := l.Now()
 		u, err := wakeUsage(tx, s.Agent, now)
 		if err != nil {
 			return s, err
@@ -127,13 +127,13 @@ func (l *Ledger) SetWake(ctx context.Context, s Wake, on WakeUsage) (Wake, error
 
 		// A new plan may be deferred again, whatever happened to the one it replaces.
 		out := s
-		out.CreatedAt, out.Deferred = instant(ms(now)), false
+		out.CreatedAt, out.Deferred = store.Instant(store.Millis(now)), false
 		err = insertWake(tx, &out)
 		return out, err
 	})
 }
 
-func insertWake(tx *sqlite.Tx, s *Wake) error {
+func insertWake(tx *store.Tx, s *Wake) error {
 	tx.Replanned = true
 	if again, err := wasPlannedBefore(tx, s); err != nil || again {
 		return err
@@ -153,27 +153,27 @@ func insertWake(tx *sqlite.Tx, s *Wake) error {
 	// that one is deleted as well.
 	for err = sql.ErrNoRows; errors.Is(err, sql.ErrNoRows); {
 		tx.Run(`delete from slots where agent = $1`, s.Agent)
-		s.ID, err = value[int64](tx, `insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
+		s.ID, err = store.Value[int64](tx, `insert into slots (agent, at, asked_at, instructions, context_views, priority, on_miss, scheduled_by, run, job, depth, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) on conflict (agent) do nothing returning id`,
-			s.Agent, ms(s.At), ms(s.AskedAt), tx.Redact(s.Instructions), string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, ms(s.CreatedAt))
+			s.Agent, store.Millis(s.At), store.Millis(s.AskedAt), tx.Redact(s.Instructions), string(text), s.Priority, s.OnMiss, s.ScheduledBy, s.Run, s.Job, s.Depth, store.Millis(s.CreatedAt))
 	}
 	if err != nil {
 		return err
 	}
 
-	s.At, s.AskedAt = instant(ms(s.At)), instant(ms(s.AskedAt))
+	s.At, s.AskedAt = store.Instant(store.Millis(s.At)), store.Instant(store.Millis(s.AskedAt))
 	return addEvent(tx, Event{Run: s.Run, Job: s.Job, At: s.CreatedAt, Kind: "slot.set"},
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
 }
 
 // wasPlannedBefore reports whether the same call, before a crash, planned a wake that has
 // fired or been replaced since; planning it again would run it twice.
-func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
+func wasPlannedBefore(tx *store.Tx, s *Wake) (bool, error) {
 	if s.Run == 0 || s.Key == "" {
 		return false, nil
 	}
 
-	set, err := values[[]byte](tx, `select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
+	set, err := store.Values[[]byte](tx, `select data from events where run = $1 and run <> 0 and kind = 'slot.set' order by seq`, s.Run)
 	if err != nil {
 		return false, err
 	}
@@ -191,7 +191,7 @@ func wasPlannedBefore(tx *sqlite.Tx, s *Wake) (bool, error) {
 		}
 
 		// Still planned: nothing has run, and the repeated call may replace it.
-		if open, err := value[bool](tx, `select exists (select 1 from slots where id = $1)`, before.Slot); err != nil || open {
+		if open, err := store.Value[bool](tx, `select exists (select 1 from slots where id = $1)`, before.Slot); err != nil || open {
 			return false, err
 		}
 
@@ -208,14 +208,14 @@ func (l *Ledger) CancelWake(ctx context.Context, agent, by string) (bool, error)
 }
 
 func (l *Ledger) cancelWake(ctx context.Context, agent, reason string) (bool, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) (bool, error) {
-		s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where agent = $1`+l.forUpdate, agent))
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (bool, error) {
+		s, planned, err := store.OrFalse(store.One(tx, wakeFields, `select `+wakeColumns+` from slots where agent = $1`+l.ForUpdate, agent))
 		if err != nil || !planned {
 			return false, err
 		}
 		tx.Run(`delete from slots where id = $1`, s.ID)
 		tx.Replanned = true
-		return true, addEvent(tx, Event{Job: s.Job, At: l.now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
+		return true, addEvent(tx, Event{Job: s.Job, At: l.Now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 	})
 }
 
@@ -306,14 +306,14 @@ const countRunning = `select count(*) from runs where state = 'running' and stat
 // transaction that queues its run. lanes is how many runs may execute at once; 0: no limit.
 func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ...int64) ([]WakeDecision, error) {
 	out := make([]WakeDecision, len(ids))
-	err := l.do(ctx, func(tx *sqlite.Tx) error {
+	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		pauses, err := pausesAt(tx, now)
 		if err != nil {
 			return err
 		}
 
 		// Counted once for the batch: what it queues is not running yet.
-		running, err := value[int](tx, countRunning)
+		running, err := store.Value[int](tx, countRunning)
 		if err != nil {
 			return err
 		}
@@ -332,13 +332,13 @@ func (l *Ledger) FireWakes(ctx context.Context, now time.Time, lanes int, ids ..
 
 // fireWake locks the wake's row for this transaction: of two processes the second waits,
 // and finds it gone or deferred.
-func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st WakeState) (WakeDecision, error) {
-	s, planned, err := orFalse(one(tx, wakeFields, `select `+wakeColumns+` from slots where id = $1`+l.forUpdate, id))
+func (l *Ledger) fireWake(tx *store.Tx, now time.Time, id int64, st WakeState) (WakeDecision, error) {
+	s, planned, err := store.OrFalse(store.One(tx, wakeFields, `select `+wakeColumns+` from slots where id = $1`+l.ForUpdate, id))
 	if err != nil || !planned {
 		return WakeDecision{Wake: Wake{ID: id}, Decision: wakeVanished}, err
 	}
 
-	if st.LastWake, err = orZero(timeOf(tx, lastWake, s.Agent)); err != nil {
+	if st.LastWake, err = store.OrZero(store.TimeOf(tx, lastWake, s.Agent)); err != nil {
 		return WakeDecision{}, err
 	}
 	d := DecideWake(now, s, st)
@@ -347,7 +347,7 @@ func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st WakeState) 
 		d.Run, err = l.enqueueWake(tx, now, d)
 	// A wake that came too early keeps its time, and there is nothing to write.
 	case d.Decision == WakeDeferred && !d.At.Equal(s.At):
-		tx.Run(`update slots set at = $1, deferred = $2 where id = $3`, ms(d.At), flag(d.Wake.Deferred), s.ID)
+		tx.Run(`update slots set at = $1, deferred = $2 where id = $3`, store.Millis(d.At), store.Flag(d.Wake.Deferred), s.ID)
 		err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
 	}
 
@@ -358,7 +358,7 @@ func (l *Ledger) fireWake(tx *sqlite.Tx, now time.Time, id int64, st WakeState) 
 const lastWake = `select queued_at from runs where agent = $1 and triggered_by = 'self' and (state <> 'finished' or started_at <> 0) order by id desc limit 1`
 
 // enqueueWake turns a wake into a run: one to be executed, or one that says why it was not.
-func (l *Ledger) enqueueWake(tx *sqlite.Tx, now time.Time, d WakeDecision) (int64, error) {
+func (l *Ledger) enqueueWake(tx *store.Tx, now time.Time, d WakeDecision) (int64, error) {
 	s := d.Wake
 	of := Detail{Source: "slot", Wake: &WakeDetail{ID: s.ID, Instructions: s.Instructions, ContextViews: s.ContextViews,
 		ScheduledBy: s.ScheduledBy, Planned: s.At.UTC(), Asked: s.CreatedAt.UTC(), AskedBy: s.Run, Job: s.Job, Depth: s.Depth}}

@@ -2,9 +2,8 @@ package ledger
 
 import (
 	"context"
+	"rouse/internal/ledger/store"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // WatchState is what the watch of a job remembers.
@@ -25,7 +24,7 @@ type WatchState struct {
 
 // WatchState reads what the watch of a job remembers; false when there is nothing.
 func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, error) {
-	st, known, err := orFalse(one(l.reads(ctx), func(st *WatchState) []any { return append(watchFields(st), &st.Tree) },
+	st, known, err := store.OrFalse(store.One(store.Reads(ctx, l.DB), func(st *WatchState) []any { return append(watchFields(st), &st.Tree) },
 		`select `+watchColumns+`, tree from watches where job = $1`, job))
 	st.Job = job
 	return st, known, err
@@ -34,12 +33,12 @@ func (l *Ledger) WatchState(ctx context.Context, job string) (WatchState, bool, 
 const watchColumns = `job, since, print, round, run, collected`
 
 func watchFields(st *WatchState) []any {
-	return []any{&st.Job, at(&st.Since), &st.Fingerprint, &st.Round, &st.Run, at(&st.Collected)}
+	return []any{&st.Job, store.Time(&st.Since), &st.Fingerprint, &st.Round, &st.Run, store.Time(&st.Collected)}
 }
 
 // WatchStates reads what all watches remember, by job, without their trees, which may be large.
 func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error) {
-	found, err := list(l.reads(ctx), watchFields, `select `+watchColumns+` from watches`)
+	found, err := store.List(store.Reads(ctx, l.DB), watchFields, `select `+watchColumns+` from watches`)
 	out := make(map[string]WatchState, len(found))
 	for _, st := range found {
 		out[st.Job] = st
@@ -49,7 +48,7 @@ func (l *Ledger) WatchStates(ctx context.Context) (map[string]WatchState, error)
 
 // SaveWatchStates stores what watches remember, of several in one transaction.
 func (l *Ledger) SaveWatchStates(ctx context.Context, states ...WatchState) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, st := range states {
 			saveWatch(tx, st)
 		}
@@ -59,7 +58,7 @@ func (l *Ledger) SaveWatchStates(ctx context.Context, states ...WatchState) erro
 
 // DeleteWatchStates deletes what the watches of jobs remember.
 func (l *Ledger) DeleteWatchStates(ctx context.Context, jobs ...string) error {
-	return l.do(ctx, func(tx *sqlite.Tx) error {
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, job := range jobs {
 			tx.Run(`delete from watches where job = $1`, job)
 		}
@@ -67,9 +66,9 @@ func (l *Ledger) DeleteWatchStates(ctx context.Context, jobs ...string) error {
 	})
 }
 
-func saveWatch(tx *sqlite.Tx, st WatchState) {
+func saveWatch(tx *store.Tx, st WatchState) {
 	tx.Run(`insert into watches (job, since, print, tree, round, run, collected) values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (job) do update set since = excluded.since, print = excluded.print, tree = excluded.tree, round = excluded.round, run = excluded.run,
 		collected = excluded.collected`,
-		st.Job, ms(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run, ms(st.Collected))
+		st.Job, store.Millis(st.Since), st.Fingerprint, st.Tree, st.Round, st.Run, store.Millis(st.Collected))
 }

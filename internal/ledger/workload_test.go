@@ -14,6 +14,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 )
 
 // workloadIn is the variable that makes this program one that fills the ledger of a folder; workloadIs says how: busy, by being migrated
@@ -59,7 +60,7 @@ func busy(options ledger.Options) error {
 
 		err = threeAgents(func(agent int) error { return work(l, agent, life) })
 		if life == 0 {
-			_, backup := l.Backup(context.Background(), ledger.BackupSpec{})
+			_, backup := l.Backup(context.Background(), store.BackupSpec{})
 			err = errors.Join(err, backup)
 		}
 		if err := errors.Join(err, l.Close()); err != nil {

@@ -8,10 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"unicode"
 
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -48,11 +48,11 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 	}
 
 	sum := sha256.Sum256(content)
-	a.Run, a.Key, a.At, a.Size, a.Hash = by.Attempt.Run, by.Key, l.now(), int64(len(content)), hex.EncodeToString(sum[:])
+	a.Run, a.Key, a.At, a.Size, a.Hash = by.Attempt.Run, by.Key, l.Now(), int64(len(content)), hex.EncodeToString(sum[:])
 	a.Name = artifactName(a.Title, a.Type)
 	wanted := a
-	add := func(tx *sqlite.Tx, _ Attempt, job, stored string) error {
-		known, again, err := orFalse(one(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key))
+	add := func(tx *store.Tx, _ Attempt, job, stored string) error {
+		known, again, err := store.OrFalse(store.One(tx, artifactFields, `select `+artifactColumns+` from artifacts where run = $1 and key = $2`, by.Attempt.Run, by.Key))
 		if err != nil || again {
 			a = known
 			return err
@@ -80,7 +80,7 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 	}
 
 	err := l.writeEntries(ctx, by.Attempt, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
-	a.At = instant(ms(a.At))
+	a.At = store.Instant(store.Millis(a.At))
 	return a, err
 }
 
@@ -128,7 +128,7 @@ func artifactName(title, kind string) string {
 }
 
 // insertVersion inserts the first version of a chain, or the one after its parent.
-func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
+func (a *Artifact) insertVersion(tx *store.Tx, stored string) error {
 	chain := fmt.Sprintf("workspace/%d/%d/%s", a.Workspace, a.Run, a.Key)
 	if a.Parent != 0 {
 		var by, discarded int64
@@ -148,14 +148,14 @@ func (a *Artifact) insertVersion(tx *sqlite.Tx, stored string) error {
 
 	// Versions that were discarded count, too: none is given twice.
 	var err error
-	if a.Version, err = value[int](tx, `select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain); err != nil {
+	if a.Version, err = store.Value[int](tx, `select coalesce(max(version), 0) + 1 from artifacts where chain = $1`, chain); err != nil {
 		return err
 	}
 
-	if a.ID, err = value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)
+	if a.ID, err = store.Value[int64](tx, `insert into artifacts (run, job, agent, chain, key, at, name, description, version, parent, size, hash, content, workspace, type, title, status, role)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) returning id`,
-		a.Run, a.Job, a.Agent, chain, a.Key, ms(a.At), storable(a.Name), tx.Redact(storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored,
-		a.Workspace, a.Type, tx.Redact(storable(a.Title)), a.Status, a.Role); err != nil {
+		a.Run, a.Job, a.Agent, chain, a.Key, store.Millis(a.At), store.Storable(a.Name), tx.Redact(store.Storable(a.Description)), a.Version, a.Parent, a.Size, a.Hash, stored,
+		a.Workspace, a.Type, tx.Redact(store.Storable(a.Title)), a.Status, a.Role); err != nil {
 		return err
 	}
 	tx.Run(`update artifacts set superseded_by = $1 where id = $2`, a.ID, a.Parent) // of no artifact if it is the first
@@ -197,8 +197,8 @@ func (l *Ledger) updateArtifact(ctx context.Context, by Author, workspace, id in
 		kind = workspaceApproval
 	}
 
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Artifact, error) {
-		_, err := l.writeWorkspace(tx, by, workspace, l.now(), false, func(*Workspace) (string, map[string]any, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Artifact, error) {
+		_, err := l.writeWorkspace(tx, by, workspace, l.Now(), false, func(*Workspace) (string, map[string]any, error) {
 			tx.Run(`update artifacts set status = coalesce($1, status), approval_ref = coalesce($2, approval_ref), approval = coalesce($3, approval)
 				where id = $4 and workspace = $5 and discarded = 0`, c.Status, c.ApprovalRef, approval, id, workspace)
 			return kind, map[string]any{"artifact": fmt.Sprint(id), "status": c.Status, "approval": approval}, nil
@@ -208,11 +208,11 @@ func (l *Ledger) updateArtifact(ctx context.Context, by Author, workspace, id in
 		}
 
 		// Also of a call that has changed it before.
-		a, err := one(tx, artifactFields, `select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
+		a, err := store.One(tx, artifactFields, `select `+artifactColumns+` from artifacts where id = $1 and workspace = $2`, id, workspace)
 		if err == nil && a.Discarded {
 			err = wrongWorkspace("", "artifact %d was discarded with the run that made it", id)
 		}
-		return orNotFound(a, err, "artifact %d of workspace %d", id, workspace)
+		return store.OrNotFound(a, err, "artifact %d of workspace %d", id, workspace)
 	})
 }
 
@@ -222,13 +222,13 @@ func (l *Ledger) WorkspaceArtifacts(ctx context.Context, workspace int64, all bo
 	if !all {
 		query += ` and superseded_by = 0 and discarded = 0`
 	}
-	return list(l.reads(ctx), artifactFields, query+` order by id`, workspace)
+	return store.List(store.Reads(ctx, l.DB), artifactFields, query+` order by id`, workspace)
 }
 
 // ArtifactChain lists the versions of an artifact of a workspace, the oldest first; the last that is neither
 // superseded nor discarded is the one that counts (OSL-25).
 func (l *Ledger) ArtifactChain(ctx context.Context, workspace, id int64) ([]Artifact, error) {
-	out, err := list(l.reads(ctx), artifactFields, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
+	out, err := store.List(store.Reads(ctx, l.DB), artifactFields, `select `+artifactColumns+` from artifacts where workspace = cast($1 as bigint) and workspace <> 0
 		and chain = (select chain from artifacts where id = $2) order by version`, workspace, id)
 	if err == nil && len(out) == 0 {
 		err = fmt.Errorf("the artifact %d of workspace %d: %w", id, workspace, ErrNotFound)

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"slices"
 	"time"
 
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -50,7 +50,7 @@ type WorkspaceEvent struct {
 }
 
 // addWorkspaceEvent appends an event to the workspace, and to the feed of all.
-func addWorkspaceEvent(tx *sqlite.Tx, by Author, r Run, w Workspace, now time.Time, kind string, data map[string]any) error {
+func addWorkspaceEvent(tx *store.Tx, by Author, r Run, w Workspace, now time.Time, kind string, data map[string]any) error {
 	raw := []byte(nil)
 	if data != nil {
 		var err error
@@ -60,7 +60,7 @@ func addWorkspaceEvent(tx *sqlite.Tx, by Author, r Run, w Workspace, now time.Ti
 	}
 
 	tx.Run(`insert into workspace_events (workspace, run, attempt, key, at, kind, lock_version, data) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		w.ID, r.ID, by.Attempt.Number, by.Key, ms(now), kind, w.LockVersion, tx.RedactJSON(string(raw)))
+		w.ID, r.ID, by.Attempt.Number, by.Key, store.Millis(now), kind, w.LockVersion, tx.RedactJSON(string(raw)))
 
 	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "workspace." + kind}, map[string]any{"workspace": fmt.Sprint(w.ID), "name": w.Name, "lock_version": w.LockVersion})
 }
@@ -82,16 +82,16 @@ func (l *Ledger) AddWorkspaceEvent(ctx context.Context, by Author, id int64, kin
 		return wrongWorkspace("data", "the event has %s; at most %s are kept", text.Size(int64(len(raw))), text.Size(maxWorkspaceEvent))
 	}
 
-	return l.do(ctx, func(tx *sqlite.Tx) error {
-		_, err := l.writeWorkspace(tx, by, id, l.now(), false, func(*Workspace) (string, map[string]any, error) { return kind, data, nil })
+	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
+		_, err := l.writeWorkspace(tx, by, id, l.Now(), false, func(*Workspace) (string, map[string]any, error) { return kind, data, nil })
 		return err
 	})
 }
 
 // WorkspaceEvents lists the last events of a workspace, the oldest of them first.
 func (l *Ledger) WorkspaceEvents(ctx context.Context, workspace int64, limit int) ([]WorkspaceEvent, error) {
-	out, err := list(l.reads(ctx), func(e *WorkspaceEvent) []any {
-		return []any{&e.ID, &e.Workspace, &e.Run, at(&e.At), &e.Kind, &e.LockVersion, raw(&e.Data)}
+	out, err := store.List(store.Reads(ctx, l.DB), func(e *WorkspaceEvent) []any {
+		return []any{&e.ID, &e.Workspace, &e.Run, store.Time(&e.At), &e.Kind, &e.LockVersion, store.Raw(&e.Data)}
 	}, `select id, workspace, run, at, kind, lock_version, data from workspace_events where workspace = $1 order by id desc limit $2`, workspace, limit)
 
 	slices.Reverse(out)
@@ -116,10 +116,10 @@ const keptCheckpoints = 10
 const checkpointColumns = `id, workspace, run, key, at, phase, role, step, run_state, state, artifact`
 
 func checkpointFields(c *Checkpoint) []any {
-	return []any{&c.ID, &c.Workspace, &c.Run, &c.Key, at(&c.At), &c.Phase, &c.Role, &c.Step, raw(&c.RunState), raw(&c.State), &c.artifact}
+	return []any{&c.ID, &c.Workspace, &c.Run, &c.Key, store.Time(&c.At), &c.Phase, &c.Role, &c.Step, store.Raw(&c.RunState), store.Raw(&c.State), &c.artifact}
 }
 
-func insertCheckpoint(tx *sqlite.Tx, c *Checkpoint) error {
+func insertCheckpoint(tx *store.Tx, c *Checkpoint) error {
 	if len(c.RunState) == 0 {
 		c.RunState = json.RawMessage(`null`)
 	}
@@ -127,9 +127,9 @@ func insertCheckpoint(tx *sqlite.Tx, c *Checkpoint) error {
 		c.State = json.RawMessage(`{}`)
 	}
 
-	return scan(tx, []any{&c.ID, &c.artifact}, `insert into checkpoints (workspace, run, key, at, phase, role, step, run_state, state, artifact)
+	return store.Scan(tx, []any{&c.ID, &c.artifact}, `insert into checkpoints (workspace, run, key, at, phase, role, step, run_state, state, artifact)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, (select coalesce(max(id), 0) from artifacts)) returning id, artifact`,
-		c.Workspace, c.Run, c.Key, ms(c.At), c.Phase, c.Role, c.Step, string(c.RunState), string(c.State))
+		c.Workspace, c.Run, c.Key, store.Millis(c.At), c.Phase, c.Role, c.Step, string(c.RunState), string(c.State))
 }
 
 // AddCheckpoint records where an attempt has got to: Step and RunState of c, and the workspace as it is. A run without
@@ -144,19 +144,19 @@ func (l *Ledger) AddCheckpoint(ctx context.Context, by Author, c Checkpoint) (Ch
 		}
 	}
 
-	now := l.now()
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Checkpoint, error) {
+	now := l.Now()
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Checkpoint, error) {
 		r, err := l.author(tx, by)
 		if err != nil {
 			return c, err
 		}
-		known, again, err := orFalse(one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key))
+		known, again, err := store.OrFalse(store.One(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and key = $2 and key <> '' order by id limit 1`, r.ID, by.Key))
 		if err != nil || again {
 			return known, err
 		}
 
 		c := c
-		c.Run, c.Key, c.At = r.ID, by.Key, instant(ms(now))
+		c.Run, c.Key, c.At = r.ID, by.Key, store.Instant(store.Millis(now))
 		if c.Workspace == 0 {
 			err = keepCheckpoint(tx, r, &c)
 			return c, err
@@ -170,7 +170,7 @@ func (l *Ledger) AddCheckpoint(ctx context.Context, by Author, c Checkpoint) (Ch
 }
 
 // keepCheckpoint stores a checkpoint of a run in place of its oldest.
-func keepCheckpoint(tx *sqlite.Tx, r Run, c *Checkpoint) error {
+func keepCheckpoint(tx *store.Tx, r Run, c *Checkpoint) error {
 	if err := insertCheckpoint(tx, c); err != nil {
 		return err
 	}
@@ -181,14 +181,14 @@ func keepCheckpoint(tx *sqlite.Tx, r Run, c *Checkpoint) error {
 // LastCheckpoint is the last checkpoint of a run or, before it has one, that which it was begun from;
 // ErrNotFound when there is neither.
 func (l *Ledger) LastCheckpoint(ctx context.Context, run int64) (Checkpoint, error) {
-	c, err := one(l.reads(ctx), checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run)
+	c, err := store.One(store.Reads(ctx, l.DB), checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 order by id desc limit 1`, run)
 	if errors.Is(err, sql.ErrNoRows) {
-		c, err = one(l.reads(ctx), checkpointFields, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run)
+		c, err = store.One(store.Reads(ctx, l.DB), checkpointFields, `select `+checkpointColumns+` from checkpoints where id = (select checkpoint from runs where id = $1)`, run)
 	}
-	return orNotFound(c, err, "a checkpoint of run %d", run)
+	return store.OrNotFound(c, err, "a checkpoint of run %d", run)
 }
 
 // lastCheckpointIn is the last checkpoint of a run in a workspace.
-func lastCheckpointIn(tx *sqlite.Tx, run, workspace int64) (Checkpoint, error) {
-	return one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and workspace = $2 order by id desc limit 1`, run, workspace)
+func lastCheckpointIn(tx *store.Tx, run, workspace int64) (Checkpoint, error) {
+	return store.One(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where run = $1 and workspace = $2 order by id desc limit 1`, run, workspace)
 }

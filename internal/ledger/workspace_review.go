@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/storage/sqlite"
 )
 
 // CallWorkspace begins the Call of an info that says that a workspace needs a review.
@@ -19,7 +19,7 @@ const CallWorkspace = "workspace/"
 // EnterWorkspace makes a workspace the one that an attempt's run works in, and returns it. A checkpoint of before
 // the run is kept, the first time. The error is a *BlockedError while the workspace is paused, archived or needs a review.
 func (l *Ledger) EnterWorkspace(ctx context.Context, a Attempt, id int64) (Workspace, error) {
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
 		r, err := l.checkFence(tx, a)
 		if err != nil {
 			return Workspace{}, err
@@ -37,12 +37,12 @@ func (l *Ledger) EnterWorkspace(ctx context.Context, a Attempt, id int64) (Works
 		if err := w.Blocked(); err != nil {
 			return w, err
 		}
-		return w, beginIn(tx, r, w, l.now())
+		return w, beginIn(tx, r, w, l.Now())
 	})
 }
 
 // beginIn keeps a checkpoint of a workspace from before a run changes it, once for the run.
-func beginIn(tx *sqlite.Tx, r Run, w Workspace, now time.Time) error {
+func beginIn(tx *store.Tx, r Run, w Workspace, now time.Time) error {
 	if r.Workspace == 0 {
 		tx.Run(`update runs set workspace = $1 where id = $2`, w.ID, r.ID)
 	}
@@ -55,13 +55,13 @@ func beginIn(tx *sqlite.Tx, r Run, w Workspace, now time.Time) error {
 	// A run that was begun from a checkpoint goes on from what that says of the run.
 	c := Checkpoint{}
 	if r.Checkpoint != 0 {
-		c, err = one(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where id = $1 and workspace = $2`, r.Checkpoint, w.ID)
+		c, err = store.One(tx, checkpointFields, `select `+checkpointColumns+` from checkpoints where id = $1 and workspace = $2`, r.Checkpoint, w.ID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 	}
 
-	c.Workspace, c.Run, c.Key, c.At, c.Phase, c.Role, c.State = w.ID, r.ID, "", instant(ms(now)), w.Phase, w.Role, w.State
+	c.Workspace, c.Run, c.Key, c.At, c.Phase, c.Role, c.State = w.ID, r.ID, "", store.Instant(store.Millis(now)), w.Phase, w.Role, w.State
 	if err := insertCheckpoint(tx, &c); err != nil {
 		return err
 	}
@@ -70,12 +70,12 @@ func beginIn(tx *sqlite.Tx, r Run, w Workspace, now time.Time) error {
 
 // requireReviews has their owner look at the workspaces that a run left half changed: it did not succeed (it
 // is dirty), and it did something since its last checkpoint (it is partial) (OSL-30).
-func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, now time.Time) error {
+func (l *Ledger) requireReviews(tx *store.Tx, r Run, outcome domain.Outcome, now time.Time) error {
 	if !outcome.Failed() && outcome != domain.OutcomeCancelled && outcome != domain.OutcomeInterrupted {
 		return nil
 	}
 
-	touched, err := values[int64](tx, `select distinct workspace from workspace_events where run = cast($1 as bigint) and run <> 0 order by workspace`, r.ID)
+	touched, err := store.Values[int64](tx, `select distinct workspace from workspace_events where run = cast($1 as bigint) and run <> 0 order by workspace`, r.ID)
 	if err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (l *Ledger) requireReviews(tx *sqlite.Tx, r Run, outcome domain.Outcome, no
 }
 
 // checkReview refuses what would have a run go on that left a workspace half changed.
-func (l *Ledger) checkReview(tx *sqlite.Tx, r Run) error {
-	w, half, err := orFalse(one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
+func (l *Ledger) checkReview(tx *store.Tx, r Run) error {
+	w, half, err := store.OrFalse(store.One(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where review = $1 and review <> 0 order by id limit 1`, r.ID))
 	if half {
 		err = &BlockedError{w}
 	}
@@ -125,31 +125,31 @@ const discardedKey = "discarded/"
 // DiscardedCalls are the keys of the calls of a run whose writes to its workspace its owner has discarded, and that
 // were not made again since: another attempt makes them again.
 func (l *Ledger) DiscardedCalls(ctx context.Context, run int64) ([]string, error) {
-	return values[string](l.reads(ctx), `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
+	return store.Values[string](store.Reads(ctx, l.DB), `select distinct gone.key from (select substr(key, length(cast($1 as text) || id || '/') + 1) as key from workspace_events where run = cast($2 as bigint) and run <> 0 and key like cast($1 as text) || '%') as gone
 		where not exists (select 1 from workspace_events as again where again.run = $2 and again.key = gone.key)`, discardedKey, run)
 }
 
 // leftPartial reports whether a run has changed a workspace, or anything outside while it worked in it, since
 // it was last known to be in order.
-func leftPartial(tx *sqlite.Tx, r Run, w Workspace) (bool, error) {
+func leftPartial(tx *store.Tx, r Run, w Workspace) (bool, error) {
 	var mark, since int64
-	if err := scan(tx, []any{&mark, &since}, `select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
+	if err := store.Scan(tx, []any{&mark, &since}, `select coalesce(max(id), 0), coalesce(max(at), 0) from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0
 		and kind in (`+workspaceMarks+`)`, w.ID, r.ID); err != nil {
 		return false, err
 	}
 
-	changes, err := value[bool](tx, `select exists (select 1 from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0 and id > $3 and kind in ('changed', 'artifact'))`, w.ID, r.ID, mark)
+	changes, err := store.Value[bool](tx, `select exists (select 1 from workspace_events where workspace = $1 and run = cast($2 as bigint) and run <> 0 and id > $3 and kind in ('changed', 'artifact'))`, w.ID, r.ID, mark)
 	if err != nil || changes || r.Workspace != w.ID {
 		return changes, err
 	}
 
 	// A call that failed to begin has changed nothing; of one that was cut off nobody knows.
-	return value[bool](tx, `select exists (select 1 from calls where run = $1 and started_at >= $2 and effect in ('write', 'external') and state in ('done', 'uncertain'))`, r.ID, since)
+	return store.Value[bool](tx, `select exists (select 1 from calls where run = $1 and started_at >= $2 and effect in ('write', 'external') and state in ('done', 'uncertain'))`, r.ID, since)
 }
 
-func addReviewInfo(tx *sqlite.Tx, r Run, w Workspace, outcome domain.Outcome, now time.Time) error {
+func addReviewInfo(tx *store.Tx, r Run, w Workspace, outcome domain.Outcome, now time.Time) error {
 	return addInfo(tx, r, Question{
-		Call:  fmt.Sprintf("%s%d/%d", CallWorkspace, w.ID, ms(now)),
+		Call:  fmt.Sprintf("%s%d/%d", CallWorkspace, w.ID, store.Millis(now)),
 		Title: fmt.Sprintf("workspace %s needs a review", w.Name),
 		Message: fmt.Sprintf("Run %d ended (%s) in the middle of its changes, so that no run works in this workspace of the skill %s until you have looked. As it is: rouse workspaces acknowledge %[4]d; "+
 			"as it was at the last checkpoint: rouse workspaces discard %[4]d; once more from there: rouse workspaces retry %[4]d. See: rouse workspaces show %[4]d", r.ID, strings.ReplaceAll(string(outcome), "_", " "), w.Skill, w.ID),
@@ -158,7 +158,7 @@ func addReviewInfo(tx *sqlite.Tx, r Run, w Workspace, outcome domain.Outcome, no
 
 // AcknowledgeReview accepts a workspace as a run left it.
 func (l *Ledger) AcknowledgeReview(ctx context.Context, id int64) (Workspace, error) {
-	return l.review(ctx, id, workspaceAcknowledged, func(tx *sqlite.Tx, w *Workspace, _ Run, last Checkpoint) error {
+	return l.review(ctx, id, workspaceAcknowledged, func(tx *store.Tx, w *Workspace, _ Run, last Checkpoint) error {
 		// What is accepted is in order from now on: a retry of the run begins with it.
 		last.At, last.Phase, last.Role, last.State = w.UpdatedAt, w.Phase, w.Role, w.State
 		return insertCheckpoint(tx, &last)
@@ -168,7 +168,7 @@ func (l *Ledger) AcknowledgeReview(ctx context.Context, id int64) (Workspace, er
 // DiscardReview puts a workspace back to the last checkpoint of the run that left it half changed. What the run
 // has added to its artifacts since is discarded; what it did outside of the workspace stays.
 func (l *Ledger) DiscardReview(ctx context.Context, id int64) (Workspace, error) {
-	return l.review(ctx, id, workspaceDiscarded, func(tx *sqlite.Tx, w *Workspace, _ Run, last Checkpoint) error {
+	return l.review(ctx, id, workspaceDiscarded, func(tx *store.Tx, w *Workspace, _ Run, last Checkpoint) error {
 		restore(tx, w, last)
 		return nil
 	})
@@ -177,7 +177,7 @@ func (l *Ledger) DiscardReview(ctx context.Context, id int64) (Workspace, error)
 // RetryReview is DiscardReview followed by a new run, which begins from that checkpoint.
 func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 	var run int64
-	_, err := l.review(ctx, id, workspaceRetried, func(tx *sqlite.Tx, w *Workspace, r Run, last Checkpoint) error {
+	_, err := l.review(ctx, id, workspaceRetried, func(tx *store.Tx, w *Workspace, r Run, last Checkpoint) error {
 		restore(tx, w, last)
 		var d Detail
 		if err := json.Unmarshal(r.Detail, &d); err != nil {
@@ -202,7 +202,7 @@ func (l *Ledger) RetryReview(ctx context.Context, id int64) (Run, error) {
 }
 
 // restore puts a workspace back to a checkpoint. The calls that wrote to it since may be made again: their keys are free.
-func restore(tx *sqlite.Tx, w *Workspace, c Checkpoint) {
+func restore(tx *store.Tx, w *Workspace, c Checkpoint) {
 	w.State, w.Phase, w.Role = c.State, c.Phase, c.Role
 	tx.Run(`update workspace_events set key = cast($1 as text) || id || '/' || key where workspace = $2 and run = $3 and key <> '' and kind in ('changed', 'artifact', 'status')
 		and id > (select coalesce(max(id), 0) from workspace_events as mark where mark.workspace = $2 and mark.run = $3 and mark.kind in (`+workspaceMarks+`))`, discardedKey, w.ID, c.Run)
@@ -213,9 +213,9 @@ func restore(tx *sqlite.Tx, w *Workspace, c Checkpoint) {
 }
 
 // review ends the review of a workspace with what its owner has decided. The error is a *WorkspaceError when it needs none.
-func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(tx *sqlite.Tx, w *Workspace, r Run, last Checkpoint) error) (Workspace, error) {
-	now := l.now()
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(tx *store.Tx, w *Workspace, r Run, last Checkpoint) error) (Workspace, error) {
+	now := l.Now()
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
 		w, err := l.lockWorkspace(tx, id)
 		if err != nil {
 			return w, err
@@ -224,7 +224,7 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 			return w, wrongWorkspace("", "workspace %d (%s) needs no review", w.ID, w.Name)
 		}
 
-		r, err := one(tx, runFields, `select `+runColumns+` from runs where id = $1`, w.Review)
+		r, err := store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`, w.Review)
 		if err != nil {
 			return w, err
 		}
@@ -234,19 +234,19 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 		}
 
 		w.LockVersion++
-		w.UpdatedAt = instant(ms(now))
+		w.UpdatedAt = store.Instant(store.Millis(now))
 		if err := decide(tx, &w, r, last); err != nil {
 			return w, err
 		}
 
 		w.Review = 0
 		storeWorkspace(tx, w)
-		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and kind = 'info' and state = 'open' and call like $3`, ms(now), r.ID, fmt.Sprintf("%s%d/%%", CallWorkspace, w.ID))
+		tx.Run(`update inbox set state = 'withdrawn', closed_at = $1 where run = $2 and kind = 'info' and state = 'open' and call like $3`, store.Millis(now), r.ID, fmt.Sprintf("%s%d/%%", CallWorkspace, w.ID))
 		return w, addWorkspaceEvent(tx, Author{}, r, w, now, kind, nil)
 	})
 }
 
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
-	return list(l.reads(ctx), runFields, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
+	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
 }

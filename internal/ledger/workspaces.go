@@ -7,11 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/store"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
 
@@ -107,21 +107,21 @@ const workspaceColumns = `id, agent, skill, name, status, status_by, phase, role
 
 func workspaceFields(w *Workspace) []any {
 	return []any{
-		&w.ID, &w.Agent, &w.Skill, &w.Name, &w.Status, &w.StatusBy, &w.Phase, &w.Role, raw(&w.State), &w.SchemaVersion, &w.LockVersion,
-		&w.Review, at(&w.CreatedAt), at(&w.UpdatedAt),
+		&w.ID, &w.Agent, &w.Skill, &w.Name, &w.Status, &w.StatusBy, &w.Phase, &w.Role, store.Raw(&w.State), &w.SchemaVersion, &w.LockVersion,
+		&w.Review, store.Time(&w.CreatedAt), store.Time(&w.UpdatedAt),
 	}
 }
 
 // Workspace reads one; ErrNotFound when there is none of that number.
 func (l *Ledger) Workspace(ctx context.Context, id int64) (Workspace, error) {
-	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, id)
-	return orNotFound(w, err, "workspace %d", id)
+	w, err := store.One(store.Reads(ctx, l.DB), workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`, id)
+	return store.OrNotFound(w, err, "workspace %d", id)
 }
 
 // WorkspaceNamed reads the workspace of an agent's skill with a name; ErrNotFound when there is none.
 func (l *Ledger) WorkspaceNamed(ctx context.Context, agent, skill, name string) (Workspace, error) {
-	w, err := one(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name)
-	return orNotFound(w, err, "the workspace %q of the skill %s", name, skill)
+	w, err := store.One(store.Reads(ctx, l.DB), workspaceFields, `select `+workspaceColumns+` from workspaces where agent = $1 and skill = $2 and name = $3`, agent, skill, name)
+	return store.OrNotFound(w, err, "the workspace %q of the skill %s", name, skill)
 }
 
 // WorkspaceFilter selects workspaces; the zero value of a field selects all.
@@ -138,7 +138,7 @@ func (l *Ledger) Workspaces(ctx context.Context, f WorkspaceFilter) ([]Workspace
 		f.Limit = 100
 	}
 
-	return list(l.reads(ctx), workspaceFields, `select `+workspaceColumns+` from workspaces
+	return store.List(store.Reads(ctx, l.DB), workspaceFields, `select `+workspaceColumns+` from workspaces
 		where ($1 = '' or agent = $1) and ($2 = '' or skill = $2) and ($3 = '' or status = $3)
 		and ($4 = 0 or (updated_at, id) < (select b.updated_at, b.id from workspaces b where b.id = $4)) order by updated_at desc, id desc limit $5`,
 		f.Agent, f.Skill, string(f.Status), f.Before, f.Limit)
@@ -154,9 +154,9 @@ func (l *Ledger) CreateWorkspace(ctx context.Context, by Author, w Workspace) (W
 		w.State = json.RawMessage(`{}`)
 	}
 
-	now := l.now()
-	w.Status, w.StatusBy, w.LockVersion, w.CreatedAt, w.UpdatedAt = WorkspaceActive, by.name(), 1, instant(ms(now)), instant(ms(now))
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
+	now := l.Now()
+	w.Status, w.StatusBy, w.LockVersion, w.CreatedAt, w.UpdatedAt = WorkspaceActive, by.name(), 1, store.Instant(store.Millis(now)), store.Instant(store.Millis(now))
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
 		r, err := l.author(tx, by)
 		if err != nil {
 			return w, err
@@ -175,9 +175,9 @@ func (l *Ledger) CreateWorkspace(ctx context.Context, by Author, w Workspace) (W
 		}
 
 		w := w
-		w.ID, err = value[int64](tx, `insert into workspaces (agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, created_at, updated_at)
+		w.ID, err = store.Value[int64](tx, `insert into workspaces (agent, skill, name, status, status_by, phase, role, state, schema_version, lock_version, created_at, updated_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, $10) on conflict do nothing returning id`,
-			w.Agent, w.Skill, w.Name, string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, ms(now))
+			w.Agent, w.Skill, w.Name, string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, store.Millis(now))
 		if errors.Is(err, sql.ErrNoRows) {
 			err = wrongWorkspace("name", "the skill %s has a workspace %q of the agent %s already; take that, or choose another name", w.Skill, w.Name, w.Agent)
 		}
@@ -258,8 +258,8 @@ func (l *Ledger) ChangeWorkspace(ctx context.Context, by Author, id int64, c Wor
 		}
 	}
 
-	return inTx(ctx, l, func(tx *sqlite.Tx) (Workspace, error) {
-		return l.writeWorkspace(tx, by, id, l.now(), c.moves(), func(w *Workspace) (string, map[string]any, error) {
+	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
+		return l.writeWorkspace(tx, by, id, l.Now(), c.moves(), func(w *Workspace) (string, map[string]any, error) {
 			return c.apply(tx, by, w)
 		})
 	})
@@ -271,7 +271,7 @@ func (c WorkspaceChange) moves() bool {
 }
 
 // apply makes the change, and says which event it is.
-func (c WorkspaceChange) apply(tx *sqlite.Tx, by Author, w *Workspace) (kind string, data map[string]any, err error) {
+func (c WorkspaceChange) apply(tx *store.Tx, by Author, w *Workspace) (kind string, data map[string]any, err error) {
 	if c.LockVersion != 0 && c.LockVersion != w.LockVersion {
 		return "", nil, &ConflictError{w.ID, w.Name, c.LockVersion, w.LockVersion}
 	}
@@ -307,12 +307,12 @@ func (c WorkspaceChange) apply(tx *sqlite.Tx, by Author, w *Workspace) (kind str
 }
 
 // checkOthers refuses a change where another run, or the owner, has changed the workspace since its author read it (OSL-27).
-func (c WorkspaceChange) checkOthers(tx *sqlite.Tx, by Author, w Workspace) error {
+func (c WorkspaceChange) checkOthers(tx *store.Tx, by Author, w Workspace) error {
 	if c.Since == 0 {
 		return nil
 	}
 
-	others, err := value[int](tx, `select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
+	others, err := store.Value[int](tx, `select count(*) from workspace_events where workspace = $1 and lock_version > $2 and run <> $3 and kind in ('changed', 'discarded', 'retried')`,
 		w.ID, c.Since, by.Attempt.Run)
 	if err == nil && others > 0 {
 		err = &ConflictError{w.ID, w.Name, c.Since, w.LockVersion}
@@ -321,7 +321,7 @@ func (c WorkspaceChange) checkOthers(tx *sqlite.Tx, by Author, w Workspace) erro
 }
 
 // checkMove refuses a status that a workspace cannot get from its author.
-func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error {
+func (w Workspace) checkMove(tx *store.Tx, by Author, to WorkspaceStatus) error {
 	switch {
 	case to != WorkspaceActive && to != WorkspacePaused && to != WorkspaceArchived:
 		return wrongWorkspace("status", "a workspace is active, paused or archived, not %q", to)
@@ -334,7 +334,7 @@ func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error
 	}
 
 	// A run would lose the ground under its feet.
-	run, works, err := orFalse(value[int64](tx, `select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run))
+	run, works, err := store.OrFalse(store.Value[int64](tx, `select id from runs where workspace = cast($1 as bigint) and workspace <> 0 and state <> 'finished' and id <> $2 order by id limit 1`, w.ID, by.Attempt.Run))
 	if works {
 		err = wrongWorkspace("status", "run %d works in workspace %d (%s); cancel it first: rouse stop %[1]d", run, w.ID, w.Name)
 	}
@@ -342,7 +342,7 @@ func (w Workspace) checkMove(tx *sqlite.Tx, by Author, to WorkspaceStatus) error
 }
 
 // author is the run whose attempt writes, fenced; the zero Run for the owner.
-func (l *Ledger) author(tx *sqlite.Tx, by Author) (Run, error) {
+func (l *Ledger) author(tx *store.Tx, by Author) (Run, error) {
 	switch {
 	case by.Attempt.Run == 0:
 		return Run{}, nil
@@ -353,23 +353,23 @@ func (l *Ledger) author(tx *sqlite.Tx, by Author) (Run, error) {
 }
 
 // writtenBefore is the workspace that a call has written already, 0 for none, and the lock version that it had then.
-func writtenBefore(tx *sqlite.Tx, by Author) (workspace, lockVersion int64, err error) {
-	err = scan(tx, []any{&workspace, &lockVersion}, `select workspace, lock_version from workspace_events where run = $1 and run <> 0 and key = $2 and key <> ''`, by.Attempt.Run, by.Key)
-	_, err = orZero(0, err)
+func writtenBefore(tx *store.Tx, by Author) (workspace, lockVersion int64, err error) {
+	err = store.Scan(tx, []any{&workspace, &lockVersion}, `select workspace, lock_version from workspace_events where run = $1 and run <> 0 and key = $2 and key <> ''`, by.Attempt.Run, by.Key)
+	_, err = store.OrZero(0, err)
 	return workspace, lockVersion, err
 }
 
 // lockWorkspace reads a workspace that is about to be changed.
-func (l *Ledger) lockWorkspace(tx *sqlite.Tx, id int64) (Workspace, error) {
-	w, err := one(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`+l.forUpdate, id)
-	return orNotFound(w, err, "workspace %d", id)
+func (l *Ledger) lockWorkspace(tx *store.Tx, id int64) (Workspace, error) {
+	w, err := store.One(tx, workspaceFields, `select `+workspaceColumns+` from workspaces where id = $1`+l.ForUpdate, id)
+	return store.OrNotFound(w, err, "workspace %d", id)
 }
 
 // writeWorkspace is the one way to write to a workspace: fenced by the attempt, by a run of its agent alone,
 // once for a call, while no one else has to decide first. change says which event it is. moves says that it is about
 // the status, so that a paused workspace can be resumed, and its author need not
 // work in it.
-func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Time, moves bool, change func(*Workspace) (kind string, data map[string]any, err error)) (Workspace, error) {
+func (l *Ledger) writeWorkspace(tx *store.Tx, by Author, id int64, now time.Time, moves bool, change func(*Workspace) (kind string, data map[string]any, err error)) (Workspace, error) {
 	r, err := l.author(tx, by)
 	if err != nil {
 		return Workspace{}, err
@@ -409,13 +409,13 @@ func (l *Ledger) writeWorkspace(tx *sqlite.Tx, by Author, id int64, now time.Tim
 
 	if workspaceWrites[kind] {
 		w.LockVersion++
-		w.UpdatedAt = instant(ms(now))
+		w.UpdatedAt = store.Instant(store.Millis(now))
 		storeWorkspace(tx, w)
 	}
 	return w, addWorkspaceEvent(tx, by, r, w, now, kind, data)
 }
 
-func storeWorkspace(tx *sqlite.Tx, w Workspace) {
+func storeWorkspace(tx *store.Tx, w Workspace) {
 	tx.Run(`update workspaces set status = $1, status_by = $2, phase = $3, role = $4, state = $5, schema_version = $6, lock_version = $7, review = $8, updated_at = $9 where id = $10`,
-		string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, w.LockVersion, w.Review, ms(w.UpdatedAt), w.ID)
+		string(w.Status), w.StatusBy, w.Phase, w.Role, string(w.State), w.SchemaVersion, w.LockVersion, w.Review, store.Millis(w.UpdatedAt), w.ID)
 }

@@ -20,6 +20,7 @@ import (
 	"rouse/internal/fspath"
 	"rouse/internal/gitlayout"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/text"
 )
 
@@ -72,8 +73,8 @@ func Check(ctx context.Context, src string, hear Hear) (Checked, error) {
 	if err := checkDatabases(ctx, home, m); err != nil {
 		return out, unsound(path, err)
 	}
-	if m.Schema < ledger.Schema() {
-		out.NotTried = fmt.Sprintf("its ledger is of the schema %d of an older rouse; a restore brings it to %d, and audits it then", m.Schema, ledger.Schema())
+	if m.Schema < store.Schema() {
+		out.NotTried = fmt.Sprintf("its ledger is of the schema %d of an older rouse; a restore brings it to %d, and audits it then", m.Schema, store.Schema())
 		return out, nil
 	}
 	out.Audit, err = audit.Home(ctx, audit.Options{Home: home, Frozen: true, Found: hear.found})
@@ -114,8 +115,8 @@ func unsound(path string, err error) error {
 
 // checkSchema refuses the ledger of a newer rouse.
 func checkSchema(m Manifest) error {
-	if m.Schema > ledger.Schema() {
-		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", text.OneLine(m.Rouse), m.Schema, ledger.Schema())
+	if m.Schema > store.Schema() {
+		return refuse("it is of a newer rouse (%s): its ledger has the schema %d, and this rouse reads up to %d; use that rouse, or a newer one", text.OneLine(m.Rouse), m.Schema, store.Schema())
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func checkDatabases(ctx context.Context, home string, m Manifest) error {
 		var err error
 		switch {
 		case rel == "ledger.db":
-			err = ledger.Verify(ctx, path)
+			err = store.Verify(ctx, path)
 		case isAgents(rel) && !hasEntry(m, e.Path+"-seal"): // one with its marker was quarantined already, and stays so
 			err = agentdb.Verify(ctx, path)
 		}

@@ -22,7 +22,7 @@ import (
 	"rouse/cmd/internal/replicate/target"
 	"rouse/cmd/internal/web"
 	"rouse/internal/fspath"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/owner"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
@@ -113,7 +113,7 @@ func (d *Daemon) copyHome(ctx context.Context, dest string, ask api.HomeBackupRe
 
 // backupInfo says of what a copy of the home is.
 func (d *Daemon) backupInfo(at time.Time, newest int64) backup.Info {
-	info := backup.Info{Rouse: Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: ledger.Schema(), NewestRun: newest}
+	info := backup.Info{Rouse: Version(), At: at.UTC().Truncate(time.Millisecond), Home: d.home.Dir, Ledger: d.ledger.ID(), Schema: store.Schema(), NewestRun: newest}
 	if files := d.Current().Config.Files; len(files) > 0 {
 		info.Config = files[0]
 	}

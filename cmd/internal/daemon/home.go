@@ -19,6 +19,7 @@ import (
 	"rouse/cmd/internal/layout"
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/owner"
 )
 
@@ -106,7 +107,7 @@ func OpenHome(dir string, self Holder) (*home, error) {
 
 	err = h.writeHolder(self)
 	if errors.Is(err, syscall.ENOSPC) { // a disk that filled up meanwhile must not make the home read-only
-		if err = ledger.FreeReserve(filepath.Join(dir, ledgerName)); err == nil {
+		if err = store.FreeReserve(filepath.Join(dir, ledgerName)); err == nil {
 			err = h.writeHolder(self)
 		}
 	}
@@ -272,7 +273,7 @@ func (d *Daemon) openLedger(ctx context.Context, opening Options) (err error) {
 
 	var why *ledger.ReadOnlyError
 	if d.home.readOnly != nil {
-		err = ledger.CannotWrite(d.home.Dir, d.home.readOnly)
+		err = store.CannotWrite(d.home.Dir, d.home.readOnly)
 	} else {
 		d.ledger, err = ledger.Open(ctx, o)
 	}
@@ -299,7 +300,7 @@ func HomeProblem(ctx context.Context, dir string) string {
 		err = FindLedger(ctx, dir)
 	}
 	if err == nil {
-		err = ledger.Glance(LedgerOptions(dir)) // its marker and its modes
+		err = store.Glance(LedgerOptions(dir)) // its marker and its modes
 	}
 	if err != nil {
 		return err.Error()
@@ -331,7 +332,7 @@ func HoldAnyHome(ctx context.Context, dir string, say func(*HeldError)) (release
 		return nil, err
 	}
 	if h.readOnly != nil {
-		return nil, errors.Join(ledger.CannotWrite(dir, h.readOnly), h.Close())
+		return nil, errors.Join(store.CannotWrite(dir, h.readOnly), h.Close())
 	}
 
 	h.sayMended(os.Stderr)

@@ -13,6 +13,7 @@ import (
 
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/sqlite"
 	"rouse/internal/text"
 )
@@ -51,7 +52,7 @@ func FindLedger(ctx context.Context, dir string) error {
 	}
 
 	left, backup := leftOfLedger(dir), ""
-	if all, err := ledger.Backups(path); err == nil && len(all) > 0 {
+	if all, err := store.Backups(path); err == nil && len(all) > 0 {
 		left, backup = append(left, "backups of it"), all[0].Path
 	}
 	if len(left) == 0 { // the home is new, or its very first start was cut off

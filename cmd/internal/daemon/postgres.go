@@ -22,6 +22,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/internal/atomicfile"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/storage/objects"
 	"rouse/internal/storage/sqlite"
 )
@@ -124,7 +125,7 @@ func refuseHistory(ctx context.Context, dir string) error {
 // openShared opens the ledger in PostgreSQL.
 func (d *Daemon) openShared(ctx context.Context, o Options) error {
 	if d.home.readOnly != nil {
-		return ledger.CannotWrite(d.home.Dir, d.home.readOnly)
+		return store.CannotWrite(d.home.Dir, d.home.readOnly)
 	}
 
 	_, known := readEngine(d.home.Dir) // what a daemon was called here is the name of its commands, too

@@ -9,6 +9,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 )
 
 const maxUndelivered = 50
@@ -22,7 +23,7 @@ type health struct {
 	Channels    []channel
 	Undelivered []ledger.Notice
 	Incidents   []api.Incident // that are open
-	Ledger      ledger.FileState
+	Ledger      store.FileState
 }
 
 // channel is a way to reach people, with what was sent on it last.

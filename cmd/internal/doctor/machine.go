@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
+	"rouse/internal/ledger/store"
 	"rouse/internal/ledger"
 	"rouse/internal/space"
 	"rouse/internal/text"

@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/internal/ledger"
+	ledgerstore "rouse/internal/ledger/store"
 	"rouse/internal/storage/objects"
 	"rouse/internal/storage/replica"
 )
@@ -65,7 +66,7 @@ func startBy(t testing.TB, home string, store replica.Store, now func() time.Tim
 	}
 	r, err := New(t.Context(), Options{Home: home, Ledger: l, Databases: pool, Store: store, To: "the place", Keep: time.Hour, Goodbye: time.Second, Now: now,
 		Info: func(context.Context) (backup.Info, error) {
-			return backup.Info{Home: home, Schema: ledger.Schema()}, nil
+			return backup.Info{Home: home, Schema: ledgerstore.Schema()}, nil
 		},
 		Configs: func() ([]backup.Config, error) { return nil, nil }, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

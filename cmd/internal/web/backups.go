@@ -11,6 +11,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 )
 
 func (s *Server) backup(r *http.Request, ask api.BackupRequest, progress func(done, of int64)) (out api.Backup, err error) {
@@ -153,7 +154,7 @@ func (s *Server) ledgerRoutes() []Route {
 	home.Local = true // it names a place on the machine
 	return []Route{
 		home,
-		get[ledger.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ofFile(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) }))),
+		get[store.FileState]("/v1/ledger", "How large the history is.", s.answer(s.ofFile(func(r *http.Request) (any, error) { return s.ledger.FileState(r.Context()) }))),
 		get[[]api.Backup]("/v1/ledger/backups", "The copies of the history.", s.answer(s.ofFile(func(*http.Request) (any, error) { return s.ledger.Backups() }))),
 		work(s, "/v1/ledger/backups", "Copies the history.", s.backUpLedger),
 	}
@@ -186,7 +187,7 @@ func (s *Server) backUpLedger(r *http.Request, ask api.BackupRequest, progress f
 	if err := s.needsFile(r); err != nil {
 		return out, err
 	}
-	return s.ledger.Backup(r.Context(), ledger.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
+	return s.ledger.Backup(r.Context(), store.BackupSpec{File: file, Overwrite: ask.Force, Progress: progress})
 }
 
 func (s *Server) backUpHome(r *http.Request, ask api.HomeBackupRequest, progress func(done, of int64)) (api.HomeBackup, error) {

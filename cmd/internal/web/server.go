@@ -15,6 +15,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/live"
 )
 
@@ -139,7 +140,7 @@ func setRetryAfter(w http.ResponseWriter, failure *api.Error) {
 func (s *Server) Failure(r *http.Request, err error) *api.Error {
 	var failure *api.Error
 	var bad *agentdb.Error
-	var target *ledger.TargetError
+	var target *store.TargetError
 	var answer *ledger.AnswerError
 	switch {
 	case errors.As(err, &failure):

@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"context"
@@ -28,35 +28,35 @@ type FileState struct {
 }
 
 // FileState measures the file of the ledger.
-func (l *Ledger) FileState(ctx context.Context) (FileState, error) {
-	if l.path == "" {
+func (l *DB) FileState(ctx context.Context) (FileState, error) {
+	if l.Path == "" {
 		return FileState{}, errNoFile
 	}
 
-	s := FileState{Path: l.path, Bytes: dbfile.Size(l.path) + dbfile.Size(l.path+"-wal"), Checked: l.file != nil && l.file.marker.Checked()}
+	s := FileState{Path: l.Path, Bytes: dbfile.Size(l.Path) + dbfile.Size(l.Path+"-wal"), Checked: l.file != nil && l.file.marker.Checked()}
 	if err := l.ReadOnly(); err != nil {
 		s.ReadOnly = err.Error()
 	}
 
 	var err error
-	s.FreeBytes, err = value[int64](l.reads(ctx), "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
+	s.FreeBytes, err = Value[int64](Reads(ctx, l), "select freelist_count * page_size from pragma_freelist_count, pragma_page_size")
 	return s, err
 }
 
 // GiveSpaceBack shortens the file in small steps until at most a tenth of it is free, and returns the number of
 // bytes that it freed.
-func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
+func (l *DB) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 	if errors.Is(l.hasFile(), errNoFile) {
 		return 0, nil
 	}
 	// What is given back goes through the log, which cannot be emptied before.
-	if err := l.waitChecked(ctx); err != nil {
+	if err := l.WaitChecked(ctx); err != nil {
 		return 0, err
 	}
 
 	for ctx.Err() == nil {
 		n := int64(0)
-		if err := l.write(ctx, func(tx *sqlite.Tx) (err error) {
+		if err := WriteQuietly(ctx, l, func(tx *Tx) (err error) {
 			n, err = vacuum(tx)
 			return err
 		}); err != nil {
@@ -76,7 +76,7 @@ func (l *Ledger) GiveSpaceBack(ctx context.Context) (freed int64, err error) {
 }
 
 // vacuum gives a few pages back, if enough are free.
-func vacuum(tx *sqlite.Tx) (freed int64, err error) {
+func vacuum(tx *Tx) (freed int64, err error) {
 	var free, all, size int64
 	for pragma, value := range map[string]*int64{"freelist_count": &free, "page_count": &all, "page_size": &size} {
 		if err := tx.QueryRow("pragma " + pragma).Scan(value); err != nil {
@@ -103,16 +103,16 @@ func vacuum(tx *sqlite.Tx) (freed int64, err error) {
 // reserveSize is the room that is kept for a full disk: thousands of runs end in it.
 const reserveSize = 16 << 20
 
-// roomFor writes to the disk of the ledger. What does not fit is written once more in the room that was kept for that; it has left
+// RoomFor writes to the disk of the ledger. What does not fit is written once more in the room that was kept for that; it has left
 // everything as it was, so that it can be.
-func (l *Ledger) roomFor(write func() error) error {
+func RoomFor(l *DB, write func() error) error {
 	err := write()
 	if !sqlite.Full(err) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || l.file == nil {
 		return err
 	}
 
 	if !l.file.reserve.Gone() {
-		l.logger.Error("the disk is full: what runs is recorded in the room that was kept for that, and nothing new starts", "ledger", l.path)
+		l.Logger.Error("the disk is full: what runs is recorded in the room that was kept for that, and nothing new starts", "ledger", l.Path)
 	}
 	if e := l.file.reserve.Release(); e != nil {
 		return errors.Join(err, e)
@@ -125,7 +125,7 @@ func FreeReserve(path string) error { return dbfile.NewReserve(path, reserveSize
 
 // KeepReserve makes room for the time when the disk is full, or again after that. It is cheap where there is nothing to do. A ledger on
 // PostgreSQL has none.
-func (l *Ledger) KeepReserve() error {
+func (l *DB) KeepReserve() error {
 	if l.file == nil {
 		return nil
 	}
@@ -133,9 +133,9 @@ func (l *Ledger) KeepReserve() error {
 }
 
 // NoRoom says why nothing new should start, "" while there is room on the disk.
-func (l *Ledger) NoRoom() string {
+func (l *DB) NoRoom() string {
 	if l.file == nil || !l.file.reserve.Gone() {
 		return ""
 	}
-	return fmt.Sprintf("the disk is full: nothing starts until %s are free beside %s", text.Size(l.file.reserve.Needs()), l.path)
+	return fmt.Sprintf("the disk is full: nothing starts until %s are free beside %s", text.Size(l.file.reserve.Needs()), l.Path)
 }

@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"cmp"
@@ -27,13 +27,13 @@ var toPostgres = strings.NewReplacer(
 
 // openPostgres brings the schema of a PostgreSQL database up to date. Processes that start at
 // the same time wait for each other on an advisory lock.
-func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
+func (l *DB) openPostgres(ctx context.Context, o Options) error {
 	db := o.DB
 	if db == nil {
 		return errors.New("ledger: neither a file nor a database was given")
 	}
 
-	steps, err := sqlite.ReadMigrations(o.migrations)
+	steps, err := sqlite.ReadMigrations(o.Migrations)
 	if err != nil {
 		return err
 	}
@@ -45,11 +45,11 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	defer func() { _ = conn.Close() }() // it goes back to the others
 
 	// A second process finds the schema complete.
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf("select pg_advisory_lock(%d)", applicationID)); err != nil {
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("select pg_advisory_lock(%d)", ApplicationID)); err != nil {
 		return fmt.Errorf("cannot reach the ledger's database: %w", err)
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", applicationID)) // it ends with the session otherwise
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("select pg_advisory_unlock(%d)", ApplicationID)) // it ends with the session otherwise
 	}()
 	var schema string
 	if err := conn.QueryRowContext(ctx, `select current_schema()`).Scan(&schema); err != nil {
@@ -94,19 +94,17 @@ func (l *Ledger) openPostgres(ctx context.Context, o Options) error {
 	}
 
 	// The caller owns db: closing the ledger ends its writer, and leaves the connections.
-	l.db = db
+	l.Postgres = db
 	if err := l.findClass(ctx); err != nil {
 		return err
 	}
-	if l.river, err = newRiver(schema, o.Logger); err != nil {
-		return err
-	}
-	l.read, l.forUpdate, l.storedPath = newReader(db, nil), " for update", storable
-	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: storable, Begin: l.fence, Together: together}); err != nil {
+	l.Schema = schema
+	l.read, l.ForUpdate, l.StoredPath = newReader(db, nil), " for update", Storable
+	if l.writer, err = sqlite.NewWriter(ctx, db, sqlite.WriterOptions{SanitizeText: Storable, Begin: l.fence, Together: together}); err != nil {
 		return err
 	}
 
-	l.close, l.runIDs = l.writer.Close, countPostgres
+	l.close, l.RunIDs = l.writer.Close, countPostgres
 	return nil
 }
 
@@ -128,6 +126,6 @@ func together(ctx context.Context, conn any, statements []sqlite.Statement) erro
 
 // storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of
 // tools and models, and names of files, may not be.
-func storable(s string) string {
+func Storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"rouse/internal/storage/sqlite"
 )
 
 // reader reads from the ledger's database outside of transactions. It prepares each query once, because preparing one takes
@@ -52,21 +50,31 @@ func (r *reader) close() error {
 	return errors.Join(errs...)
 }
 
+// BeginRead begins a transaction that reads one instant of the ledger.
+func BeginRead(ctx context.Context, l *DB) (*sql.Tx, error) {
+	var options sql.TxOptions
+	if l.Path == "" { // a transaction of SQLite reads one instant anyway
+		options = sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	}
+	return l.read.db.BeginTx(ctx, &options)
+}
+
 // querier is where rows are read from: reads, or a transaction.
-type querier interface {
+type Querier interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }
 
 // reads is a querier outside of transactions.
-type reads struct {
+type Reader struct {
 	*reader
 	ctx context.Context
 }
 
-func (l *Ledger) reads(ctx context.Context) reads { return reads{l.read, ctx} }
+// Reads returns the querier of a ledger outside of transactions.
+func Reads(ctx context.Context, l *DB) Reader { return Reader{l.read, ctx} }
 
 // Query implements querier.
-func (r reads) Query(text string, args ...any) (*sql.Rows, error) {
+func (r Reader) Query(text string, args ...any) (*sql.Rows, error) {
 	s, err := r.statement(r.ctx, text) //nolint:sqlclosecheck // it is cached
 	if err != nil {
 		return nil, err
@@ -75,15 +83,15 @@ func (r reads) Query(text string, args ...any) (*sql.Rows, error) {
 }
 
 // list returns the rows of a query. fields returns the destinations of its columns.
-func list[T any](from querier, fields func(*T) []any, text string, args ...any) ([]T, error) {
+func List[T any](from Querier, fields func(*T) []any, text string, args ...any) ([]T, error) {
 	all, err := scanAll(from, fields, text, args...)
-	if r, ok := from.(reads); ok && err != nil && r.after != nil {
+	if r, ok := from.(Reader); ok && err != nil && r.after != nil {
 		err = r.after(err)
 	}
 	return all, err
 }
 
-func scanAll[T any](from querier, fields func(*T) []any, text string, args ...any) (all []T, err error) {
+func scanAll[T any](from Querier, fields func(*T) []any, text string, args ...any) (all []T, err error) {
 	rows, err := from.Query(text, args...)
 	if err != nil {
 		return nil, err
@@ -102,8 +110,8 @@ func scanAll[T any](from querier, fields func(*T) []any, text string, args ...an
 }
 
 // one returns the first row of a query, or sql.ErrNoRows.
-func one[T any](from querier, fields func(*T) []any, text string, args ...any) (row T, err error) {
-	all, err := list(from, fields, text, args...)
+func One[T any](from Querier, fields func(*T) []any, text string, args ...any) (row T, err error) {
+	all, err := List(from, fields, text, args...)
 	if err == nil && len(all) == 0 {
 		err = sql.ErrNoRows
 	}
@@ -114,30 +122,30 @@ func one[T any](from querier, fields func(*T) []any, text string, args ...any) (
 }
 
 // values returns the only column of a query.
-func values[T any](from querier, text string, args ...any) ([]T, error) {
-	return list(from, column[T], text, args...)
+func Values[T any](from Querier, text string, args ...any) ([]T, error) {
+	return List(from, column[T], text, args...)
 }
 
 // value returns the only column of the first row of a query, or sql.ErrNoRows.
-func value[T any](from querier, text string, args ...any) (T, error) {
-	return one(from, column[T], text, args...)
+func Value[T any](from Querier, text string, args ...any) (T, error) {
+	return One(from, column[T], text, args...)
 }
 
 func column[T any](v *T) []any { return []any{v} }
 
 // scan reads the only row of a query, or returns sql.ErrNoRows.
-func scan(from querier, into []any, text string, args ...any) error {
-	_, err := one(from, func(*struct{}) []any { return into }, text, args...)
+func Scan(from Querier, into []any, text string, args ...any) error {
+	_, err := One(from, func(*struct{}) []any { return into }, text, args...)
 	return err
 }
 
 // pairs returns the two columns of a query as a map.
-func pairs[K comparable, V any](from querier, text string, args ...any) (map[K]V, error) {
+func Pairs[K comparable, V any](from Querier, text string, args ...any) (map[K]V, error) {
 	type pair struct {
 		key   K
 		value V
 	}
-	all, err := list(from, func(p *pair) []any { return []any{&p.key, &p.value} }, text, args...)
+	all, err := List(from, func(p *pair) []any { return []any{&p.key, &p.value} }, text, args...)
 	out := make(map[K]V, len(all))
 	for _, p := range all {
 		out[p.key] = p.value
@@ -146,7 +154,7 @@ func pairs[K comparable, V any](from querier, text string, args ...any) (map[K]V
 }
 
 // eachRow calls use with each row of a query, whatever its columns are. use must not keep the slice.
-func eachRow(rows *sql.Rows, err error, use func(columns []string, row []any) error) error {
+func EachRow(rows *sql.Rows, err error, use func(columns []string, row []any) error) error {
 	if err != nil {
 		return err
 	}
@@ -171,14 +179,17 @@ func eachRow(rows *sql.Rows, err error, use func(columns []string, row []any) er
 	return rows.Err()
 }
 
+// ErrNotFound is returned for a row that does not exist.
+var ErrNotFound = errors.New("not in the ledger")
+
 // timeOf is value for a column with a time.
-func timeOf(from querier, text string, args ...any) (time.Time, error) {
-	at, err := value[int64](from, text, args...)
-	return instant(at), err
+func TimeOf(from Querier, text string, args ...any) (time.Time, error) {
+	at, err := Value[int64](from, text, args...)
+	return Instant(at), err
 }
 
 // orNotFound makes ErrNotFound of sql.ErrNoRows: "run 7 is not in the ledger".
-func orNotFound[T any](v T, err error, format string, args ...any) (T, error) {
+func OrNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf(format+" is %w", append(args, ErrNotFound)...)
 	}
@@ -186,13 +197,13 @@ func orNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 }
 
 // orZero makes the zero value of sql.ErrNoRows.
-func orZero[T any](v T, err error) (T, error) {
-	v, _, err = orFalse(v, err)
+func OrZero[T any](v T, err error) (T, error) {
+	v, _, err = OrFalse(v, err)
 	return v, err
 }
 
 // orFalse makes false of sql.ErrNoRows.
-func orFalse[T any](v T, err error) (_ T, ok bool, _ error) {
+func OrFalse[T any](v T, err error) (_ T, ok bool, _ error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
 	} else {
@@ -202,7 +213,7 @@ func orFalse[T any](v T, err error) (_ T, ok bool, _ error) {
 }
 
 // changed runs a statement and reports whether it changed a row.
-func changed(tx *sqlite.Tx, text string, args ...any) (bool, error) {
+func Changed(tx *Tx, text string, args ...any) (bool, error) {
 	done, err := tx.Exec(text, args...)
 	if err != nil {
 		return false, err
@@ -212,7 +223,7 @@ func changed(tx *sqlite.Tx, text string, args ...any) (bool, error) {
 }
 
 // at is the destination of a column with a time.
-func at(t *time.Time) sql.Scanner { return (*timeColumn)(t) }
+func Time(t *time.Time) sql.Scanner { return (*timeColumn)(t) }
 
 type timeColumn time.Time
 
@@ -222,15 +233,15 @@ func (t *timeColumn) Scan(v any) error {
 	if !ok {
 		return fmt.Errorf("%v is not a time in milliseconds", v)
 	}
-	*t = timeColumn(instant(n))
+	*t = timeColumn(Instant(n))
 	return nil
 }
 
 // raw is the destination of a column with JSON that is returned as it is.
-func raw(text *json.RawMessage) *[]byte { return (*[]byte)(text) }
+func Raw(text *json.RawMessage) *[]byte { return (*[]byte)(text) }
 
 // decoded is the destination of a column with JSON.
-func decoded[T any](into *T) sql.Scanner { return jsonColumn[T]{into} }
+func Decoded[T any](into *T) sql.Scanner { return jsonColumn[T]{into} }
 
 type jsonColumn[T any] struct{ into *T }
 

@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 
 // ID is which ledger this is: 32 hexadecimal digits, made with it and unlike those of any other. It
 // changes only with BeginEpoch.
-func (l *Ledger) ID() string {
+func (l *DB) ID() string {
 	epochs := l.Epochs()
 	return epochs[len(epochs)-1].ID
 }
 
 // Epochs are those that the ledger has had, in order; the last goes on. It must not be changed.
-func (l *Ledger) Epochs() []domain.Epoch { return *l.epochs.Load() }
+func (l *DB) Epochs() []domain.Epoch { return *l.epochs.Load() }
 
 // Epoch is the one of that id.
-func (l *Ledger) Epoch(id string) (domain.Epoch, bool) {
+func (l *DB) Epoch(id string) (domain.Epoch, bool) {
 	for _, e := range l.Epochs() {
 		if e.ID == id {
 			return e, true
@@ -32,7 +32,7 @@ func (l *Ledger) Epoch(id string) (domain.Epoch, bool) {
 }
 
 // EpochOf is the one that a run belongs to.
-func (l *Ledger) EpochOf(run int64) domain.Epoch {
+func (l *DB) EpochOf(run int64) domain.Epoch {
 	epochs := l.Epochs()
 	for _, e := range epochs {
 		if e.Holds(run) {
@@ -43,8 +43,8 @@ func (l *Ledger) EpochOf(run int64) domain.Epoch {
 }
 
 // readEpochs is part of opening a ledger.
-func (l *Ledger) readEpochs(ctx context.Context) error {
-	found, err := list(l.reads(ctx), func(e *domain.Epoch) []any {
+func ReadEpochs(ctx context.Context, l *DB) error {
+	found, err := List(Reads(ctx, l), func(e *domain.Epoch) []any {
 		return []any{&e.ID, &e.First, &e.Last}
 	}, `select id, first_run, last_run from epochs order by n`)
 	if err == nil && len(found) == 0 {
@@ -60,14 +60,14 @@ func (l *Ledger) readEpochs(ctx context.Context) error {
 
 // NewestRun is the highest run id that the ledger has given, also to a run that is no longer kept;
 // 0 before the first.
-func (l *Ledger) NewestRun(ctx context.Context) (int64, error) {
-	return value[int64](l.reads(ctx), l.runIDs.newest)
+func (l *DB) NewestRun(ctx context.Context) (int64, error) {
+	return Value[int64](Reads(ctx, l), l.RunIDs.Newest)
 }
 
 // runCounter is how a database counts run ids: each in its own way.
 type runCounter struct {
-	newest string   // asks for the last that was given
-	skip   []string // move the counter to $1
+	Newest string   // asks for the last that was given
+	Skip   []string // move the counter to $1
 }
 
 var (
@@ -81,7 +81,7 @@ var (
 // BeginEpoch gives the ledger a new id from the next run on. That run's id is above newest, the
 // highest that is known from elsewhere: the ledger was put back to an older state, and would give
 // ids again that it has given before. Runs that it knows stay in their epoch.
-func (l *Ledger) BeginEpoch(ctx context.Context, newest int64) error {
+func (l *DB) BeginEpoch(ctx context.Context, newest int64) error {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 
@@ -91,10 +91,10 @@ func (l *Ledger) BeginEpoch(ctx context.Context, newest int64) error {
 	}
 	newest = max(newest, last)
 
-	err = l.do(ctx, func(tx *sqlite.Tx) error {
+	err = Write(ctx, l, func(tx *Tx) error {
 		tx.Run(`update epochs set last_run = $1 where last_run = 0`, last)
-		tx.Run(`insert into epochs (n, id, first_run, began_at) select max(n) + 1, cast($1 as text), cast($2 as bigint), cast($3 as bigint) from epochs`, hex.EncodeToString(id[:]), newest+1, ms(l.now()))
-		for _, statement := range l.runIDs.skip {
+		tx.Run(`insert into epochs (n, id, first_run, began_at) select max(n) + 1, cast($1 as text), cast($2 as bigint), cast($3 as bigint) from epochs`, hex.EncodeToString(id[:]), newest+1, Millis(l.Now()))
+		for _, statement := range l.RunIDs.Skip {
 			tx.Run(statement, newest)
 		}
 		return nil
@@ -103,13 +103,13 @@ func (l *Ledger) BeginEpoch(ctx context.Context, newest int64) error {
 		return fmt.Errorf("cannot begin a new epoch of the ledger: %w", err)
 	}
 
-	return l.readEpochs(ctx)
+	return ReadEpochs(ctx, l)
 }
 
 // CheckFile looks whether the ledger's file is still the one that is open. Once it is not, the error
 // wraps a *sqlite.LostError, and nothing is written any more: neither a run nor a call begins that
 // could not be recorded.
-func (l *Ledger) CheckFile(ctx context.Context) error {
+func (l *DB) CheckFile(ctx context.Context) error {
 	if l.file == nil {
 		return nil
 	}
@@ -123,7 +123,7 @@ func (l *Ledger) CheckFile(ctx context.Context) error {
 	return l.lost()
 }
 
-func (l *Ledger) lost() error {
+func (l *DB) lost() error {
 	if l.file == nil {
 		return nil
 	}
@@ -135,8 +135,8 @@ func (l *Ledger) lost() error {
 
 // Touch writes what is there already, and returns once it is on the disk: what proves that the ledger takes what happens
 // next. Nobody is told of a change, and nothing is kept of it.
-func (l *Ledger) Touch(ctx context.Context) error {
-	err := l.write(ctx, func(tx *sqlite.Tx) error {
+func (l *DB) Touch(ctx context.Context) error {
+	err := WriteQuietly(ctx, l, func(tx *Tx) error {
 		_, err := tx.Exec(`update epochs set last_run = last_run where last_run = 0`)
 		return err
 	})

@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"context"
@@ -54,21 +54,21 @@ const pageSize = 1024
 const logSize = 8 << 20
 
 // openFile opens or creates the SQLite file of a ledger.
-func (l *Ledger) openFile(ctx context.Context, o Options) error {
+func (l *DB) openFile(ctx context.Context, o Options) error {
 	f, whole, err := inspectFile(o)
 	if err != nil {
-		return refusal(o.Path, err)
+		return Refusal(o.Path, err)
 	}
 
 	late := !whole && o.large()
 	var migrates time.Time
 	f.db, err = sqlite.Open(ctx, sqlite.Options{
-		Path: o.Path, ApplicationID: applicationID, Migrations: o.migrations, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,
+		Path: o.Path, ApplicationID: ApplicationID, Migrations: o.Migrations, AutoVacuum: true, PageSize: pageSize, LogSize: logSize, SkipCheck: whole || late,
 		BeforeWrite: func() error { return f.beforeMigration(ctx) },
 		BackupPath: func(version int) (string, error) {
 			migrates = time.Now()
 			o.Logger.Info("the ledger is brought to the schema of this rouse, which takes some seconds for each GB: it is backed up first", "path", o.Path, "schema", version, "bytes", dbfile.Size(o.Path))
-			if o.verified {
+			if o.Verified {
 				return "", nil
 			}
 			return dbfile.BackupPath(o.Path, fmt.Sprintf("%s%d", beforeSchema, version+1), o.Now())
@@ -80,7 +80,7 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 				err = e
 			}
 		}
-		return errors.Join(refusal(o.Path, err), f.closeCompared())
+		return errors.Join(Refusal(o.Path, err), f.closeCompared())
 	}
 
 	if !migrates.IsZero() {
@@ -92,12 +92,12 @@ func (l *Ledger) openFile(ctx context.Context, o Options) error {
 	}
 
 	l.file, l.writer, l.read, l.close = f, f.db.Writer(), newReader(f.db.Read(), f.afterRead), f.close
-	l.runIDs = countSQLite
+	l.RunIDs = countSQLite
 	return nil
 }
 
 // large says whether the check of a file is left for later.
-func (o Options) large() bool { return o.late || dbfile.Size(o.Path) > checkAtOnce }
+func (o Options) large() bool { return o.Late || dbfile.Size(o.Path) > checkAtOnce }
 
 // inspectFile asks the marker of a file that nobody has open. whole says that no check is needed.
 func inspectFile(o Options) (f *file, whole bool, err error) {
@@ -124,7 +124,7 @@ func inspectFile(o Options) (f *file, whole bool, err error) {
 	}
 
 	f.marker = dbfile.NewKeeper(o.Path, f.found)
-	return f, whole || o.verified, nil
+	return f, whole || o.Verified, nil
 }
 
 // checkWritable tries to open an existing file for writing: SQLite would open it for reading alone, and
@@ -245,7 +245,7 @@ func (f *file) setDamaged(err error) {
 	}
 
 	f.once.Do(func() {
-		f.log.Error("the ledger is damaged, and is not written to any more", "error", refusal(f.path, bad))
+		f.log.Error("the ledger is damaged, and is not written to any more", "error", Refusal(f.path, bad))
 		close(f.damaged)
 	})
 }
@@ -300,7 +300,7 @@ func (f *file) closeCompared() error {
 func (f *file) beforeWrite() error {
 	err := f.marker.MarkOpen()
 	if err == nil || f.marker.Quarantined() != nil {
-		return refusal(f.path, err)
+		return Refusal(f.path, err)
 	}
 	f.setFailing(err)
 	return err
@@ -330,7 +330,7 @@ func (f *file) afterRead(err error) error {
 // foundDamage ends a read or a write that came upon damage before the check did like those after it, with a *ReadOnlyError.
 func (f *file) foundDamage(err error) error {
 	f.setDamaged(err)
-	return errors.Join(refusal(f.path, f.marker.Quarantined()), err)
+	return errors.Join(Refusal(f.path, f.marker.Quarantined()), err)
 }
 
 func (f *file) setFailing(err error) {
@@ -342,9 +342,12 @@ func (f *file) setFailing(err error) {
 	f.failing = err
 }
 
+// SetFailing makes a ledger report that its disk failed to take a write. It is for tests.
+func SetFailing(l *DB, err error) { l.file.setFailing(err) }
+
 // WritesFail says why the disk did not take the last write, and since when that is so; nil when it
 // did, or when nothing was written yet.
-func (l *Ledger) WritesFail() (since time.Time, err error) {
+func (l *DB) WritesFail() (since time.Time, err error) {
 	if l.file == nil {
 		return time.Time{}, nil
 	}
@@ -355,7 +358,7 @@ func (l *Ledger) WritesFail() (since time.Time, err error) {
 }
 
 // File is the database of a ledger on SQLite, and what was known of its file when it was opened; false for one on PostgreSQL.
-func (l *Ledger) File() (*sqlite.DB, dbfile.Marker, bool) {
+func (l *DB) File() (*sqlite.DB, dbfile.Marker, bool) {
 	if l.file == nil {
 		return nil, dbfile.Marker{}, false
 	}
@@ -364,7 +367,7 @@ func (l *Ledger) File() (*sqlite.DB, dbfile.Marker, bool) {
 
 // Damaged returns a channel that is closed when the ledger is found to be damaged, and cannot be
 // written any more; nil where that cannot be.
-func (l *Ledger) Damaged() <-chan struct{} {
+func (l *DB) Damaged() <-chan struct{} {
 	if l.file == nil {
 		return nil
 	}

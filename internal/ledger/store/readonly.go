@@ -1,4 +1,4 @@
-package ledger
+package store
 
 import (
 	"context"
@@ -23,13 +23,13 @@ func (e *ReadOnlyError) Unwrap() error { return e.err }
 
 // refusal makes of the error about a file that cannot be written one that says what to do, a
 // *ReadOnlyError; others stay as they are.
-func refusal(path string, err error) error {
+func Refusal(path string, err error) error {
 	var bad *sqlite.CorruptError
 	switch {
 	case err == nil, errors.As(err, new(*ReadOnlyError)):
 		return err
 	case errors.As(err, &bad):
-		return &ReadOnlyError{Why: fmt.Sprintf("the ledger %s cannot be used: %s", path, bad.Reason), Remedy: damageRemedy(path, bad.Reason), err: err}
+		return &ReadOnlyError{Why: fmt.Sprintf("the ledger %s cannot be used: %s", path, bad.Reason), Remedy: DamageRemedy(path, bad.Reason), err: err}
 	case errors.Is(err, fs.ErrPermission), sqlite.StorageFailed(err):
 		return CannotWrite(path, err)
 	}
@@ -43,7 +43,7 @@ func CannotWrite(path string, err error) *ReadOnlyError {
 }
 
 // damageRemedy is what the owner of a damaged ledger can do.
-func damageRemedy(path, reason string) string {
+func DamageRemedy(path, reason string) string {
 	remedy := ""
 	if dbfile.Acceptable(reason) {
 		remedy = "If a program of yours changed it: rouse ledger accept. "
@@ -60,17 +60,17 @@ func damageRemedy(path, reason string) string {
 
 // OpenReadOnly opens a ledger that cannot be written, for why; whatever would write is refused with
 // that. It has to be of the schema that this rouse knows.
-func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*Ledger, error) {
+func OpenReadOnly(ctx context.Context, o Options, why *ReadOnlyError) (*DB, error) {
 	return openReadOnly(ctx, o, why, sqlite.OpenReadOnly)
 }
 
 // OpenShared opens a ledger for reading that another process may have open, and write.
-func OpenShared(ctx context.Context, o Options) (*Ledger, error) {
+func OpenShared(ctx context.Context, o Options) (*DB, error) {
 	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenShared)
 }
 
 // OpenFrozen opens a ledger for reading that nobody has open, and beside which nothing is to be written: one of a backup.
-func OpenFrozen(ctx context.Context, o Options) (*Ledger, error) {
+func OpenFrozen(ctx context.Context, o Options) (*DB, error) {
 	return openReadOnly(ctx, o, onlyRead(o), sqlite.OpenReadOnly)
 }
 
@@ -80,14 +80,14 @@ func onlyRead(o Options) *ReadOnlyError {
 
 // Schema is the version of the schema that this rouse has.
 func Schema() int {
-	steps, err := fs.Glob(migrations, "*.sql")
+	steps, err := fs.Glob(Migrations, "*.sql")
 	if err != nil {
 		return 0 // the pattern is sound
 	}
 	return len(steps)
 }
 
-func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(path string) (*sql.DB, error)) (*Ledger, error) {
+func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(path string) (*sql.DB, error)) (*DB, error) {
 	db, err := open(o.Path)
 	if err != nil {
 		return nil, errors.Join(why, err)
@@ -105,9 +105,9 @@ func openReadOnly(ctx context.Context, o Options, why *ReadOnlyError, open func(
 
 	// A query can begin while the rows of another are read.
 	db.SetMaxOpenConns(readers)
-	l := newLedger(o)
-	l.read, l.close, l.readOnly, l.runIDs = newReader(db, func(err error) error { return damagedRead(o.Path, err) }), db.Close, why, countSQLite
-	if err := l.readEpochs(ctx); err != nil {
+	l := newDB(o)
+	l.read, l.close, l.readOnly, l.RunIDs = newReader(db, func(err error) error { return damagedRead(o.Path, err) }), db.Close, why, countSQLite
+	if err := ReadEpochs(ctx, l); err != nil {
 		return nil, errors.Join(why, err, l.Close())
 	}
 
@@ -121,7 +121,7 @@ func damagedRead(path string, err error) error {
 	if !sqlite.Corrupt(err) {
 		return err
 	}
-	return errors.Join(refusal(path, &sqlite.CorruptError{Path: path, Reason: fmt.Sprintf("it is damaged (%v)", err)}), err)
+	return errors.Join(Refusal(path, &sqlite.CorruptError{Path: path, Reason: fmt.Sprintf("it is damaged (%v)", err)}), err)
 }
 
 // Glance says what can be said against a closed ledger without reading it, a *ReadOnlyError, or nil.
@@ -130,16 +130,16 @@ func Glance(o Options) error {
 	if err == nil {
 		err = checkWritable(o.Path)
 	}
-	return refusal(o.Path, err)
+	return Refusal(o.Path, err)
 }
 
 // ReadOnly is why the ledger is only read: a *ReadOnlyError, or nil.
-func (l *Ledger) ReadOnly() error {
+func (l *DB) ReadOnly() error {
 	if l.readOnly != nil {
 		return l.readOnly
 	}
 	if l.file != nil {
-		return refusal(l.file.path, l.file.marker.Quarantined())
+		return Refusal(l.file.path, l.file.marker.Quarantined())
 	}
 	return nil
 }
