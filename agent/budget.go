@@ -11,6 +11,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	ledgerbudget "rouse/internal/ledger/budget"
 	"rouse/internal/text"
 )
 
@@ -77,10 +78,10 @@ func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64
 // reserve takes the most that a step may use out of the budgets of the day. A budget without room is an *overBudget.
 func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int64, error) {
 	now := time.Now()
-	day := ledger.DayOf(now, b.zone)
-	id, full, err := b.ledger.Reserve(ctx, b.attempt.a, ledger.Reservation{
+	day := ledgerbudget.DayOf(now, b.zone)
+	id, full, err := b.ledger.Budget.Reserve(ctx, b.attempt.a, ledgerbudget.Reservation{
 		Step: step, Day: day.Name, Agent: b.attempt.Agent.Name, Job: b.job, Usage: most,
-		DaemonLimit: ledger.Limit(b.attempt.Plan.Budget), AgentLimit: ledger.Limit(b.attempt.Agent.Budget), JobLimit: ledger.Limit(b.attempt.GoverningJob().Budget),
+		DaemonLimit: ledgerbudget.Limit(b.attempt.Plan.Budget), AgentLimit: ledgerbudget.Limit(b.attempt.Agent.Budget), JobLimit: ledgerbudget.Limit(b.attempt.GoverningJob().Budget),
 	})
 	switch {
 	case err != nil:
@@ -91,7 +92,7 @@ func (b *budget) reserve(ctx context.Context, step int, most ledger.Usage) (int6
 	}
 
 	if full.Monthly() {
-		day = ledger.MonthOf(now, b.zone)
+		day = ledgerbudget.MonthOf(now, b.zone)
 	}
 
 	// That a day or a month is over its budget says nothing about this run.
@@ -118,7 +119,7 @@ func (b *budget) Settle(ctx context.Context, id int64, used loop.Settlement) (lo
 	took.CostMicroUSD = price.Cost(reported) + took.EstimatedMicroUSD
 
 	b.tokens, b.cost = b.tokens+took.Usage.Input+took.Usage.Output, b.cost+took.CostMicroUSD
-	sums, err := b.ledger.Settle(ctx, id, ledgerUsage(took), b.estimatedWhy(took, used.Why))
+	sums, err := b.ledger.Budget.Settle(ctx, id, ledgerUsage(took), b.estimatedWhy(took, used.Why))
 	if err != nil {
 		return took, err
 	}
@@ -157,20 +158,20 @@ func (b *budget) hint() string {
 	return "; with max_output on the model less is set aside for an answer"
 }
 
-func (b *budget) limit(s ledger.Spending) plan.Budget {
+func (b *budget) limit(s ledgerbudget.Spending) plan.Budget {
 	switch s.Scope {
-	case ledger.ScopeDaemon:
+	case ledgerbudget.ScopeDaemon:
 		return b.attempt.Plan.Budget
-	case ledger.ScopeAgent:
+	case ledgerbudget.ScopeAgent:
 		return b.attempt.Agent.Budget
 	}
 	return b.attempt.GoverningJob().Budget
 }
 
 // warn tells once a day, and once a month, of each budget that most of it is used.
-func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
+func (b *budget) warn(ctx context.Context, sums []ledgerbudget.Spending) error {
 	for _, s := range sums {
-		cost, tokens := s.Limit(ledger.Limit(b.limit(s)))
+		cost, tokens := s.Limit(ledgerbudget.Limit(b.limit(s)))
 		used := ""
 		switch {
 		case nearlyUsed(s.CostMicroUSD, cost):
@@ -189,7 +190,7 @@ func (b *budget) warn(ctx context.Context, sums []ledger.Spending) error {
 }
 
 // notify appends notices about a budget once for each period.
-func (b *budget) notify(ctx context.Context, s ledger.Spending, suffix string, notices func(key string) []ledger.Notice) error {
+func (b *budget) notify(ctx context.Context, s ledgerbudget.Spending, suffix string, notices func(key string) []ledger.Notice) error {
 	key := fmt.Sprintf("budget:%s:%s:%s%s", s.Day, s.Scope, s.Name, suffix)
 	if _, told := b.budgetsWarned.LoadOrStore(key, true); told {
 		return nil
@@ -209,8 +210,8 @@ func nearlyUsed(used, limit int64) bool {
 	return limit > 0 && float64(used)*100 >= float64(limit)*warnAt
 }
 
-func budgetOwner(s ledger.Spending) string {
-	if s.Scope == ledger.ScopeDaemon {
+func budgetOwner(s ledgerbudget.Spending) string {
+	if s.Scope == ledgerbudget.ScopeDaemon {
 		return "rouse"
 	}
 	return s.Scope + " " + s.Name
@@ -218,9 +219,9 @@ func budgetOwner(s ledger.Spending) string {
 
 // describeFull describes a budget without room. If estimates have filled it, their cause comes
 // first.
-func describeFull(f ledger.BudgetExceeded, until ledger.Day, tokens, cost int64) string {
+func describeFull(f ledgerbudget.Exceeded, until ledgerbudget.Day, tokens, cost int64) string {
 	whose, key := budgetOwner(f.Spending), "budget"
-	if f.Scope == ledger.ScopeDaemon {
+	if f.Scope == ledgerbudget.ScopeDaemon {
 		whose, key = "the daemon", "limits"
 	}
 
@@ -248,7 +249,7 @@ func describeFull(f ledger.BudgetExceeded, until ledger.Day, tokens, cost int64)
 	return fmt.Sprintf("%s; %s, the last in %s", said, why, f.EstimatedWhy)
 }
 
-func periodText(s ledger.Spending) string {
+func periodText(s ledgerbudget.Spending) string {
 	if s.Monthly() {
 		return "month"
 	}

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // price makes a token cost as many micro-USD as it says.
@@ -51,9 +52,9 @@ func (b *bench) triggered(by domain.Trigger) int64 {
 	return out[0].Run
 }
 
-func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
+func (b *bench) spent(l *ledger.Ledger, scope, name string) budget.Spending {
 	b.t.Helper()
-	sums, err := l.SpendingOn(b.t.Context(), ledger.DayOf(time.Now(), time.UTC).Name)
+	sums, err := l.Budget.SpendingOn(b.t.Context(), budget.DayOf(time.Now(), time.UTC).Name)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func (b *bench) spent(l *ledger.Ledger, scope, name string) ledger.Spending {
 			return s
 		}
 	}
-	return ledger.Spending{}
+	return budget.Spending{}
 }
 
 // What a run costs is what its turns cost, also those that failed, and stands in its steps,
@@ -85,7 +86,7 @@ func TestCostIsCounted(t *testing.T) {
 		t.Errorf("steps: %+v (%v)", steps, err)
 	}
 
-	for scope, name := range map[string]string{ledger.ScopeDaemon: "", ledger.ScopeAgent: "clerk", ledger.ScopeJob: "books"} {
+	for scope, name := range map[string]string{budget.ScopeDaemon: "", budget.ScopeAgent: "clerk", budget.ScopeJob: "books"} {
 		if s := b.spent(b.ledger, scope, name); s.CostMicroUSD != first+second || s.Tokens != 2125 || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 {
 			t.Errorf("%s: %+v", scope, s)
 		}
@@ -127,7 +128,7 @@ func TestRefusedIsFree(t *testing.T) {
 	if res := b.run(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeError || res.Usage != (ledger.Usage{}) {
 		t.Errorf("%+v", res)
 	}
-	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.Tokens != 0 || s.ReservedTokens != 0 {
+	if s := b.spent(b.ledger, budget.ScopeDaemon, ""); s.Tokens != 0 || s.ReservedTokens != 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -258,14 +259,14 @@ func TestReservedBeforeTheCall(t *testing.T) {
 	}
 
 	t.Cleanup(func() { b.ledger.Close() })
-	held := b.spent(b.ledger, ledger.ScopeDaemon, "")
+	held := b.spent(b.ledger, budget.ScopeDaemon, "")
 	if held.ReservedMicroUSD < 1000 || held.CostMicroUSD != 0 {
 		t.Fatalf("after the crash: %+v", held)
 	}
 	if err := b.ledger.Interrupt(t.Context(), a, "killed", nil); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.CostMicroUSD != held.ReservedMicroUSD || s.ReservedMicroUSD != 0 {
+	if s := b.spent(b.ledger, budget.ScopeDaemon, ""); s.CostMicroUSD != held.ReservedMicroUSD || s.ReservedMicroUSD != 0 {
 		t.Errorf("after the rescue: %+v", s)
 	}
 }
@@ -336,7 +337,7 @@ func TestBudgetOfMany(t *testing.T) {
 	}
 
 	all.Wait()
-	s := b.spent(b.ledger, ledger.ScopeDaemon, "")
+	s := b.spent(b.ledger, budget.ScopeDaemon, "")
 	if s.CostMicroUSD > 20_000 || s.Tokens > 6000 || s.CostMicroUSD < 10_000 || s.ReservedMicroUSD != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -361,14 +362,14 @@ func TestWakeSpendsItsJobs(t *testing.T) {
 
 	for i := range 10 {
 		if res := wake(); res.Outcome == domain.OutcomeSkipped {
-			if s := b.spent(b.ledger, ledger.ScopeJob, "books"); i == 0 || s.CostMicroUSD != int64(i)*100 || !strings.Contains(res.Error, "job books") {
+			if s := b.spent(b.ledger, budget.ScopeJob, "books"); i == 0 || s.CostMicroUSD != int64(i)*100 || !strings.Contains(res.Error, "job books") {
 				t.Errorf("after %d wakes: %+v, %+v", i, s, res)
 			}
 			return
 		}
 	}
 
-	t.Errorf("the job has spent %+v", b.spent(b.ledger, ledger.ScopeJob, "books"))
+	t.Errorf("the job has spent %+v", b.spent(b.ledger, budget.ScopeJob, "books"))
 }
 
 // The budget of a calendar month refuses as the day's does, beside it, and its owner hears once a month that most of it is used.
@@ -389,7 +390,7 @@ func TestMonthsBudget(t *testing.T) {
 			t.Errorf("run %d: %+v", i+1, res)
 		}
 	}
-	ends := ledger.MonthOf(time.Now(), time.UTC).Ends.Format("2006-01-02")
+	ends := budget.MonthOf(time.Now(), time.UTC).Ends.Format("2006-01-02")
 	if n := b.notices()[0]; n.Title != "job books: 80 % of the month's budget is used" || !strings.Contains(n.Body, "1600 of 1700 tokens are used; the month ends at "+ends) {
 		t.Errorf("%+v", n)
 	}

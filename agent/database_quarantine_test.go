@@ -12,6 +12,7 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // The run that meets a database which cannot be used says what can be done, in its record
@@ -50,7 +51,7 @@ func TestDamagedDatabase(t *testing.T) {
 
 	b.newPool()
 	held := func(job string) string {
-		return ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: job, Agent: b.plan.Jobs[job].Agent}))
+		return record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: job, Agent: b.plan.Jobs[job].Agent}))
 	}
 	if why := held("j"); why != "" {
 		t.Errorf("held before anybody looked: %s", why)

@@ -285,7 +285,7 @@ func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	if why != "" {
 		why = fmt.Sprintf("run %d of %s: %s", p.t.Run.ID, p.t.Asker(), why)
 	}
-	sums, err := p.budget.ledger.Settle(ctx, p.reserved, ledgerUsage(spentOf(s)), why)
+	sums, err := p.budget.ledger.Budget.Settle(ctx, p.reserved, ledgerUsage(spentOf(s)), why)
 	if err != nil {
 		return err
 	}

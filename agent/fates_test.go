@@ -18,6 +18,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // turns makes answers for a script. A call is written as it reads: tool {arguments}.
@@ -292,7 +293,7 @@ func (f fate) recorded(t *testing.T, b *bench, run ledger.Run) {
 	if want := min(len(f.told), 1); noticed != want || told != want {
 		t.Errorf("%q is in %d steps of the record and %d requests", f.told, noticed, told)
 	}
-	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.ReservedTokens != 0 || s.ReservedMicroUSD != 0 || s.Tokens != run.Usage.TokensIn+run.Usage.TokensOut {
+	if s := b.spent(b.ledger, budget.ScopeDaemon, ""); s.ReservedTokens != 0 || s.ReservedMicroUSD != 0 || s.Tokens != run.Usage.TokensIn+run.Usage.TokensOut {
 		t.Errorf("the day has %+v of a run that took %+v", s, run.Usage)
 	}
 }

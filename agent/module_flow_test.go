@@ -14,6 +14,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // flows is the manifest of a skill that may stop and go on, in a workspace.
@@ -447,13 +448,13 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), next)); !strings.Contains(why, row.Quote("rouse workspaces show")) {
+	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), next)); !strings.Contains(why, row.Quote("rouse workspaces show")) {
 		t.Errorf("the next run: %q", why)
 	}
 	if _, err := b.ledger.DiscardReview(t.Context(), w.ID); err != nil {
 		t.Fatal(err)
 	}
-	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), next)); why != "" {
+	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), next)); why != "" {
 		t.Errorf("after the decision: %q", why)
 	}
 

@@ -19,6 +19,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 	"rouse/skills"
 )
 
@@ -481,7 +482,7 @@ func TestModuleIsHeld(t *testing.T) {
 		}
 		b.plan.Jobs[usage] = plan.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
 		b.runner.Set(b.plan)
-		if held := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
+		if held := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
 			t.Errorf("%s: %q", usage, held)
 		}
 	}

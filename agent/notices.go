@@ -12,6 +12,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	ledgerbudget "rouse/internal/ledger/budget"
 	"rouse/internal/text"
 )
 
@@ -218,10 +219,10 @@ func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 }
 
 // budgetNotices returns the notices that most of the budget of a day or a month is used.
-func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Notice {
-	end, layout := ledger.DayOf(time.Now(), b.zone).Ends, "15:04 MST"
+func budgetNotices(b *budget, s ledgerbudget.Spending, key, used string) []ledger.Notice {
+	end, layout := ledgerbudget.DayOf(time.Now(), b.zone).Ends, "15:04 MST"
 	if s.Monthly() {
-		end, layout = ledger.MonthOf(time.Now(), b.zone).Ends, noticeLayout
+		end, layout = ledgerbudget.MonthOf(time.Now(), b.zone).Ends, noticeLayout
 	}
 	return address(ledger.Notice{
 		Run: b.attempt.Run.ID, Job: b.job, Agent: b.attempt.Agent.Name, Key: key,
@@ -231,15 +232,15 @@ func budgetNotices(b *budget, s ledger.Spending, key, used string) []ledger.Noti
 }
 
 // budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
-func budgetChannels(b *budget, s ledger.Spending) []string {
-	if s.Scope == ledger.ScopeJob {
+func budgetChannels(b *budget, s ledgerbudget.Spending) []string {
+	if s.Scope == ledgerbudget.ScopeJob {
 		return b.attempt.OwnerChannels()
 	}
 	return b.attempt.DefaultChannels
 }
 
 // fullNotices returns the notices that a budget has no room for a run.
-func fullNotices(b *budget, f ledger.BudgetExceeded, key, reason string) []ledger.Notice {
+func fullNotices(b *budget, f ledgerbudget.Exceeded, key, reason string) []ledger.Notice {
 	body := reason
 	if f.EstimatedMicroUSD > 0 {
 		body += "\nIf a program does not report its cost, set its price: executor: {price: {input: …, output: …}} in USD per million tokens, or {input: 0, output: 0} if a run costs nothing"
@@ -270,7 +271,7 @@ func unreachableNotices(t *attempt, m *plan.Model, since time.Time, why string, 
 func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
 	now := p.Since.In(t.Plan.Zone)
 	spent := func(since time.Time) string {
-		tokens, cost, err := r.ledger.SpentSince(ctx, since.Format(time.DateOnly))
+		tokens, cost, err := r.ledger.Budget.SpentSince(ctx, since.Format(time.DateOnly))
 		if err != nil {
 			return "not known (" + err.Error() + ")"
 		}

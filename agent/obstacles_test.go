@@ -15,6 +15,7 @@ import (
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // A server that does not take the key, or lacks the model, is asked once; other runs wait, whoever starts one tries it, and an
@@ -34,7 +35,7 @@ func TestRefusedModel(t *testing.T) {
 				if len(all) != 1 || all[0].Kind != "model" || all[0].Source != "model/scripted" || !strings.Contains(all[0].Text, "its server refused it") || strings.Contains(all[0].Text, "sk-canary") {
 					t.Fatalf("%+v", all)
 				}
-				if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})); why != "" {
+				if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})); why != "" {
 					t.Errorf("a person's run: %s", why)
 				}
 				b.newPool()
@@ -95,7 +96,7 @@ func TestChecks(t *testing.T) {
 				t.Errorf("%+v", all)
 			}
 			call := ledger.Run{Agent: "plain", Detail: []byte(`{"tool":"todo"}`)}
-			if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), call)); why != "" {
+			if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), call)); why != "" {
 				t.Errorf("a manual call is blocked: %s", why)
 			}
 		})

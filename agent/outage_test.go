@@ -12,6 +12,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // pipedPaid is paid in a bubble.
@@ -39,7 +40,7 @@ func TestOutageIsEstimated(t *testing.T) {
 			t.Fatalf("%d requests: %+v", asked, u)
 		}
 
-		s := b.spent(b.ledger, ledger.ScopeDaemon, "")
+		s := b.spent(b.ledger, budget.ScopeDaemon, "")
 		if s.EstimatedTokens != res.Usage.TokensIn || s.EstimatedTokens != s.Tokens || s.EstimatedMicroUSD != s.CostMicroUSD || s.ReservedTokens != 0 || !strings.Contains(s.EstimatedWhy, "cannot be reached") {
 			t.Errorf("the day: %+v", s)
 		}

@@ -11,7 +11,7 @@ import (
 	"rouse/agent/model/modeltest"
 	"rouse/agent/plan"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // spent is a provider whose credit is used up.
@@ -56,7 +56,7 @@ func TestFallback(t *testing.T) {
 	if strings.Contains(sent, "c2lnbmVk") || !strings.Contains(sent, "I plan.") || !strings.Contains(sent, `"tool_calls"`) {
 		t.Errorf("the fallback was sent %s", sent)
 	}
-	if s := b.spent(b.ledger, ledger.ScopeDaemon, ""); s.CostMicroUSD != one+two || s.ReservedMicroUSD != 0 {
+	if s := b.spent(b.ledger, budget.ScopeDaemon, ""); s.CostMicroUSD != one+two || s.ReservedMicroUSD != 0 {
 		t.Errorf("%+v", s)
 	}
 

@@ -25,6 +25,7 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/ledgertest"
+	"rouse/internal/ledger/record"
 )
 
 // bench is a runner on a real ledger, a real database, and a scripted server.
@@ -419,10 +420,10 @@ func TestBlocked(t *testing.T) {
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
+	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "p"})); why != "" {
+	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "p"})); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }

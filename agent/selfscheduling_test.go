@@ -18,6 +18,7 @@ import (
 	"rouse/internal/contract"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 	"rouse/scheduler/schedule"
 )
 
@@ -336,7 +337,7 @@ func TestWhoIsWoken(t *testing.T) {
 		}
 
 		b.runner.Set(b.plan)
-		if why := ledger.ObstaclesText(b.runner.Obstacles(t.Context(), run)); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
+		if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), run)); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
 			t.Errorf("%+v is held: %q", c, why)
 		}
 		if res := b.execute(id); !strings.Contains(res.Summary+res.Error, c.say) {

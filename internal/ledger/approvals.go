@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 
@@ -108,7 +109,7 @@ func (l *Ledger) answerJoined(tx *store.Tx, of Item, reply Reply, now time.Time)
 func addStandingApproval(tx *store.Tx, i Item, now time.Time) error {
 	tx.Run(`insert into standing (agent, hash, tool, action, item, created_at) values ($1, $2, $3, $4, $5, $6) on conflict (agent, hash) do nothing`,
 		i.Agent, i.Action.Hash, i.Action.Tool, i.Action.Description, i.ID, store.Millis(now))
-	return addEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
+	return record.AddEvent(tx, Event{At: now, Kind: "grant.given"}, map[string]any{"agent": i.Agent, "tool": i.Action.Tool, "action": i.Action.Description, "item": i.ID})
 }
 
 const standingColumns = `id, agent, hash, tool, action, item, created_at`
@@ -134,6 +135,6 @@ func (l *Ledger) RevokeApproval(ctx context.Context, id int64) (StandingApproval
 		if s, err = store.OrNotFound(s, err, "grant %d", id); err != nil {
 			return s, err
 		}
-		return s, addEvent(tx, Event{At: l.Now(), Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
+		return s, record.AddEvent(tx, Event{At: l.Now(), Kind: "grant.revoked"}, map[string]any{"agent": s.Agent, "tool": s.Action.Tool, "action": s.Action.Description, "grant": id})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"time"
@@ -69,10 +70,10 @@ func (l *Ledger) AddArtifact(ctx context.Context, at Attempt, a Artifact, conten
 			return err
 		}
 
-		return addEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
+		return record.AddEvent(tx, Event{Run: a.Run, Job: job, At: a.At, Kind: "artifact.shared"}, map[string]any{"artifact": fmt.Sprint(a.ID), "name": a.Name, "version": a.Version, "size": a.Size})
 	}
 
-	err := l.writeEntries(ctx, at, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
+	err := record.WriteEntries(ctx, l.Blobs, at, []Entry{record.NewEntry(base64.StdEncoding.AppendEncode(nil, content), add)})
 	a.At = store.Instant(store.Millis(a.At))
 	return a, err
 }
@@ -90,8 +91,8 @@ func artifactFields(a *Artifact) []any {
 
 // Artifacts lists what runs handed over, the oldest first.
 func (l *Ledger) Artifacts(ctx context.Context, runs ...int64) (all []Artifact, err error) {
-	for some := range slices.Chunk(runs, idsAtOnce) {
-		found, err := store.List(store.Reads(ctx, l.DB), artifactFields, `select `+artifactColumns+` from artifacts where run in (`+idPlaces+`) order by id`, idArgs(some)...)
+	for some := range slices.Chunk(runs, record.IdsAtOnce) {
+		found, err := store.List(store.Reads(ctx, l.DB), artifactFields, `select `+artifactColumns+` from artifacts where run in (`+record.IdPlaces+`) order by id`, record.IdArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +112,7 @@ func (l *Ledger) ArtifactBytes(ctx context.Context, run, id int64) (Artifact, []
 	if err != nil {
 		return a, nil, err
 	}
-	content, err := l.unpackBytes(ctx, stored)
+	content, err := l.Blobs.UnpackBytes(ctx, stored)
 	if err != nil {
 		err = fmt.Errorf("read artifact %d of run %d: %w", id, run, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 
@@ -60,14 +61,14 @@ func (l *Ledger) StartAttempt(ctx context.Context, run int64) (Run, Attempt, err
 }
 
 // waitingBeside selects the oldest other run of a job that waits for a person.
-const waitingBeside = `select ` + runColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
+const waitingBeside = `select ` + record.RunColumns + ` from runs where job = $1 and id <> $2 and state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id limit 1`
 
 // checkBehind returns ErrNotClaimable for a queued run of an instant if another run of its job waits for a person: see Start.Behind.
 func checkBehind(tx *store.Tx, r Run, s Start) error {
 	if !s.Behind || !r.Behind() {
 		return nil
 	}
-	before, err := store.List(tx, runFields, waitingBeside, r.Job, r.ID)
+	before, err := store.List(tx, record.RunFields, waitingBeside, r.Job, r.ID)
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -76,7 +77,7 @@ func checkBehind(tx *store.Tx, r Run, s Start) error {
 
 // RunsForPersons returns the oldest run of each job that waits for a person, with the text of its wait.
 func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, error) {
-	all, err := store.List(store.Reads(ctx, l.DB), runFields, waitingForPersons)
+	all, err := store.List(store.Reads(ctx, l.DB), record.RunFields, waitingForPersons)
 	out := map[string]WaitingRun{}
 	for _, r := range all {
 		if _, older := out[r.Job]; !older {
@@ -86,14 +87,14 @@ func (l *Ledger) RunsForPersons(ctx context.Context) (map[string]WaitingRun, err
 	return out, err
 }
 
-const waitingForPersons = `select ` + runColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
+const waitingForPersons = `select ` + record.RunColumns + ` from runs where state = 'waiting' and waiting_for in ('input', 'approval', 'pause') and state <> 'finished' order by id`
 
 // HeldRuns returns the queued runs of instants that were held back until a time after from and up to to, the oldest first.
 func (l *Ledger) HeldRuns(ctx context.Context, from, to time.Time) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), runFields, heldRuns, store.Millis(from), store.Millis(to))
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, heldRuns, store.Millis(from), store.Millis(to))
 }
 
-const heldRuns = `select ` + runColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
+const heldRuns = `select ` + record.RunColumns + ` from runs where state = 'queued' and state <> 'finished' and triggered_by = 'schedule' and attempt = 0
 	and not_before > $1 and not_before <= $2 order by id`
 
 // WaitingRun is a run that waits for a person.
@@ -104,7 +105,7 @@ type WaitingRun struct {
 
 func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
 	run := s.Run
-	r, err := l.lockRun(tx, run)
+	r, err := record.LockRun(tx, l.DB, run)
 	if err != nil {
 		return Run{}, err
 	}
@@ -125,7 +126,7 @@ func (l *Ledger) startRun(tx *store.Tx, s Start, now time.Time) (Run, error) {
 	endBlock(tx, r, now)
 	tx.Run(`insert into attempts (run, number, state, started_at, node, job) values ($1, $2, 'running', $3, $4, $5)`, run, r.Attempt, store.Millis(now), store.NodeID(l.DB), s.Job)
 
-	return r, addEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
+	return r, record.AddEvent(tx, Event{Run: run, Job: r.Job, At: now, Kind: "run.started"}, map[string]any{"attempt": r.Attempt})
 }
 
 // nextAttempt is a run as it is with its next attempt.
@@ -142,24 +143,12 @@ func nextAttempt(r Run, now time.Time) (Run, error) {
 	return r, nil
 }
 
-// checkFence returns the run of an attempt if that attempt is the running one.
-func (l *Ledger) checkFence(tx *store.Tx, a Attempt) (Run, error) {
-	r, err := l.lockRun(tx, a.Run)
-	if err != nil {
-		return Run{}, err
-	}
-	if r.State != domain.StateRunning || r.Attempt != a.Number {
-		return Run{}, fmt.Errorf("attempt %d of run %d: %w", a.Number, a.Run, ErrFenced)
-	}
-	return r, nil
-}
-
 // Finish commits how an attempt ended: what is left of its record, outcome, event, notices and the after-move of its
 // file together. With RetryAt the run waits for its next attempt instead, unless somebody
 // asked to cancel it meanwhile. With Wait it waits for an answer.
 func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
-	defer l.hold()()
-	left, err := l.packEntries(ctx, res.Record)
+	defer l.Blobs.Hold()()
+	left, err := record.PackEntries(ctx, l.Blobs, res.Record)
 	if err != nil {
 		return err
 	}
@@ -167,11 +156,11 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		res := res // an operation may run again
-		r, err := l.checkFence(tx, a)
+		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return err
 		}
-		if err := left.write(tx, a, r.Job); err != nil {
+		if err := left.Write(tx, a, r.Job); err != nil {
 			return err
 		}
 
@@ -213,16 +202,16 @@ func (l *Ledger) Finish(ctx context.Context, a Attempt, res Result) error {
 		tx.Run(`update runs set state = 'waiting', waiting_for = 'retry', not_before = $1, error = $2, postponements = postponements + $3 where id = $4`,
 			store.Millis(res.RetryAt), tx.Redact(res.Error), postponed, r.ID)
 
-		addNotices(tx, now, res.Notices...)
+		record.AddNotices(tx, now, res.Notices...)
 
-		return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
+		return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: kind},
 			map[string]any{"attempt": a.Number, "outcome": res.Outcome, "error": res.Error, "at": res.RetryAt.UTC()})
 	})
 }
 
 func (l *Ledger) endAttempt(tx *store.Tx, a Attempt, state domain.AttemptState, why string, now time.Time) error {
 	// Nobody settles its open reservations any more: they become spending with its end.
-	if err := l.settleAttempt(tx, a); err != nil {
+	if err := l.Budget.SettleAttempt(tx, a); err != nil {
 		return err
 	}
 	l.endJob(tx, a, state)
@@ -261,7 +250,7 @@ func (l *Ledger) finish(tx *store.Tx, r Run, res Result, now time.Time) error {
 		return err
 	}
 
-	addNotices(tx, now, res.Notices...)
+	record.AddNotices(tx, now, res.Notices...)
 
 	if err := tellEnd(tx, r, res, now); err != nil {
 		return err
@@ -276,7 +265,7 @@ func (l *Ledger) finish(tx *store.Tx, r Run, res Result, now time.Time) error {
 		}
 	}
 
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.finished"},
 		map[string]any{"outcome": res.Outcome, "exit": res.Exit, "summary": res.Summary, "error": res.Error})
 }
 
@@ -290,7 +279,7 @@ const (
 // ErrNotClaimable when it is on, waits for a person, or is finished.
 func (l *Ledger) FinishUnstarted(ctx context.Context, run int64, res Result) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.lockRun(tx, run)
+		r, err := record.LockRun(tx, l.DB, run)
 		if err != nil {
 			return err
 		}
@@ -317,7 +306,7 @@ func (l *Ledger) endUnstarted(tx *store.Tx, r Run, res Result, now time.Time) er
 func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final *Result) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.checkFence(tx, a)
+		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return err
 		}
@@ -325,7 +314,7 @@ func (l *Ledger) Interrupt(ctx context.Context, a Attempt, reason string, final 
 			return err
 		}
 		interruptCalls(tx, a, now)
-		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
+		if err := record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.interrupted"}, map[string]any{"attempt": a.Number, "reason": reason}); err != nil {
 			return err
 		}
 		tx.Run(`update runs set interruptions = interruptions + 1, state = 'waiting', waiting_for = 'resume', not_before = 0 where id = $1`, r.ID)
@@ -383,7 +372,7 @@ func recordedUsage(tx *store.Tx, a Attempt) (Result, error) {
 // its dispatcher observes. A finished run is returned as it is.
 func (l *Ledger) RequestCancel(ctx context.Context, run int64, reason string) (Run, error) {
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.lockRun(tx, run)
+		r, err := record.LockRun(tx, l.DB, run)
 		if err != nil || r.State == domain.StateFinished {
 			return err
 		}
@@ -405,14 +394,14 @@ func (l *Ledger) cancelRun(tx *store.Tx, r Run, reason string, now time.Time) er
 	if err := l.cancelJob(tx, r); err != nil {
 		return err
 	}
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.cancel"}, map[string]any{"reason": reason})
 }
 
 // Retry queues a finished run again; its next attempt carries the next number. A run that waits for a retry is
 // due at once. The error is a *BlockedError while its owner has to decide on what the run left half changed.
 func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.lockRun(tx, run)
+		r, err := record.LockRun(tx, l.DB, run)
 		if err != nil {
 			return err
 		}
@@ -428,7 +417,7 @@ func (l *Ledger) Retry(ctx context.Context, run int64) (Run, error) {
 		default:
 			return fmt.Errorf("run %d is %s: %w", run, r.State, ErrNotClaimable)
 		}
-		return addEvent(tx, Event{Run: run, Job: r.Job, At: l.Now(), Kind: "run.queued"}, map[string]any{"retry": true})
+		return record.AddEvent(tx, Event{Run: run, Job: r.Job, At: l.Now(), Kind: "run.queued"}, map[string]any{"retry": true})
 	})
 	if err != nil {
 		return Run{}, err
@@ -461,17 +450,4 @@ func retriedDetail(detail json.RawMessage) string {
 		return string(detail)
 	}
 	return string(text)
-}
-
-// lockRun reads a run that is about to be changed. PostgreSQL locks the row for this
-// transaction, so that of two processes the second sees what the first wrote; SQLite
-// has one writer at a time anyway.
-func (l *Ledger) lockRun(tx *store.Tx, id int64) (Run, error) {
-	r, err := store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.ForUpdate, id)
-	return store.OrNotFound(r, err, "run %d", id)
-}
-
-// lockKnown is lockRun for a run that may have been removed.
-func (l *Ledger) lockKnown(tx *store.Tx, id int64) (Run, bool, error) {
-	return store.OrFalse(store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`+l.ForUpdate, id))
 }

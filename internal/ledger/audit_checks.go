@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"rouse/internal/ledger/blob"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -254,7 +255,7 @@ func auditReferences(ctx context.Context, a *auditor) error {
 	for _, r := range references {
 		query := fmt.Sprintf(`select t.run, t.%[2]s from %[1]s t where substr(t.%[2]s, 1, %[4]d) = '%[5]s'
 			and not exists (select 1 from blobs b where b.hash = substr(t.%[2]s, %[4]d + 1) and b.run = %[3]s)`,
-			r.table, r.column, strings.NewReplacer("workspace", "t.workspace", "run", "t.run").Replace(r.owner), len(blobMark), blobMark)
+			r.table, r.column, strings.NewReplacer("workspace", "t.workspace", "run", "t.run").Replace(r.owner), len(blob.Mark), blob.Mark)
 		if err := a.each(ctx, "run %d refers in "+r.table+" to the large value %s, which is not kept for it: retention may remove it", query); err != nil {
 			return err
 		}
@@ -263,12 +264,9 @@ func auditReferences(ctx context.Context, a *auditor) error {
 }
 
 func auditBlobs(ctx context.Context, a *auditor) error {
-	if a.l.blobs == nil {
-		return nil
-	}
 	return a.rows(ctx, func(row []any) error {
 		hash, _ := row[0].(string)
-		fault := a.l.blobs.fault(ctx, hash)
+		fault := a.l.Blobs.Fault(ctx, hash)
 		if fault == "" {
 			return nil
 		}
@@ -294,7 +292,7 @@ func auditArtifacts(ctx context.Context, a *auditor) error {
 			return a.report("the artifact %d (%s) of run %d holds %d bytes, which are not the %d that were shared", row[0], row[1], row[5], len(content), row[2])
 		}
 		return nil
-	}, fmt.Sprintf(`select id, name, size, hash, content, run from artifacts where substr(content, 1, %d) <> '%s' order by id`, len(blobMark), blobMark))
+	}, fmt.Sprintf(`select id, name, size, hash, content, run from artifacts where substr(content, 1, %d) <> '%s' order by id`, len(blob.Mark), blob.Mark))
 }
 
 // auditFile has SQLite read the whole file; PostgreSQL checks its own.

@@ -15,6 +15,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // must0 fails a test.
@@ -47,10 +48,10 @@ func auditedLedger(t *testing.T, dir string) {
 	_, a, err = l.StartAttempt(ctx, run)
 	must0(t, err)
 	must0(t, l.StartStep(ctx, a, ledger.Step{Number: 1, StartedAt: now}))
-	id, _, err := l.Reserve(ctx, a, ledger.Reservation{Step: 1, Day: now.AddDate(0, 0, -3).Format(time.DateOnly), Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: 10, CostMicroUSD: 50}})
+	id, _, err := l.Budget.Reserve(ctx, a, budget.Reservation{Step: 1, Day: now.AddDate(0, 0, -3).Format(time.DateOnly), Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: 10, CostMicroUSD: 50}})
 	must0(t, err)
 	used := ledger.Usage{TokensIn: 7, TokensOut: 2, CostMicroUSD: 30}
-	_, err = l.Settle(ctx, id, used, "")
+	_, err = l.Budget.Settle(ctx, id, used, "")
 	must0(t, err)
 	must0(t, l.FinishStep(ctx, a, ledger.Step{Number: 1, Usage: used, StartedAt: now, FinishedAt: now, Message: json.RawMessage(`"` + strings.Repeat("long ", 20_000) + `"`)}))
 	must0(t, l.StartCall(ctx, a, ledger.Call{Step: 1, Index: 0, ID: "c", Key: "k", Tool: "t", Args: json.RawMessage(`{}`), Effect: domain.EffectRead, StartedAt: now}))

@@ -68,7 +68,7 @@ func withValues(t *testing.T, url string, s objects.Store) *ledger.Ledger {
 func claimed(t *testing.T, url string, s objects.Store) *ledger.Ledger {
 	t.Helper()
 	l := withValues(t, url, s)
-	if err := l.ClaimValues(t.Context(), false); err != nil {
+	if err := l.Blobs.Claim(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -190,17 +190,17 @@ func TestValues(t *testing.T) {
 	if err := r.read(t, l); err == nil || !strings.Contains(err.Error(), "cannot be read") || !errors.Is(err, errDown) {
 		t.Errorf("reading: %v", err)
 	}
-	if _, why := l.ValuesProblem(); !errors.Is(why, errDown) {
+	if _, why := l.Blobs.Problem(); !errors.Is(why, errDown) {
 		t.Errorf("what is told of it: %v", why)
 	}
-	if err := l.CheckValues(t.Context()); !errors.Is(err, errDown) {
+	if err := l.Blobs.Check(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("the check says %v", err)
 	}
 	place.down.Store(false)
-	if err := errors.Join(l.CheckValues(t.Context()), r.read(t, l), while.read(t, l)); err != nil {
+	if err := errors.Join(l.Blobs.Check(t.Context()), r.read(t, l), while.read(t, l)); err != nil {
 		t.Errorf("once it is back: %v", err)
 	}
-	if _, why := l.ValuesProblem(); why != nil {
+	if _, why := l.Blobs.Problem(); why != nil {
 		t.Errorf("what is told of it: %v", why)
 	}
 	if newLargeRunAgain(t, l); len(place.values(t)) != 8 {
@@ -215,7 +215,7 @@ func TestValues(t *testing.T) {
 	if n := len(place.values(t)); n != 0 {
 		t.Errorf("%d were written into another folder", n)
 	}
-	if err := errors.Join(os.Remove(place.Path), os.Rename(place.Path+"-away", place.Path), l.CheckValues(t.Context()), away.read(t, l)); err != nil {
+	if err := errors.Join(os.Remove(place.Path), os.Rename(place.Path+"-away", place.Path), l.Blobs.Check(t.Context()), away.read(t, l)); err != nil {
 		t.Error(err)
 	}
 
@@ -337,7 +337,7 @@ func TestValuesAreClaimed(t *testing.T) {
 
 	refused := func(what, url string, s objects.Store, adopt bool, want string) {
 		t.Helper()
-		if err := withValues(t, url, s).ClaimValues(t.Context(), adopt); err == nil || !strings.Contains(err.Error(), want) {
+		if err := withValues(t, url, s).Blobs.Claim(t.Context(), adopt); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", what, err, want)
 		}
 	}
@@ -363,7 +363,7 @@ func TestValuesAreClaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("a copy", url, place, false, "rouse serve --adopt")
-	if err := withValues(t, url, place).ClaimValues(t.Context(), true); err != nil {
+	if err := withValues(t, url, place).Blobs.Claim(t.Context(), true); err != nil {
 		t.Errorf("taking it over: %v", err)
 	}
 	claimed(t, url, place)
@@ -392,7 +392,7 @@ func TestCopyWithValues(t *testing.T) {
 	url, _ := ledgertest.Postgres(t)
 	place := newFlaky(t)
 	there := openCopy(t, ledger.Options{DB: ledgertest.OpenPostgres(t, url), Values: place})
-	if err := there.ClaimValues(t.Context(), false); err != nil {
+	if err := there.Blobs.Claim(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ledger.Copy(t.Context(), from, there, ledger.CopyOptions{}); err != nil {

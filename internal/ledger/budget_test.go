@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 // A day is as long as its zone makes it, and ends where its date does.
@@ -32,7 +32,7 @@ func TestDayOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := ledger.DayOf(at, zone); d.Name != c.name || d.Ends.Format(time.RFC3339) != c.ends {
+		if d := budget.DayOf(at, zone); d.Name != c.name || d.Ends.Format(time.RFC3339) != c.ends {
 			t.Errorf("%s in %s is of %s until %s, want %s until %s", c.at, c.zone, d.Name, d.Ends.Format(time.RFC3339), c.name, c.ends)
 		}
 	}
@@ -47,11 +47,11 @@ func TestDayOfAny(t *testing.T) {
 		}
 
 		at := time.Unix(rapid.Int64Range(946684800, 2208988800).Draw(t, "at"), 0)
-		d := ledger.DayOf(at, zone)
+		d := budget.DayOf(at, zone)
 		if !d.Ends.After(at) || d.Ends.Sub(at) > 26*time.Hour {
 			t.Fatalf("%s ends at %s", at, d.Ends)
 		}
-		if last := d.Ends.Add(-1); ledger.DayOf(last, zone).Name != d.Name || ledger.DayOf(d.Ends, zone).Name == d.Name {
+		if last := d.Ends.Add(-1); budget.DayOf(last, zone).Name != d.Name || budget.DayOf(d.Ends, zone).Name == d.Name {
 			t.Fatalf("%s is not the end of %s", d.Ends, d.Name)
 		}
 	})
@@ -66,11 +66,11 @@ func TestMonthOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := time.Unix(rapid.Int64Range(1_200_000_000, 2_000_000_000).Draw(t, "at"), 0)
-		m, d := ledger.MonthOf(at, zone), ledger.DayOf(at, zone)
+		m, d := budget.MonthOf(at, zone), budget.DayOf(at, zone)
 		if m.Name != d.Name[:7] || m.Ends.Before(d.Ends) || m.Ends.Sub(at) > 32*24*time.Hour {
 			t.Fatalf("%s: %+v, %+v", at.In(zone), m, d)
 		}
-		if last, next := ledger.DayOf(m.Ends.Add(-1), zone), ledger.MonthOf(m.Ends, zone); last.Name[:7] != m.Name || next.Name == m.Name || last.Ends != m.Ends {
+		if last, next := budget.DayOf(m.Ends.Add(-1), zone), budget.MonthOf(m.Ends, zone); last.Name[:7] != m.Name || next.Name == m.Name || last.Ends != m.Ends {
 			t.Fatalf("%s: the month %+v ends within %+v and %+v", at.In(zone), m, last, next)
 		}
 	})

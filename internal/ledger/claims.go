@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 
@@ -66,7 +67,7 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 		case err != nil:
 			return err
 		case ended && after != AfterNone && (after != AfterLeft || why != ""):
-			return addEvent(tx, Event{Job: c.Job, Run: c.Run, At: l.Now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
+			return record.AddEvent(tx, Event{Job: c.Job, Run: c.Run, At: l.Now(), Kind: "file.after"}, map[string]any{"path": c.Path, "state": after, "dest": dest, "error": why})
 		case !ended && dest != "":
 			// The run that was retried meanwhile waits for this: it needs its file.
 			tx.Run(`update claims set after = case when outcome = '' then '' else after end, dest = $1 where id = $2 and after = 'pending' and run = $3`, dest, c.ID, c.Run)
@@ -79,7 +80,7 @@ func (l *Ledger) FinishAfterMove(ctx context.Context, c ClaimStatus, after, dest
 // ClaimOwnOutput marks a content as written by a run of the job itself, so that the job's watch ignores it.
 func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		if _, err := l.checkFence(tx, a); err != nil {
+		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
 			return err
 		}
 
@@ -96,7 +97,7 @@ func (l *Ledger) ClaimOwnOutput(ctx context.Context, a Attempt, c Claim) error {
 // or had changed. Dropped again, they get a run of their own.
 func (l *Ledger) ReleaseClaims(ctx context.Context, a Attempt, claims ...Claim) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		if _, err := l.checkFence(tx, a); err != nil {
+		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
 			return err
 		}
 
@@ -148,9 +149,9 @@ func (l *Ledger) MarkBack(ctx context.Context, c ClaimStatus, modified time.Time
 		}
 
 		if others == 0 {
-			addNotices(tx, since, notices...)
+			record.AddNotices(tx, since, notices...)
 		}
-		return addEvent(tx, Event{Job: c.Job, At: since, Kind: FileBack, Data: told}, nil)
+		return record.AddEvent(tx, Event{Job: c.Job, At: since, Kind: FileBack, Data: told}, nil)
 	})
 	return since, back, err
 }

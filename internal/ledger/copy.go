@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
@@ -301,7 +303,7 @@ func (l *Ledger) anyRows(ctx context.Context, query string, args ...any) (all []
 func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][]any, error) {
 	where := ""
 	if len(after) > 0 {
-		where = fmt.Sprintf(` where (%s) > (%s)`, l.ordered(t), places(1, len(after)))
+		where = fmt.Sprintf(` where (%s) > (%s)`, l.ordered(t), record.Places(1, len(after)))
 	}
 
 	return l.anyRows(ctx, fmt.Sprintf(`select %s from %s%s order by %s limit %d`, strings.Join(t.columns, ", "), t.name, where, l.ordered(t), copyChunk), after...)
@@ -309,7 +311,7 @@ func (l *Ledger) rowsAfter(ctx context.Context, t copiedTable, after []any) ([][
 
 // insertRows writes rows of from. Values that it keeps in files come along, and go into files where this ledger has any.
 func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, rows [][]any) error {
-	defer l.hold()()
+	defer l.Blobs.Hold()()
 
 	type reference struct {
 		hash  string
@@ -323,11 +325,11 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 				continue
 			}
 			at := slices.Index(t.columns, large.column)
-			text, err := from.unpack(ctx, fmt.Sprint(asText(row[at])))
+			text, err := from.Blobs.Unpack(ctx, fmt.Sprint(asText(row[at])))
 			if err != nil {
 				return err
 			}
-			stored, hash, err := l.pack(ctx, string(text))
+			stored, hash, err := l.Blobs.Pack(ctx, string(text))
 			if err != nil {
 				return err
 			}
@@ -356,7 +358,7 @@ func (l *Ledger) insertRows(ctx context.Context, from *Ledger, t copiedTable, ro
 		}
 
 		for _, k := range kept {
-			keepBlob(tx, k.hash, k.owner)
+			blob.Keep(tx, k.hash, k.owner)
 		}
 		return nil
 	})
@@ -372,7 +374,7 @@ func (l *Ledger) insertStatement(t copiedTable, rows int) string {
 	}
 	var all []string
 	for i := range rows {
-		all = append(all, "("+places(1+i*len(t.columns), len(t.columns))+")")
+		all = append(all, "("+record.Places(1+i*len(t.columns), len(t.columns))+")")
 	}
 	return fmt.Sprintf("insert into %s (%s)%s values %s", t.name, strings.Join(t.columns, ", "), overriding, strings.Join(all, ", "))
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strconv"
 	"time"
@@ -25,7 +26,7 @@ func (l *Ledger) DigestThrough(ctx context.Context, channel string, now time.Tim
 func (l *Ledger) AppendDigest(ctx context.Context, from, to time.Time, n Notice) (added bool, err error) {
 	err = store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		if added, err = store.Changed(tx, `update digests set through = $1 where channel = $2 and through = $3`, store.Millis(to), n.Channel, store.Millis(from)); added {
-			addNotices(tx, l.Now(), n)
+			record.AddNotices(tx, l.Now(), n)
 		}
 		return err
 	})

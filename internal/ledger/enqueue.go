@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 
@@ -33,12 +35,12 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 		details[i] = string(text)
 	}
 
-	defer l.hold()()
+	defer l.Blobs.Hold()()
 	bodies, hashes := make([]string, len(reqs)), make([]string, len(reqs))
 	for i, r := range reqs {
 		text, err := json.Marshal(l.Redact(r.Body)) // as which nothing that a stranger writes looks like the name of a file
 		if err == nil {
-			bodies[i], hashes[i], err = l.pack(ctx, string(text))
+			bodies[i], hashes[i], err = l.Blobs.Pack(ctx, string(text))
 		}
 		if err != nil {
 			return nil, err
@@ -62,7 +64,7 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 				saveWatch(tx, st)
 			}
 			if err == nil && r.Detail.Webhook != nil && out[i].New {
-				keepBlob(tx, hashes[i], out[i].Run)
+				blob.Keep(tx, hashes[i], out[i].Run)
 				tx.Run(`insert into deliveries (run, body) values ($1, $2)`, out[i].Run, bodies[i])
 			}
 			if err != nil {
@@ -74,13 +76,6 @@ func (l *Ledger) Enqueue(ctx context.Context, reqs ...Request) ([]Accepted, erro
 	return out, err
 }
 
-// keepBlob keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
-func keepBlob(tx *store.Tx, hash string, run int64) {
-	if hash != "" {
-		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
-	}
-}
-
 // DeliveryBody is what came with the request that started a run, "" for any other run.
 func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 	stored, known, err := store.OrFalse(store.Value[string](store.Reads(ctx, l.DB), `select body from deliveries where run = $1`, run))
@@ -88,7 +83,7 @@ func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 		return "", err
 	}
 
-	text, err := l.unpack(ctx, stored)
+	text, err := l.Blobs.Unpack(ctx, stored)
 	if err != nil {
 		return "", err
 	}
@@ -102,7 +97,7 @@ func (l *Ledger) DeliveryBody(ctx context.Context, run int64) (string, error) {
 
 // RunByKey is the run that a request of a key has made; false where none has.
 func (l *Ledger) RunByKey(ctx context.Context, key string) (Run, bool, error) {
-	return store.OrFalse(store.One(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where key = $1`, key))
+	return store.OrFalse(store.One(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where key = $1`, key))
 }
 
 // insertRun inserts a run unless its key has one.
@@ -125,7 +120,7 @@ func insertRun(tx *store.Tx, now time.Time, r Request, key, detail string) (Acce
 	if !isNew {
 		return store.One(tx, func(a *Accepted) []any { return []any{&a.Run, &a.Outcome} }, `select id, outcome from runs where key = $1`, key)
 	}
-	return Accepted{Run: id, New: true}, addEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
+	return Accepted{Run: id, New: true}, record.AddEvent(tx, Event{Run: id, Job: r.Job, At: now, Kind: "run.queued"}, map[string]any{"trigger": r.Trigger})
 }
 
 // enqueueClaims queues the run of a request's files. Of many files, those that other runs have
@@ -243,5 +238,5 @@ func repeatAfterMove(tx *store.Tx, now time.Time, c Claim, id, run int64, after 
 		return nil // the same file, which could not be moved before: no event each time it is seen
 	}
 
-	return addEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
+	return record.AddEvent(tx, Event{Job: c.Job, At: now, Kind: "file.blocked"}, map[string]any{"path": c.Path, "hash": c.Hash, "run": run})
 }

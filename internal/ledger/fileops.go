@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 )
@@ -72,14 +73,14 @@ func (l *Ledger) AddFileOps(ctx context.Context, a Attempt, ops []FileOp, before
 			kept = base64.StdEncoding.AppendEncode(nil, before[i])
 		}
 
-		entries[i] = Entry{value: kept, write: func(tx *store.Tx, _ Attempt, _, stored string) error {
+		entries[i] = record.NewEntry(kept, func(tx *store.Tx, _ Attempt, _, stored string) error {
 			return tx.QueryRow(`insert into file_ops (run, agent, batch, at, type, root, path, made, mode, size, before, before_hash, after_hash, lost)
 				values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) returning id`,
 				op.Run, op.Agent, op.Batch, store.Millis(op.At), op.Type, op.Root, op.Path, op.CreatedFolder, op.Mode, op.Size, stored, op.BeforeHash, op.AfterHash, op.NoUndoReason).Scan(&op.ID)
-		}}
+		})
 	}
 
-	err := l.writeEntries(ctx, a, entries)
+	err := record.WriteEntries(ctx, l.Blobs, a, entries)
 	for i := range ops {
 		ops[i].At = store.Instant(store.Millis(now))
 	}
@@ -95,7 +96,7 @@ func (l *Ledger) DeleteFileOp(ctx context.Context, id int64) error {
 func (l *Ledger) MarkFileOpUndone(ctx context.Context, id int64) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		done, err := tx.Exec(`update file_ops set undone_at = $1 where id = $2 and undone_at = 0`, store.Millis(l.Now()), id)
-		return requireRow(done, err, "the change %d of a file was undone already, or is not known", id)
+		return record.RequireRow(done, err, "the change %d of a file was undone already, or is not known", id)
 	})
 }
 
@@ -145,7 +146,7 @@ func (l *Ledger) FileBefore(ctx context.Context, id int64) ([]byte, error) {
 	if stored, err = store.OrNotFound(stored, err, "file change %d", id); err != nil {
 		return nil, err
 	}
-	content, err := l.unpackBytes(ctx, stored)
+	content, err := l.Blobs.UnpackBytes(ctx, stored)
 	if err != nil {
 		err = fmt.Errorf("read the file content before change %d: %w", id, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"time"
@@ -27,8 +28,8 @@ const (
 	rowsBefore = occurrences + ` where o.job = $1 and o.nominal < $2 order by o.nominal desc limit $3`
 	rowsFrom   = occurrences + ` where o.job = $1 and o.nominal >= $2 order by o.nominal limit $3`
 
-	othersBefore = `select ` + runColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
-	othersFrom   = `select ` + runColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 order by id limit $4`
+	othersBefore = `select ` + record.RunColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 and queued_at >= $4 order by id desc limit $5`
+	othersFrom   = `select ` + record.RunColumns + ` from runs where job = $1 and triggered_by not in ('schedule', 'backfill') and id >= $2 and id < $3 order by id limit $4`
 	// Each end by itself: asked for together, they are found by a scan of all that lies between.
 	runRange = `select coalesce((select min(id) from runs where job = $1), 0), coalesce((select max(id) from runs where job = $1), 0) + 1`
 	runFrom  = `select id, queued_at from runs where job = $1 and id >= $2 order by id limit 1`
@@ -55,7 +56,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	out, err := store.List(store.Reads(ctx, l.DB), runFields, othersBefore, job, first, middle, store.Millis(from), before)
+	out, err := store.List(store.Reads(ctx, l.DB), record.RunFields, othersBefore, job, first, middle, store.Millis(from), before)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (l *Ledger) OtherRunsAround(ctx context.Context, job string, at time.Time, 
 		}
 	}
 
-	later, err := store.List(store.Reads(ctx, l.DB), runFields, othersFrom, job, middle, end, after)
+	later, err := store.List(store.Reads(ctx, l.DB), record.RunFields, othersFrom, job, middle, end, after)
 	return append(out, later...), err
 }
 
@@ -124,10 +125,10 @@ func (l *Ledger) firstRunFrom(ctx context.Context, job string, at time.Time) (in
 // Delayed lists the runs that wait for a time to come, of a job or of all (""), the
 // earliest first.
 func (l *Ledger) Delayed(ctx context.Context, job string, now time.Time, limit int) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), runFields, delayedRuns, store.Millis(now), limit, job)
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, delayedRuns, store.Millis(now), limit, job)
 }
 
-const delayedRuns = `select ` + runColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
+const delayedRuns = `select ` + record.RunColumns + ` from runs where not_before <> 0 and not_before > $1 and state in ('queued', 'waiting')
 	and ($3 = '' or job = $3) order by not_before, id limit $2`
 
 // EventsBetween lists the last events of some kinds that concern no run: those of a job, or
@@ -138,13 +139,13 @@ func (l *Ledger) EventsBetween(ctx context.Context, job string, from, to time.Ti
 		args = append(args, k)
 	}
 
-	out, err := store.List(store.Reads(ctx, l.DB), eventFields, eventsBetween(len(kinds)), args...)
+	out, err := store.List(store.Reads(ctx, l.DB), record.EventFields, eventsBetween(len(kinds)), args...)
 	slices.Reverse(out)
 	return out, err
 }
 
 // eventsBetween asks for events of so many kinds.
 func eventsBetween(kinds int) string {
-	return `select ` + eventColumns + ` from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + places(5, kinds) + `)
+	return `select ` + record.EventColumns + ` from events where run = 0 and job = $1 and at >= $2 and at <= $3 and kind in (` + record.Places(5, kinds) + `)
 		order by at desc, id desc limit $4`
 }

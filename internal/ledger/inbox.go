@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
@@ -187,7 +188,7 @@ func parkRun(tx *store.Tx, r Run, res Result, now time.Time) error {
 	if !asked { // one item stands for all runs that ask the same, so one notice is enough
 		for _, n := range res.Notices {
 			n.Body = strings.ReplaceAll(n.Body, ItemPlaceholder, fmt.Sprint(id))
-			addNotices(tx, now, n)
+			record.AddNotices(tx, now, n)
 		}
 	}
 
@@ -208,7 +209,7 @@ func parkRun(tx *store.Tx, r Run, res Result, now time.Time) error {
 		data["input_schema"] = q.InputSchema
 	}
 
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.waiting"}, data)
 }
 
 // addItem puts a question into the inbox; 0 when its owner was informed of the same call before.
@@ -227,7 +228,7 @@ func addItem(tx *store.Tx, r Run, q Question, now, expires time.Time) (int64, er
 // call that it concerns.
 func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.checkFence(tx, a)
+		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func (l *Ledger) AddInfo(ctx context.Context, a Attempt, q Question) error {
 // AddRunInfo is AddInfo for a run that need not be on.
 func (l *Ledger) AddRunInfo(ctx context.Context, run int64, q Question) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.lockRun(tx, run)
+		r, err := record.LockRun(tx, l.DB, run)
 		if err != nil {
 			return err
 		}
@@ -253,7 +254,7 @@ func addInfo(tx *store.Tx, r Run, q Question, now time.Time) error {
 	if err != nil || id == 0 {
 		return err
 	}
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.info"}, map[string]any{"item": id, "text": q.Message})
 }
 
 // addUncertainCallInfos informs the owner of the calls in which an attempt was cut off, when no
@@ -299,7 +300,7 @@ func (l *Ledger) AnswerAs(ctx context.Context, id int64, reply Reply) (Run, erro
 		i, r, err := l.openItem(tx, id)
 		// The same once more: whoever asks again could not know that the first answer had come through.
 		if errors.Is(err, ErrClosed) && i.hasAnswer(reply.Text) {
-			run, err = l.lockRun(tx, i.Run)
+			run, err = record.LockRun(tx, l.DB, i.Run)
 			return err
 		}
 		if err != nil {
@@ -370,7 +371,7 @@ func (l *Ledger) answerOne(tx *store.Tx, i Item, r Run, reply Reply, now time.Ti
 	if reason != "" {
 		data["reason"] = reason
 	}
-	if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
+	if err := record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.answered"}, data); err != nil {
 		return err
 	}
 
@@ -403,7 +404,7 @@ func (l *Ledger) openItem(tx *store.Tx, id int64) (Item, Run, error) {
 		return i, Run{}, fmt.Errorf("inbox item %d was %s: %w", id, i.State, ErrClosed)
 	}
 
-	r, err := l.lockRun(tx, i.Run)
+	r, err := record.LockRun(tx, l.DB, i.Run)
 	if err == nil && i.Kind != KindInfo && !r.WaitsForPerson() {
 		err = fmt.Errorf("run %d is %s and does not wait for an answer: %w", r.ID, r.State, ErrClosed)
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (l *Ledger) AskAboutDatabase(ctx context.Context, agent, title, message str
 		if err != nil {
 			return err
 		}
-		return addEvent(tx, Event{At: now, Kind: "database.asked"}, map[string]any{"item": id, "agent": agent, "text": message})
+		return record.AddEvent(tx, Event{At: now, Kind: "database.asked"}, map[string]any{"item": id, "agent": agent, "text": message})
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -81,7 +82,7 @@ func tellEnd(tx *store.Tx, r Run, res Result, now time.Time) error {
 	notices := res.Tell.For(change)
 	for _, n := range notices {
 		n.Incident = change.about()
-		addNotices(tx, now, n)
+		record.AddNotices(tx, now, n)
 	}
 	if change.about() == 0 || len(notices) == 0 {
 		return nil
@@ -108,7 +109,7 @@ func changeIncidents(tx *store.Tx, r Run, res Result, now time.Time) (IncidentCh
 func countFailure(tx *store.Tx, r Run, res Result, now time.Time) (Incident, error) {
 	kind := text.Truncate(text.OneLine(res.errorKind()), maxIncidentKind)
 	count := func() (Incident, error) {
-		return store.One(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), maxEventText), r.ID, store.Millis(now), r.Job, kind)
+		return store.One(tx, incidentFields, countFailed, r.Agent, text.Truncate(tx.Redact(res.Error), record.MaxEventText), r.ID, store.Millis(now), r.Job, kind)
 	}
 
 	// Not the insert first: numbers of rows that are there already would be used up.
@@ -123,7 +124,7 @@ func countFailure(tx *store.Tx, r Run, res Result, now time.Time) (Incident, err
 	if i, err = count(); err != nil || i.Failures > 1 {
 		return i, err
 	}
-	return i, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
+	return i, record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": kind})
 }
 
 // maxIncidentKind is how long the name of a kind of error is at most, in characters.
@@ -132,7 +133,7 @@ const maxIncidentKind = 100
 func closeIncidents(tx *store.Tx, r Run, now time.Time) ([]Incident, error) {
 	closed, err := store.List(tx, incidentFields, closeOpen, store.Millis(now), r.ID, r.Job, r.Agent)
 	for _, i := range closed {
-		err = errors.Join(err, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
+		err = errors.Join(err, record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "incident.closed"}, map[string]any{"incident": i.ID, "error_kind": i.Kind, "failures": i.Failures}))
 	}
 	return closed, err
 }
@@ -197,7 +198,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, id int64, note string) (Incide
 
 		i.AckedAt, i.Note = store.Instant(store.Millis(now)), tx.Redact(note)
 		tx.Run(`update incidents set acked_at = $1, note = $2 where id = $3`, store.Millis(now), i.Note, id)
-		return i, addEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
+		return i, record.AddEvent(tx, Event{Job: i.Job, At: now, Kind: "incident.acknowledged"}, map[string]any{"incident": id, "error_kind": i.Kind, "note": note})
 	})
 }
 
@@ -235,7 +236,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 				o.Job, o.Agent, domain.KindOverdue, o.LastRun, store.Millis(now)); err != nil {
 				return err
 			}
-			if err := addEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
+			if err := record.AddEvent(tx, Event{Job: o.Job, At: now, Kind: "incident.opened"}, map[string]any{"incident": i.ID, "error_kind": i.Kind}); err != nil {
 				return err
 			}
 		}
@@ -246,7 +247,7 @@ func (l *Ledger) RecordOverdue(ctx context.Context, o Overdue, now time.Time) er
 				break
 			}
 			n.Incident = i.ID
-			addNotices(tx, now, n)
+			record.AddNotices(tx, now, n)
 			told++
 		}
 		tx.Run(`update incidents set failures = $1, error = $2, last_run = $3, last_at = $4, told = told + $5 where id = $6`, o.Missed, tx.Redact(o.Why), o.LastRun, store.Millis(now), told, i.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
@@ -320,7 +321,7 @@ func (l *Ledger) ClearLabel(ctx context.Context, letter string, places ...Place)
 	return cleared, store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, one := range cleared {
 			tx.Run(`delete from labels where kind = $1 and place = $2 and label = $3`, string(one.Kind), one.Name, letter)
-			if err := addEvent(tx, Event{At: l.Now(), Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
+			if err := record.AddEvent(tx, Event{At: l.Now(), Kind: "label.cleared"}, map[string]any{"kind": string(one.Kind), "place": one.Name, "label": letter, "run": one.Run}); err != nil {
 				return err
 			}
 		}
@@ -362,7 +363,7 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 	now := l.Now()
 	var labels []Label
 	err := store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.checkFence(tx, a)
+		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return err
 		}
@@ -375,7 +376,7 @@ func (l *Ledger) RecordTaint(ctx context.Context, a Attempt, m TaintUpdate) erro
 		for id, key := range m.UsedApprovals {
 			// The same call may be made again after a crash; no other one may use the approval.
 			used, err := tx.Exec(`update inbox set used = $1 where id = $2 and run = $3 and (used = '' or used = $1)`, key, id, r.ID)
-			if err := requireRow(used, err, "the approval %d was used before", id); err != nil {
+			if err := record.RequireRow(used, err, "the approval %d was used before", id); err != nil {
 				return err
 			}
 		}
@@ -398,7 +399,7 @@ func taintRun(tx *store.Tx, r Run, m TaintUpdate, now time.Time) (string, error)
 	if taint == r.Taint {
 		return taint, nil
 	}
-	return taint, addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")})
+	return taint, record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.tainted"}, map[string]any{"taint": strings.Split(taint, "")})
 }
 
 // mergeTaint returns the letters of both, each once and in order.

@@ -3,6 +3,9 @@ package ledger
 import (
 	"context"
 	"errors"
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/budget"
+	"rouse/internal/ledger/record"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +17,8 @@ import (
 // Ledger is safe for use by many goroutines.
 type Ledger struct {
 	*store.DB
-	blobs  largeValues // nil: they are in the database
+	Blobs  *blob.Blobs
+	Budget *budget.Budget
 	labels labelCache
 	river  *river.Client[pgx.Tx]      // of PostgreSQL
 	member atomic.Pointer[Membership] // nil: this process has the ledger to itself
@@ -26,10 +30,34 @@ type (
 	ReadOnlyError = store.ReadOnlyError
 )
 
+// The rows that all subjects of the ledger share.
+type (
+	Usage    = record.Usage
+	Run      = record.Run
+	Attempt  = record.Attempt
+	Call     = record.Call
+	Notice   = record.Notice
+	Event    = record.Event
+	Obstacle = record.Obstacle
+	Blocked  = record.Blocked
+	Entry    = record.Entry
+)
+
+// The states of a notice.
+const (
+	NoticePending    = record.NoticePending
+	NoticeDelivered  = record.NoticeDelivered
+	NoticeUnverified = record.NoticeUnverified
+	NoticeFailed     = record.NoticeFailed
+)
+
 // Errors of the database of the ledger.
 var (
-	ErrNotFound  = store.ErrNotFound
-	ErrLeaseLost = store.ErrLeaseLost
+	ErrNotClaimable = record.ErrNotClaimable
+	ErrFenced       = record.ErrFenced
+	ErrNoLane       = record.ErrNoLane
+	ErrNotFound     = store.ErrNotFound
+	ErrLeaseLost    = store.ErrLeaseLost
 )
 
 // Open opens or creates a ledger. A file that cannot be used or written is a *ReadOnlyError, which
@@ -59,15 +87,7 @@ func with(o Options) func(*store.DB, error) (*Ledger, error) {
 			return nil, err
 		}
 
-		l := &Ledger{DB: db}
-		switch {
-		case o.Blobs != "":
-			l.blobs = &valueFiles{dir: o.Blobs, roomFor: func(write func() error) error { return store.RoomFor(db, write) }}
-		case o.Values != nil:
-			v := &valueObjects{store: o.Values, now: db.Now, log: db.Logger}
-			v.mine = func(ctx context.Context) error { return l.checkClaim(ctx, v) }
-			l.blobs = v
-		}
+		l := &Ledger{DB: db, Blobs: blob.New(db, o), Budget: &budget.Budget{DB: db}}
 		if db.Postgres != nil {
 			if l.river, err = newRiver(db.Schema, db.Logger); err != nil {
 				return nil, errors.Join(err, l.Close())

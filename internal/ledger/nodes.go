@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 )
@@ -62,7 +63,7 @@ func (l *Ledger) Orphans(ctx context.Context) ([]Run, error) {
 	if l.member.Load() == nil {
 		return nil, errNotJoined
 	}
-	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished'
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where state = 'running' and state <> 'finished'
 		and not exists (select 1 from attempts a join nodes n on n.id = a.node where a.run = runs.id and a.number = runs.attempt and n.gone_at = 0
 			and (a.job = 0 or exists (select 1 from river_job j where j.id = a.job and j.finalized_at is null))) order by id`)
 }

@@ -5,52 +5,13 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
-	"strings"
 	"time"
 
 	"rouse/internal/domain"
 )
-
-// Obstacle is one thing that keeps a run from starting, before it has cost anything.
-type Obstacle struct {
-	// Kind is a stable word for programs: secret, model, no_model, model_paused, folder, program, confinement, skill,
-	// database, workspace, agent, overlap.
-	Kind string `json:"kind"`
-	// Source is what is in the way, the same for all the runs that it is in the way of: secret/api.
-	Source string `json:"source"`
-	Text   string `json:"text"`            // what is wrong and what to do, never the value of a secret
-	Where  string `json:"where,omitempty"` // file:line of the configuration, "" where it is not known
-	// Quiet says that its owner is told of it in another way, or need not be.
-	Quiet bool `json:"-"`
-}
-
-func (o Obstacle) String() string {
-	out := o.Kind + ": " + o.Text
-	if o.Where != "" {
-		out += " (" + o.Where + ")"
-	}
-	return out
-}
-
-// ObstaclesText is why a run does not start, "" without an obstacle.
-func ObstaclesText(all []Obstacle) string {
-	var out []string
-	for _, o := range all {
-		out = append(out, o.String())
-	}
-	return strings.Join(out, "; ")
-}
-
-// Blocked is the time in which a run was kept from starting.
-type Blocked struct {
-	Since, Until time.Time // Since is zero where nothing was in its way, and Until while something is
-	By           []Obstacle
-}
-
-// Now says whether something is in the way of the run.
-func (b Blocked) Now() bool { return !b.Since.IsZero() && b.Until.IsZero() }
 
 // Hold says what keeps a queued run from starting now.
 type Hold struct {
@@ -82,7 +43,7 @@ func (l *Ledger) HoldRuns(ctx context.Context, holds ...Hold) error {
 		}
 
 		for _, h := range holds {
-			r, known, err := l.lockKnown(tx, h.Run)
+			r, known, err := record.LockKnown(tx, l.DB, h.Run)
 			if err == nil && known && r.Claimable() {
 				err = holdRun(tx, r, h, now)
 			}
@@ -109,7 +70,7 @@ func holdRun(tx *store.Tx, r Run, h Hold, now time.Time) error {
 	}
 	if !known {
 		tx.Run(`update runs set blocked_since = $1, blocked_until = 0, blocked_by = $2 where id = $3`, store.Millis(since), string(by), r.ID)
-		if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": ObstaclesText(h.By), "obstacles": h.By}); err != nil {
+		if err := record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.blocked"}, map[string]any{"reason": record.ObstaclesText(h.By), "obstacles": h.By}); err != nil {
 			return err
 		}
 	}
@@ -140,7 +101,7 @@ func meetObstacle(tx *store.Tx, o Obstacle, notices []Notice, now time.Time) err
 	}
 
 	if told.IsZero() && len(notices) > 0 {
-		addNotices(tx, now, notices...)
+		record.AddNotices(tx, now, notices...)
 		tx.Run(`update obstacles set told_at = $1 where source = $2`, store.Millis(now), o.Source)
 	}
 	return nil
@@ -155,7 +116,7 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 	now := l.Now()
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
 		for _, id := range runs {
-			r, _, err := l.lockKnown(tx, id)
+			r, _, err := record.LockKnown(tx, l.DB, id)
 			if err != nil {
 				return err
 			}
@@ -164,8 +125,8 @@ func (l *Ledger) ReleaseRuns(ctx context.Context, runs ...int64) error {
 			}
 
 			endBlock(tx, r, now)
-			if err := addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.unblocked"},
-				map[string]any{"reason": ObstaclesText(r.Blocked.By), "seconds": now.Sub(r.Blocked.Since).Seconds()}); err != nil {
+			if err := record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "run.unblocked"},
+				map[string]any{"reason": record.ObstaclesText(r.Blocked.By), "seconds": now.Sub(r.Blocked.Since).Seconds()}); err != nil {
 				return err
 			}
 			for _, o := range r.Blocked.By {
@@ -199,18 +160,6 @@ func (l *Ledger) BlockedRuns(ctx context.Context) (int, error) {
 // LatestInstant is the latest instant of a job's schedules that something was decided about, up to a time; zero before the first.
 func (l *Ledger) LatestInstant(ctx context.Context, job string, until time.Time) (time.Time, error) {
 	return store.TimeOf(store.Reads(ctx, l.DB), `select coalesce(max(nominal), 0) from occurrences where job = $1 and nominal <= $2`, job, store.Millis(until))
-}
-
-// obstacleColumn is the destination of a column with obstacles. Damaged ones are left out: the run is checked again before it
-// starts.
-type obstacleColumn []Obstacle
-
-// Scan implements sql.Scanner.
-func (c *obstacleColumn) Scan(v any) error {
-	var all []Obstacle
-	_ = store.Decoded(&all).Scan(v)
-	*c = all
-	return nil
 }
 
 // blockedFirst is the oldest of some queued runs, if something is in its way: further ones of its job would wait behind it for the same.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (l *Ledger) recordOccurrence(tx *store.Tx, now time.Time, d Due, pauses []P
 		if o.Run = a.Run; err != nil {
 			return o, err
 		}
-	} else if err := addEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
+	} else if err := record.AddEvent(tx, Event{Job: d.Job, At: now, Kind: "occurrence." + string(o.Decision)}, occurrenceData(o)); err != nil {
 		return o, err
 	}
 
@@ -199,7 +200,7 @@ func instantKey(d Due) string { return fmt.Sprintf("time/%s/%d", d.Job, store.Mi
 // decideWithRuns decides a due instant by the job's other runs, as the ledger has them.
 func (l *Ledger) decideWithRuns(tx *store.Tx, now time.Time, d Due, pauses []Pause) (decision domain.Decision, reason string, err error) {
 	begun, most := OverlapCandidates(d.Overlap)
-	others, err := store.List(tx, runFields, overlappingRuns+l.ForUpdate, d.Job, store.Flag(begun), most)
+	others, err := store.List(tx, record.RunFields, overlappingRuns+l.ForUpdate, d.Job, store.Flag(begun), most)
 	if err != nil {
 		return "", "", err
 	}

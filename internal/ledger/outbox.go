@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 )
@@ -11,20 +12,10 @@ import (
 // FallbackKey begins the keys of notices that a channel is told in place of another one.
 const FallbackKey = "fallback:"
 
-// addNotices puts notices into the outbox; a key that is there adds nothing.
-func addNotices(tx *store.Tx, now time.Time, notices ...Notice) {
-	for _, n := range notices {
-		// NULL, because the column is unique and any number of notices have no key.
-		tx.Run(`insert into outbox (key, run, job, agent, channel, title, body, view_ref, outcome, incident, state, next_at, created_at)
-			values (nullif(cast($1 as text), ''), $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11, $11) on conflict (key) do nothing`,
-			n.Key, n.Run, n.Job, n.Agent, n.Channel, tx.Redact(n.Title), tx.Redact(n.Body), n.ViewRef, string(n.Outcome), n.Incident, store.Millis(now))
-	}
-}
-
 // AppendNotices puts notices into the outbox; a key that is there adds nothing.
 func (l *Ledger) AppendNotices(ctx context.Context, notices ...Notice) error {
 	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		addNotices(tx, l.Now(), notices...)
+		record.AddNotices(tx, l.Now(), notices...)
 		return nil
 	})
 }
@@ -66,7 +57,7 @@ func (l *Ledger) UpdateNotice(ctx context.Context, n Notice) error {
 		if err != nil || n.State == NoticePending {
 			return err
 		}
-		return addEvent(tx, Event{Run: run, Job: n.Job, At: l.Now(), Kind: "notice." + n.State},
+		return record.AddEvent(tx, Event{Run: run, Job: n.Job, At: l.Now(), Kind: "notice." + n.State},
 			map[string]any{"channel": n.Channel, "title": n.Title, "error": n.Error, "answer": n.Answer})
 	})
 }

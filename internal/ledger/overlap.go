@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"math"
+	"rouse/internal/ledger/record"
 
 	"rouse/internal/domain"
 	"rouse/internal/text"
@@ -13,7 +14,7 @@ const maxQueueAll = 100
 
 // overlappingRuns selects the runs that decide an overlap policy, as Run.Overlaps does. A run that waits for its model counts as queued,
 // because a night without a model would pile such runs up. The condition state <> 'finished' lets SQLite use the partial index.
-const overlappingRuns = `select ` + runColumns + ` from runs where job = $1
+const overlappingRuns = `select ` + record.RunColumns + ` from runs where job = $1
 	and (state = 'queued' or state = 'waiting' and waiting_for = 'retry' and postponements > 0 or $2 = 1 and state in ('running', 'waiting')) and state <> 'finished'
 	and not (state = 'queued' and triggered_by = 'backfill') order by id limit $3`
 
@@ -30,20 +31,6 @@ func OverlapCandidates(policy domain.Overlap) (begun bool, most int) {
 		return true, math.MaxInt32
 	}
 	return true, 1
-}
-
-// Overlaps reports whether a run decides the overlap policy of an instant of its job: see OverlapCandidates. A run that has begun counts
-// until it ends, also while it waits for a person or for its next attempt.
-func (r Run) Overlaps(begun bool) bool {
-	switch r.State {
-	case domain.StateQueued:
-		return !r.Yields()
-	case domain.StateRunning:
-		return begun
-	case domain.StateWaiting:
-		return begun || r.Postponed()
-	}
-	return false
 }
 
 // ObstacleOverlap is the kind of the obstacle of a run that starts after an earlier run of its job, which waits for a person.
@@ -98,7 +85,7 @@ func decideOverlap(policy domain.Overlap, others []Run) (decision domain.Decisio
 
 	// A job that cannot work now has one run that waits, whatever may run side by side: they would all begin at once when it can.
 	if r, blocked := blockedFirst(queued); blocked && policy != domain.OverlapCancel {
-		return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d waits already: %s", r.ID, text.Truncate(ObstaclesText(r.Blocked.By), maxObstacles)), false
+		return domain.DecisionSkipped, fmt.Sprintf("overlap: run %d waits already: %s", r.ID, text.Truncate(record.ObstaclesText(r.Blocked.By), maxObstacles)), false
 	}
 
 	switch policy {

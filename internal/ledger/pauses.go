@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -152,7 +153,7 @@ func setPause(tx *store.Tx, now time.Time, p Pause) (Pause, error) {
 		data["until"] = p.Until.UTC()
 	}
 
-	return p, addEvent(tx, Event{Job: pausedJob(p.Scope, p.Name), At: now, Kind: "paused"}, data)
+	return p, record.AddEvent(tx, Event{Job: pausedJob(p.Scope, p.Name), At: now, Kind: "paused"}, data)
 }
 
 func pausedJob(scope, name string) string {
@@ -170,7 +171,7 @@ func (l *Ledger) EndPause(ctx context.Context, scope, name string) (bool, error)
 		if ended, err := endPauses(tx, now, scope, name); err != nil || !ended {
 			return false, err
 		}
-		return true, addEvent(tx, Event{Job: pausedJob(scope, name), At: now, Kind: "resumed"}, map[string]any{"scope": scope, "name": name})
+		return true, record.AddEvent(tx, Event{Job: pausedJob(scope, name), At: now, Kind: "resumed"}, map[string]any{"scope": scope, "name": name})
 	})
 }
 
@@ -241,9 +242,9 @@ func (l *Ledger) pauseFailing(tx *store.Tx, r Run, rule PauseRule, why string, n
 		}
 	}
 
-	addNotices(tx, now, rule.Notices...)
+	record.AddNotices(tx, now, rule.Notices...)
 	_, err = setPause(tx, now, Pause{Scope: PauseJob, Name: r.Job, By: BySystem,
-		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, maxEventText))})
+		Reason: fmt.Sprintf("%d runs in a row failed (pause_after_failures), the last was run %d: %s", rule.After, r.ID, text.Truncate(why, record.MaxEventText))})
 	return err
 }
 
@@ -284,7 +285,7 @@ func (l *Ledger) tripBreaker(tx *store.Tx, now time.Time, c Claim, run int64, b 
 
 	for _, notice := range b.Notices {
 		notice.Title = strings.ReplaceAll(notice.Title, PathPlaceholder, text.OneLine(c.Path))
-		addNotices(tx, now, notice)
+		record.AddNotices(tx, now, notice)
 	}
 
 	return true, nil
@@ -309,8 +310,8 @@ func (l *Ledger) PauseModel(ctx context.Context, p ModelPause, notices ...Notice
 			on conflict (model) do update set since = excluded.since, until = excluded.until, tries = excluded.tries, reason = excluded.reason`,
 			p.Model, store.Millis(p.Since), store.Millis(p.Until), p.Tries, tx.Redact(p.Reason))
 
-		addNotices(tx, now, notices...)
-		return addEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
+		record.AddNotices(tx, now, notices...)
+		return record.AddEvent(tx, Event{At: now, Kind: "model.paused"}, map[string]any{"model": p.Model, "until": p.Until.UTC(), "reason": p.Reason})
 	})
 }
 
@@ -323,7 +324,7 @@ func (l *Ledger) ResumeModel(ctx context.Context, model string) error {
 		}
 
 		tx.Run(`update runs set not_before = 0 where not_before <> 0 and state = 'waiting' and waiting_for = 'retry' and postponements > 0`)
-		return addEvent(tx, Event{At: l.Now(), Kind: "model.resumed"}, map[string]any{"model": model})
+		return record.AddEvent(tx, Event{At: l.Now(), Kind: "model.resumed"}, map[string]any{"model": model})
 	})
 }
 

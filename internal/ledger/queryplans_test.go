@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"path/filepath"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestQueryPlans(t *testing.T) {
 	defer l.Close()
 
 	var placeholders []any
-	for i := range idsAtOnce { // no query has more
+	for i := range record.IdsAtOnce { // no query has more
 		placeholders = append(placeholders, i)
 	}
 
@@ -54,7 +55,7 @@ func TestQueryPlans(t *testing.T) {
 		"lastRuns":              {query: lastRuns, by: "r USING COVERING INDEX runs_by_job (job=?)", few: true},
 		"prunableNames of runs": {query: prunableNames, by: "runs_by_job (job>?)", few: true},
 		"oldOfAnyKind":          {query: oldOfAnyKind, by: "runs_ended (job=? AND finished_at<?)", few: true},
-		"runsByID":              {query: `select id from runs where id in (` + idPlaces + `)`, by: "PRIMARY KEY (rowid=?)"},
+		"runsByID":              {query: `select id from runs where id in (` + record.IdPlaces + `)`, by: "PRIMARY KEY (rowid=?)"},
 		"lastUsages":            {query: lastUsages, by: "runs_by_job (job=?)"},
 		"notRun":                {query: notRun, by: "occurrences_not_run (nominal>? AND nominal<?)", few: true},
 		"their stretches too":   {query: notRun, by: "occurrences_long (through>?)", few: true},

@@ -107,11 +107,11 @@ func prepareNew(ctx context.Context, o Options, from, aside string) error {
 	}
 
 	o.Path, o.Verified = o.Path+dbfile.NewSuffix, true
-	return record(ctx, o, kind, text)
+	return recordReplaced(ctx, o, kind, text)
 }
 
-// record opens a ledger to write an event about what its owner did with it.
-func record(ctx context.Context, o Options, kind, text string) error {
+// recordReplaced opens a ledger to write an event about what its owner did with it.
+func recordReplaced(ctx context.Context, o Options, kind, text string) error {
 	data, err := json.Marshal(map[string]string{"by": "user", "text": text})
 	if err != nil {
 		return err
@@ -154,5 +154,5 @@ func Accept(ctx context.Context, o Options) error {
 	}
 
 	o.Verified = true
-	return record(ctx, o, "ledger.accepted", bad.Reason)
+	return recordReplaced(ctx, o, "ledger.accepted", bad.Reason)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"time"
 	"unicode/utf8"
@@ -45,7 +46,7 @@ func (l *Ledger) Restored(ctx context.Context, s RestoreSpec) (out Restored, err
 			return err
 		}
 		tx.Run(`update outbox set state = 'failed', error = $1 where state = 'pending'`, why)
-		return addEvent(tx, Event{At: l.Now(), Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
+		return record.AddEvent(tx, Event{At: l.Now(), Kind: "home.restored"}, map[string]any{"from": s.From, "taken_at": s.TakenAt.UTC(), "by": ByUser, "notices_dropped": out.Notices, "queued": out.Queued})
 	})
 	if err != nil || !s.Pause {
 		return out, err

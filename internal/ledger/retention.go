@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/budget"
 	"rouse/internal/ledger/store"
 	"time"
 )
@@ -50,7 +51,7 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time, keep func(job string)
 	if err := l.pruneSpending(ctx, now); err != nil {
 		return total, err
 	}
-	return total, l.collectValues(ctx, now)
+	return total, l.Blobs.Collect(ctx, now)
 }
 
 // pruneRecord removes the old runs of a job, and then occurrences, pauses, events that belong to no run, and what else is as old.
@@ -88,11 +89,11 @@ const oldSpending = `period < case length(period) when 10 then $1 else $2 end`
 
 // pruneSpending removes the sums of old days and months.
 func (l *Ledger) pruneSpending(ctx context.Context, now time.Time) error {
-	day := now.AddDate(0, 0, -keepSpending).Format(time.DateOnly)
-	if old, err := store.Value[bool](store.Reads(ctx, l.DB), `select exists (select 1 from spending where `+oldSpending+`)`, day, monthOf(day)); err != nil || !old {
+	day := now.AddDate(0, 0, -budget.KeepSpending).Format(time.DateOnly)
+	if old, err := store.Value[bool](store.Reads(ctx, l.DB), `select exists (select 1 from spending where `+oldSpending+`)`, day, budget.MonthOfDay(day)); err != nil || !old {
 		return err
 	}
-	return store.Exec(ctx, l.DB, `delete from spending where `+oldSpending, day, monthOf(day))
+	return store.Exec(ctx, l.DB, `delete from spending where `+oldSpending, day, budget.MonthOfDay(day))
 }
 
 // prunableNames lists the jobs that may have a record, "" for what belongs to no job. It skips
@@ -164,9 +165,7 @@ const oldRuns = `select id from runs where job = $1 and state = 'finished' and f
 	and not exists (select 1 from workspaces where review <> 0 and review = runs.id) order by finished_at, id limit $3`
 
 func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (int, error) {
-	if l.blobs != nil {
-		defer l.blobs.exclude()()
-	}
+	defer l.Blobs.Exclude()()
 
 	var ids []int64
 	var orphans []string
@@ -185,10 +184,7 @@ func (l *Ledger) pruneJob(ctx context.Context, job string, before time.Time) (in
 	}
 
 	// After the commit: a crash in between leaves a file without a row, never a row without its file.
-	if l.blobs != nil {
-		err = l.blobs.remove(orphans)
-	}
-	return len(ids), err
+	return len(ids), l.Blobs.Remove(orphans)
 }
 
 // pruneRun removes one run and returns the blobs that no other run refers to.

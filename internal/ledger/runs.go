@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
@@ -15,55 +16,17 @@ import (
 	"rouse/internal/domain"
 )
 
-const runColumns = `id, key, job, agent, triggered_by, detail, state, waiting_for, not_before, outcome, exit, verified, attempt, interruptions,
-	scheduled_at, queued_at, started_at, finished_at, summary, error, steps, calls, tokens_in, tokens_out, tokens_cached, cost_micro_usd, estimated_tokens, estimated_micro_usd,
-	cancel_reason, parks, postponements, taint, tier, workspace, checkpoint, blocked_since, blocked_until, blocked_by`
-
-func runFields(r *Run) []any {
-	return []any{
-		&r.ID, &r.Key, &r.Job, &r.Agent, &r.Trigger, store.Raw(&r.Detail), &r.State, &r.WaitingFor, store.Time(&r.NotBefore), &r.Outcome, &r.Exit, &r.Verified,
-		&r.Attempt, &r.Interruptions, store.Time(&r.ScheduledAt), store.Time(&r.QueuedAt), store.Time(&r.StartedAt), store.Time(&r.FinishedAt), &r.Summary, &r.Error,
-		&r.Steps, &r.Calls, &r.Usage.TokensIn, &r.Usage.TokensOut, &r.Usage.TokensCached, &r.Usage.CostMicroUSD,
-		&r.Usage.EstimatedTokens, &r.Usage.EstimatedMicroUSD, &r.CancelReason, &r.Parks, &r.Postponements, &r.Taint, &r.Tier,
-		&r.Workspace, &r.Checkpoint, store.Time(&r.Blocked.Since), store.Time(&r.Blocked.Until), (*obstacleColumn)(&r.Blocked.By),
-	}
-}
-
 // Run reads one run; ErrNotFound when there is none of that number.
 func (l *Ledger) Run(ctx context.Context, id int64) (Run, error) {
-	r, err := store.One(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where id = $1`, id)
+	r, err := store.One(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where id = $1`, id)
 	return store.OrNotFound(r, err, "run %d", id)
-}
-
-// idsAtOnce is how many ids a query asks for. The number is fixed, so that its text is always the same and prepared once.
-const idsAtOnce = 64
-
-// idPlaces are the places of idArgs.
-var idPlaces = places(1, idsAtOnce)
-
-// places lists n places from $first on.
-func places(first, n int) string {
-	var all []string
-	for i := range n {
-		all = append(all, fmt.Sprintf("$%d", first+i))
-	}
-	return strings.Join(all, ", ")
-}
-
-// idArgs are up to idsAtOnce ids. The last is repeated in the places that are left over.
-func idArgs(ids []int64) []any {
-	args := make([]any, idsAtOnce)
-	for i := range args {
-		args[i] = ids[min(i, len(ids)-1)]
-	}
-	return args
 }
 
 // RunsByID reads runs; those that there are not are left out.
 func (l *Ledger) RunsByID(ctx context.Context, ids []int64) (map[int64]Run, error) {
 	out := make(map[int64]Run, len(ids))
-	for some := range slices.Chunk(ids, idsAtOnce) {
-		found, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where id in (`+idPlaces+`)`, idArgs(some)...)
+	for some := range slices.Chunk(ids, record.IdsAtOnce) {
+		found, err := store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where id in (`+record.IdPlaces+`)`, record.IdArgs(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +50,7 @@ func (l *Ledger) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Brief {
 		return store.List(store.Reads(ctx, l.DB), briefFields, query, args...)
 	}
-	return store.List(store.Reads(ctx, l.DB), runFields, query, args...)
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, query, args...)
 }
 
 // briefColumns are those of a RunFilter that is Brief.
@@ -190,7 +153,7 @@ func runsQuery(f RunFilter) (string, []any) {
 		add("id > $%d", f.After)
 	}
 
-	columns := runColumns
+	columns := record.RunColumns
 	if f.Brief {
 		columns = briefColumns
 	}
@@ -265,12 +228,12 @@ func sessionOf(key string) string {
 // that each walks its index and stops at the limit, however long the queue is.
 func (l *Ledger) Claimable(ctx context.Context, now time.Time, after int64, limit int) ([]Run, error) {
 	const tail = ` and state <> 'finished' and not_before <= $1 and id > $2 order by id limit $3`
-	queued, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'queued'`+tail, store.Millis(now), after, limit)
+	queued, err := store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where state = 'queued'`+tail, store.Millis(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
 
-	waiting, err := store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, store.Millis(now), after, limit)
+	waiting, err := store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where state = 'waiting' and waiting_for in ('retry', 'resume')`+tail, store.Millis(now), after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -290,15 +253,15 @@ func (l *Ledger) NextDue(ctx context.Context, now time.Time) (time.Time, error) 
 
 // Running lists the runs that have an attempt in progress.
 func (l *Ledger) Running(ctx context.Context) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where state = 'running' and state <> 'finished' order by id`)
 }
 
 // unfinished names the states, so that it is asked by their index and not in the order of all ids.
-const unfinished = `select ` + runColumns + ` from runs where state in ('queued', 'running', 'waiting') and state <> 'finished' order by id`
+const unfinished = `select ` + record.RunColumns + ` from runs where state in ('queued', 'running', 'waiting') and state <> 'finished' order by id`
 
 // Unfinished lists the runs that are queued, running or waiting, oldest first.
 func (l *Ledger) Unfinished(ctx context.Context) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), runFields, unfinished)
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, unfinished)
 }
 
 // Cancelling lists the running runs that somebody asked to cancel, with the reason.
@@ -309,11 +272,11 @@ func (l *Ledger) Cancelling(ctx context.Context) (map[int64]string, error) {
 // lastRuns skips from job to job in their index, however many runs each has.
 const lastRuns = `with recursive names(job) as (select min(job) from runs where job > ''
 		union all select (select min(job) from runs where job > names.job) from names where names.job is not null)
-	select ` + runColumns + ` from runs where id in (select (select max(r.id) from runs r where r.job = names.job) from names where names.job is not null)`
+	select ` + record.RunColumns + ` from runs where id in (select (select max(r.id) from runs r where r.job = names.job) from names where names.job is not null)`
 
 // LastRuns is the latest run of every job.
 func (l *Ledger) LastRuns(ctx context.Context) (map[string]Run, error) {
-	found, err := store.List(store.Reads(ctx, l.DB), runFields, lastRuns)
+	found, err := store.List(store.Reads(ctx, l.DB), record.RunFields, lastRuns)
 	out := make(map[string]Run, len(found))
 	for _, r := range found {
 		out[r.Job] = r

@@ -2,37 +2,17 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
-	"time"
 
 	"rouse/internal/text"
 )
 
-// Entry is a part of the record of an attempt: that a step or a call started or ended.
-type Entry struct {
-	value  []byte // may be large
-	err    error
-	write  func(tx *store.Tx, a Attempt, job, stored string) error
-	events []Event // that follow what is written, of the attempt's run and job
-}
-
-// telling adds an event.
-func (e Entry) telling(at time.Time, kind string, data map[string]any) Entry {
-	raw, err := json.Marshal(data)
-	if err != nil {
-		e.err = errors.Join(e.err, fmt.Errorf("the event %s cannot be recorded: %w", kind, err))
-	}
-	e.events = append(e.events, Event{At: at, Kind: kind, Data: raw})
-	return e
-}
-
 // Record writes entries, in their order, in one transaction.
 func (l *Ledger) Record(ctx context.Context, a Attempt, entries ...Entry) error {
-	return l.writeEntries(ctx, a, entries)
+	return record.WriteEntries(ctx, l.Blobs, a, entries)
 }
 
 // StartStep records that a model turn starts.
@@ -57,10 +37,10 @@ func (l *Ledger) FinishCall(ctx context.Context, a Attempt, c Call) error {
 
 // StepStarted is the entry of StartStep.
 func StepStarted(s Step) Entry {
-	return Entry{write: func(tx *store.Tx, a Attempt, _, _ string) error {
+	return record.NewEntry(nil, func(tx *store.Tx, a Attempt, _, _ string) error {
 		_, err := tx.Exec(`insert into steps (run, attempt, number, within, started_at) values ($1, $2, $3, $4, $5)`, a.Run, a.Number, s.Number, s.ParentCall, store.Millis(s.StartedAt))
 		return err
-	}}.telling(s.StartedAt, "step.started", map[string]any{"step": s.Number})
+	}).Telling(s.StartedAt, "step.started", map[string]any{"step": s.Number})
 }
 
 // StepFinished is the entry of FinishStep.
@@ -70,19 +50,19 @@ func StepFinished(s Step) Entry {
 		notices = []byte("[]")
 	}
 
-	e := Entry{value: s.Message, err: err, write: func(tx *store.Tx, a Attempt, _, message string) error {
+	e := record.NewEntry(s.Message, func(tx *store.Tx, a Attempt, _, message string) error {
 		updated, err := tx.Exec(`update steps set message = $1, body = $2, notices = $3, tokens_in = $4, tokens_out = $5, tokens_cached = $6, cost_micro_usd = $7,
 			estimated_tokens = $8, estimated_micro_usd = $9, finished_at = $10, model = $11 where run = $12 and attempt = $13 and number = $14`,
 			message, s.Text, string(notices), s.Usage.TokensIn, s.Usage.TokensOut, s.Usage.TokensCached, s.Usage.CostMicroUSD,
 			s.Usage.EstimatedTokens, s.Usage.EstimatedMicroUSD, store.Millis(s.FinishedAt), s.Model, a.Run, a.Number, s.Number)
-		return requireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run)
-	}}
+		return record.RequireRow(updated, err, "step %d of run %d ended without having started", s.Number, a.Run)
+	}).Failed(err)
 
 	if s.Retries > 0 {
-		e = e.telling(s.FinishedAt, "step.retried", map[string]any{"step": s.Number, "times": s.Retries, "error": text.Truncate(s.RetryError, maxEventText), "model": s.Model})
+		e = e.Telling(s.FinishedAt, "step.retried", map[string]any{"step": s.Number, "times": s.Retries, "error": text.Truncate(s.RetryError, record.MaxEventText), "model": s.Model})
 	}
 
-	data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, maxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
+	data := map[string]any{"step": s.Number, "text": text.Truncate(s.Text, record.MaxEventText), "tokens_in": s.Usage.TokensIn, "tokens_out": s.Usage.TokensOut}
 	if s.Usage.CostMicroUSD > 0 {
 		data["cost_usd"] = float64(s.Usage.CostMicroUSD) / 1e6
 	}
@@ -92,40 +72,26 @@ func StepFinished(s Step) Entry {
 	if s.Model != "" {
 		data["model"] = s.Model
 	}
-	return e.telling(s.FinishedAt, "step.finished", data)
+	return e.Telling(s.FinishedAt, "step.finished", data)
 }
 
 // CallStarted is the entry of StartCall.
 func CallStarted(c Call) Entry {
-	return Entry{value: c.Args, write: func(tx *store.Tx, a Attempt, _, args string) error {
+	return record.NewEntry(c.Args, func(tx *store.Tx, a Attempt, _, args string) error {
 		_, err := tx.Exec(`insert into calls (run, attempt, step, position, id, key, tool, args, effect, state, started_at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'running', $10)`,
 			a.Run, a.Number, c.Step, c.Index, c.ID, c.Key, c.Tool, args, c.Effect, store.Millis(c.StartedAt))
 		return err
-	}}.telling(c.StartedAt, "call.started", map[string]any{"step": c.Step, "tool": c.Tool})
+	}).Telling(c.StartedAt, "call.started", map[string]any{"step": c.Step, "tool": c.Tool})
 }
 
 // CallFinished is the entry of FinishCall.
 func CallFinished(c Call) Entry {
-	return Entry{value: c.Envelope, write: func(tx *store.Tx, a Attempt, _, envelope string) error {
+	return record.NewEntry(c.Envelope, func(tx *store.Tx, a Attempt, _, envelope string) error {
 		updated, err := tx.Exec(`update calls set state = $1, envelope = $2, finished_at = $3 where run = $4 and attempt = $5 and step = $6 and position = $7`,
 			c.State, envelope, store.Millis(c.FinishedAt), a.Run, a.Number, c.Step, c.Index)
-		return requireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run)
-	}}.telling(c.FinishedAt, "call.finished", map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
-}
-
-// requireRow turns an update that matched no row into an error: what it had to record would be
-// lost.
-func requireRow(updated sql.Result, err error, format string, args ...any) error {
-	if err != nil {
-		return err
-	}
-
-	n, err := updated.RowsAffected()
-	if err == nil && n == 0 {
-		err = fmt.Errorf(format, args...)
-	}
-	return err
+		return record.RequireRow(updated, err, "call %d in step %d of run %d ended without having started", c.Index, c.Step, a.Run)
+	}).Telling(c.FinishedAt, "call.finished", map[string]any{"step": c.Step, "tool": c.Tool, "state": c.State, "ms": c.FinishedAt.Sub(c.StartedAt).Milliseconds()})
 }
 
 // Steps lists the steps of a run over all its attempts, in order.
@@ -139,7 +105,7 @@ func (l *Ledger) Steps(ctx context.Context, run int64) ([]Step, error) {
 	}, `select run, attempt, number, within, model, message, body, notices, tokens_in, tokens_out, tokens_cached, cost_micro_usd,
 		estimated_tokens, estimated_micro_usd, started_at, finished_at from steps where run = $1 order by attempt, number`, run)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = l.unpackColumn(ctx, &all[i].Message)
+		err = l.Blobs.UnpackColumn(ctx, &all[i].Message)
 	}
 	return all, err
 }
@@ -154,7 +120,7 @@ func (l *Ledger) Calls(ctx context.Context, run int64) ([]Call, error) {
 	}, `select run, attempt, step, position, id, key, tool, args, effect, state, envelope, started_at, finished_at
 		from calls where run = $1 order by attempt, step, position`, run)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = errors.Join(l.unpackColumn(ctx, &all[i].Args), l.unpackColumn(ctx, &all[i].Envelope))
+		err = errors.Join(l.Blobs.UnpackColumn(ctx, &all[i].Args), l.Blobs.UnpackColumn(ctx, &all[i].Envelope))
 	}
 	return all, err
 }

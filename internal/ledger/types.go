@@ -2,9 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,82 +10,6 @@ import (
 	"rouse/internal/domain"
 	"rouse/internal/text"
 )
-
-// Errors that callers tell apart.
-var (
-	ErrNotClaimable = errors.New("the run cannot be started now")
-	ErrFenced       = errors.New("the attempt is not the running one any more")
-	// ErrNoLane is an ErrNotClaimable that is over as soon as another run ends.
-	ErrNoLane = fmt.Errorf("other runs have its lanes: %w", ErrNotClaimable)
-)
-
-// Usage is what calls of a model used.
-type Usage struct {
-	TokensIn, TokensOut, TokensCached, CostMicroUSD int64
-	// The part of the tokens and of the cost that no server has reported: it was counted by what was
-	// sent and received.
-	EstimatedTokens, EstimatedMicroUSD int64
-}
-
-// Run is one requested execution of a job, or of an agent alone when Job is "".
-type Run struct {
-	ID         int64
-	Key        string // unique: the same key is the same run
-	Job, Agent string
-	Trigger    domain.Trigger
-	Detail     json.RawMessage // what asked for it; see Detail
-	State      domain.State
-	WaitingFor domain.Wait
-	NotBefore  time.Time
-	Outcome    domain.Outcome
-	Exit       domain.Exit
-	Verified   bool
-	// Attempt is the number of the latest attempt, 0 before the first.
-	Attempt, Interruptions int
-	Parks                  int // attempts that ended in a question
-	Postponements          int // attempts whose model could not be asked
-
-	ScheduledAt, QueuedAt, StartedAt, FinishedAt time.Time
-
-	Summary, Error string
-	Steps, Calls   int
-	Usage          Usage
-	CancelReason   string // not "": cancellation was requested
-	Taint          string // the letters of its taint; they only grow
-	Tier           string // the weakest confinement of the programs it has started, "" before the first
-	Workspace      int64  // that it works in; 0: none
-	Checkpoint     int64  // that it was begun from; 0: none
-	Blocked        Blocked
-}
-
-// WaitsForPerson reports whether a run waits for a person.
-func (r Run) WaitsForPerson() bool {
-	return r.State == domain.StateWaiting && slices.Contains([]domain.Wait{domain.WaitInput, domain.WaitApproval, domain.WaitPause}, r.WaitingFor)
-}
-
-// WaitsForRetry reports whether a run waits until it is tried again.
-func (r Run) WaitsForRetry() bool {
-	return r.State == domain.StateWaiting && r.WaitingFor == domain.WaitRetry
-}
-
-// Claimable reports whether a run may get its next attempt.
-func (r Run) Claimable() bool {
-	return r.State == domain.StateQueued || r.State == domain.StateWaiting && (r.WaitingFor == domain.WaitRetry || r.WaitingFor == domain.WaitResume)
-}
-
-// Yields reports whether a run waits behind all others, also those that come later: one of a backfill that is
-// queued. An instant that is due now neither overlaps with it nor replaces it.
-func (r Run) Yields() bool {
-	return r.State == domain.StateQueued && r.Trigger == domain.TriggerBackfill
-}
-
-// Behind reports whether a run starts after the runs of its job that wait for a person: a queued one of an instant.
-func (r Run) Behind() bool {
-	return r.State == domain.StateQueued && r.Job != "" && r.Trigger.OfInstant()
-}
-
-// Postponed reports whether a run waits for its model, which could not be asked.
-func (r Run) Postponed() bool { return r.WaitsForRetry() && r.Postponements > 0 }
 
 // Detail is the JSON of Run.Detail; a trigger fills what it knows.
 type Detail struct {
@@ -317,15 +239,6 @@ type JobState struct {
 	Anchor, Watermark time.Time
 }
 
-// Attempt is one try at a run. Its number fences off writers of earlier attempts.
-type Attempt struct {
-	Run                   int64
-	Number                int
-	State                 domain.AttemptState
-	StartedAt, FinishedAt time.Time
-	Error                 string
-}
-
 // Step is one model turn.
 type Step struct {
 	Run             int64
@@ -341,53 +254,6 @@ type Step struct {
 	RetryError string
 
 	StartedAt, FinishedAt time.Time
-}
-
-// Call is one tool invocation.
-type Call struct {
-	Run                   int64
-	Attempt, Step, Index  int
-	ID, Key, Tool         string
-	Args                  json.RawMessage
-	Effect                domain.Effect
-	State                 domain.CallState
-	Envelope              json.RawMessage
-	StartedAt, FinishedAt time.Time
-}
-
-// Notice is a message to the owner in the outbox.
-type Notice struct {
-	ID, Run           int64
-	Job, Agent        string
-	Key               string // unique when set: a repeated append adds nothing
-	Channel           string
-	Title, Body       string // ItemPlaceholder in Body stands for the number of the inbox item
-	ViewRef           string // the view of the agent that it is about, "" for none
-	Outcome           domain.Outcome
-	Incident          int64  // that it is about, 0 for none
-	State             string // pending, delivered, unverified, failed
-	Tries             int
-	NextAt, CreatedAt time.Time // NextAt of one that failed is when it was given up
-	Error             string
-	Answer            string // of the channel that took it, "" where that says nothing
-}
-
-// The states of a notice.
-const (
-	NoticePending    = "pending"
-	NoticeDelivered  = "delivered"  // its channel said that it took it
-	NoticeUnverified = "unverified" // it was sent, and nobody said that it arrived
-	NoticeFailed     = "failed"
-)
-
-// Event is one thing that happened. ID orders all of them, Seq those of a run.
-type Event struct {
-	ID, Run int64
-	Seq     int
-	Job     string
-	At      time.Time
-	Kind    string
-	Data    json.RawMessage
 }
 
 // Result is how an attempt ended.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"time"
@@ -162,7 +163,7 @@ func insertWake(tx *store.Tx, s *Wake) error {
 	}
 
 	s.At, s.AskedAt = store.Instant(store.Millis(s.At)), store.Instant(store.Millis(s.AskedAt))
-	return addEvent(tx, Event{Run: s.Run, Job: s.Job, At: s.CreatedAt, Kind: "slot.set"},
+	return record.AddEvent(tx, Event{Run: s.Run, Job: s.Job, At: s.CreatedAt, Kind: "slot.set"},
 		map[string]any{"agent": s.Agent, "at": s.At, "asked": s.AskedAt, "by": s.ScheduledBy, "depth": s.Depth, "slot": s.ID, "key": s.Key})
 }
 
@@ -215,7 +216,7 @@ func (l *Ledger) cancelWake(ctx context.Context, agent, reason string) (bool, er
 		}
 		tx.Run(`delete from slots where id = $1`, s.ID)
 		tx.Replanned = true
-		return true, addEvent(tx, Event{Job: s.Job, At: l.Now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
+		return true, record.AddEvent(tx, Event{Job: s.Job, At: l.Now(), Kind: "slot.cleared"}, map[string]any{"agent": agent, "at": s.At, "reason": reason})
 	})
 }
 
@@ -348,7 +349,7 @@ func (l *Ledger) fireWake(tx *store.Tx, now time.Time, id int64, st WakeState) (
 	// A wake that came too early keeps its time, and there is nothing to write.
 	case d.Decision == WakeDeferred && !d.At.Equal(s.At):
 		tx.Run(`update slots set at = $1, deferred = $2 where id = $3`, store.Millis(d.At), store.Flag(d.Wake.Deferred), s.ID)
-		err = addEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
+		err = record.AddEvent(tx, Event{Job: s.Job, At: now, Kind: "slot.later"}, map[string]any{"agent": s.Agent, "at": d.At.UTC(), "reason": d.Reason})
 	}
 
 	return d, err

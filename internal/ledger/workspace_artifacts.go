@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/blob"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"unicode"
@@ -73,13 +75,13 @@ func (l *Ledger) AddWorkspaceArtifact(ctx context.Context, by Author, a Artifact
 		}
 
 		// The bytes stay with the workspace when the run is removed: it counts as a run below 0.
-		if hash, large := strings.CutPrefix(stored, blobMark); large {
-			keepBlob(tx, hash, -a.Workspace)
+		if hash, large := strings.CutPrefix(stored, blob.Mark); large {
+			blob.Keep(tx, hash, -a.Workspace)
 		}
 		return nil
 	}
 
-	err := l.writeEntries(ctx, by.Attempt, []Entry{{value: base64.StdEncoding.AppendEncode(nil, content), write: add}})
+	err := record.WriteEntries(ctx, l.Blobs, by.Attempt, []Entry{record.NewEntry(base64.StdEncoding.AppendEncode(nil, content), add)})
 	a.At = store.Instant(store.Millis(a.At))
 	return a, err
 }

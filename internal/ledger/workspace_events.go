@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"time"
@@ -62,7 +63,7 @@ func addWorkspaceEvent(tx *store.Tx, by Author, r Run, w Workspace, now time.Tim
 	tx.Run(`insert into workspace_events (workspace, run, attempt, key, at, kind, lock_version, data) values ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		w.ID, r.ID, by.Attempt.Number, by.Key, store.Millis(now), kind, w.LockVersion, tx.RedactJSON(string(raw)))
 
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "workspace." + kind}, map[string]any{"workspace": fmt.Sprint(w.ID), "name": w.Name, "lock_version": w.LockVersion})
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: now, Kind: "workspace." + kind}, map[string]any{"workspace": fmt.Sprint(w.ID), "name": w.Name, "lock_version": w.LockVersion})
 }
 
 // AddWorkspaceEvent appends an event of a skill's own to its workspace: WorkspaceJob, or any other word.
@@ -175,7 +176,7 @@ func keepCheckpoint(tx *store.Tx, r Run, c *Checkpoint) error {
 		return err
 	}
 	tx.Run(`delete from checkpoints where run = $1 and id not in (select id from checkpoints where run = $1 order by id desc limit $2)`, r.ID, keptCheckpoints)
-	return addEvent(tx, Event{Run: r.ID, Job: r.Job, At: c.At, Kind: "run.checkpoint"}, map[string]any{"phase": c.Phase, "step": c.Step})
+	return record.AddEvent(tx, Event{Run: r.ID, Job: r.Job, At: c.At, Kind: "run.checkpoint"}, map[string]any{"phase": c.Phase, "step": c.Step})
 }
 
 // LastCheckpoint is the last checkpoint of a run or, before it has one, that which it was begun from;

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ const CallWorkspace = "workspace/"
 // the run is kept, the first time. The error is a *BlockedError while the workspace is paused, archived or needs a review.
 func (l *Ledger) EnterWorkspace(ctx context.Context, a Attempt, id int64) (Workspace, error) {
 	return store.InTx(ctx, l.DB, func(tx *store.Tx) (Workspace, error) {
-		r, err := l.checkFence(tx, a)
+		r, err := record.CheckFence(tx, l.DB, a)
 		if err != nil {
 			return Workspace{}, err
 		}
@@ -224,7 +225,7 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 			return w, wrongWorkspace("", "workspace %d (%s) needs no review", w.ID, w.Name)
 		}
 
-		r, err := store.One(tx, runFields, `select `+runColumns+` from runs where id = $1`, w.Review)
+		r, err := store.One(tx, record.RunFields, `select `+record.RunColumns+` from runs where id = $1`, w.Review)
 		if err != nil {
 			return w, err
 		}
@@ -248,5 +249,5 @@ func (l *Ledger) review(ctx context.Context, id int64, kind string, decide func(
 
 // WorkspaceRuns lists the runs that worked in a workspace, newest first, as far as they are kept.
 func (l *Ledger) WorkspaceRuns(ctx context.Context, workspace int64, limit int) ([]Run, error) {
-	return store.List(store.Reads(ctx, l.DB), runFields, `select `+runColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
+	return store.List(store.Reads(ctx, l.DB), record.RunFields, `select `+record.RunColumns+` from runs where workspace = cast($1 as bigint) and workspace <> 0 order by id desc limit $2`, workspace, limit)
 }

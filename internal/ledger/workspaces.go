@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"strings"
 	"time"
@@ -349,7 +350,7 @@ func (l *Ledger) author(tx *store.Tx, by Author) (Run, error) {
 	case by.Key == "":
 		return Run{}, fmt.Errorf("attempt %d of run %d writes to a workspace and does not say by which call", by.Attempt.Number, by.Attempt.Run)
 	}
-	return l.checkFence(tx, by.Attempt)
+	return record.CheckFence(tx, l.DB, by.Attempt)
 }
 
 // writtenBefore is the workspace that a call has written already, 0 for none, and the lock version that it had then.

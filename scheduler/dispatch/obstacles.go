@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // missGrace is how late the run of an instant may start after an obstacle and still count as in time, as the scheduler has it.
@@ -125,7 +126,7 @@ func (d *Dispatcher) release(ctx, writing context.Context, now time.Time, releas
 
 // noteBlocked logs why a run stays queued; it says whether that was not known before.
 func (d *Dispatcher) noteBlocked(r ledger.Run, by []ledger.Obstacle) bool {
-	why := ledger.ObstaclesText(by)
+	why := record.ObstaclesText(by)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	was, known := d.blocked[r.ID]
@@ -170,7 +171,7 @@ func (d *Dispatcher) missed(ctx, writing context.Context, now time.Time, r ledge
 	if why == "" {
 		return false, nil
 	}
-	why = fmt.Sprintf("blocked for %s (%s); %s", now.Sub(r.Blocked.Since).Round(time.Second), ledger.ObstaclesText(r.Blocked.By), why)
+	why = fmt.Sprintf("blocked for %s (%s); %s", now.Sub(r.Blocked.Since).Round(time.Second), record.ObstaclesText(r.Blocked.By), why)
 	return true, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeSkipped, Error: why})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // maxPage is how many runs are read from the ledger at once; the first read of a pass is
@@ -223,7 +224,7 @@ func (d *Dispatcher) passOnly(ctx, writing context.Context, now time.Time) (over
 		return false, time.Time{}, nil
 	}
 
-	if why := ledger.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {
+	if why := record.ObstaclesText(d.o.Executor.Obstacles(ctx, r)); why != "" {
 		return false, time.Time{}, d.finishUnstarted(writing, r.ID, ledger.Result{Outcome: domain.OutcomeError, Error: why})
 	}
 

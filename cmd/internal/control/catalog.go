@@ -17,6 +17,7 @@ import (
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // Jobs implements web.Backend.
@@ -69,7 +70,7 @@ func (x *Catalog) FirstJobs(ctx context.Context, n int) (_ []api.Job, all int, _
 		job := api.Job{Name: string(j.Name), Agent: j.Agent, Enabled: config.On(j.Enabled), Triggers: now.Triggers(j), Scheduled: j.Scheduled(), Watch: why.WatchOf(j, watches), Incidents: append([]api.Incident{}, incidents[string(j.Name)]...)}
 		by := x.Explainer.Obstacles(ctx, now, i)
 		job.Obstacles, job.Blocked = why.NewObstacles(by), len(by) > 0
-		job.Problem = ledger.ObstaclesText(by)
+		job.Problem = record.ObstaclesText(by)
 		if w := job.Watch; w != nil && job.Problem == "" {
 			job.Problem = why.WatchProblem(*w)
 		}

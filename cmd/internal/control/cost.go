@@ -11,6 +11,7 @@ import (
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 	"rouse/scheduler"
 )
 
@@ -144,13 +145,13 @@ func (x *Costs) Budget(ctx context.Context) (api.Budget, error) {
 	}
 
 	zone := s.Config.Zone()
-	day, month := ledger.DayOf(now, zone), ledger.MonthOf(now, zone)
+	day, month := budget.DayOf(now, zone), budget.MonthOf(now, zone)
 	out := api.Budget{Day: day.Name, Timezone: zone.String(), EndsAt: api.At(day.Ends), Month: month.Name, MonthEndsAt: api.At(month.Ends)}
-	sums, err := x.Ledger.SpendingOn(ctx, day.Name)
+	sums, err := x.Ledger.Budget.SpendingOn(ctx, day.Name)
 	if err != nil {
 		return out, err
 	}
-	ofMonth, err := x.Ledger.SpendingOn(ctx, month.Name)
+	ofMonth, err := x.Ledger.Budget.SpendingOn(ctx, month.Name)
 	if err != nil {
 		return out, err
 	}
@@ -184,19 +185,19 @@ func (x *Costs) forecasts(ctx context.Context, s *plan.Setup, now, day, month ti
 
 // budgetRows returns the budgets of a period: of the daemon, of each agent, and of each job with its forecast. of selects the
 // limits of the period.
-func budgetRows(s *plan.Setup, sums []ledger.Spending, forecasts []forecast, of func(agentplan.Budget) agentplan.Budget) []api.BudgetRow {
+func budgetRows(s *plan.Setup, sums []budget.Spending, forecasts []forecast, of func(agentplan.Budget) agentplan.Budget) []api.BudgetRow {
 	var all forecast
 	byAgent := map[string]forecast{}
 	jobs := make([]api.BudgetRow, 0, len(s.Config.Jobs))
 	for i, j := range s.Config.Jobs {
 		f := forecasts[i]
 		all, byAgent[j.Agent] = all.plus(f), byAgent[j.Agent].plus(f)
-		jobs = append(jobs, newBudgetRow(ledger.ScopeJob, string(j.Name), sums, of(plan.NewBudget(j.Budget)), f))
+		jobs = append(jobs, newBudgetRow(budget.ScopeJob, string(j.Name), sums, of(plan.NewBudget(j.Budget)), f))
 	}
 
-	out := []api.BudgetRow{newBudgetRow(ledger.ScopeDaemon, "", sums, of(s.Plan.Runner.Budget), all)}
+	out := []api.BudgetRow{newBudgetRow(budget.ScopeDaemon, "", sums, of(s.Plan.Runner.Budget), all)}
 	for _, a := range s.Config.Agents {
-		out = append(out, newBudgetRow(ledger.ScopeAgent, string(a.Name), sums, of(plan.NewBudget(a.Budget)), byAgent[string(a.Name)]))
+		out = append(out, newBudgetRow(budget.ScopeAgent, string(a.Name), sums, of(plan.NewBudget(a.Budget)), byAgent[string(a.Name)]))
 	}
 	out = append(out, jobs...)
 	// Jobs and agents that were removed from the configuration meanwhile have still spent money.
@@ -244,9 +245,9 @@ func (x *Costs) comingUntil(job string, now, until time.Time) []scheduler.Upcomi
 	}
 }
 
-func newBudgetRow(scope, name string, sums []ledger.Spending, limit agentplan.Budget, f forecast) api.BudgetRow {
-	var s ledger.Spending
-	if i := slices.IndexFunc(sums, func(s ledger.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
+func newBudgetRow(scope, name string, sums []budget.Spending, limit agentplan.Budget, f forecast) api.BudgetRow {
+	var s budget.Spending
+	if i := slices.IndexFunc(sums, func(s budget.Spending) bool { return s.Scope == scope && s.Name == name }); i >= 0 {
 		s = sums[i]
 	}
 	row := api.BudgetRow{Scope: scope, Name: name, RunsToCome: f.runs, RunsUnforeseen: f.unknown, ForecastUSD: usd(f.cost), ForecastTokens: int64(f.tokens),

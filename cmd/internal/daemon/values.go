@@ -10,6 +10,7 @@ import (
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/blob"
 	"rouse/internal/owner"
 	"rouse/internal/storage/objects"
 )
@@ -33,7 +34,7 @@ func OpenValues(e config.Engine) (objects.Store, error) {
 func ClaimValues(ctx context.Context, l *ledger.Ledger, e config.Engine, adopt bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
 	defer cancel()
-	return explainValues(e, l.ClaimValues(ctx, adopt))
+	return explainValues(e, l.Blobs.Claim(ctx, adopt))
 }
 
 // explainValues says of which place an error tells.
@@ -46,7 +47,7 @@ func explainValues(e config.Engine, err error) error {
 		at = t.String()
 	}
 	switch {
-	case errors.As(err, new(*ledger.ValuesRefusedError)):
+	case errors.As(err, new(*blob.RefusedError)):
 		return fmt.Errorf("engine.blobs, %s: %w", at, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("engine.blobs, %s: it did not answer for %s; see that its server runs, and that nothing between keeps this machine out", at, checkValuesFor)
@@ -91,10 +92,10 @@ func (d *Daemon) checkValues(ctx context.Context) api.Check {
 		return c
 	}
 
-	since, why := d.ledger.ValuesProblem()
+	since, why := d.ledger.Blobs.Problem()
 	ctx, cancel := context.WithTimeout(ctx, checkValuesFor)
 	defer cancel()
-	if err := explainValues(e, d.ledger.CheckValues(ctx)); err != nil {
+	if err := explainValues(e, d.ledger.Blobs.Check(ctx)); err != nil {
 		c.OK, c.Detail, c.Remedy = false, err.Error()+"; large values stay in PostgreSQL until it works, and those that are there cannot be read", "see the message"
 		return c
 	}
@@ -107,7 +108,7 @@ func (d *Daemon) checkValues(ctx context.Context) api.Check {
 
 // valuesText says that large values are not kept where they should be; "" where they are.
 func (d *Daemon) valuesText() string {
-	since, why := d.ledger.ValuesProblem()
+	since, why := d.ledger.Blobs.Problem()
 	if why == nil {
 		return ""
 	}

@@ -14,7 +14,7 @@ import (
 	"rouse/cmd/internal/backup"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
-	"rouse/internal/ledger"
+	"rouse/internal/ledger/store"
 	"rouse/internal/text"
 )
 
@@ -121,7 +121,7 @@ func (d *Checker) checkLedger(ctx context.Context) api.Check {
 	return Passed("ledger", said)
 }
 
-func lastBackup(all []ledger.Backup, zone *time.Location) string {
+func lastBackup(all []store.Backup, zone *time.Location) string {
 	for _, b := range all {
 		if !strings.HasSuffix(b.Name, "-replaced") {
 			return "last backup " + api.LocalTime(b.At, zone)

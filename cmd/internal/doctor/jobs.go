@@ -16,6 +16,7 @@ import (
 	"rouse/cmd/internal/why"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 	"rouse/internal/text"
 )
 
@@ -29,7 +30,7 @@ func (d *Checker) checkQueue(ctx context.Context) api.Check {
 
 	c := Passed("queue", fmt.Sprintf("%d queued, %d running, %d waiting", n.Queued, n.Running, n.Waiting))
 	for _, r := range queued {
-		if why := ledger.ObstaclesText(d.Runner.Obstacles(ctx, r)); why != "" {
+		if why := record.ObstaclesText(d.Runner.Obstacles(ctx, r)); why != "" {
 			return Failed(c.Name, fmt.Sprintf("%s; run %d of %s stays queued: %s", c.Detail, r.ID, r.Job, why), "see the reason; the runs start by themselves when it is gone")
 		}
 	}

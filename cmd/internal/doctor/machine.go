@@ -12,7 +12,6 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/service"
-	"rouse/internal/ledger/store"
 	"rouse/internal/ledger"
 	"rouse/internal/space"
 	"rouse/internal/text"

@@ -12,6 +12,7 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 	"rouse/internal/text"
 )
 
@@ -91,7 +92,7 @@ func (e *explanation) blockedText(r ledger.Run) string {
 	}
 
 	waited := r.Blocked.Until.Sub(r.Blocked.Since).Round(time.Second)
-	out := fmt.Sprintf("waited %s for %s", waited, failureText(ledger.ObstaclesText(r.Blocked.By)))
+	out := fmt.Sprintf("waited %s for %s", waited, failureText(record.ObstaclesText(r.Blocked.By)))
 	if !r.StartedAt.IsZero() {
 		out += "; ran " + api.LocalTime(r.StartedAt, e.zone)
 	}

@@ -12,19 +12,20 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 const today = "2026-11-21"
 
 // spent returns the usage in a day or a month.
-func spent(t *testing.T, l *ledger.Ledger, period, scope, name string) ledger.Spending {
+func spent(t *testing.T, l *ledger.Ledger, period, scope, name string) budget.Spending {
 	t.Helper()
-	for _, s := range must[[]ledger.Spending](t)(l.SpendingOn(t.Context(), period)) {
+	for _, s := range must[[]budget.Spending](t)(l.Budget.SpendingOn(t.Context(), period)) {
 		if s.Scope == scope && s.Name == name {
 			return s
 		}
 	}
-	return ledger.Spending{Day: period, Scope: scope, Name: name}
+	return budget.Spending{Day: period, Scope: scope, Name: name}
 }
 
 // begin starts a run of a job with its first step.
@@ -35,26 +36,26 @@ func begin(t *testing.T, l *ledger.Ledger, job string) ledger.Attempt {
 	return a
 }
 
-func reservation(cost, tokens int64) ledger.Reservation {
-	return ledger.Reservation{Step: 1, Day: today, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: tokens, CostMicroUSD: cost}}
+func reservation(cost, tokens int64) budget.Reservation {
+	return budget.Reservation{Step: 1, Day: today, Agent: "a", Job: "j", Usage: ledger.Usage{TokensIn: tokens, CostMicroUSD: cost}}
 }
 
-// budget: what is reserved counts until it is settled, in every sum and against every limit.
-func budget(t *testing.T, open Open) {
+// budgets: what is reserved counts until it is settled, in every sum and against every limit.
+func budgets(t *testing.T, open Open) {
 	l, ctx := open(t), t.Context()
 	a := begin(t, l, "j")
 	r := reservation(60, 600)
-	r.DaemonLimit = ledger.Limit{CostMicroUSD: 100}
-	id, full, err := l.Reserve(ctx, a, r)
+	r.DaemonLimit = budget.Limit{CostMicroUSD: 100}
+	id, full, err := l.Budget.Reserve(ctx, a, r)
 	ok(t, err)
 	if full != nil {
 		t.Fatalf("no room in an empty day: %+v", full)
 	}
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != ledger.ScopeDaemon || !full.Money || full.ReservedMicroUSD != 60 || full.Limit.CostMicroUSD != 100 {
+	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full == nil || full.Scope != budget.ScopeDaemon || !full.Money || full.ReservedMicroUSD != 60 || full.Limit.CostMicroUSD != 100 {
 		t.Fatalf("120 of 100 were reserved: %+v (%v)", full, err)
 	}
 
-	sums := must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}, ""))
+	sums := must[[]budget.Spending](t)(l.Budget.Settle(ctx, id, ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}, ""))
 	if len(sums) != 6 { // of the day, and of its month
 		t.Fatalf("sums: %+v", sums)
 	}
@@ -66,7 +67,7 @@ func budget(t *testing.T, open Open) {
 	}
 
 	// The first settled it; a second must not be counted on top.
-	if again, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}, ""); err != nil || again != nil {
+	if again, err := l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 25}, ""); err != nil || again != nil {
 		t.Errorf("settled twice: %+v (%v)", again, err)
 	}
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != (ledger.Usage{TokensIn: 30, TokensOut: 4, TokensCached: 10, CostMicroUSD: 25}) {
@@ -77,13 +78,13 @@ func budget(t *testing.T, open Open) {
 	for _, used := range []ledger.Usage{{CostMicroUSD: -50}, {TokensIn: -1}, {CostMicroUSD: 1 << 62}, {TokensIn: 5, TokensOut: 1 << 40}} {
 		free := reservation(60, 600)
 		free.Day = "2026-12-01"
-		before := spent(t, l, free.Day, ledger.ScopeDaemon, "")
-		id, full, err := l.Reserve(ctx, a, free)
+		before := spent(t, l, free.Day, budget.ScopeDaemon, "")
+		id, full, err := l.Budget.Reserve(ctx, a, free)
 		if err != nil || full != nil {
 			t.Fatalf("%+v (%v)", full, err)
 		}
-		must[[]ledger.Spending](t)(l.Settle(ctx, id, used, ""))
-		after := spent(t, l, free.Day, ledger.ScopeDaemon, "")
+		must[[]budget.Spending](t)(l.Budget.Settle(ctx, id, used, ""))
+		after := spent(t, l, free.Day, budget.ScopeDaemon, "")
 		if after.CostMicroUSD-before.CostMicroUSD != 60 || after.EstimatedMicroUSD-before.EstimatedMicroUSD != 60 || after.Tokens-before.Tokens != 600 || !strings.Contains(after.EstimatedWhy, "an impossible use was reported") {
 			t.Errorf("%+v: %+v, before %+v", used, after, before)
 		}
@@ -92,22 +93,22 @@ func budget(t *testing.T, open Open) {
 	budgetLimits(t, l, a)
 	r = reservation(0, 1)
 	r.DaemonLimit.CostMicroUSD = 1
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full != nil {
 		t.Errorf("a call that costs nothing found no room: %+v (%v)", full, err)
 	}
 
 	// Sums are those of a day, and what belongs to no job is in the sums of no job.
 	r = reservation(60, 600)
 	r.Day, r.Job, r.DaemonLimit.CostMicroUSD = "2026-11-22", "", 60
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full != nil {
+	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full != nil {
 		t.Errorf("the next day is not empty: %+v (%v)", full, err)
 	}
-	if list := must[[]ledger.Spending](t)(l.SpendingOn(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != ledger.ScopeAgent || list[1].Scope != ledger.ScopeDaemon {
+	if list := must[[]budget.Spending](t)(l.Budget.SpendingOn(ctx, "2026-11-22")); len(list) != 2 || list[0].Scope != budget.ScopeAgent || list[1].Scope != budget.ScopeDaemon {
 		t.Errorf("of no job: %+v", list)
 	}
 
 	ok(t, l.Finish(ctx, a, ledger.Result{Outcome: domain.OutcomeSuccess}))
-	if _, _, err := l.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
+	if _, _, err := l.Budget.Reserve(ctx, a, reservation(1, 1)); !errors.Is(err, ledger.ErrFenced) {
 		t.Errorf("an attempt that has ended may spend: %v", err)
 	}
 }
@@ -116,19 +117,19 @@ func budget(t *testing.T, open Open) {
 func budgetLimits(t *testing.T, l *ledger.Ledger, a ledger.Attempt) {
 	t.Helper()
 	for what, c := range map[string]struct {
-		set   func(*ledger.Reservation)
+		set   func(*budget.Reservation)
 		scope string
 		money bool
 	}{
-		"agent's money":  {func(r *ledger.Reservation) { r.AgentLimit.CostMicroUSD = 84 }, ledger.ScopeAgent, true},
-		"job's money":    {func(r *ledger.Reservation) { r.JobLimit.CostMicroUSD = 84 }, ledger.ScopeJob, true},
-		"daemon's money": {func(r *ledger.Reservation) { r.DaemonLimit.CostMicroUSD = 84 }, ledger.ScopeDaemon, true},
-		"agent's tokens": {func(r *ledger.Reservation) { r.AgentLimit.Tokens = 633 }, ledger.ScopeAgent, false},
-		"job's tokens":   {func(r *ledger.Reservation) { r.JobLimit.Tokens = 633 }, ledger.ScopeJob, false},
+		"agent's money":  {func(r *budget.Reservation) { r.AgentLimit.CostMicroUSD = 84 }, budget.ScopeAgent, true},
+		"job's money":    {func(r *budget.Reservation) { r.JobLimit.CostMicroUSD = 84 }, budget.ScopeJob, true},
+		"daemon's money": {func(r *budget.Reservation) { r.DaemonLimit.CostMicroUSD = 84 }, budget.ScopeDaemon, true},
+		"agent's tokens": {func(r *budget.Reservation) { r.AgentLimit.Tokens = 633 }, budget.ScopeAgent, false},
+		"job's tokens":   {func(r *budget.Reservation) { r.JobLimit.Tokens = 633 }, budget.ScopeJob, false},
 	} {
 		r := reservation(60, 600)
 		c.set(&r)
-		if _, full, err := l.Reserve(t.Context(), a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
+		if _, full, err := l.Budget.Reserve(t.Context(), a, r); err != nil || full == nil || full.Scope != c.scope || full.Money != c.money {
 			t.Errorf("%s: %+v (%v)", what, full, err)
 		}
 	}
@@ -141,19 +142,19 @@ func budgetCrash(t *testing.T, open Open) {
 	a := begin(t, l, "j")
 	r := reservation(60, 600)
 	r.JobLimit.CostMicroUSD = 100
-	id, _, err := l.Reserve(ctx, a, r)
+	id, _, err := l.Budget.Reserve(ctx, a, r)
 	ok(t, err)
 	ok(t, l.Close())
 	l = open(t)
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 60 || s.CostMicroUSD != 0 {
+	if s := spent(t, l, today, budget.ScopeJob, "j"); s.ReservedMicroUSD != 60 || s.CostMicroUSD != 0 {
 		t.Errorf("after the crash: %+v", s)
 	}
-	if _, full, err := l.Reserve(ctx, a, r); err != nil || full == nil {
+	if _, full, err := l.Budget.Reserve(ctx, a, r); err != nil || full == nil {
 		t.Errorf("it is not counted: %+v (%v)", full, err)
 	}
 
 	ok(t, l.Interrupt(ctx, a, "killed", nil))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 ||
+	if s := spent(t, l, today, budget.ScopeJob, "j"); s.ReservedMicroUSD != 0 || s.CostMicroUSD != 60 || s.Tokens != 600 ||
 		s.EstimatedMicroUSD != 60 || s.EstimatedTokens != 600 || !strings.Contains(s.EstimatedWhy, "its process ended") {
 		t.Errorf("after the rescue: %+v", s)
 	}
@@ -165,7 +166,7 @@ func budgetCrash(t *testing.T, open Open) {
 	if steps := must[[]ledger.Step](t)(l.Steps(ctx, a.Run)); steps[0].Usage != took {
 		t.Errorf("the step: %+v", steps[0].Usage)
 	}
-	if sums, err := l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}, ""); err != nil || sums != nil {
+	if sums, err := l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 1}, ""); err != nil || sums != nil {
 		t.Errorf("settled by a process that had lost its attempt: %+v (%v)", sums, err)
 	}
 }
@@ -187,9 +188,9 @@ func budgetRace(t *testing.T, open Open) {
 		all.Go(func() {
 			for range 20 {
 				wanted := rand.Int64N(60) + 1
-				r := ledger.Reservation{Step: 1, Day: today, Agent: "a", Job: fmt.Sprint("j", i%2), Usage: ledger.Usage{TokensOut: 1, CostMicroUSD: wanted},
-					DaemonLimit: ledger.Limit{CostMicroUSD: limit}, JobLimit: ledger.Limit{CostMicroUSD: limit * 2 / 3}}
-				id, full, err := l.Reserve(t.Context(), a, r)
+				r := budget.Reservation{Step: 1, Day: today, Agent: "a", Job: fmt.Sprint("j", i%2), Usage: ledger.Usage{TokensOut: 1, CostMicroUSD: wanted},
+					DaemonLimit: budget.Limit{CostMicroUSD: limit}, JobLimit: budget.Limit{CostMicroUSD: limit * 2 / 3}}
+				id, full, err := l.Budget.Reserve(t.Context(), a, r)
 				if err != nil {
 					t.Error(err)
 					return
@@ -201,7 +202,7 @@ func budgetRace(t *testing.T, open Open) {
 				}
 
 				took := rand.Int64N(wanted + 1)
-				sums, err := l.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took}, "")
+				sums, err := l.Budget.Settle(t.Context(), id, ledger.Usage{TokensOut: 1, CostMicroUSD: took}, "")
 				if err != nil {
 					t.Error(err)
 					return
@@ -210,10 +211,10 @@ func budgetRace(t *testing.T, open Open) {
 				taken.Add(took)
 				for _, s := range sums {
 					most := int64(limit)
-					if s.Scope == ledger.ScopeJob {
+					if s.Scope == budget.ScopeJob {
 						most = limit * 2 / 3
 					}
-					if s.Scope != ledger.ScopeAgent && s.CostMicroUSD+s.ReservedMicroUSD > most {
+					if s.Scope != budget.ScopeAgent && s.CostMicroUSD+s.ReservedMicroUSD > most {
 						t.Errorf("%d of %d: %+v", s.CostMicroUSD+s.ReservedMicroUSD, most, s)
 					}
 				}
@@ -222,13 +223,13 @@ func budgetRace(t *testing.T, open Open) {
 	}
 
 	all.Wait()
-	s := spent(t, two[0], today, ledger.ScopeDaemon, "")
+	s := spent(t, two[0], today, budget.ScopeDaemon, "")
 	if s.CostMicroUSD != taken.Load() || s.ReservedMicroUSD != 0 || s.ReservedTokens != 0 || s.CostMicroUSD > limit || refused.Load() == 0 {
 		t.Errorf("%+v, %d were taken, %d calls refused", s, taken.Load(), refused.Load())
 	}
 
-	jobs := spent(t, two[0], today, ledger.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, ledger.ScopeJob, "j1").CostMicroUSD
-	if agent := spent(t, two[0], today, ledger.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
+	jobs := spent(t, two[0], today, budget.ScopeJob, "j0").CostMicroUSD + spent(t, two[0], today, budget.ScopeJob, "j1").CostMicroUSD
+	if agent := spent(t, two[0], today, budget.ScopeAgent, "a").CostMicroUSD; agent != s.CostMicroUSD || jobs != s.CostMicroUSD {
 		t.Errorf("the daemon has %d, its agent %d, its jobs %d", s.CostMicroUSD, agent, jobs)
 	}
 }

@@ -17,12 +17,12 @@ type Open func(t *testing.T) *ledger.Ledger
 // called by several tests at once.
 func Run(t *testing.T, fresh func(t *testing.T) Open) {
 	for name, test := range map[string]func(*testing.T, Open){
-		"Budget": budget, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
+		"Budget": budgets, "BudgetCrash": budgetCrash, "BudgetRace": budgetRace, "Months": months, "MonthRace": monthRace, "PruneSpending": pruneSpending,
 		"Inbox": inbox, "InboxEnds": inboxEnds, "WaitingEvents": waitingEvents, "Recovery": recovery, "Paused": paused, "Infos": infos, "InfosOnce": infosOnce,
 		"Approvals": approvals, "ApprovalWithdrawn": approvalWithdrawn, "ApprovalsTogether": approvalsTogether, "QuestionsTogether": questionsTogether, "WaitingOverlaps": waitingOverlaps, "ApprovalExpires": approvalExpires, "DefinitionApproval": definitionApproval, "RecordTaint": recordTaint, "Labels": labels, "InitialTaint": initialTaint,
 		"KeyIsOneRun": keyIsOneRun, "Claims": claims, "ClaimsBack": claimsBack, "Overlap": overlap, "DueOnce": dueOnce, "Watermarks": watermarks,
 		"Fencing": fencing, "RetryLater": retryLater, "Interrupt": interrupt, "Cancel": cancel, "Retry": retryFinished,
-		"Record": record, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
+		"Record": recordSteps, "Outbox": outbox, "Prune": prune, "Filters": filters, "SurvivesReopen": survivesReopen, "Changed": changed,
 		"Race": race, "IdlePrune": idlePrune, "HotReads": hotReads, "AnyText": anyText, "CancelIsKept": cancelIsKept, "InterruptedUsage": interruptedUsage, "FinishUnstarted": finishUnstarted, "EndWithoutStart": endWithoutStart,
 		"PauseRefused": pauseRefused, "PauseRace": pauseRace, "WakeRace": wakeRace, "DueAgain": dueAgain, "DueRace": dueRace, "Stretches": stretches,
 		"LargeBatch": largeBatch, "Delayed": delayed, "ManyQueued": manyQueued, "SkippedRun": skippedRun, "Backfill": backfill, "BriefRuns": briefRuns, "RecordWithEnd": recordWithEnd, "StepEvents": stepEvents, "BackfillYields": backfillYields, "JobsSync": jobsSync, "PruneMany": pruneMany, "NoticesOutliveRuns": noticesOutliveRuns, "FileOps": fileOps, "Artifacts": artifacts,

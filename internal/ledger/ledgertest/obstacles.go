@@ -9,6 +9,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 )
 
 // obstacles: what keeps runs from starting is on record with them, told of once however many they are and however often it is said,
@@ -49,7 +50,7 @@ func obstacles(t *testing.T, open Open) {
 	told(1)
 	blocked(2)
 	r := must[ledger.Run](t)(l.Run(ctx, one))
-	if !r.Blocked.Now() || ledger.ObstaclesText(r.Blocked.By) != "secret: the secret x is not set (rouse.yaml:3)" || r.Attempt != 0 {
+	if !r.Blocked.Now() || record.ObstaclesText(r.Blocked.By) != "secret: the secret x is not set (rouse.yaml:3)" || r.Attempt != 0 {
 		t.Errorf("%+v", r.Blocked)
 	}
 	if open := must[[]ledger.Obstacle](t)(l.OpenObstacles(ctx, "secret")); len(open) != 1 || open[0].Source != "secret/x" {
@@ -83,7 +84,7 @@ func obstacles(t *testing.T, open Open) {
 	}
 	must[ledger.Run](t)(l.RequestCancel(ctx, two, "not needed"))
 	blocked(0)
-	if r := must[ledger.Run](t)(l.Run(ctx, two)); !strings.Contains(ledger.ObstaclesText(r.Blocked.By), "secret x") || r.Blocked.Now() {
+	if r := must[ledger.Run](t)(l.Run(ctx, two)); !strings.Contains(record.ObstaclesText(r.Blocked.By), "secret x") || r.Blocked.Now() {
 		t.Errorf("a cancelled run: %+v", r.Blocked)
 	}
 }

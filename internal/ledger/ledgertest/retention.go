@@ -10,6 +10,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/budget"
 )
 
 const day = 24 * time.Hour
@@ -203,19 +204,19 @@ func pruneSpending(t *testing.T, open Open) {
 	for _, day := range []string{today, "2026-12-24"} {
 		r := reservation(5, 5)
 		r.Day = day
-		id, _, err := l.Reserve(ctx, a, r)
+		id, _, err := l.Budget.Reserve(ctx, a, r)
 		ok(t, err)
-		must[[]ledger.Spending](t)(l.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}, ""))
+		must[[]budget.Spending](t)(l.Budget.Settle(ctx, id, ledger.Usage{CostMicroUSD: 5}, ""))
 	}
 	keep := func(string) time.Duration { return time.Hour }
 	day := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 399), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 5 {
+	if s := spent(t, l, today, budget.ScopeJob, "j"); s.CostMicroUSD != 5 {
 		t.Errorf("not kept: %+v", s)
 	}
 
 	must[int](t)(l.Prune(ctx, day.AddDate(0, 0, 402), keep))
-	if s := spent(t, l, today, ledger.ScopeJob, "j"); s.CostMicroUSD != 0 {
+	if s := spent(t, l, today, budget.ScopeJob, "j"); s.CostMicroUSD != 0 {
 		t.Errorf("kept for ever: %+v", s)
 	}
 
@@ -226,7 +227,7 @@ func pruneSpending(t *testing.T, open Open) {
 	}{{402, 5, 5}, {435, 0, 5}} {
 		must[int](t)(l.Prune(ctx, day.AddDate(0, 0, c.after), keep))
 		for month, want := range map[string]int64{"2026-11": c.november, "2026-12": c.december} {
-			if s := spent(t, l, month, ledger.ScopeJob, "j"); s.CostMicroUSD != want {
+			if s := spent(t, l, month, budget.ScopeJob, "j"); s.CostMicroUSD != want {
 				t.Errorf("%s after %d days: %+v, want %d", month, c.after, s, want)
 			}
 		}

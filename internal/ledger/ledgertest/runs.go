@@ -382,8 +382,8 @@ func changed(t *testing.T, open Open) {
 	}
 }
 
-// record: steps and calls come back as they were written, large values included.
-func record(t *testing.T, open Open) {
+// recordSteps: steps and calls come back as they were written, large values included.
+func recordSteps(t *testing.T, open Open) {
 	l, ctx, now := open(t), t.Context(), time.UnixMilli(1_700_000_000_123).UTC()
 	run := enqueue(t, l, manual("j"))[0].Run
 	a := start(t, l, run)

@@ -133,7 +133,7 @@ func (l *DB) BackUpDaily(ctx context.Context) (made bool, err error) {
 	return true, l.file.prune()
 }
 
-// waitChecked waits until the whole file was checked, and refuses one that is damaged.
+// WaitChecked waits until the whole file was checked, and refuses one that is damaged.
 func (l *DB) WaitChecked(ctx context.Context) error {
 	if err := l.hasFile(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func (l *DB) EpochOf(run int64) domain.Epoch {
 	return epochs[len(epochs)-1]
 }
 
-// readEpochs is part of opening a ledger.
+// ReadEpochs is part of opening a ledger.
 func ReadEpochs(ctx context.Context, l *DB) error {
 	found, err := List(Reads(ctx, l), func(e *domain.Epoch) []any {
 		return []any{&e.ID, &e.First, &e.Last}

@@ -124,7 +124,7 @@ func together(ctx context.Context, conn any, statements []sqlite.Statement) erro
 	return conn.(*stdlib.Conn).Conn().SendBatch(ctx, batch).Close()
 }
 
-// storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of
+// Storable makes a text acceptable to PostgreSQL: UTF-8 without zero bytes, which the output of
 // tools and models, and names of files, may not be.
 func Storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")

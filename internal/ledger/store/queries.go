@@ -59,12 +59,12 @@ func BeginRead(ctx context.Context, l *DB) (*sql.Tx, error) {
 	return l.read.db.BeginTx(ctx, &options)
 }
 
-// querier is where rows are read from: reads, or a transaction.
+// Querier is where rows are read from: reads, or a transaction.
 type Querier interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }
 
-// reads is a querier outside of transactions.
+// Reader is a querier outside of transactions.
 type Reader struct {
 	*reader
 	ctx context.Context
@@ -82,7 +82,7 @@ func (r Reader) Query(text string, args ...any) (*sql.Rows, error) {
 	return s.QueryContext(r.ctx, args...)
 }
 
-// list returns the rows of a query. fields returns the destinations of its columns.
+// List returns the rows of a query. fields returns the destinations of its columns.
 func List[T any](from Querier, fields func(*T) []any, text string, args ...any) ([]T, error) {
 	all, err := scanAll(from, fields, text, args...)
 	if r, ok := from.(Reader); ok && err != nil && r.after != nil {
@@ -109,7 +109,7 @@ func scanAll[T any](from Querier, fields func(*T) []any, text string, args ...an
 	return all, rows.Err()
 }
 
-// one returns the first row of a query, or sql.ErrNoRows.
+// One returns the first row of a query, or sql.ErrNoRows.
 func One[T any](from Querier, fields func(*T) []any, text string, args ...any) (row T, err error) {
 	all, err := List(from, fields, text, args...)
 	if err == nil && len(all) == 0 {
@@ -121,25 +121,25 @@ func One[T any](from Querier, fields func(*T) []any, text string, args ...any) (
 	return all[0], nil
 }
 
-// values returns the only column of a query.
+// Values returns the only column of a query.
 func Values[T any](from Querier, text string, args ...any) ([]T, error) {
 	return List(from, column[T], text, args...)
 }
 
-// value returns the only column of the first row of a query, or sql.ErrNoRows.
+// Value returns the only column of the first row of a query, or sql.ErrNoRows.
 func Value[T any](from Querier, text string, args ...any) (T, error) {
 	return One(from, column[T], text, args...)
 }
 
 func column[T any](v *T) []any { return []any{v} }
 
-// scan reads the only row of a query, or returns sql.ErrNoRows.
+// Scan reads the only row of a query, or returns sql.ErrNoRows.
 func Scan(from Querier, into []any, text string, args ...any) error {
 	_, err := One(from, func(*struct{}) []any { return into }, text, args...)
 	return err
 }
 
-// pairs returns the two columns of a query as a map.
+// Pairs returns the two columns of a query as a map.
 func Pairs[K comparable, V any](from Querier, text string, args ...any) (map[K]V, error) {
 	type pair struct {
 		key   K
@@ -153,7 +153,7 @@ func Pairs[K comparable, V any](from Querier, text string, args ...any) (map[K]V
 	return out, err
 }
 
-// eachRow calls use with each row of a query, whatever its columns are. use must not keep the slice.
+// EachRow calls use with each row of a query, whatever its columns are. use must not keep the slice.
 func EachRow(rows *sql.Rows, err error, use func(columns []string, row []any) error) error {
 	if err != nil {
 		return err
@@ -182,13 +182,13 @@ func EachRow(rows *sql.Rows, err error, use func(columns []string, row []any) er
 // ErrNotFound is returned for a row that does not exist.
 var ErrNotFound = errors.New("not in the ledger")
 
-// timeOf is value for a column with a time.
+// TimeOf is value for a column with a time.
 func TimeOf(from Querier, text string, args ...any) (time.Time, error) {
 	at, err := Value[int64](from, text, args...)
 	return Instant(at), err
 }
 
-// orNotFound makes ErrNotFound of sql.ErrNoRows: "run 7 is not in the ledger".
+// OrNotFound makes ErrNotFound of sql.ErrNoRows: "run 7 is not in the ledger".
 func OrNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf(format+" is %w", append(args, ErrNotFound)...)
@@ -196,13 +196,13 @@ func OrNotFound[T any](v T, err error, format string, args ...any) (T, error) {
 	return v, err
 }
 
-// orZero makes the zero value of sql.ErrNoRows.
+// OrZero makes the zero value of sql.ErrNoRows.
 func OrZero[T any](v T, err error) (T, error) {
 	v, _, err = OrFalse(v, err)
 	return v, err
 }
 
-// orFalse makes false of sql.ErrNoRows.
+// OrFalse makes false of sql.ErrNoRows.
 func OrFalse[T any](v T, err error) (_ T, ok bool, _ error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -212,7 +212,7 @@ func OrFalse[T any](v T, err error) (_ T, ok bool, _ error) {
 	return v, ok, err
 }
 
-// changed runs a statement and reports whether it changed a row.
+// Changed runs a statement and reports whether it changed a row.
 func Changed(tx *Tx, text string, args ...any) (bool, error) {
 	done, err := tx.Exec(text, args...)
 	if err != nil {
@@ -222,7 +222,7 @@ func Changed(tx *Tx, text string, args ...any) (bool, error) {
 	return n > 0, err
 }
 
-// at is the destination of a column with a time.
+// Time is the destination of a column with a time.
 func Time(t *time.Time) sql.Scanner { return (*timeColumn)(t) }
 
 type timeColumn time.Time
@@ -237,10 +237,10 @@ func (t *timeColumn) Scan(v any) error {
 	return nil
 }
 
-// raw is the destination of a column with JSON that is returned as it is.
+// Raw is the destination of a column with JSON that is returned as it is.
 func Raw(text *json.RawMessage) *[]byte { return (*[]byte)(text) }
 
-// decoded is the destination of a column with JSON.
+// Decoded is the destination of a column with JSON.
 func Decoded[T any](into *T) sql.Scanner { return jsonColumn[T]{into} }
 
 type jsonColumn[T any] struct{ into *T }

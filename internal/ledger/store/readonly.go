@@ -21,7 +21,7 @@ func (e *ReadOnlyError) Error() string { return e.Why + "; it is only read. " + 
 
 func (e *ReadOnlyError) Unwrap() error { return e.err }
 
-// refusal makes of the error about a file that cannot be written one that says what to do, a
+// Refusal makes of the error about a file that cannot be written one that says what to do, a
 // *ReadOnlyError; others stay as they are.
 func Refusal(path string, err error) error {
 	var bad *sqlite.CorruptError
@@ -42,7 +42,7 @@ func CannotWrite(path string, err error) *ReadOnlyError {
 	return &ReadOnlyError{Why: fmt.Sprintf("%s cannot be written: %v", path, err), Remedy: "Look at the free space, at the owner and the permissions of the folder, and whether its disk is mounted to be read only", err: err}
 }
 
-// damageRemedy is what the owner of a damaged ledger can do.
+// DamageRemedy is what the owner of a damaged ledger can do.
 func DamageRemedy(path, reason string) string {
 	remedy := ""
 	if dbfile.Acceptable(reason) {

@@ -2,6 +2,10 @@
 //
 // A transaction is a Tx that is passed down to the packages whose rows it changes. On PostgreSQL each transaction first checks that this
 // node still has its lease.
+//
+// # Size
+//
+// The package exports more names than others because it also has the helpers with which all packages of the ledger read and write rows.
 package store
 
 import (
@@ -24,10 +28,10 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// migrations are the files of the folder migrations.
+// Migrations are the files of the folder migrations.
 var Migrations, _ = fs.Sub(embedded, "migrations") // it fails only for an invalid name
 
-// applicationID marks a file as a ledger: "rous".
+// ApplicationID marks a file as a ledger: "rous".
 const ApplicationID = 0x726f7573
 
 // Options say where the ledger is: a SQLite file, or a PostgreSQL database.
@@ -167,7 +171,7 @@ type Redaction = sqlite.Redaction
 // servers, notices, questions, and what comes over the API.
 func (l *DB) RedactWith(r *Redaction) { l.redaction.Store(r) }
 
-// redact returns a text, or a JSON document, without secrets.
+// Redact returns a text, or a JSON document, without secrets.
 func (l *DB) Redact(text string) string {
 	r := l.redaction.Load()
 	if r == nil {
@@ -235,7 +239,7 @@ func WriteQuietly(ctx context.Context, l *DB, write func(*Tx) error) error {
 	return HostFault(l.file.afterWrite(RoomFor(l, func() error { return l.writer.Do(ctx, op) })))
 }
 
-// hostFault wraps a file system error of the ledger, so that it is not mistaken for an error of a tool's path.
+// HostFault wraps a file system error of the ledger, so that it is not mistaken for an error of a tool's path.
 func HostFault(err error) error {
 	if domain.IsFileFault(err) {
 		return &domain.HostError{Err: err}
@@ -258,7 +262,7 @@ func (l *DB) notifyPlanChanged() {
 	l.planChanged = make(chan struct{})
 }
 
-// ms is an instant as the database holds it: milliseconds UTC, 0 for none.
+// Millis is an instant as the database holds it: milliseconds UTC, 0 for none.
 func Millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -11,6 +11,7 @@ import (
 
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
+	"rouse/internal/ledger/record"
 	"rouse/scheduler/dispatch"
 )
 
@@ -583,7 +584,7 @@ func obstacles(c *cluster) {
 	for range 3 {
 		c.untilFinished(c.enqueue("clerk", "other"))
 	}
-	if r := c.run(blocked); r.State != domain.StateQueued || r.Attempt != 0 || ledger.ObstaclesText(r.Blocked.By) != "secret: the secret key is missing" {
+	if r := c.run(blocked); r.State != domain.StateQueued || r.Attempt != 0 || record.ObstaclesText(r.Blocked.By) != "secret: the secret key is missing" {
 		c.t.Errorf("%+v", r)
 	}
 	gone.Store(true)

@@ -1,4 +1,4 @@
-package ledger
+package blob
 
 import (
 	"context"
@@ -101,9 +101,9 @@ func (v *valueObjects) note(err error) {
 	v.why, v.rests = err, now.Add(valuesRest)
 }
 
-// ValuesProblem is since when, and why, the place of large values takes none; nil when it does, or there is none.
-func (l *Ledger) ValuesProblem() (since time.Time, why error) {
-	v, ok := l.blobs.(*valueObjects)
+// Problem is since when, and why, the place of large values takes none; nil when it does, or there is none.
+func (l *Blobs) Problem() (since time.Time, why error) {
+	v, ok := l.values.(*valueObjects)
 	if !ok {
 		return time.Time{}, nil
 	}
@@ -166,17 +166,17 @@ func (v *valueObjects) exclude() (release func()) { return func() {} }
 // remove implements largeValues: they go when values are collected.
 func (v *valueObjects) remove([]string) error { return nil }
 
-// collectValues removes large values that no row refers to, and that are too old to be those of a row that is being written. One node
+// Collect removes large values that no row refers to, and that are too old to be those of a row that is being written. One node
 // does it. Nothing is removed from a place that another database has taken over.
-func (l *Ledger) collectValues(ctx context.Context, now time.Time) error {
-	v, ok := l.blobs.(*valueObjects)
-	if !ok || l.Postgres == nil {
+func (l *Blobs) Collect(ctx context.Context, now time.Time) error {
+	v, ok := l.values.(*valueObjects)
+	if !ok || l.DB.Postgres == nil {
 		return nil
 	}
 
 	removed := 0
 	err := func() error {
-		if err := l.Touch(ctx); err != nil { // who has lost its lease removes nothing
+		if err := l.DB.Touch(ctx); err != nil { // who has lost its lease removes nothing
 			return err
 		}
 		if err := l.checkClaim(ctx, v); err != nil {
@@ -201,7 +201,7 @@ func (l *Ledger) collectValues(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (l *Ledger) collectPart(ctx context.Context, v *valueObjects, prefix string, before time.Time) (int, error) {
+func (l *Blobs) collectPart(ctx context.Context, v *valueObjects, prefix string, before time.Time) (int, error) {
 	all, err := v.store.List(ctx, prefix, "")
 	if err != nil {
 		return 0, err

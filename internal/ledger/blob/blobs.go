@@ -1,4 +1,6 @@
-package ledger
+// Package blob keeps the large values of the ledger outside of its database, by their content: in files beside it, or in a bucket that
+// all nodes reach. A row refers to a value by its name. A value is removed after the last row that refers to it.
+package blob
 
 import (
 	"context"
@@ -22,8 +24,8 @@ import (
 // maxInline is the largest value, in bytes, that stays in the database.
 const maxInline = 64 << 10
 
-// blobMark begins the text that refers to a value beside the database. No JSON text begins like it.
-const blobMark = "blob:sha256:"
+// Mark begins the text that refers to a value beside the database. No JSON text begins like it.
+const Mark = "blob:sha256:"
 
 // largeValues is where values over maxInline are: beside the database, each under a name that begins with the hash of its content.
 type largeValues interface {
@@ -41,46 +43,90 @@ type largeValues interface {
 	remove(names []string) error
 }
 
-// hold keeps what pack moves away from being taken for an orphan until a row refers to it.
-func (l *Ledger) hold() (release func()) {
-	if l.blobs == nil {
-		return func() {}
-	}
-	return l.blobs.hold()
+// Blobs are the large values of a ledger.
+type Blobs struct {
+	DB     *store.DB
+	values largeValues // nil: they are in the database
 }
 
-// pack moves a large value out of the database, where it is before the row that refers to it. It returns the text to store,
+// New returns the large values of a ledger.
+func New(db *store.DB, o store.Options) *Blobs {
+	l := &Blobs{DB: db}
+	switch {
+	case o.Blobs != "":
+		l.values = &valueFiles{dir: o.Blobs, roomFor: func(write func() error) error { return store.RoomFor(db, write) }}
+	case o.Values != nil:
+		v := &valueObjects{store: o.Values, now: db.Now, log: db.Logger}
+		v.mine = func(ctx context.Context) error { return l.checkClaim(ctx, v) }
+		l.values = v
+	}
+	return l
+}
+
+// Hold keeps what pack moves away from being taken for an orphan until a row refers to it.
+func (l *Blobs) Hold() (release func()) {
+	if l.values == nil {
+		return func() {}
+	}
+	return l.values.hold()
+}
+
+// Exclude waits until no value is being stored, and keeps others from storing any until release.
+func (l *Blobs) Exclude() (release func()) {
+	if l.values == nil {
+		return func() {}
+	}
+	return l.values.exclude()
+}
+
+// Remove removes values that no row refers to any more.
+func (l *Blobs) Remove(names []string) error {
+	if l.values == nil {
+		return nil
+	}
+	return l.values.remove(names)
+}
+
+// Fault returns what is wrong with a value, or "". It is "" for all values if they are in the database.
+func (l *Blobs) Fault(ctx context.Context, name string) string {
+	if l.values == nil {
+		return ""
+	}
+	return l.values.fault(ctx, name)
+}
+
+// Pack moves a large value out of the database, where it is before the row that refers to it. It returns the text to store,
 // and the name to refer to it by, "" where there is none.
-func (l *Ledger) pack(ctx context.Context, text string) (stored, name string, err error) {
-	if len(text) <= maxInline || l.blobs == nil {
+func (l *Blobs) Pack(ctx context.Context, text string) (stored, name string, err error) {
+	if len(text) <= maxInline || l.values == nil {
 		return text, "", nil
 	}
 
-	name, err = l.blobs.put(ctx, text)
+	name, err = l.values.put(ctx, text)
 	if err != nil {
 		return "", "", store.HostFault(fmt.Errorf("cannot keep a large value of the record: %w", err))
 	}
 	if name == "" {
 		return text, "", nil
 	}
-	return blobMark + name, name, nil
+	return Mark + name, name, nil
 }
 
-func (l *Ledger) unpack(ctx context.Context, stored string) (json.RawMessage, error) {
-	name, ok := strings.CutPrefix(stored, blobMark)
+func (l *Blobs) Unpack(ctx context.Context, stored string) (json.RawMessage, error) {
+	name, ok := strings.CutPrefix(stored, Mark)
 	if !ok {
 		return json.RawMessage(stored), nil
 	}
-	if l.blobs == nil {
+	if l.values == nil {
 		return nil, errNoValues
 	}
-	text, err := l.blobs.get(ctx, name)
+	text, err := l.values.get(ctx, name)
 	return text, store.HostFault(err)
 }
 
-// unpackBytes unpacks a value that is stored in Base64, because a file may hold any bytes and columns have the type text.
-func (l *Ledger) unpackBytes(ctx context.Context, stored string) ([]byte, error) {
-	text, err := l.unpack(ctx, stored)
+// UnpackBytes unpacks a value that is stored in Base64, because a file may hold any bytes and columns have the type text.
+func (l *Blobs) UnpackBytes(ctx context.Context, stored string) ([]byte, error) {
+	text, err := l.Unpack(ctx, stored)
 	if err != nil {
 		return nil, err
 	}
@@ -91,69 +137,23 @@ func (l *Ledger) unpackBytes(ctx context.Context, stored string) ([]byte, error)
 	return content, err
 }
 
-// unpackColumn unpacks a value in its place.
-func (l *Ledger) unpackColumn(ctx context.Context, v *json.RawMessage) (err error) {
-	*v, err = l.unpack(ctx, string(*v))
+// UnpackColumn unpacks a value in its place.
+func (l *Blobs) UnpackColumn(ctx context.Context, v *json.RawMessage) (err error) {
+	*v, err = l.Unpack(ctx, string(*v))
 	return err
+}
+
+// Keep keeps a large value for a run. Retention finds out from these rows when no run needs the value any more.
+func Keep(tx *store.Tx, hash string, run int64) {
+	if hash != "" {
+		tx.Run(`insert into blobs (hash, run) values ($1, $2) on conflict do nothing`, hash, run)
+	}
 }
 
 // sumOf is the hash of a value, as names begin with it.
 func sumOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// writeEntries writes entries whose values may be large, fenced by a, all or none of them.
-func (l *Ledger) writeEntries(ctx context.Context, a Attempt, entries []Entry) error {
-	defer l.hold()()
-	packed, err := l.packEntries(ctx, entries)
-	if err != nil {
-		return err
-	}
-
-	return store.Write(ctx, l.DB, func(tx *store.Tx) error {
-		r, err := l.checkFence(tx, a)
-		if err != nil {
-			return err
-		}
-		return packed.write(tx, a, r.Job)
-	})
-}
-
-// packedEntries are entries whose large values are beside the database, which hold keeps until they are written.
-type packedEntries []packedEntry
-
-type packedEntry struct {
-	Entry
-	stored, hash string
-}
-
-func (l *Ledger) packEntries(ctx context.Context, entries []Entry) (packedEntries, error) {
-	out := make(packedEntries, len(entries))
-	for i, e := range entries {
-		out[i].Entry = e
-		err := e.err
-		if err == nil {
-			out[i].stored, out[i].hash, err = l.pack(ctx, string(e.value))
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// write writes them in their order, and their events; the caller has looked at the fence of a.
-func (p packedEntries) write(tx *store.Tx, a Attempt, job string) error {
-	var events []Event
-	for _, e := range p {
-		keepBlob(tx, e.hash, a.Run)
-		if err := e.write(tx, a, job, e.stored); err != nil {
-			return err
-		}
-		events = append(events, e.events...)
-	}
-	return addEventsOf(tx, a.Run, job, events)
 }
 
 // valueFiles are large values in the folder of a home, each in a file whose name is the hash of its content.

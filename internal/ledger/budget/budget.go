@@ -1,8 +1,11 @@
-package ledger
+// Package budget counts what calls of models cost, by day and month, and refuses a call that a limit has no room for.
+// A call is reserved before it is made, and settled after it: a process that dies has overspent by one call at most.
+package budget
 
 import (
 	"context"
 	"fmt"
+	"rouse/internal/ledger/record"
 	"rouse/internal/ledger/store"
 	"slices"
 	"strings"
@@ -16,8 +19,8 @@ const (
 	ScopeJob    = "job"
 )
 
-// keepSpending is how long the sums of a day are kept, in days.
-const keepSpending = 400
+// KeepSpending is how long the sums of a day are kept, in days.
+const KeepSpending = 400
 
 // Day is a day of a time zone: over it a budget lasts.
 type Day struct {
@@ -49,11 +52,11 @@ func MonthOf(at time.Time, zone *time.Location) Day {
 	at = at.In(zone)
 	next := time.Date(at.Year(), at.Month()+1, 1, 12, 0, 0, 0, zone) // noon, which every day has
 	last := next.AddDate(0, 0, -1)
-	return Day{Name: monthOf(at.Format(time.DateOnly)), Ends: DayOf(last, zone).Ends}
+	return Day{Name: MonthOfDay(at.Format(time.DateOnly)), Ends: DayOf(last, zone).Ends}
 }
 
-// monthOf is the month of a day.
-func monthOf(day string) string { return day[:min(len(day), len("2026-11"))] }
+// MonthOfDay is the month of a day.
+func MonthOfDay(day string) string { return day[:min(len(day), len("2026-11"))] }
 
 // Limit is the most that may be taken in a day, and in a calendar month; 0 is no limit.
 type Limit struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
@@ -63,8 +66,8 @@ type Limit struct{ CostMicroUSD, Tokens, MonthMicroUSD, MonthTokens int64 }
 type Reservation struct {
 	Step       int
 	Day        string
-	Agent, Job string // Job "": of no job
-	Usage      Usage  // the most that the call is expected to take
+	Agent, Job string       // Job "": of no job
+	Usage      record.Usage // the most that the call is expected to take
 	// The limits that apply.
 	DaemonLimit, AgentLimit, JobLimit Limit
 }
@@ -90,12 +93,15 @@ func (s Spending) Limit(l Limit) (costMicroUSD, tokens int64) {
 	return l.CostMicroUSD, l.Tokens
 }
 
-// BudgetExceeded is a limit of a day or a month that has no room for a call.
-type BudgetExceeded struct {
+// Exceeded is a limit of a day or a month that has no room for a call.
+type Exceeded struct {
 	Spending
 	Limit Limit
 	Money bool // the limit in money is exceeded; false: the one in tokens
 }
+
+// Budget has the sums of what was spent.
+type Budget struct{ DB *store.DB }
 
 // account is a row of spending, with its limit.
 type account struct {
@@ -114,7 +120,7 @@ func (r Reservation) accounts() []account {
 
 	var out []account
 	for _, acc := range whose {
-		acc.period = monthOf(r.Day)
+		acc.period = MonthOfDay(r.Day)
 		out = append(out, acc)
 		acc.period = r.Day
 		out = append(out, acc)
@@ -123,12 +129,12 @@ func (r Reservation) accounts() []account {
 }
 
 // lock reads the row of an account, makes it where there is none, and locks it for this transaction.
-func (l *Ledger) lock(tx *store.Tx, acc account) (Spending, error) {
+func (l *Budget) lock(tx *store.Tx, acc account) (Spending, error) {
 	tx.Run(`insert into spending (period, scope, name) values ($1, $2, $3) on conflict do nothing`, acc.period, acc.scope, acc.name)
-	return store.One(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.ForUpdate, acc.period, acc.scope, acc.name)
+	return store.One(tx, spendingFields, `select `+spendingColumns+` from spending where period = $1 and scope = $2 and name = $3`+l.DB.ForUpdate, acc.period, acc.scope, acc.name)
 }
 
-func (u Usage) tokens() int64 { return u.TokensIn + u.TokensOut }
+func tokensOf(u record.Usage) int64 { return u.TokensIn + u.TokensOut }
 
 func spendingFields(s *Spending) []any {
 	return []any{
@@ -140,11 +146,11 @@ func spendingFields(s *Spending) []any {
 // Reserve commits that a model is about to be called, when every limit has room for it. If one
 // has not, it is returned and nothing is written. Attempts that reserve at the same time see
 // each other's reservations.
-func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int64, full *BudgetExceeded, err error) {
+func (l *Budget) Reserve(ctx context.Context, a record.Attempt, r Reservation) (id int64, full *Exceeded, err error) {
 	// Not l.do: a reservation starts and ends nothing, so nobody has to be notified.
 	err = store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		id, full = 0, nil
-		if _, err := l.checkFence(tx, a); err != nil {
+		if _, err := record.CheckFence(tx, l.DB, a); err != nil {
 			return err
 		}
 
@@ -158,13 +164,13 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 
 		for _, acc := range r.accounts() {
 			tx.Run(`update spending set reserved_tokens = reserved_tokens + $1, reserved_micro_usd = reserved_micro_usd + $2
-				where period = $3 and scope = $4 and name = $5`, r.Usage.tokens(), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name)
+				where period = $3 and scope = $4 and name = $5`, tokensOf(r.Usage), r.Usage.CostMicroUSD, acc.period, acc.scope, acc.name)
 		}
 
 		var err error
 		id, err = store.Value[int64](tx, `insert into reservations (run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd, at)
 			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) returning id`,
-			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, store.Millis(l.Now()))
+			a.Run, a.Number, r.Step, r.Day, r.Agent, r.Job, r.Usage.TokensIn, r.Usage.TokensOut, r.Usage.CostMicroUSD, store.Millis(l.DB.Now()))
 		return err
 	})
 
@@ -173,7 +179,7 @@ func (l *Ledger) Reserve(ctx context.Context, a Attempt, r Reservation) (id int6
 
 // checkLimit locks the row of an account for this transaction, and returns its limit if that has no room. A call that costs nothing fits
 // any limit in money.
-func (l *Ledger) checkLimit(tx *store.Tx, r Reservation, acc account) (*BudgetExceeded, error) {
+func (l *Budget) checkLimit(tx *store.Tx, r Reservation, acc account) (*Exceeded, error) {
 	s, err := l.lock(tx, acc)
 	if err != nil {
 		return nil, err
@@ -185,9 +191,9 @@ func (l *Ledger) checkLimit(tx *store.Tx, r Reservation, acc account) (*BudgetEx
 	cost, tokens := s.Limit(acc.limit)
 	switch {
 	case over(cost, s.CostMicroUSD, s.ReservedMicroUSD, r.Usage.CostMicroUSD):
-		return &BudgetExceeded{Spending: s, Limit: acc.limit, Money: true}, nil
-	case over(tokens, s.Tokens, s.ReservedTokens, r.Usage.tokens()):
-		return &BudgetExceeded{Spending: s, Limit: acc.limit}, nil
+		return &Exceeded{Spending: s, Limit: acc.limit, Money: true}, nil
+	case over(tokens, s.Tokens, s.ReservedTokens, tokensOf(r.Usage)):
+		return &Exceeded{Spending: s, Limit: acc.limit}, nil
 	}
 
 	return nil, nil
@@ -196,7 +202,7 @@ func (l *Ledger) checkLimit(tx *store.Tx, r Reservation, acc account) (*BudgetEx
 // Settle replaces what was reserved for a call by what it used, also in its step, and returns
 // the sums of its day. why is the reason for the part of it that is estimated. If its attempt was
 // ended meanwhile, the reservation was settled with it.
-func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) ([]Spending, error) {
+func (l *Budget) Settle(ctx context.Context, id int64, used record.Usage, why string) ([]Spending, error) {
 	var out []Spending
 	err := store.WriteQuietly(ctx, l.DB, func(tx *store.Tx) error {
 		out = nil
@@ -206,9 +212,9 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) (
 		}
 
 		used, why := used, why // the operation may run more than once
-		if used.impossible() {
+		if impossible(used) {
 			used = rows[0].Usage
-			used.EstimatedTokens, used.EstimatedMicroUSD = used.tokens(), used.CostMicroUSD
+			used.EstimatedTokens, used.EstimatedMicroUSD = tokensOf(used), used.CostMicroUSD
 			why = strings.TrimPrefix(fmt.Sprintf("%s; run %d: an impossible use was reported, so all that was set aside for the call counts as spent", why, rows[0].Run), "; ")
 		}
 		out, err = l.settle(tx, rows[0], used, why)
@@ -222,7 +228,7 @@ func (l *Ledger) Settle(ctx context.Context, id int64, used Usage, why string) (
 const maxUse = 10_000_000_000
 
 // impossible reports whether a use cannot be true. Booked, it would free what others have spent, or use up every budget.
-func (u Usage) impossible() bool {
+func impossible(u record.Usage) bool {
 	all := []int64{u.TokensIn, u.TokensOut, u.TokensCached, u.CostMicroUSD, u.EstimatedTokens, u.EstimatedMicroUSD}
 	return slices.Min(all) < 0 || slices.Max(all) > maxUse
 }
@@ -230,7 +236,7 @@ func (u Usage) impossible() bool {
 // openReservation is a reservation that has not been settled, with its attempt.
 type openReservation struct {
 	Reservation
-	Attempt
+	record.Attempt
 }
 
 const reservationColumns = `run, attempt, step, day, agent, job, tokens_in, tokens_out, cost_micro_usd`
@@ -239,14 +245,14 @@ func reservationFields(h *openReservation) []any {
 	return []any{&h.Run, &h.Number, &h.Step, &h.Day, &h.Agent, &h.Job, &h.Usage.TokensIn, &h.Usage.TokensOut, &h.Usage.CostMicroUSD}
 }
 
-func (l *Ledger) settle(tx *store.Tx, h openReservation, used Usage, why string) ([]Spending, error) {
+func (l *Budget) settle(tx *store.Tx, h openReservation, used record.Usage, why string) ([]Spending, error) {
 	var out []Spending
 	for _, acc := range h.accounts() {
 		s, err := store.One(tx, spendingFields, `update spending set tokens = tokens + $1, cost_micro_usd = cost_micro_usd + $2,
 			reserved_tokens = reserved_tokens - $3, reserved_micro_usd = reserved_micro_usd - $4,
 			estimated_tokens = estimated_tokens + $5, estimated_micro_usd = estimated_micro_usd + $6, estimated_why = case when $5 > 0 or $6 > 0 then $7 else estimated_why end
 			where period = $8 and scope = $9 and name = $10 returning `+spendingColumns,
-			used.tokens(), used.CostMicroUSD, h.Usage.tokens(), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name)
+			tokensOf(used), used.CostMicroUSD, tokensOf(h.Usage), h.Usage.CostMicroUSD, used.EstimatedTokens, used.EstimatedMicroUSD, why, acc.period, acc.scope, acc.name)
 		if err != nil {
 			return nil, fmt.Errorf("what a call of run %d took cannot be counted for the %s %s: %w", h.Run, acc.scope, acc.name, err)
 		}
@@ -260,16 +266,16 @@ func (l *Ledger) settle(tx *store.Tx, h openReservation, used Usage, why string)
 	return out, nil
 }
 
-// settleAttempt counts what an attempt still has reserved as spent: the call may have been
+// SettleAttempt counts what an attempt still has reserved as spent: the call may have been
 // made, and nobody knows what it cost. All of it is estimated, and the most that it can have been.
-func (l *Ledger) settleAttempt(tx *store.Tx, a Attempt) error {
+func (l *Budget) SettleAttempt(tx *store.Tx, a record.Attempt) error {
 	open, err := store.List(tx, reservationFields, `delete from reservations where run = $1 and attempt = $2 returning `+reservationColumns, a.Run, a.Number)
 	if err != nil {
 		return err
 	}
 
 	for _, h := range open {
-		h.Usage.EstimatedTokens, h.Usage.EstimatedMicroUSD = h.Usage.tokens(), h.Usage.CostMicroUSD
+		h.Usage.EstimatedTokens, h.Usage.EstimatedMicroUSD = tokensOf(h.Usage), h.Usage.CostMicroUSD
 		if _, err := l.settle(tx, h, h.Usage, fmt.Sprintf("run %d: its process ended during a request", a.Run)); err != nil {
 			return err
 		}
@@ -278,12 +284,12 @@ func (l *Ledger) settleAttempt(tx *store.Tx, a Attempt) error {
 }
 
 // SpendingOn lists what was taken in a day or a month, and what is reserved.
-func (l *Ledger) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
+func (l *Budget) SpendingOn(ctx context.Context, period string) ([]Spending, error) {
 	return store.List(store.Reads(ctx, l.DB), spendingFields, `select `+spendingColumns+` from spending where period = $1 order by scope, name`, period)
 }
 
 // SpentSince is what all agents together have taken from a day on (2026-11-21), that one included.
-func (l *Ledger) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
+func (l *Budget) SpentSince(ctx context.Context, day string) (tokens, costMicroUSD int64, err error) {
 	err = store.Scan(store.Reads(ctx, l.DB), []any{&tokens, &costMicroUSD}, `select cast(coalesce(sum(tokens), 0) as bigint), cast(coalesce(sum(cost_micro_usd), 0) as bigint)
 		from spending where scope = $1 and period >= $2 and length(period) = 10`, ScopeDaemon, day)
 	return tokens, costMicroUSD, err

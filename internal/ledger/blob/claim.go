@@ -1,4 +1,4 @@
-package ledger
+package blob
 
 import (
 	"bytes"
@@ -32,23 +32,23 @@ type valuesClaim struct {
 	Since    time.Time `json:"since"`
 }
 
-// ValuesRefusedError is a place that large values cannot be kept at, in words for its owner.
-type ValuesRefusedError struct{ Message string }
+// RefusedError is a place that large values cannot be kept at, in words for its owner.
+type RefusedError struct{ Message string }
 
-func (e *ValuesRefusedError) Error() string { return e.Message }
+func (e *RefusedError) Error() string { return e.Message }
 
 func refuseValues(format string, args ...any) error {
-	return &ValuesRefusedError{fmt.Sprintf(format, args...)}
+	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// ClaimValues makes the place of large values this ledger's, unless it is already, and tries that it can be read, listed, written and
+// Claim makes the place of large values this ledger's, unless it is already, and tries that it can be read, listed, written and
 // emptied. Where the ledger is a copy of the database that has the place, adopt takes it over. A ledger that has large values somewhere and was opened
 // without a place is refused as well.
-func (l *Ledger) ClaimValues(ctx context.Context, adopt bool) error {
-	if l.Postgres == nil {
+func (l *Blobs) Claim(ctx context.Context, adopt bool) error {
+	if l.DB.Postgres == nil {
 		return nil
 	}
-	v, ok := l.blobs.(*valueObjects)
+	v, ok := l.values.(*valueObjects)
 	if !ok {
 		id, err := l.claimID(ctx)
 		if err == nil && id != "" {
@@ -58,26 +58,26 @@ func (l *Ledger) ClaimValues(ctx context.Context, adopt bool) error {
 	}
 
 	// Nodes that start together claim one after the other.
-	conn, err := l.Postgres.Conn(ctx)
+	conn, err := l.DB.Postgres.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // the lock is given up before
-	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, l.Class, store.LockValues); err != nil {
+	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1, $2)`, l.DB.Class, store.LockValues); err != nil {
 		return err
 	}
 	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.Class, store.LockValues) // the session ends with it
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1, $2)`, l.DB.Class, store.LockValues) // the session ends with it
 	}()
 
 	if err := l.claimPlace(ctx, v, adopt); err != nil {
 		return err
 	}
-	return l.CheckValues(ctx)
+	return l.Check(ctx)
 }
 
 // claimPlace makes a place that is nobody's this ledger's, and takes over what is that of the database it was copied from.
-func (l *Ledger) claimPlace(ctx context.Context, v *valueObjects, adopt bool) error {
+func (l *Blobs) claimPlace(ctx context.Context, v *valueObjects, adopt bool) error {
 	err := l.checkClaim(ctx, v)
 	var no *unclaimedError
 	if !errors.As(err, &no) || no.copied && !adopt {
@@ -95,7 +95,7 @@ func (l *Ledger) claimPlace(ctx context.Context, v *valueObjects, adopt bool) er
 		}
 		c = valuesClaim{Format: claimFormat, ID: rand.Text(), Since: time.Now().UTC()}
 	}
-	if c.Ledger, c.Database = l.ID(), no.database; !no.begun {
+	if c.Ledger, c.Database = l.DB.ID(), no.database; !no.begun {
 		content, err := json.MarshalIndent(c, "", " ")
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (e *unclaimedError) Error() string {
 }
 
 // checkClaim says whether a place is this ledger's. The error is an *unclaimedError where it may become that.
-func (l *Ledger) checkClaim(ctx context.Context, v *valueObjects) error {
+func (l *Blobs) checkClaim(ctx context.Context, v *valueObjects) error {
 	id, err := l.claimID(ctx)
 	if err != nil {
 		return err
@@ -171,13 +171,13 @@ func (v *valueObjects) readClaim(ctx context.Context) (c valuesClaim, err error)
 }
 
 // claimID is the id of the place that the ledger has claimed; "" where it has claimed none.
-func (l *Ledger) claimID(ctx context.Context) (string, error) {
+func (l *Blobs) claimID(ctx context.Context) (string, error) {
 	row, err := store.OrZero(store.Value[string](store.Reads(ctx, l.DB), `select hash from blobs where run = 0 and hash like $1`, claimMark+"%"))
 	return strings.TrimPrefix(row, claimMark), err
 }
 
 // databaseID is what no copy of this database has: its server and its table.
-func (l *Ledger) databaseID(ctx context.Context) (string, error) {
+func (l *Blobs) databaseID(ctx context.Context) (string, error) {
 	server, err := store.Value[string](store.Reads(ctx, l.DB), `select system_identifier::text from pg_control_system()`)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -185,12 +185,12 @@ func (l *Ledger) databaseID(ctx context.Context) (string, error) {
 		}
 		server = "?" // some keep this from users: the table says enough within a server
 	}
-	return fmt.Sprintf("%s/%d", server, uint32(l.Class)), nil
+	return fmt.Sprintf("%s/%d", server, uint32(l.DB.Class)), nil
 }
 
-// CheckValues tries whether the place of large values is this ledger's, and can be written, read, listed and emptied.
-func (l *Ledger) CheckValues(ctx context.Context) error {
-	v, ok := l.blobs.(*valueObjects)
+// Check tries whether the place of large values is this ledger's, and can be written, read, listed and emptied.
+func (l *Blobs) Check(ctx context.Context) error {
+	v, ok := l.values.(*valueObjects)
 	if !ok {
 		return nil
 	}
