@@ -16,6 +16,7 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -134,17 +135,17 @@ func complete(ctx context.Context, at *place, names, begun string) (out []string
 
 // named are names of the configuration. Its secrets are not looked up: a keyring may ask for a password.
 func (at *place) named(names func(*config.Config) []string) []string {
-	path, err := config.Find(at.config, os.Getenv)
+	path, err := yaml.Find(at.config, os.Getenv)
 	if err != nil {
 		return nil
 	}
 
 	// What could be read is there beside an error: a mistake elsewhere does not take the names away.
-	cfg, _ := config.Load(config.LoadOptions{Path: path, Home: at.home, Unchecked: true, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
-	if cfg == nil {
+	doc, _ := yaml.Read(yaml.Options{Path: path, Home: at.home, HoldSecrets: true, Secret: func(string) (string, bool, error) { return "", false, nil }})
+	if doc == nil {
 		return nil
 	}
-	return names(cfg)
+	return names(doc.Config)
 }
 
 func agentNames(cfg *config.Config) (out []string) {
@@ -166,7 +167,7 @@ func toolNames() (out []string) {
 // keyNames are the paths of the keys, and their last parts alone, by which rouse explain finds them as well.
 func keyNames() (out []string) {
 	var last []string
-	for _, k := range config.Keys() {
+	for _, k := range yaml.Keys() {
 		// Without the marks of lists, which shells take for patterns.
 		path := strings.ReplaceAll(k.Path, "[]", "")
 		out = append(out, path+"\t"+shorten(k.Says, 60))

@@ -12,6 +12,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/doctor"
 	"rouse/internal/text"
@@ -141,7 +142,7 @@ func newConfigShow(at *place) *cobra.Command {
 				return err
 			}
 
-			text, err := cfg.Show()
+			text, err := yaml.Show(cfg)
 			if err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func newConfigSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Prints the JSON Schema that editors use",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := config.Schema()
+			text, err := yaml.Schema()
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/text"
@@ -46,10 +47,10 @@ and each tool. No program is started, and no model is asked.`,
 				return explainRequest(cmd, at, job)
 			}
 			if len(args) == 0 {
-				return listKeys(cmd, config.Keys())
+				return listKeys(cmd, yaml.Keys())
 			}
 
-			found, hint := config.FindKeys(args[0])
+			found, hint := yaml.FindKeys(args[0])
 			if len(found) == 0 {
 				return usagef("there is no key %q in rouse.yaml; %s", args[0], cmp.Or(hint, "rouse explain lists them"))
 			}
@@ -73,15 +74,15 @@ and each tool. No program is started, and no model is asked.`,
 	return withJSON(cmd)
 }
 
-func listKeys(cmd *cobra.Command, keys []config.Key) error {
+func listKeys(cmd *cobra.Command, keys []yaml.Key) error {
 	return jsonOr(cmd, keys, func() error {
-		return list(cmd.OutOrStdout(), keys, "", "KEY DEFAULT MEANING", func(k config.Key) []string {
+		return list(cmd.OutOrStdout(), keys, "", "KEY DEFAULT MEANING", func(k yaml.Key) []string {
 			return []string{k.Path, orDash(shorten(k.Default, 40)), k.Says}
 		})
 	})
 }
 
-func explainKey(w io.Writer, k config.Key) error {
+func explainKey(w io.Writer, k yaml.Key) error {
 	fmt.Fprintln(w, bold(w, k.Path))
 	rows := [][]string{{"  meaning", orDash(k.Says)}, {"  type", keyType(k)}, {"  default", keyDefault(k)}, {"  where", k.Where},
 		{"  variable", k.Env}, {"  keys", strings.Join(k.Keys, ", ")}}
@@ -92,7 +93,7 @@ func explainKey(w io.Writer, k config.Key) error {
 }
 
 // keyType is the type of a key, or what it can be.
-func keyType(k config.Key) string {
+func keyType(k yaml.Key) string {
 	said := k.Type
 	if len(k.Values) > 0 {
 		said = "one of " + strings.Join(k.Values, ", ")
@@ -106,7 +107,7 @@ func keyType(k config.Key) string {
 	return said
 }
 
-func keyDefault(k config.Key) string {
+func keyDefault(k yaml.Key) string {
 	if k.Required {
 		return "none: it must be given"
 	}

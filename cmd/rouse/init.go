@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/atomicfile"
 	"rouse/internal/owner"
 	"rouse/internal/text"
@@ -53,7 +53,7 @@ Without --template it imports CSV files that are dropped into an inbox. The temp
 			if cmd.Flags().Changed("template") {
 				return initTemplate(cmd, dir, template, names)
 			}
-			path, err := writeStarter(dir, config.Starter(), "inbox")
+			path, err := writeStarter(dir, yaml.Starter(), "inbox")
 			if err != nil {
 				return err
 			}
@@ -71,11 +71,11 @@ func initTemplate(cmd *cobra.Command, dir, name string, names []string) error {
 	if !ok {
 		return usagef("%s", text.NoSuch("template", name, names))
 	}
-	yaml, err := templateFiles.ReadFile("templates/" + name + "/rouse.yaml")
+	content, err := templateFiles.ReadFile("templates/" + name + "/rouse.yaml")
 	if err != nil {
 		return err
 	}
-	file, err := writeStarter(dir, yaml, t.folders...)
+	file, err := writeStarter(dir, content, t.folders...)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func writeOwn(path string, content []byte, mode fs.FileMode) error {
 func warnNotTaken(w io.Writer, path string) {
 	path, err := filepath.Abs(path)
 	if err == nil {
-		err = config.CheckFound(path, os.Getenv)
+		err = yaml.CheckFound(path, os.Getenv)
 	}
 	if err != nil {
 		fmt.Fprintf(w, "rouse: warning: without --config the next command refuses this file: %v\n", err)
@@ -128,7 +128,7 @@ func warnNotTaken(w io.Writer, path string) {
 }
 
 // writeStarter never replaces a file that exists.
-func writeStarter(dir string, yaml []byte, folders ...string) (string, error) {
+func writeStarter(dir string, content []byte, folders ...string) (string, error) {
 	for _, name := range append([]string{"."}, folders...) {
 		if err := owner.MakeFolders(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("cannot create %s: %w", filepath.Join(dir, name), err)
@@ -136,13 +136,13 @@ func writeStarter(dir string, yaml []byte, folders ...string) (string, error) {
 	}
 
 	path := filepath.Join(dir, "rouse.yaml")
-	if err := writeOwn(path, yaml, 0o644); err != nil {
+	if err := writeOwn(path, content, 0o644); err != nil {
 		return "", err
 	}
 
 	// The starter's first line names it, so that editors complete and check from the start.
 	// A schema that cannot be written costs completion in an editor, and the starter is there.
-	schema, err := config.Schema()
+	schema, err := yaml.Schema()
 	if err == nil {
 		err = atomicfile.Write(filepath.Join(dir, "rouse.schema.json"), schema, 0o644)
 	}

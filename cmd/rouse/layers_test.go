@@ -112,11 +112,22 @@ var mayImport = map[string][]string{
 	"cmd/internal/calendars": {"agent/tool/web", "scheduler/calendar", "scheduler/schedule"},
 	"cmd/internal/cmdtest":   {},
 	"cmd/internal/config": {
-		"cmd/internal/notify", "cmd/internal/webhook", "cmd/internal/layout", "cmd/internal/replicate/target",
-		"scheduler/schedule", "scheduler/calendar", "watcher", "agent", "agent/plan", "agent/tool", "agent/tool/file",
-		"agent/tool/host", "agent/tool/mcp", "agent/tool/shell", "agent/tool/web", "agent/tool/executor",
-		"agent/checkout", "skills", "skills/install", "agent/model", "agent/model/playbook", "agent/model/replay",
-		"agent/redact",
+		"scheduler/schedule", "agent", "agent/checkout", "agent/plan", "agent/tool", "agent/tool/host", "agent/tool/mcp", "agent/tool/shell",
+		"agent/tool/web", "agent/tool/executor", "skills", "skills/install", "agent/model", "agent/model/playbook",
+	},
+	"cmd/internal/config/check": {
+		"cmd/internal/config", "cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify",
+		"cmd/internal/webhook", "cmd/internal/layout", "cmd/internal/replicate/target", "scheduler/schedule",
+		"scheduler/calendar", "agent", "agent/plan", "agent/tool", "agent/tool/file", "agent/tool/host", "agent/tool/mcp",
+		"agent/tool/shell", "agent/tool/web", "agent/tool/executor", "agent/checkout", "skills", "skills/install",
+		"agent/model/playbook", "agent/model/replay",
+	},
+	"cmd/internal/config/configtest": {"cmd/internal/config", "cmd/internal/config/load", "cmd/internal/config/yaml", "agent"},
+	"cmd/internal/config/load":       {"cmd/internal/config", "cmd/internal/config/check", "cmd/internal/config/yaml", "agent/tool"},
+	"cmd/internal/config/places":     {"cmd/internal/config"},
+	"cmd/internal/config/yaml": {
+		"cmd/internal/config", "cmd/internal/config/places", "scheduler/schedule", "watcher", "agent", "agent/tool",
+		"agent/tool/host", "agent/redact",
 	},
 	"cmd/internal/control": {
 		"agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool",
@@ -148,7 +159,8 @@ var mayImport = map[string][]string{
 	"cmd/internal/notify":           {"internal/ledger", "cmd/internal/webhook", "scheduler/schedule"},
 	"cmd/internal/plan": {
 		"agent", "agent/plan", "agent/loop", "agent/model", "agent/model/*", "agent/redact", "agent/tool", "agentdb",
-		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/notify", "cmd/internal/secret",
+		"cmd/internal/api", "cmd/internal/calendars", "cmd/internal/config", "cmd/internal/config/load",
+		"cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify", "cmd/internal/secret",
 		"internal/ledger", "scheduler", "scheduler/dispatch", "scheduler/schedule", "watcher", "watcher/match",
 	},
 	"cmd/internal/releases": {},

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/atomicfile"
 	"rouse/internal/fspath"
@@ -198,16 +199,16 @@ func (j *jobDraft) askTrigger(d *dialogue, e *draft) {
 func (j *jobDraft) block() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	key := func(indent, key, value string) { line("%s%s: %s", indent, key, config.Literal(value, indent)) }
+	key := func(indent, key, value string) { line("%s%s: %s", indent, key, yaml.Literal(value, indent)) }
 
 	line("# Every key of a job, with an example: rouse explain jobs")
-	line("- name: %s", config.Literal(j.name, "  "))
+	line("- name: %s", yaml.Literal(j.name, "  "))
 	key("  ", "agent", j.agent)
 	if j.model != "" {
 		key("  ", "model", j.model)
 	}
 	if j.schedule != "" {
-		line("  %s", config.TimingLine(j.schedule))
+		line("  %s", yaml.TimingLine(j.schedule))
 	}
 	if j.watch != "" {
 		line("  watch:")
@@ -225,7 +226,7 @@ func (j *jobDraft) block() string {
 		line("  after:")
 	}
 	for _, job := range j.after {
-		line("    - job: %s", config.Literal(job, "      "))
+		line("    - job: %s", yaml.Literal(job, "      "))
 	}
 	if j.schedule == "" && j.watch == "" && !j.webhook && len(j.after) == 0 {
 		line("  # schedule: daily at 08:00        # without it only rouse run starts the job")
@@ -278,10 +279,10 @@ func (a *agentDraft) ask(d *dialogue, e *draft) {
 func (a *agentDraft) block() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	key := func(key, value string) { line("  %s: %s", key, config.Literal(value, "  ")) }
+	key := func(key, value string) { line("  %s: %s", key, yaml.Literal(value, "  ")) }
 
 	line("# Every key of an agent, with an example: rouse explain agents")
-	line("- name: %s", config.Literal(a.name, "  "))
+	line("- name: %s", yaml.Literal(a.name, "  "))
 	if a.model != "" {
 		key("model", a.model)
 	}
@@ -331,7 +332,7 @@ func (d *draft) begin(cmd *cobra.Command) (ask *dialogue, err error) {
 }
 
 func (d *draft) read() (err error) {
-	if d.path, err = config.Find(d.at.config, os.Getenv); err != nil {
+	if d.path, err = yaml.Find(d.at.config, os.Getenv); err != nil {
 		return err
 	}
 	if info, err := os.Stat(d.path); err == nil && !info.Mode().IsRegular() {
@@ -400,8 +401,8 @@ func (d *draft) build() (err error) {
 	if err := d.taken(); err != nil {
 		return err
 	}
-	d.now, d.line, err = config.Add(d.old, d.list, d.text())
-	if errors.Is(err, config.ErrStyle) {
+	d.now, d.line, err = yaml.Add(d.old, d.list, d.text())
+	if errors.Is(err, yaml.ErrStyle) {
 		return fmt.Errorf("%s: the list %s uses a style that does not allow inserting lines, such as [{…}]; nothing was written. "+
 			"Add this block by hand:\n\n%s", d.shown(), d.list, d.text())
 	}

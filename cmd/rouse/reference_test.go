@@ -21,7 +21,7 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/endtoend"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/ledger"
@@ -166,7 +166,7 @@ func writeTool(w *bytes.Buffer, r toolReport) {
 func writeKeys(_ *testing.T, w *bytes.Buffer) {
 	fmt.Fprint(w, "# Configuration\n\nEvery key of `rouse.yaml`. `[]` marks a list, whose items have the keys below. What is said of `jobs[]` can stand in `defaults`, for all jobs, unless a job alone can have it. `rouse config schema` prints the same as a JSON Schema.\n\n")
 	section := ""
-	for _, k := range config.Keys() {
+	for _, k := range yaml.Keys() {
 		top, _, _ := strings.Cut(strings.ReplaceAll(k.Path, "[]", ""), ".")
 		if top != section {
 			section = top
@@ -220,7 +220,7 @@ var jsonShapes = []struct {
 }{
 	{"rouse backfill JOB", api.Backfill{}}, {"rouse budget", api.Budget{}}, {"rouse config check", checked{}}, {"rouse config reload", api.Reload{}},
 	{"rouse db AGENT backups", []api.Backup{}}, {"rouse db AGENT query SQL", api.Rows{}}, {"rouse db AGENT schema", api.Schema{}}, {"rouse doctor", []api.Check{}}, {"rouse engine status", api.Engine{}},
-	{"rouse explain", []config.Key{}}, {"rouse explain KEY", []config.Key{}}, {"rouse explain --request JOB", plan.FirstRequest{}}, {"rouse grants", standingPermission{}}, {"rouse inbox", []api.Item{}}, {"rouse incidents", []api.Incident{}}, {"rouse jobs", []api.Job{}},
+	{"rouse explain", []yaml.Key{}}, {"rouse explain KEY", []yaml.Key{}}, {"rouse explain --request JOB", plan.FirstRequest{}}, {"rouse grants", standingPermission{}}, {"rouse inbox", []api.Item{}}, {"rouse incidents", []api.Incident{}}, {"rouse jobs", []api.Job{}},
 	{"rouse logs", api.Event{}}, {"rouse next", []api.Occurrence{}}, {"rouse pause", []api.Pause{}}, {"rouse run JOB", api.Run{}}, {"rouse runs", []api.Run{}}, {"rouse show RUN", api.RunDetail{}},
 	{"rouse simulate", []simulatedOccurrence{}}, {"rouse skills list", install.Inventory{}}, {"rouse wake", []api.AgentWake{}}, {"rouse status", api.Status{}}, {"rouse tools", []toolReport{}}, {"rouse tools TOOL", toolReport{}},
 	{"rouse undo RUN", api.Undo{}}, {"rouse version", versionReport{}}, {"rouse webhooks", []api.Webhook{}}, {"rouse why JOB", []api.Explanation{}}, {"rouse workspaces", []api.Workspace{}}, {"rouse workspaces show WORKSPACE", api.WorkspaceDetail{}},

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"rouse/cmd/internal/api"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/secret"
 	"rouse/internal/text"
@@ -212,12 +212,12 @@ func listSecrets(at *place, home string) ([]secretEntry, error) {
 		return nil, err
 	}
 	cfg, err := at.load() // its problems are for "rouse config check"
-	if cfg == nil && err != nil && !errors.Is(err, config.ErrNoFile) {
+	if cfg == nil && err != nil && !errors.Is(err, yaml.ErrNoFile) {
 		return nil, err
 	}
 	users := map[string][]secretUser{}
 	if cfg != nil {
-		for _, r := range cfg.SecretRefs() {
+		for _, r := range cfg.Secrets.Refs {
 			u := secretUser{Of: r.Of, Key: r.Path, File: r.At.File, Line: r.At.Line}
 			// only_to belongs to a grant, not to the reference, so it is found by the agent's name.
 			for _, a := range cfg.Agents {

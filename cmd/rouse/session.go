@@ -17,6 +17,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
@@ -40,7 +41,7 @@ func (at *place) load() (*config.Config, error) { return at.read(plan.Load) }
 func (at *place) check() (*config.Config, error) { return at.read(plan.Check) }
 
 func (at *place) read(load func(path, home string) (*config.Config, error)) (*config.Config, error) {
-	path, err := config.Find(at.config, os.Getenv)
+	path, err := yaml.Find(at.config, os.Getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +55,15 @@ func (at *place) homeDir() (string, error) {
 		return filepath.Abs(at.home)
 	}
 
-	path, err := config.Find(at.config, os.Getenv)
+	path, err := yaml.Find(at.config, os.Getenv)
 	if err != nil {
-		if at.config != "" || !errors.Is(err, config.ErrNoFile) {
+		if at.config != "" || !errors.Is(err, yaml.ErrNoFile) {
 			return "", err
 		}
 		return config.DefaultHome(os.Getenv)
 	}
 
-	return config.Home(path, os.Getenv)
+	return yaml.Home(path, os.Getenv)
 }
 
 // inHome returns a RunE that calls f with the home.
@@ -219,7 +220,7 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 
 	cfg, problem := at.load()
 	// Without a configuration there is history to read at most, and nothing to make a home for.
-	if errors.Is(problem, config.ErrNoFile) {
+	if errors.Is(problem, yaml.ErrNoFile) {
 		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("there is no history at %s, and %w", dir, problem)
 		}
@@ -230,11 +231,11 @@ func (at *place) try(ctx context.Context, dir string, purpose purpose) (*session
 
 	var wanted []config.SecretRef
 	if problem != nil {
-		if !errors.Is(problem, config.ErrNoFile) {
+		if !errors.Is(problem, yaml.ErrNoFile) {
 			at.broken = problem
 		}
 		if cfg != nil {
-			wanted = cfg.SecretRefs()
+			wanted = cfg.Secrets.Refs
 		}
 		// The secrets that it names go along all the same: doctor reports those that are not set.
 		cfg = &config.Config{} // history can be read all the same

@@ -16,6 +16,7 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -44,7 +45,7 @@ func (at *place) skills() (*skills.Catalog, error) {
 	// A mistake elsewhere in the configuration does not keep its owner from the skills.
 	case err == nil || errors.As(err, &wrong) && cfg != nil && cfg.Home != "":
 		return cfg.SkillCatalog(), nil
-	case !errors.Is(err, config.ErrNoFile) || at.config != "":
+	case !errors.Is(err, yaml.ErrNoFile) || at.config != "":
 		return nil, err
 	}
 

@@ -14,6 +14,8 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/places"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
@@ -122,7 +124,7 @@ func (at *place) checkGitSettings(ctx context.Context) error {
 	cfg, err := at.load()
 	var wrong *config.Errors
 	switch {
-	case errors.Is(err, config.ErrNoFile) && at.config == "":
+	case errors.Is(err, yaml.ErrNoFile) && at.config == "":
 		return nil // there are no agents
 	case err != nil && (!errors.As(err, &wrong) || cfg == nil):
 		return err
@@ -133,7 +135,7 @@ func (at *place) checkGitSettings(ctx context.Context) error {
 		return err
 	}
 	for _, file := range files {
-		if who := cfg.Writer(file); who != "" {
+		if who := places.Writer(cfg, file); who != "" {
 			return fmt.Errorf("git is not started, because it would run programs that its settings in %s name, and %s; give the agent another folder, or keep the settings elsewhere", text.OneLine(file), who)
 		}
 	}
@@ -395,8 +397,8 @@ func trustSkill(cmd *cobra.Command, at *place, home, folder string, yes bool) er
 	// What is wrong may be what this skill mends; who may write where is known all the same.
 	case err != nil && !errors.As(err, &wrong):
 		return err
-	case cfg.Writer(s.Dir) != "":
-		return fmt.Errorf("the skill in %s is not to be trusted there: %s; keep it where no agent can write, as in %s/skills", s.Dir, cfg.Writer(s.Dir), home)
+	case places.Writer(cfg, s.Dir) != "":
+		return fmt.Errorf("the skill in %s is not to be trusted there: %s; keep it where no agent can write, as in %s/skills", s.Dir, places.Writer(cfg, s.Dir), home)
 	}
 
 	// The hash of what is shown: what changes while its owner reads is not trusted.

@@ -13,7 +13,8 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/daemon"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
@@ -45,7 +46,7 @@ jobs:
 func newPast(t *testing.T, text string) *past {
 	t.Helper()
 	p := &past{t: t, config: filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": text}), "rouse.yaml"), now: time.Now().UTC().Truncate(time.Hour)}
-	cfg, err := config.Load(config.LoadOptions{Path: p.config, Getenv: os.Getenv, Tools: agent.Specs()})
+	cfg, err := load.Config(yaml.Options{Path: p.config, Getenv: os.Getenv}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,10 @@
 package config
 
 import (
-	"net/url"
+	"maps"
+	"slices"
 	"strings"
-	"time"
 
-	"rouse/internal/text"
-	"rouse/scheduler/calendar"
 	"rouse/scheduler/schedule"
 )
 
@@ -22,8 +20,6 @@ type Calendar struct {
 	At Position
 }
 
-const minRefresh = 5 * time.Minute
-
 // Address is what a calendar is fetched from.
 func (c Calendar) Address() string {
 	if rest, ok := strings.CutPrefix(c.URL, "webcal://"); ok {
@@ -32,78 +28,20 @@ func (c Calendar) Address() string {
 	return c.URL
 }
 
+// AddCalendar makes an empty calendar, which CalendarOf returns if it has a name.
+func (c *Config) AddCalendar(name string) *schedule.Calendar {
+	made := schedule.NewCalendar(name)
+	if c.calendars == nil {
+		c.calendars = map[string]*schedule.Calendar{}
+	}
+	if name != "" {
+		c.calendars[name] = made
+	}
+	return made
+}
+
+// CalendarNames returns the names that CalendarOf knows, sorted.
+func (c *Config) CalendarNames() []string { return slices.Sorted(maps.Keys(c.calendars)) }
+
 // CalendarOf returns a calendar, nil if there is none. That of a URL is empty until it is fetched.
 func (c *Config) CalendarOf(name string) *schedule.Calendar { return c.calendars[name] }
-
-func (c *checker) checkCalendars() {
-	unique(c, "calendars", c.cfg.Calendars, func(one Calendar) Name { return one.Name })
-	c.cfg.calendars = map[string]*schedule.Calendar{}
-	for path, one := range each("calendars", c.cfg.Calendars) {
-		made := schedule.NewCalendar(string(one.Name))
-		if one.Name != "" {
-			c.cfg.calendars[string(one.Name)] = made
-		}
-		c.checkCalendar(path, one, made)
-	}
-}
-
-func (c *checker) checkCalendar(path string, one *Calendar, made *schedule.Calendar) {
-	kind := c.oneOf(path, "holidays", "file", "url")
-	if kind == "" {
-		return
-	}
-	for _, key := range []string{"private_network", "refresh"} {
-		if at := path + "." + key; kind != "url" && c.d.given(at) {
-			c.bad(at, "goes with url")
-		}
-	}
-
-	at := path + "." + kind
-	if !c.hasNoProblem(at) {
-		return
-	}
-	switch kind {
-	case "holidays":
-		entries, err := calendar.Holidays(one.Holidays, time.Now())
-		if err != nil {
-			c.bad(at, "%s", err.Error()).Hint = text.DidYouMean(one.Holidays, calendar.Places())
-		}
-		made.Set(entries)
-	case "file":
-		c.calendarFile(at, string(one.File), made)
-	case "url":
-		c.calendarURL(path, one)
-	}
-}
-
-func (c *checker) calendarFile(at, file string, made *schedule.Calendar) {
-	// Whoever can write it decides when jobs run.
-	c.d.trusted = append(c.d.trusted, trusted{what: "the calendar " + made.Name(), path: file, at: c.d.place(at)})
-	content, err := c.cfg.Sources.read(file, readPlain)
-	if err != nil {
-		c.bad(at, "%s", err.Error())
-		return
-	}
-	entries, err := calendar.Parse(content, time.Now())
-	if err != nil {
-		c.bad(at, "%s: %s", display(file), err.Error())
-	}
-	made.Set(entries)
-}
-
-func (c *checker) calendarURL(path string, one *Calendar) {
-	// The address itself may be a secret, and is not said.
-	if u, err := url.Parse(one.Address()); one.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !one.Near)) {
-		c.bad(path+".url", "must be an address like https://example.com/team.ics; http:// is for private_network: true alone")
-	}
-	c.notEmpty(path+".url", one.URL, "is empty")
-	if time.Duration(one.Refresh) < minRefresh {
-		c.bad(path+".refresh", "is at least %s", Duration(minRefresh))
-	}
-}
-
-// fetched reports whether a calendar comes from a URL.
-func (c *checker) fetched(name string) bool {
-	one := find(nil, c.cfg.Calendars, name, func(one *Calendar) Name { return one.Name })
-	return one != nil && one.URL != ""
-}

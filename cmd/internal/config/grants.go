@@ -4,9 +4,49 @@ import (
 	"slices"
 	"strings"
 
+	"rouse/agent"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
+	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 )
+
+// Permits reports whether a tool is neither left out nor denied.
+func (f toolFilter) Permits(s tool.Spec) bool { return tool.IsAllowed(f.Allow, f.Deny, s.Name) }
+
+// Settle sets the workdir (OSA-40). An isolated agent works in own and may read its workdir.
+func (a *Agent) Settle(own Path) {
+	if a.Mode == plan.ModeIsolated && a.Workdir != "" && a.Workdir != own { // the same in a configuration that rouse has shown
+		a.HostFolder = string(a.Workdir)
+		a.Grants.Read = append(a.Grants.Read, ReadGrant{Path: a.Workdir, Private: a.Private.Workdir})
+		a.Workdir = ""
+	}
+	if a.Workdir == "" {
+		a.Workdir = own
+	}
+}
+
+// LacksHostTool reports whether a tool is one of files or programs, of an agent that has neither.
+func (a *Agent) LacksHostTool(name string) bool {
+	return a.Mode == plan.ModeNone && agent.IsHostTool(name)
+}
+
+func (a *Agent) SecretNames() []string {
+	var out []string
+	for _, g := range a.Grants.Secrets {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// Commands are the programs that an agent may run unasked.
+func (a *Agent) Commands() []shell.Grant {
+	var out []shell.Grant
+	for _, g := range a.Grants.Commands {
+		out = append(out, shell.Grant{Argv: g.Argv, Network: g.Network == "host", Written: g.Written})
+	}
+	return out
+}
 
 // Reads returns the paths beside the workdir that an agent may read, and which are not private.
 func (a *Agent) Reads() (all, public []string) {
@@ -32,75 +72,24 @@ func (a *Agent) Network() []web.Grant {
 func (a *Agent) Secrets() []tool.SecretGrant {
 	var out []tool.SecretGrant
 	for _, g := range a.Grants.Secrets {
-		out = append(out, tool.SecretGrant{Name: g.Name, OnlyTo: g.OnlyTo, Value: g.value, Public: !On(g.Private)})
+		out = append(out, tool.SecretGrant{Name: g.Name, OnlyTo: g.OnlyTo, Value: g.Value, Public: !On(g.Private)})
 	}
 	return out
 }
 
-func (c *checker) network(path string, a *Agent) {
-	for at, g := range each(path+".grants.network", a.Network()) {
-		if g.Host == "" || !c.hasNoProblem(at) {
-			continue
-		}
-
-		if err := g.Check(); err != nil {
-			c.bad(at+".host", "%s", err.Error()).Hint = "write a host like api.example.com, *.example.com or 192.168.1.5:8080"
-		} else if strings.HasPrefix(g.Host, "*") && !strings.Contains(strings.TrimPrefix(g.Host, "*."), ".") {
-			c.warn(at+".host", "lets the agent ask any host%s, also one that a page which it reads names to it", map[bool]string{true: " below " + strings.TrimPrefix(g.Host, "*.")}[len(g.Host) > 2])
-		}
-	}
-}
-
-// secretGrants looks the secrets of an agent up, and says which could never be used.
-func (c *checker) secretGrants(path string, a *Agent) {
-	seen := map[string]bool{}
-	for at, g := range each(path+".grants.secrets", a.Grants.Secrets) {
-		if g.Name == "" {
-			continue
-		}
-
-		if !secretName.MatchString("secret:" + g.Name) {
-			c.bad(at+".name", "%q is not the name of a secret; it is what rouse secrets set NAME took", short(g.Name))
-			continue
-		}
-
-		if seen[g.Name] {
-			c.bad(at+".name", "the secret %s is granted twice", g.Name)
-			continue
-		}
-
-		seen[g.Name] = true
-		var problem, hint string
-		// The value is kept in the agent, so that a call needs no store.
-		if g.value, problem, hint = c.d.lookup(c.d.place(at+".name"), at, g.Name); problem != "" {
-			c.d.lacks(c.d.place(at+".name"), at, at+".name", g.Name, problem, hint)
-		}
-		if g.OnlyTo == "" {
-			continue
-		}
-
-		only := web.Grant{Host: g.OnlyTo}
-		if err := only.Check(); err != nil || strings.Contains(g.OnlyTo, "*") {
-			c.bad(at+".only_to", "must be one host like api.example.com")
-		} else if !web.CoversHost(a.Network(), only) {
-			c.warn(at+".only_to", "no host under grants.network is %s, so that no request can send it", g.OnlyTo)
-		}
-	}
-}
-
-// references returns the places that ask for secrets, with what they are in.
-func (d *decoder) references() []SecretRef {
-	words := map[string]string{"models": "model", "agents": "agent", "mcp": "MCP server", "jobs": "job", "notifications": "channel"}
-	for i := range d.refs {
-		r := &d.refs[i]
-		if m := listed.FindStringSubmatch(r.Path); m != nil {
-			r.Of = strings.TrimSpace(words[m[2]] + " " + d.nameAt(r.Path))
-		}
-	}
-	return d.refs
-}
-
-// sends reports whether requests of a grant may do more than read from one named host.
-func (g networkGrant) sends() bool {
+// Sends reports whether requests of a grant may do more than read from one named host.
+func (g NetworkGrant) Sends() bool {
 	return strings.Contains(g.Host, "*") || slices.ContainsFunc(g.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
+}
+
+// Writes are the folders in which an agent's tools write.
+func (a *Agent) Writes() (out []string) {
+	for _, p := range a.Grants.Write {
+		out = append(out, string(p))
+	}
+	// grants.write narrows the workdir; without it all of it can be written.
+	if len(out) == 0 && a.Workdir != "" {
+		out = []string{string(a.Workdir)}
+	}
+	return out
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,18 @@ import (
 	"rouse/internal/domain"
 	"rouse/scheduler/schedule"
 )
+
+// MaxBatch is what a playbook's each takes.
+const MaxBatch = 10_000
+
+// Followed are the jobs whose runs a job follows, with the outcomes that it waits for.
+func (j *Job) Followed() map[string][]domain.Outcome {
+	out := map[string][]domain.Outcome{}
+	for _, f := range j.Follows {
+		out[f.Job] = f.On
+	}
+	return out
+}
 
 // DefaultKeep is how long the history of ad-hoc prompts and of removed jobs is kept.
 const DefaultKeep = 90 * 24 * time.Hour
@@ -30,13 +41,13 @@ type Job struct {
 
 	Workspace string `key:"workspace" own:"yes" say:"name of the workspace in which the module works, a template; it is made when it is first needed" eg:"books"`
 
-	Schedule string   `key:"schedule" own:"yes" say:"five or six cron fields, @daily and the like, or words: daily at 08:00, weekly on mon at 08:00, monthly on 31 at 08:00 (the last day of shorter months)" eg:"'0 8 * * 1-5'"`
-	Every    string   `key:"every" own:"yes" say:"a length of time" eg:"30m"`
-	RunAt    string   `key:"at" own:"yes" say:"RFC 3339; fires once" eg:"2026-12-01T08:00:00+01:00"`
-	Window   *window  `key:"window" own:"yes" say:"hours in which it runs once, at a moment that its name and the date decide"`
-	Watch    *watch   `key:"watch" own:"yes" say:"a folder whose files start runs"`
-	Webhook  *Webhook `key:"webhook" own:"yes" say:"signed requests of other programs that start runs"`
-	Follows  []follow `key:"after" own:"yes" say:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
+	Schedule string     `key:"schedule" own:"yes" say:"five or six cron fields, @daily and the like, or words: daily at 08:00, weekly on mon at 08:00, monthly on 31 at 08:00 (the last day of shorter months)" eg:"'0 8 * * 1-5'"`
+	Every    string     `key:"every" own:"yes" say:"a length of time" eg:"30m"`
+	RunAt    string     `key:"at" own:"yes" say:"RFC 3339; fires once" eg:"2026-12-01T08:00:00+01:00"`
+	Window   *window    `key:"window" own:"yes" say:"hours in which it runs once, at a moment that its name and the date decide"`
+	Watch    *Watch     `key:"watch" own:"yes" say:"a folder whose files start runs"`
+	Webhook  *Webhook   `key:"webhook" own:"yes" say:"signed requests of other programs that start runs"`
+	Follows  []Followed `key:"after" own:"yes" say:"jobs whose runs it follows: it runs once for each of them that has ended, and knows it as .After"`
 
 	Host          string         `key:"host" say:"with engine.postgres: the node that does the job's runs, and sees the folder of its watch" unset:"the agent's; any" eg:"nas"`
 	Timezone      string         `key:"timezone" say:"time zone of the schedule and of collect" unset:"the daemon's" eg:"Europe/Berlin"`
@@ -55,8 +66,8 @@ type Job struct {
 
 	Retry        retry       `key:"retry" say:"further attempts after a failure"`
 	Resume       *bool       `key:"resume" default:"true" say:"go on after a crash"`
-	When         []condition `key:"when" say:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`
-	Expect       []expect    `key:"expect" say:"checked by the host after a run; unmet means error"`
+	When         []Condition `key:"when" say:"conditions that cost nothing and must all hold, or the run is skipped; not checked for the files of a watch"`
+	Expect       []Expect    `key:"expect" say:"checked by the host after a run; unmet means error"`
 	ContextViews []string    `key:"context_views" say:"saved views of the agent's database whose rows are put into the prompt" eg:"[open_invoices]"`
 	Session      string      `key:"session" enum:"fresh|keep" default:"fresh" say:"keep: a run is told what was said in the runs of the job before it, never what their tools brought"`
 	Record       bool        `key:"record" say:"keeps what its model is asked and answers as long as the run, for rouse replay"`
@@ -68,7 +79,7 @@ type Job struct {
 	Executor     *Executor   `key:"executor" own:"yes" say:"the agent program that does its prompt" unset:"the agent's"`
 	Checkout     *Checkout   `key:"checkout" own:"yes" say:"each of its runs works in a private clone of a repository of yours, on a branch of its own" unset:"the agent's"`
 	MinTier      string      `key:"min_tier" enum:"A|B|C|D" say:"the weakest confinement on which its programs may run" unset:"the agent's"`
-	Notify       notify      `key:"notify" say:"who is told how its runs end"`
+	Notify       Notify      `key:"notify" say:"who is told how its runs end"`
 
 	At       Position
 	TextFile string // that its prompt was read from
@@ -121,15 +132,15 @@ type window struct {
 	At Position
 }
 
-// follow is a job whose runs are followed.
-type follow struct {
+// Followed is a job whose runs are followed.
+type Followed struct {
 	Job string           `key:"job" need:"yes" say:"name of the job whose runs it follows" eg:"fetch"`
 	On  []domain.Outcome `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped" default:"[success]" say:"how its runs have to have ended"`
 
 	At Position
 }
 
-type watch struct {
+type Watch struct {
 	Path           Path              `key:"path" need:"yes" say:"the folder" eg:"./inbox"`
 	Include        []string          `key:"include" say:"globs of file names; one like *.tmp takes what is left out otherwise" unset:"all but hidden and half-written files" eg:"['*.csv']"`
 	Exclude        []string          `key:"exclude" say:"globs of file names" unset:"none" eg:"['*.part']"`
@@ -166,42 +177,42 @@ func (c *collect) When() string {
 
 // The modes of a watch.
 const (
-	modePerFile  = "per_file"
-	modeBatch    = "batch"
-	modeConverge = "converge"
+	PerFile  = "per_file"
+	Batch    = "batch"
+	Converge = "converge"
 )
 
-// fill gives the defaults that depend on the mode and the work of the job.
-func (w *watch) fill(j *Job, modeGiven bool) {
-	if w.Collect != nil && w.Mode == modePerFile && !modeGiven {
-		w.Mode = modeBatch
+// Fill gives the defaults that depend on the mode and the work of the job.
+func (w *Watch) Fill(j *Job, modeGiven bool) {
+	if w.Collect != nil && w.Mode == PerFile && !modeGiven {
+		w.Mode = Batch
 	}
 	if w.Existing == "" {
 		w.Existing = "ignore"
-		if w.Mode == modePerFile {
+		if w.Mode == PerFile {
 			w.Existing = "process"
 		}
 	}
 
-	if w.MaxWait == 0 && w.Mode != modePerFile {
+	if w.MaxWait == 0 && w.Mode != PerFile {
 		w.MaxWait = Duration(30 * time.Second)
 	}
 
-	if w.MaxFiles == 0 && w.Mode == modeBatch {
+	if w.MaxFiles == 0 && w.Mode == Batch {
 		w.MaxFiles = 500
 		if w.Collect != nil {
-			w.MaxFiles = maxBatch
+			w.MaxFiles = MaxBatch
 		}
-		most, _ := j.Bounds.playbookCalls()
-		if each, once := callsOfBatch(j.Playbook); each > 0 && most > 0 {
+		most, _ := j.Bounds.PlaybookCalls()
+		if each, once := CallsOfBatch(j.Playbook); each > 0 && most > 0 {
 			// A batch that needs more calls than the run may make would fail every time.
 			w.MaxFiles = max(1, min(w.MaxFiles, (most-once)/each))
 		}
 	}
 }
 
-// callsOfBatch estimates how many calls a playbook makes for each file, and for the whole batch.
-func callsOfBatch(calls []PlaybookCall) (each, once int) {
+// CallsOfBatch estimates how many calls a playbook makes for each file, and for the whole batch.
+func CallsOfBatch(calls []PlaybookCall) (each, once int) {
 	for _, c := range calls {
 		if overFiles(c.Each) {
 			each++
@@ -225,9 +236,19 @@ func overFiles(list any) bool {
 		return false
 	}
 
-	var v identifiers
+	var v filesVisitor
 	ast.Walk(&tree.Node, &v)
-	return slices.Contains(v.used, "Files")
+	return v.found
+}
+
+// filesVisitor looks for the name Files in an expression.
+type filesVisitor struct{ found bool }
+
+// Visit implements ast.Visitor.
+func (v *filesVisitor) Visit(n *ast.Node) {
+	if id, ok := (*n).(*ast.IdentifierNode); ok && id.Value == "Files" {
+		v.found = true
+	}
 }
 
 // After is what happens to a file after its run: leave, delete, or move: FOLDER.
@@ -246,7 +267,7 @@ func (a After) To() string {
 }
 
 // MovedTo are the folders that the watch's files are moved to.
-func (w *watch) MovedTo() (out []string) {
+func (w *Watch) MovedTo() (out []string) {
 	for _, after := range []After{w.OnSuccess, w.OnFailure} {
 		if after.Dir != "" {
 			out = append(out, after.Dir)
@@ -270,7 +291,7 @@ type retry struct {
 	On         []domain.Outcome `key:"on" enum:"error|timeout" default:"[error, timeout]" say:"outcomes after which it is tried again"`
 }
 
-type condition struct {
+type Condition struct {
 	SQL     string   `key:"sql" say:"gives one true value on the agent's database; knows :last_success, :last_run and :now" eg:"select count(*) > 0 from expenses where _created_at > :last_success"`
 	Command []string `key:"command" say:"a program and its arguments, without a shell, in the agent's workdir; ./NAME is relative to this file; exit 0 is true" eg:"[./has-news.sh]"`
 	Write   bool     `key:"write" say:"the command may change what its agent may; otherwise it only reads"`
@@ -287,7 +308,7 @@ type condition struct {
 	At Position
 }
 
-type expect struct {
+type Expect struct {
 	File Path   `key:"file" say:"must exist and be changed by the run; writing the same content is an error" eg:"./out/report.md"`
 	SQL  string `key:"sql" say:"gives one true value on the agent's database" eg:"select count(*) > 0 from reports where day = date('now')"`
 	// Command is not resolved like that of a condition: what it names is the project's own.
@@ -297,7 +318,7 @@ type expect struct {
 	At Position
 }
 
-type notify struct {
+type Notify struct {
 	On       []string `key:"on" enum:"success|nothing|partial|error|timeout|budget_exceeded|cancelled|interrupted|skipped|failure|waiting" unset:"success, failure, waiting; failure, waiting for a schedule with gaps of less than an hour (successes are in the daily digest)" say:"outcomes that send a notice; failure is every outcome that opens an incident (error, timeout, budget_exceeded, interrupted), waiting a run that needs your answer"`
 	Channels []string `key:"channels" say:"names of notifications" unset:"the channels of the agent, else the first of notifications, else desktop if there is a desktop session" eg:"[ops]"`
 	Title    string   `key:"title" say:"a template" eg:"'{{ .Job }}'"`

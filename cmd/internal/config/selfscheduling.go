@@ -1,10 +1,8 @@
 package config
 
 import (
-	"strings"
 	"time"
 
-	"rouse/agent/tool"
 	"rouse/scheduler/schedule"
 )
 
@@ -20,8 +18,8 @@ type selfScheduling struct {
 	MaxChain    int       `key:"max_chain" positive:"yes" say:"wakes in a row without anything else that starts the agent" unset:"no limit" eg:"5"`
 }
 
-// fill gives what was left out the value of the mode, where it has an effect.
-func (s *selfScheduling) fill() {
+// Fill gives what was left out the value of the mode, where it has an effect.
+func (s *selfScheduling) Fill() {
 	if s == nil {
 		return
 	}
@@ -58,13 +56,13 @@ func valueOr[T any](p *T, other T) T {
 	return *p
 }
 
-// on reports whether an agent plans its own runs.
-func (s *selfScheduling) on() bool { return s != nil && On(s.Enabled) }
+// On reports whether an agent plans its own runs.
+func (s *selfScheduling) On() bool { return s != nil && On(s.Enabled) }
 
 // SelfScheduling returns the limits of the wakes that an agent plans, and false if it plans none.
 func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 	s := a.SelfScheduling
-	if !s.on() {
+	if !s.On() {
 		return schedule.Limits{}, false
 	}
 
@@ -80,56 +78,4 @@ func (c *Config) SelfScheduling(a *Agent) (schedule.Limits, bool) {
 		limits.Days, _ = schedule.ParseDays(s.Days) // the same
 	}
 	return limits, ok
-}
-
-func (c *checker) selfScheduling(path string, a *Agent) {
-	s := a.SelfScheduling
-	if s == nil {
-		return
-	}
-
-	if at := path + ".quiet_hours"; s.QuietHours != nil && c.hasNoProblem(at) {
-		_, err := schedule.ParseQuiet(*s.QuietHours)
-		c.schedule(at, "quiet_hours", err)
-	}
-
-	for at, day := range each(path+".days", s.Days) {
-		if c.hasNoProblem(at) {
-			_, err := schedule.ParseDays([]string{*day})
-			c.schedule(at, "days", err)
-		}
-	}
-
-	if at := path + ".days"; s.Days != nil && len(s.Days) == 0 && c.hasNoProblem(at) {
-		c.bad(at, "is empty, which allows no day").Hint = "leave it out for all days; to let only the owner plan, write mode: manual"
-	}
-
-	if s.MinInterval != nil && s.Horizon != nil && *s.MinInterval > *s.Horizon && c.hasNoProblem(path+".horizon") {
-		c.bad(path, "min_interval %s is longer than horizon %s", s.MinInterval, s.Horizon)
-	}
-
-	if s.on() {
-		c.planner(path, a)
-	}
-}
-
-// planner warns of settings that keep an agent from planning its own runs, or from being woken.
-func (c *checker) planner(path string, a *Agent) {
-	if a.Model == "" {
-		c.warn(path, "a wake needs a model, and the agent %q has none: its wakes stay queued until one is configured under models:", a.Name)
-	}
-
-	if a.SelfScheduling.Mode == string(schedule.ModeManual) {
-		for _, key := range []string{"min_interval", "daily_cap", "quiet_hours", "days", "max_chain"} {
-			if c.d.given(path + "." + key) {
-				c.warn(path+"."+key, "has no effect with mode: manual, in which only the owner plans")
-			}
-		}
-		return
-	}
-
-	plans := c.toolsGiven(tool.RequiresSelfScheduling).Where(func(s tool.Spec) bool { return s.Writes == tool.WritesWake })
-	if len(plans) > 0 && len(plans.Where(a.Tools.permits)) == 0 {
-		c.warn(path, "the agent %q may not use %s (see its tools.allow and tools.deny), so that only its owner plans", a.Name, strings.Join(plans.Names(), " or "))
-	}
 }

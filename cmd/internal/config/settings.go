@@ -7,6 +7,12 @@ import (
 	"rouse/scheduler/schedule"
 )
 
+// Private is what of an agent's own places is for its owner alone.
+type Private struct {
+	Workdir  *bool `key:"workdir" unset:"true if the agent has both untrusted input and a way out (also by a condition) other than reading from hosts granted by name" say:"a run that reads in the workdir holds private data (B)"`
+	Database *bool `key:"database" unset:"false" say:"a run that reads rows of the database holds private data (B)"`
+}
+
 // Config is the whole of rouse.yaml. What the tags say: see field.
 type Config struct {
 	Version       int            `key:"version" default:"1" say:"of this format"`
@@ -36,18 +42,49 @@ type Config struct {
 	Sources Sources
 	// Warnings are what looks wrong and is not.
 	Warnings []Problem
-	secrets  []string
-	texts    []string // the files among Files that hold a text, such as a prompt
-	refs     []SecretRef
-	held     []Held
-	unset    []string
-	skills   found
-	// Those of Agents and Jobs, by name; nil before they are checked.
+	// Texts are those of Files that hold a text, such as a prompt.
+	Texts []string `json:"-"`
+	// Secrets are those that the settings use.
+	Secrets SecretUse `json:"-"`
+
+	skills found
+	// Those of Agents and Jobs, by name; nil before Index.
 	agentNamed map[string]*Agent
 	jobNamed   map[string]*Job
 	machine    *time.Location // the machine's time zone; nil means time.Local
 	// calendars are those of Calendars, by name.
 	calendars map[string]*schedule.Calendar
+}
+
+// SecretUse describes the secrets of a configuration.
+type SecretUse struct {
+	Values []string    // that must not be shown or stored, the longest first
+	Refs   []SecretRef // the places that ask for a secret of the store
+	Held   []Held      // the places that lack a secret, if that does not refuse the configuration
+	Unset  []string    // the names of those that are not set; unreadable ones do not count
+}
+
+// Index makes agents and jobs known by their names. The lists must not change afterwards.
+func (c *Config) Index() {
+	c.agentNamed, c.jobNamed = map[string]*Agent{}, map[string]*Job{}
+	for i := range c.Agents {
+		c.agentNamed[string(c.Agents[i].Name)] = &c.Agents[i]
+	}
+	for i := range c.Jobs {
+		if name := string(c.Jobs[i].Name); name != "" && c.jobNamed[name] == nil {
+			c.jobNamed[name] = &c.Jobs[i]
+		}
+	}
+}
+
+// Job returns the job of a name, or nil if there is none.
+func (c *Config) Job(name string) *Job {
+	return find(c.jobNamed, c.Jobs, name, func(j *Job) Name { return j.Name })
+}
+
+// Agent returns the agent of a name, or nil if there is none.
+func (c *Config) Agent(name string) *Agent {
+	return find(c.agentNamed, c.Agents, name, func(a *Agent) Name { return a.Name })
 }
 
 type limits struct {
@@ -134,7 +171,7 @@ type Model struct {
 	Fallback      string            `key:"fallback" say:"name of the model that takes over when this one has failed for good: no answer, overloaded, out of credit; never where the key or the request is wrong" eg:"spare"`
 	ContextWindow int               `key:"context_window" positive:"yes" say:"tokens; the server's own limit counts if it is smaller; ollama makes room in memory for so many" unset:"what the server reports or is known of the model; of ollama 16384" eg:"32768"`
 	MaxOutput     int               `key:"max_output" positive:"yes" say:"tokens of one answer" unset:"a quarter of the context, at most 16000" eg:"4096"`
-	Price         *price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
+	Price         *Price            `key:"price" say:"USD per million tokens" unset:"what is known of the model; nothing on this machine"`
 	Timeout       Duration          `key:"timeout" default:"10m" positive:"yes" say:"of one answer"`
 	Idle          Duration          `key:"idle" default:"2m" positive:"yes" say:"without a byte of the answer; of ollama 4m, since it loads the model first"`
 	Temperature   *float64          `key:"temperature" say:"how freely it words its answers, where the model takes one" eg:"0.2"`
@@ -143,7 +180,7 @@ type Model struct {
 	At Position
 }
 
-type price struct {
+type Price struct {
 	Input       float64  `key:"input" need:"yes" say:"of what it is sent" eg:"3"`
 	Output      float64  `key:"output" need:"yes" say:"of what it answers" eg:"15"`
 	CachedInput *float64 `key:"cached_input" say:"of input that the provider has read before" unset:"as input" eg:"0.3"`
@@ -162,8 +199,8 @@ type Agent struct {
 	Workdir          Path            `key:"workdir" unset:"HOME/agents/NAME/work" say:"root of the file tools; with mode: isolated what it reads and cannot change" eg:"./books"`
 	WorkdirShared    bool            `key:"workdir_shared" say:"with engine.postgres: the workdir is the same folder on every node"`
 	Host             string          `key:"host" say:"with engine.postgres: the node that does the agent's runs" unset:"any" eg:"nas"`
-	Database         database        `key:"database" say:"its own SQLite database"`
-	Private          private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
+	Database         Database        `key:"database" say:"its own SQLite database"`
+	Private          Private         `key:"private" say:"what of its own is for you alone, and must not leave unasked together with what strangers wrote"`
 	Channels         []string        `key:"channels" say:"notification channels of runs without a job and of jobs without channels" unset:"the default channels" eg:"[ops]"`
 	SelfScheduling   *selfScheduling `key:"self_scheduling" say:"lets the agent plan its own next run, within the limits of a mode" unset:"off"`
 	Skills           []string        `key:"skills" say:"names of skills, or paths like ./skills/tax, that it is told in full from the start" eg:"[csv-report]"`
@@ -188,12 +225,17 @@ type Agent struct {
 	// DefaultSteps reports whether bounds.steps is not configured. Chats then use their own default.
 	DefaultSteps bool
 	SoulText     string // path of the soul file
-	untrusted    []source
+	// Untrusted describes the lines by which untrusted content can reach its runs.
+	Untrusted []string `json:"-"`
+	// PrivateFolders are the private folders that it can reach.
+	PrivateFolders []string `json:"-"`
+	// PrivateDatabase reports whether its database is private.
+	PrivateDatabase bool `json:"-"`
 	// HostFolder is the workdir as it was written, of an agent that is isolated from it and works elsewhere; "": of no other.
 	HostFolder string
 }
 
-type database struct {
+type Database struct {
 	Enabled *bool `key:"enabled" default:"true" say:"false: it has none, and no db_* tools"`
 	Quota   Size  `key:"quota" default:"100MiB" positive:"yes" say:"how large the database may become"`
 }
@@ -206,15 +248,15 @@ type toolFilter struct {
 }
 
 type grants struct {
-	Read     []readGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
+	Read     []ReadGrant    `key:"read" say:"folders that may be read beside the workdir: paths, or {path: X, private: false} where what is there is no secret of yours"`
 	Write    []Path         `key:"write" say:"limits writing in workdir to these paths, for tools and programs; missing folders in workdir are created" eg:"[./books/out]"`
 	Commands []commandGrant `key:"commands" say:"programs that may be run unasked, in the sandbox"`
-	Network  []networkGrant `key:"network" say:"hosts that web_fetch may ask"`
+	Network  []NetworkGrant `key:"network" say:"hosts that web_fetch may ask"`
 	Secrets  []secretGrant  `key:"secrets" say:"secrets that calls may use by their placeholder __OSL_SECRET[NAME]__"`
 }
 
-// readGrant is a path, or a mapping that says more of it.
-type readGrant struct {
+// ReadGrant is a path, or a mapping that says more of it.
+type ReadGrant struct {
 	Path    Path  `key:"path" need:"yes" say:"the folder or file" eg:"./statements"`
 	Private *bool `key:"private" default:"true" say:"a run that reads there holds private data (B)"`
 }
@@ -223,10 +265,10 @@ type commandGrant struct {
 	Argv    []string `key:"argv" need:"yes" say:"the program exactly as commands write it, and a pattern for each argument; a final * stands for any number of arguments; ./NAME is relative to this file" eg:"[pandoc, '*.md', -o, '*.html']"`
 	Network string   `key:"network" enum:"none|host" default:"none" say:"host lets the program use the network of this machine"`
 
-	written []string // argv as configured, if it has a path relative to the configuration file
+	Written []string `json:"-"` // argv as configured, if it has a path relative to the configuration file
 }
 
-type networkGrant struct {
+type NetworkGrant struct {
 	Host    string   `key:"host" need:"yes" say:"a name, *.example.com for all below one, * for all, or an address; with :port that port alone" eg:"api.example.com"`
 	Methods []string `key:"methods" enum:"GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS" unset:"GET, HEAD" say:"of HTTP that it may ask with"`
 	Private bool     `key:"private" say:"the host may be on this machine or its network"`
@@ -237,7 +279,7 @@ type secretGrant struct {
 	OnlyTo  string `key:"only_to" say:"the host that web_fetch may send it to" unset:"for commands alone" eg:"api.example.com"`
 	Private *bool  `key:"private" default:"true" say:"false: what it opens is not private data, as with the key of a weather service, so that its use does not make a run ask"`
 
-	value string
+	Value string `json:"-"`
 }
 
 // Bounds are the hard limits of one run.
@@ -251,8 +293,8 @@ type Bounds struct {
 	Output  Size     `key:"output" default:"1MiB" positive:"yes" say:"what the model may write"`
 }
 
-// playbookCalls is how many calls a playbook may make, and the bound that says so.
-func (b Bounds) playbookCalls() (most int, key string) {
+// PlaybookCalls is how many calls a playbook may make, and the bound that says so.
+func (b Bounds) PlaybookCalls() (most int, key string) {
 	if b.Steps < b.Calls {
 		return b.Steps, "bounds.steps"
 	}
@@ -311,18 +353,6 @@ type group struct {
 // On reports whether something is enabled: absent means yes.
 func On(b *bool) bool { return b == nil || *b }
 
-// SecretRefs are the places that ask for a secret of the store.
-func (c *Config) SecretRefs() []SecretRef { return c.refs }
-
-// Held are the places that lack a secret, where that does not refuse the configuration (LoadOptions.HoldSecrets).
-func (c *Config) Held() []Held { return c.held }
-
-// Unset returns the names of the secrets that are not set. Unreadable secrets do not count.
-func (c *Config) Unset() []string { return c.unset }
-
-// Secrets are values that must not be shown or stored, the longest first.
-func (c *Config) Secrets() []string { return c.secrets }
-
 // find is what has a name, nil where nothing has. Where a configuration was checked an index knows.
 func find[T any](index map[string]*T, all []T, name string, of func(*T) Name) *T {
 	if index != nil {
@@ -338,7 +368,7 @@ func find[T any](index map[string]*T, all []T, name string, of func(*T) Name) *T
 
 // KeepOf is how long the history of a job is kept, be it configured or not.
 func (c *Config) KeepOf(job string) time.Duration {
-	if j := find(c.jobNamed, c.Jobs, job, func(j *Job) Name { return j.Name }); j != nil && j.Keep > 0 {
+	if j := c.Job(job); j != nil && j.Keep > 0 {
 		return time.Duration(j.Keep)
 	}
 	return DefaultKeep

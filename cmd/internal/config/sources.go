@@ -24,8 +24,8 @@ type Sources struct {
 
 type sum [sha256.Size]byte
 
-// read reads a file and remembers what was in it.
-func (s *Sources) read(path string, how func(string) ([]byte, error)) ([]byte, error) {
+// Read reads a file and remembers what was in it.
+func (s *Sources) Read(path string, how func(string) ([]byte, error)) ([]byte, error) {
 	text, err := how(path)
 	if s.files == nil {
 		s.files = map[string]sum{}
@@ -59,7 +59,7 @@ func (s *Sources) Alike() string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
-func (s *Sources) glob(pattern string) ([]string, error) {
+func (s *Sources) Glob(pattern string) ([]string, error) {
 	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFilesOnly())
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (s *Sources) glob(pattern string) ([]string, error) {
 	return found, nil
 }
 
-// tree remembers which skills a folder holds, or that it is one.
-func (s *Sources) tree(path string) {
+// Tree remembers which skills a folder holds, or that it is one.
+func (s *Sources) Tree(path string) {
 	if s.trees == nil {
 		s.trees = map[string]string{}
 	}
@@ -93,15 +93,15 @@ func (s *Sources) Globs() []string { return slices.Sorted(maps.Keys(s.globs)) }
 func (s *Sources) Now() *Sources {
 	now := &Sources{}
 	for path := range s.files {
-		_, _ = now.read(path, readPlain) // that it cannot be read is what is remembered
+		_, _ = now.Read(path, ReadPlain) // that it cannot be read is what is remembered
 	}
 
 	for pattern := range s.globs {
-		_, _ = now.glob(pattern) // it was no broken one before
+		_, _ = now.Glob(pattern) // it was no broken one before
 	}
 
 	for path := range s.trees {
-		now.tree(path)
+		now.Tree(path)
 	}
 	return now
 }
@@ -137,10 +137,10 @@ func (s *Sources) Look() Look {
 	}
 	found := &Sources{}
 	for pattern := range s.globs {
-		_, _ = found.glob(pattern) // it was no broken one before
+		_, _ = found.Glob(pattern) // it was no broken one before
 	}
 	for path := range s.trees {
-		found.tree(path)
+		found.Tree(path)
 	}
 	l.found = found.Digest()
 	return l

@@ -14,6 +14,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/web"
 	"rouse/cmd/internal/why"
 	"rouse/internal/ledger"
@@ -143,7 +144,7 @@ func (x *Catalog) Definition(job string) (api.Definition, error) {
 	if err != nil {
 		return api.Definition{}, fmt.Errorf("the configuration of the job %s cannot be read: %w", job, err)
 	}
-	masked, kept := now.Config.Mask(j.At.File, content, now.Plan.Runner.Secrets)
+	masked, kept := yaml.Mask(now.Config, j.At.File, content, now.Plan.Runner.Secrets)
 	shown := itemAt(string(masked), j.At.Line)
 	if !kept {
 		shown = "# [secret]: the secrets of this file cannot be masked where they are; see the job with: rouse config show"

@@ -18,6 +18,8 @@ import (
 	"rouse/agentdb/pool"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/backup"
+	"rouse/cmd/internal/config/places"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/replicate"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/cmd/internal/web"
@@ -130,7 +132,7 @@ func (d *Daemon) configsToCopy(secrets bool) (out []backup.Config, err error) {
 		}
 		c := backup.Config{Path: file, Content: content}
 		if !secrets {
-			c.Content, _ = now.Config.Mask(file, content, now.Plan.Runner.Secrets)
+			c.Content, _ = yaml.Mask(now.Config, file, content, now.Plan.Runner.Secrets)
 			c.Redacted = !bytes.Equal(c.Content, content)
 		}
 		out = append(out, c)
@@ -155,7 +157,7 @@ func (d *Daemon) checkDest(dest string) error {
 	if fspath.Within(real, realPath(d.home.Dir)) {
 		return bad("%s lies in the home %s, which is what is backed up; name a place on another disk", dest, d.home.Dir)
 	}
-	if who := d.Current().Config.WriterAround(real); who != "" {
+	if who := places.WriterAround(d.Current().Config, real); who != "" {
 		return bad("no backup is kept in %s, because %s, and a restore would believe what is there; name a folder that is yours alone", dest, who)
 	}
 	return nil

@@ -8,7 +8,8 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/ledger"
 )
 
@@ -16,8 +17,8 @@ import (
 func openFlawed(t *testing.T, text string) *Daemon {
 	t.Helper()
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text})
-	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs(), HoldSecrets: true,
-		Secret: func(string) (string, bool, error) { return "", false, nil }})
+	cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml"), HoldSecrets: true,
+		Secret: func(string) (string, bool, error) { return "", false, nil }}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (d *Daemon) lookAhead(ctx context.Context, s *plan.Setup) {
 
 // reloadForSecrets has the configuration read again when a secret that it lacks can be had.
 func (d *Daemon) reloadForSecrets() {
-	held := d.Current().Config.Held()
+	held := d.Current().Config.Secrets.Held
 	if len(held) == 0 {
 		return
 	}

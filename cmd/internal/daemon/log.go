@@ -25,7 +25,7 @@ func (v *LogVar) set(cfg *config.Config) {
 	v.level.Set(logLevel(cfg.Log))
 	v.zone.Store(cfg.Zone())
 	v.hide.CompareAndSwap(nil, redact.New(nil))
-	for _, secret := range cfg.Secrets() {
+	for _, secret := range cfg.Secrets.Values {
 		v.hide.Load().Add(secret)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -30,7 +31,7 @@ jobs:
   - {name: off, agent: keeper, schedule: "0 2 * * *", enabled: false, expect_success_within: 1h, playbook: [{call: db_schema}]}
 `})
 	open := func() *Daemon {
-		cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+		cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +124,7 @@ notifications: [{name: phone, kind: desktop}]
 jobs: [{name: backup, agent: keeper, schedule: "0 2 * * *", expect_success_within: 26h, playbook: [{call: db_schema}]}]
 `})
 	synctest.Test(t, func(t *testing.T) {
-		cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+		cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ func TestSeldomJobsTellEachFailure(t *testing.T) {
 		t.Run(trigger, func(t *testing.T) {
 			t.Parallel()
 			dir := cmdtest.Write(t, map[string]string{"in/x": "", "rouse.yaml": "version: 1\nhome: ./home\nagents: [{name: keeper, workdir: ./work}]\nnotifications: [{name: phone, kind: desktop}]\njobs: [{name: j, agent: keeper, playbook: [{call: db_schema}], " + trigger + "}]\n"})
-			cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+			cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 			if err != nil {
 				t.Fatal(err)
 			}

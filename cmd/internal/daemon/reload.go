@@ -379,11 +379,11 @@ func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 
 // revokeSecrets takes removed secrets away from agents at once. Their values are still redacted.
 func (r *reloader) revokeSecrets(next *plan.Setup) {
-	if next == nil || next.Config == nil || len(next.Config.Unset()) == 0 {
+	if next == nil || next.Config == nil || len(next.Config.Secrets.Unset) == 0 {
 		return
 	}
 
-	gone, now := next.Config.Unset(), *r.d.Current()
+	gone, now := next.Config.Secrets.Unset, *r.d.Current()
 	// Setups are immutable, and runs that have started share this one: change a copy.
 	held := *now.Plan
 	held.Runner.Agents = maps.Clone(held.Runner.Agents)
@@ -462,7 +462,7 @@ func (r *reloader) refuse(ctx context.Context, next *plan.Setup, err error) api.
 
 	found, wanted := r.redactProblems(next, asProblems(r.started.Files[0], err)), []config.SecretRef(nil)
 	if next != nil && next.Config != nil {
-		wanted = next.Config.SecretRefs()
+		wanted = next.Config.Secrets.Refs
 	}
 	r.mu.Lock()
 	r.problems, r.wanted = found, wanted
@@ -527,7 +527,7 @@ func (r *reloader) record(ctx context.Context, kind string, data map[string]any)
 func (r *reloader) redactProblems(next *plan.Setup, found []api.Problem) []api.Problem {
 	secrets := r.d.Current().Plan.Runner.Secrets
 	if next != nil && next.Config != nil {
-		secrets = union(next.Config.Secrets(), secrets)
+		secrets = union(next.Config.Secrets.Values, secrets)
 	}
 
 	redactor := redact.New(secrets)

@@ -126,7 +126,7 @@ func (r *redirects) address(ctx context.Context) (string, error) {
 
 // open listens at the configured port, a port of earlier links, or any. If the configured port is taken, the listener is nil.
 func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
-	configured := r.d.Current().Config.SignInPort()
+	configured := r.d.Current().Config.Skills.Port()
 	ports := []int{configured}
 	if configured == 0 {
 		ports = append(r.given(), 0)

@@ -22,6 +22,8 @@ import (
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -129,7 +131,7 @@ models: [{name: m, provider: ollama, model: scripted, context_window: 32000, bas
 agents: [{name: clerk, workdir: ./work` + agentKeys + `}]
 jobs: [{name: j, agent: clerk, ` + does + jobKeys + `}]
 `})
-	return config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs(o.tool)})
+	return load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs(o.tool))
 }
 
 // A skill with a module, whose tools an agent has that names it.

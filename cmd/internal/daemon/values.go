@@ -8,6 +8,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/places"
 	"rouse/cmd/internal/replicate/target"
 	"rouse/internal/ledger"
 	"rouse/internal/ledger/blob"
@@ -75,7 +76,7 @@ func (d *Daemon) checkValuesFolder(e config.Engine) error {
 	if err != nil || t.Folder == "" {
 		return err
 	}
-	if who := d.Current().Config.WriterAround(realPath(t.Folder)); who != "" {
+	if who := places.WriterAround(d.Current().Config, realPath(t.Folder)); who != "" {
 		return fmt.Errorf("engine.blobs: no large values are kept in %s, because %s, and could remove them; name a folder that is yours alone", t.Folder, who)
 	}
 	if why := owner.WritableByOthers(t.Folder); why != "" {

@@ -12,7 +12,8 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/ledger"
 )
 
@@ -29,7 +30,7 @@ jobs:
   - {name: axb, agent: clerk, playbook: [{call: db_schema}]}
   - {name: tidy, agent: maid, playbook: [{call: db_schema}]}
 `})
-	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+	cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}

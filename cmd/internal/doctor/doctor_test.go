@@ -14,6 +14,8 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -27,7 +29,7 @@ func newSetup(t *testing.T, models ...string) *plan.Setup {
 		text += "  - {" + m + "}\n"
 	}
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text + "agents: [{name: clerk, workdir: ./work}]\n"})
-	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+	cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // wanted returns the references to secrets in the configuration in force and in the one on disk.
 func (d *Checker) wanted(now *plan.Setup) []config.SecretRef {
-	refs := slices.Concat(now.Config.SecretRefs(), now.Wanted)
+	refs := slices.Concat(now.Config.Secrets.Refs, now.Wanted)
 	if d.Serves {
 		refs = append(refs, d.WantedSecrets()...)
 	}

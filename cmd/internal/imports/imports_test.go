@@ -13,6 +13,8 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/imports"
 )
 
@@ -27,7 +29,7 @@ func check(t testing.TB, dir string) func([]byte) ([]imports.Problem, error) {
 func checkIn(dir string) func([]byte) ([]imports.Problem, error) {
 	home := filepath.Join(dir, "home")
 	return func(text []byte) (out []imports.Problem, err error) {
-		_, err = load(dir, home, text)
+		_, err = readText(dir, home, text)
 		var wrong *config.Errors
 		if err == nil || !errors.As(err, &wrong) {
 			return nil, err
@@ -41,9 +43,9 @@ func checkIn(dir string) func([]byte) ([]imports.Problem, error) {
 	}
 }
 
-func load(dir, home string, text []byte) (*config.Config, error) {
+func readText(dir, home string, text []byte) (*config.Config, error) {
 	getenv := func(name string) string { return map[string]string{"HOME": dir, "PATH": "/usr/bin:/bin"}[name] }
-	return config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Home: home, Text: text, Getenv: getenv, Tools: agent.Specs()})
+	return load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml"), Home: home, Text: text, Getenv: getenv}, agent.Specs())
 }
 
 // read makes a document of files, by the format that their folder is named for.
@@ -109,7 +111,7 @@ func compare(t *testing.T, format, name string, files []imports.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := load(dir, filepath.Join(dir, "home"), got)
+	cfg, err := readText(dir, filepath.Join(dir, "home"), got)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, got)
 	}

@@ -25,7 +25,7 @@ func carriedIn(t *rapid.T, dir, text string) (*config.Config, *imports.Document,
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := load(dir, filepath.Join(dir, "home"), written)
+	cfg, err := readText(dir, filepath.Join(dir, "home"), written)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, written)
 	}
@@ -39,7 +39,7 @@ func whole(t *testing.T, dir string, d *imports.Document) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := load(dir, filepath.Join(dir, "home"), written)
+	cfg, err := readText(dir, filepath.Join(dir, "home"), written)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, written)
 	}

@@ -25,7 +25,7 @@ func carried(t testing.TB, dir, format string, files ...imports.File) (*config.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := load(dir, filepath.Join(dir, "home"), text)
+	cfg, err := readText(dir, filepath.Join(dir, "home"), text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

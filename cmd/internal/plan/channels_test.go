@@ -10,6 +10,8 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/notify"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestChannelsAreOfTheirKind(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "notifications: [{name: phone, kind: desktop}, {name: alarm, kind: desktop}]\n"}), "rouse.yaml")
-	cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+	cfg, err := load.Config(yaml.Options{Path: path, Home: t.TempDir()}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +52,7 @@ func TestChannelsAreOfTheirKind(t *testing.T) {
 // configuredKinds are the values of `notifications: kind:` in the schema.
 func configuredKinds(t *testing.T) []string {
 	t.Helper()
-	text, err := config.Schema()
+	text, err := yaml.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func FirstRequestOf(ctx context.Context, cfg *config.Config, log *slog.Logger, j
 		out.EachOf, out.Tools = append(out.EachOf, one), out.Tools+one.Bytes
 	}
 	out.Other = out.Bytes - out.System - out.Task - out.Tools
-	out.Body = redact.New(cfg.Secrets()).JSON(out.Body) // it is for a person; the sizes are those of the request
+	out.Body = redact.New(cfg.Secrets.Values).JSON(out.Body) // it is for a person; the sizes are those of the request
 	return out, nil
 }
 

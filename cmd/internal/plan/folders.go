@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/places"
 	"rouse/internal/nofollow"
 	"rouse/internal/owner"
 )
@@ -15,7 +16,7 @@ import (
 // newBoundary ends the owner's own folders where others make names: agents in their workdirs and write grants, strangers in the
 // watched folders, and both in the folders that their files are moved to. Disabled agents and jobs count too.
 func newBoundary(cfg *config.Config) nofollow.Boundary {
-	places := slices.Concat(cfg.ExecutorPlaces(), []string{clonesFolder(cfg)}, untrustedFolders(cfg))
+	places := slices.Concat(config.ExecutorPlaces(cfg), []string{clonesFolder(cfg)}, untrustedFolders(cfg))
 	for _, a := range cfg.Agents {
 		places = append(append(places, string(a.Workdir)), paths(a.Grants.Write)...)
 	}
@@ -39,7 +40,7 @@ func untrustedFolders(cfg *config.Config) (out []string) {
 
 // newMasks returns the places that later runs trust, so no agent may change them (docs/security.md).
 func newMasks(cfg *config.Config) tool.Masks {
-	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, cfg.Included()), Hidden: []string{string(cfg.Home)}}
+	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, places.Included(cfg)), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {
 		if r.Trusted {
 			m.ReadOnly = append(m.ReadOnly, r.Path)

@@ -7,6 +7,8 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/secret"
 )
 
@@ -17,7 +19,7 @@ func Load(path, home string) (*config.Config, error) { return LoadText(path, hom
 func LoadText(path, home string, text []byte) (*config.Config, error) {
 	o := loadOptions(path, home, os.Getenv)
 	o.Text, o.HoldSecrets = text, true
-	return config.Load(o)
+	return load.Config(o, agent.Specs())
 }
 
 // Check is Load, but a missing secret is an error.
@@ -25,11 +27,11 @@ func Check(path, home string) (*config.Config, error) { return CheckWith(path, h
 
 // CheckWith is Check with other variables than this process has.
 func CheckWith(path, home string, getenv func(string) string) (*config.Config, error) {
-	return config.Load(loadOptions(path, home, getenv))
+	return load.Config(loadOptions(path, home, getenv), agent.Specs())
 }
 
-func loadOptions(path, home string, getenv func(string) string) config.LoadOptions {
-	return config.LoadOptions{Path: path, Home: home, Getenv: getenv, Tools: agent.Specs(), Secret: finder(path, home),
+func loadOptions(path, home string, getenv func(string) string) yaml.Options {
+	return yaml.Options{Path: path, Home: home, Getenv: getenv, Secret: finder(path, home),
 		Ollama: func() (string, string, bool) { return FindOllama(getenv) }}
 }
 
@@ -39,7 +41,7 @@ func finder(path, home string) func(string) (string, bool, error) {
 		// The home may be set in the very file that is being loaded, so it is read ahead.
 		dir, err := home, error(nil)
 		if dir == "" {
-			dir, err = config.Home(path, os.Getenv)
+			dir, err = yaml.Home(path, os.Getenv)
 		}
 		if err != nil {
 			return nil, err

@@ -11,7 +11,7 @@ import (
 
 // SecretObstacles returns the secrets that are missing below a path of the configuration.
 func SecretObstacles(cfg *config.Config, below string) (out []ledger.Obstacle) {
-	for _, h := range cfg.Held() {
+	for _, h := range cfg.Secrets.Held {
 		if strings.HasPrefix(h.Path, below) {
 			out = append(out, ledger.Obstacle{Kind: "secret", Source: "secret/" + h.Name, Text: h.Text, Where: cfg.Where(h.At)})
 		}

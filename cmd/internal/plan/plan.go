@@ -48,7 +48,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 	p.Runner.Channels, p.Runner.DefaultChannels, p.Runner.Groups = channelNames(cfg), cfg.DefaultChannels(), channelGroups(cfg)
 	p.Runner.Servers = cfg.Servers()
 	p.Runner.Modules, p.Runner.ModuleSettings = cfg.Modules(), cfg.ModuleSettings()
-	p.Runner.Secrets, p.Runner.Masks, p.Runner.Boundary = cfg.Secrets(), newMasks(cfg), newBoundary(cfg)
+	p.Runner.Secrets, p.Runner.Masks, p.Runner.Boundary = cfg.Secrets.Values, newMasks(cfg), newBoundary(cfg)
 	p.Runner.UntrustedFolders, p.Runner.Clones = untrustedFolders(cfg), clonesFolder(cfg)
 	models, err := NewModels(cfg, log)
 	if err != nil {
@@ -69,7 +69,7 @@ func New(cfg *config.Config, log *slog.Logger) (*Plan, error) {
 		built.Where, built.Obstacles = cfg.Where(a.At), agentObstacles(cfg, i)
 		built.Skills = agentplan.Skills{View: cfg.SkillView(&a), Style: a.SkillStyle, Allowing: a.SkillTools}
 		built.Servers = cfg.ServersOf(&a)
-		built.Untrusted = cfg.UntrustedSources(&a)
+		built.Untrusted = a.Untrusted
 		built.Foreign = files.byOthers(a.At.File, a.TextFile, a.SoulText)
 		built.Budget = NewBudget(a.Budget)
 		if limits, ok := cfg.SelfScheduling(&a); ok {

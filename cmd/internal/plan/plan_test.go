@@ -8,7 +8,8 @@ import (
 
 	"rouse/agent"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/contract"
 )
 
@@ -30,7 +31,7 @@ func TestWatchOfConfig(t *testing.T) {
 	}
 	for text, want := range texts {
 		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a}]\njobs: [{name: j, agent: a, prompt: x, watch: {" + q("path") + ": ./in, include: [x], exclude: [y]" + text + "}}]\n"}), "rouse.yaml")
-		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		cfg, err := load.Config(yaml.Options{Path: path, Home: t.TempDir()}, agent.Specs())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestChatStepsOfConfig(t *testing.T) {
 	t.Parallel()
 	for bounds, want := range map[string]bool{"": true, ", bounds: {wall: 1m}": true, ", bounds: {steps: 30}": false} {
 		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a" + bounds + "}]\n"}), "rouse.yaml")
-		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		cfg, err := load.Config(yaml.Options{Path: path, Home: t.TempDir()}, agent.Specs())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestLoopOfConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{"": false, ", loop: tools": false, ", loop: phased": true} {
 		path := filepath.Join(cmdtest.Write(t, map[string]string{"rouse.yaml": "agents: [{name: a" + text + "}]\n"}), "rouse.yaml")
-		cfg, err := config.Load(config.LoadOptions{Path: path, Home: t.TempDir(), Tools: agent.Specs()})
+		cfg, err := load.Config(yaml.Options{Path: path, Home: t.TempDir()}, agent.Specs())
 		if err != nil {
 			t.Fatal(err)
 		}

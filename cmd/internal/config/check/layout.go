@@ -1,0 +1,256 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/places"
+	"rouse/cmd/internal/layout"
+	"rouse/internal/fspath"
+	"rouse/internal/nofollow"
+	"rouse/internal/text"
+)
+
+// trusted is a file or a folder that the host believes: whoever writes it decides what the host does.
+type trusted struct {
+	what  string
+	path  string
+	at    config.Position // of the setting that names it; its line is 0 where none does
+	whole bool            // all that lies in it is believed, so that nobody else may write in a part of it
+	mend  string          // what can be done about it; "": keep it elsewhere
+}
+
+func (t trusted) String() string {
+	said := fmt.Sprintf("%s %s", t.what, config.Display(t.path))
+	if t.at.Line > 0 {
+		said += fmt.Sprintf(" (%s)", t.at)
+	}
+	return said
+}
+
+// ownersFolder refuses a path that decides what a trusted program does, if others can write there.
+// Writes by the executor of an agent do not count for that executor.
+func (c *checker) ownersFolder(path, folder, agent string) {
+	if folder == "" {
+		return
+	}
+	c.notOfTheHome(path, folder)
+	if p := places.FindWriter(c.cfg, folder, agent); p != nil {
+		c.bad(path, "%s (%s), which is in or around %s, and so could lead the program", p, c.d.Place(p.Key), config.Display(folder)).
+			Hint = "choose a place that no folder of an agent lies in or holds, or " + p.Mend
+	}
+}
+
+// layout refuses what the host trusts where somebody else could write it: both are named, with their lines.
+func (c *checker) layout() {
+	all, folders := c.trusted(), places.All(c.cfg)
+
+	// Places are compared by what they are: agents write in the folder that a link leads to.
+	glance := nofollow.NewGlance()
+	real := make([]string, len(folders))
+	for i, p := range folders {
+		real[i] = places.OwnersPath(p.Folder, glance)
+	}
+
+	// What is trusted is followed link by link, so that neither its name nor what that stands for may lie there.
+	inside := map[int][]trusted{}
+	others := glance.Boundary(real...)
+	for _, t := range all {
+		if !places.Holds(others, t.path) {
+			continue
+		}
+		for i, folder := range real { // also those that the first one holds: they are mended together
+			if places.Holds(glance.Boundary(folder), t.path) {
+				inside[i] = append(inside[i], t)
+			}
+		}
+	}
+
+	whole := slices.DeleteFunc(all, func(t trusted) bool { return !t.whole })
+	for i, p := range folders {
+		if found := append(inside[i], c.around(real[i], whole, glance)...); len(found) > 0 {
+			c.layoutProblem(&p, found)
+		}
+	}
+}
+
+func (c *checker) layoutProblem(p *places.Place, found []trusted) {
+	var names []string
+	mends := []string{p.Mend}
+	for _, t := range found {
+		if name := t.String(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if mend := cmp.Or(t.mend, "keep what is trusted elsewhere"); !slices.Contains(mends, mend) {
+			mends = append(mends, mend)
+		}
+	}
+
+	c.bad(p.Key, "%s, and so could change what rouse trusts: %s", p, text.List(names, 5)).Hint = strings.Join(mends, ", or ")
+}
+
+// around are the trusted things that a place lies within, or would become a part of.
+func (c *checker) around(real string, whole []trusted, glance *nofollow.Glance) (out []trusted) {
+	for _, t := range whole {
+		if fspath.Within(strings.ToLower(real), strings.ToLower(places.OwnersPath(t.path, glance))) { // some disks do not tell case apart
+			out = append(out, t)
+		}
+	}
+
+	if c.cfg.Home != "" && layout.Kept(strings.ToLower(places.OwnersPath(string(c.cfg.Home), glance)), strings.ToLower(real)) {
+		out = append(out, trusted{what: "what it keeps in its home", path: string(c.cfg.Home), at: c.d.Place("home")})
+	}
+
+	for _, g := range c.d.Globs {
+		if _, ok := places.MatchesInside(g.Path, real); ok {
+			out = append(out, trusted{what: "the configuration that is found by", path: g.Path, at: g.At})
+		}
+	}
+	return out
+}
+
+// notOfTheHome refuses to give a program what rouse keeps in its home, links followed.
+func (c *checker) notOfTheHome(path, folder string) {
+	glance := nofollow.NewGlance()
+	if c.cfg.Home == "" || folder == "" {
+		return
+	}
+	home, real := strings.ToLower(places.OwnersPath(string(c.cfg.Home), glance)), strings.ToLower(places.OwnersPath(folder, glance))
+	if real == home || layout.Kept(home, real) && !fspath.Within(real, filepath.Join(home, "skills")) {
+		c.bad(path, "%s belongs to rouse itself, and no program gets to see it", config.Display(folder)).Hint = "name another folder"
+	}
+}
+
+func (c *checker) inHome(folder string) bool {
+	glance := nofollow.NewGlance()
+	return folder != "" && c.cfg.Home != "" && fspath.Within(places.OwnersPath(folder, glance), places.OwnersPath(string(c.cfg.Home), glance))
+}
+
+// trusted are the places that the host believes.
+func (c *checker) trusted() []trusted {
+	var out []trusted
+	for _, o := range c.d.Origins { // what was read for the configuration
+		out = append(out, trusted{what: o.What, path: o.Path, at: o.At})
+	}
+	out = append(out, c.calendarFiles...)
+	if c.cfg.Home != "" {
+		out = append(out, trusted{what: "the home", path: string(c.cfg.Home), at: c.d.Place("home")})
+	}
+
+	for _, g := range c.d.Globs {
+		out = append(out, trusted{what: "the configuration in", path: places.GlobFolder(g.Path), at: g.At})
+	}
+
+	if t := c.cfg.Dashboard.TLS; t != nil {
+		for key, path := range map[string]config.Path{"cert": t.Cert, "key": t.Key} {
+			out = append(out, trusted{what: "the certificate of the dashboard", path: string(path), at: c.d.Place("dashboard.tls." + key)})
+		}
+	}
+
+	for _, r := range c.skillRoots {
+		if r.Trusted {
+			out = append(out, trusted{what: "the skills of", path: r.Path, at: c.skillRootPlace(r.Path), whole: true})
+		}
+	}
+
+	for key, a := range config.Each("agents", c.cfg.Agents) {
+		for key, name := range config.Each(key+".skills", a.Skills) {
+			if isPath(*name) {
+				at := c.d.Place(key)
+				out = append(out, trusted{what: "the skill", path: c.d.Resolve(at.File, *name), at: at, whole: true})
+			}
+		}
+	}
+
+	for key, m := range config.Each("models", c.cfg.Models) {
+		if m.Recording != "" {
+			out = append(out, trusted{what: "what a model answers, recorded in", path: string(m.Recording), at: c.d.Place(key + ".recording")})
+		}
+	}
+
+	for _, o := range config.Checkouts(c.cfg) {
+		if o.Repo != "" {
+			out = append(out, trusted{what: "the repository of a checkout", path: string(o.Repo), at: c.d.Place(o.Path + ".repo"), whole: true, mend: "let no agent write in the repository"})
+		}
+	}
+
+	return append(out, c.trustedPrograms()...)
+}
+
+// skillRootPlace is where a root of skills is named, without a line where nothing names it.
+func (c *checker) skillRootPlace(path string) config.Position {
+	if c.cfg.Skills != nil {
+		for key, r := range config.Each("skills.roots", c.cfg.Skills.Roots) {
+			if string(r.Path) == path {
+				return c.d.Place(key + ".path")
+			}
+		}
+	}
+	return config.Position{}
+}
+
+// trustedPrograms returns the programs that the host starts, and the folders of its search path.
+func (c *checker) trustedPrograms() (out []trusted) {
+	if self, err := os.Executable(); err == nil {
+		out = append(out, trusted{what: "the program", path: self})
+	}
+
+	search := filepath.SplitList(c.d.Getenv("PATH"))
+	for _, folder := range search {
+		if filepath.IsAbs(folder) { // what is found by another is not started
+			out = append(out, trusted{what: "the programs of $PATH in", path: folder, mend: "take the folder off PATH"})
+		}
+	}
+
+	add := func(what, key string, argv []string, folder string) {
+		if len(argv) == 0 {
+			return
+		}
+		if path := programFile(argv[0], folder, search); path != "" {
+			out = append(out, trusted{what: what, path: path, at: c.d.Place(key), mend: moveProgram})
+		}
+	}
+	for key, a := range config.Each("agents", c.cfg.Agents) {
+		for key, g := range config.Each(key+".grants.commands", a.Grants.Commands) {
+			add("the granted program", key+".argv", g.Argv, string(a.Workdir))
+		}
+	}
+	for _, e := range config.Executors(c.cfg) {
+		add("the executor", e.Path+".argv", e.Argv, "")
+	}
+	for key, s := range config.Each("mcp", c.cfg.MCP) {
+		add("the program of an MCP server", key+".argv", s.Argv, "")
+	}
+	for key, j := range config.Each("jobs", c.cfg.Jobs) {
+		for key, g := range config.Each(key+".when", j.When) {
+			add("the program of a condition", key+".command", g.Command, "")
+		}
+	}
+	return out
+}
+
+const moveProgram = "move the program to where no agent writes"
+
+// programFile returns the file of a program named by a path, relative to a folder, or in search.
+// It returns "" if the program is not found.
+func programFile(name, folder string, search []string) string {
+	path := filepath.FromSlash(name)
+	if strings.ContainsRune(path, filepath.Separator) {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(folder, path)
+		}
+		return path
+	}
+	for _, dir := range search {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() {
+			return path
+		}
+	}
+	return ""
+}

@@ -1,0 +1,230 @@
+package check
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"rouse/agent/tool"
+	"rouse/agent/tool/file"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/shell"
+	"rouse/agent/tool/web"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+	"rouse/skills"
+)
+
+// moduleSettings checks what the owner says of modules: that there are such, and that it fits their schemas (OSL-11).
+func (c *checker) moduleSettings() {
+	modules := c.cfg.Modules()
+	set := map[string]bool{}
+	if c.cfg.Skills.Port() > maxPort {
+		c.bad("skills.sign_in_port", "%d is no port; the last is %d", c.cfg.Skills.Port(), maxPort)
+	}
+	if c.cfg.Skills != nil {
+		for at, one := range config.Each("skills.settings", c.cfg.Skills.Settings) {
+			s, ok := modules[one.Name]
+			switch {
+			case one.Name == "":
+				continue // which was said
+			case !ok:
+				c.bad(at+".name", "%s", text.NoSuch("skill with a module", one.Name, slices.Sorted(maps.Keys(modules))))
+				continue
+			case set[one.Name]:
+				c.bad(at+".name", "the skill %s has settings above", one.Name)
+				continue
+			}
+
+			set[one.Name] = true
+			for at, glob := range config.Each(at+".tools", one.Tools) {
+				c.toolGlob(at, *glob)
+			}
+			if _, err := host.Config(s.Dir, one.Config); err != nil {
+				c.bad(at+".config", "does not fit the config-schema.json of the skill %s: %v", s.Name, err)
+			}
+		}
+	}
+
+	// What its schema wants, and nobody has set.
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		if _, err := c.cfg.ModuleConfig(modules[name]); err != nil && !set[name] && c.runs(name) {
+			c.bad("skills", "the skill %s needs settings: %v", name, err).Hint = "give them as skills: {settings: [{name: " + name + ", config: {…}}]}"
+		}
+	}
+}
+
+// runs reports whether a job runs the module of a skill, or an agent that names the skill may.
+func (c *checker) runs(skill string) bool {
+	return slices.ContainsFunc(c.cfg.Jobs, func(j config.Job) bool { return j.Skill == skill }) || c.named(skill)
+}
+
+// module checks a job that runs the module of a skill, with its input (OSL-06, OSL-09, OSL-12).
+func (c *checker) module(path string, j *config.Job, by *config.Agent) {
+	at := path + ".skill"
+	if s, ok := c.cfg.SkillCatalog().Get(j.Skill); ok && s.Manifest == nil {
+		c.bad(at, "the skill %s has no module: it tells a model how to do something", s.Name).Hint = "name it under skills of the agent, and use a prompt"
+		return
+	}
+	s, ok := c.cfg.ModuleOf(j)
+	if !ok {
+		c.bad(at, "%s", text.NoSuch("skill with a module", j.Skill, slices.Sorted(maps.Keys(c.cfg.Modules()))))
+		return
+	}
+
+	m := s.Manifest
+	if !m.Supports(runtime.GOOS) {
+		c.bad(at, "the skill %s is not for %s", s.Name, runtime.GOOS)
+	}
+	for _, what := range host.Missing(m) {
+		c.bad(at, "the skill %s asks for %s, which is not available in this version", s.Name, what)
+	}
+	if _, err := s.WASMCode(); err != nil {
+		c.bad(at, "%v", err)
+	}
+	if by != nil {
+		needed, wanted := host.Ungranted(m, c.capabilities(by, j.Model != ""), by.SecretNames())
+		for _, what := range needed {
+			c.bad(at, "the skill %s needs %s", s.Name, what)
+		}
+		for _, what := range wanted {
+			c.warn(at, "the skill %s asks for %s", s.Name, what)
+		}
+		for _, why := range host.Unreachable(m, web.Options{Grants: by.Network(), Secrets: by.Secrets()}) {
+			c.warn(at, "the skill %s could not sign in: %s", s.Name, why)
+		}
+	}
+
+	c.arguments(path+".input", tool.Spec{Name: s.Name, Schema: m.InputSchema}, j.Input)
+	c.moduleWorkspace(path, s, j)
+	c.moduleUnattended(path, s, j)
+}
+
+// moduleWorkspace checks that a job names a workspace where its skill needs one, and none where it keeps none (OSL-28, OSL-37).
+func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
+	m := s.Manifest
+	switch {
+	case j.Workspace != "" && !host.KeepsWorkspace(m):
+		c.bad(path+".workspace", "the skill %s keeps no workspaces", s.Name)
+	case j.Workspace == "" && m.WorkspaceSupport == skills.SupportRequired:
+		c.bad(path+".skill", "the skill %s works in a workspace, and the job names none", s.Name).Hint = "name one: workspace: " + string(j.Name)
+	case j.Workspace == "" && m.LongRunningSupport == skills.SupportRequired:
+		c.bad(path+".skill", "the skill %s has runs that go on for long, for which it needs a workspace, and the job names none", s.Name).Hint = "name one: workspace: " + string(j.Name)
+	}
+}
+
+// moduleUnattended refuses a trigger that nobody pulls for a skill that must not run unattended (OSL-16).
+func (c *checker) moduleUnattended(path string, s *skills.Skill, j *config.Job) {
+	a := s.Manifest.AgenticConfig
+	if a == nil || !a.Enabled || a.SupportsBackgroundExecution || c.cfg.Skills.Of(s.Name).Background {
+		return
+	}
+	for _, trigger := range []string{"schedule", "every", "at", "window", "watch", "webhook", "after", "run_on_start"} {
+		if c.d.Given(path + "." + trigger) {
+			c.bad(path+"."+trigger, "the skill %s says that it must not run unattended (agenticConfig.supportsBackgroundExecution)", s.Name).Hint =
+				"leave the trigger out, and start the job with rouse run " + string(j.Name) + "; or take that upon yourself: skills: {settings: [{name: " + s.Name + ", background: true}]}"
+			return
+		}
+	}
+}
+
+// capabilities are what an agent can do for a module; model says that one is there in any case.
+func (c *checker) capabilities(by *config.Agent, model bool) host.Capabilities {
+	has := func(name string) bool {
+		s := c.tools.Find(name)
+		why, _ := c.lacks(by, s)
+		return c.tools == nil || why == "" && by.Tools.Permits(s)
+	}
+	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
+}
+
+// findOffers finds the tools that skills offer to agents (OSL-32), and warns of missing ones.
+func (c *checker) findOffers() {
+	c.offered = map[*config.Agent]tool.Specs{}
+	if c.tools == nil { // callers that pass no list of tools leave the names unchecked
+		return
+	}
+
+	c.tools = slices.Clone(c.tools)
+	for _, s := range c.cfg.Modules() {
+		c.tools = append(c.tools, host.OfferSpecs(s)...)
+	}
+	c.tools = append(c.tools, c.serverSpecs()...)
+
+	for key, a := range config.Each("agents", c.cfg.Agents) {
+		for _, s := range c.cfg.SkillView(a).All() {
+			if s.Manifest == nil {
+				continue
+			}
+
+			lacks := c.lacksForOffers(a, s)
+			if len(lacks) == 0 {
+				c.offered[a] = append(c.offered[a], host.OfferSpecs(s)...)
+			}
+			_, unfit := host.Offers(s)
+			for at, name := range config.Each(key+".skills", a.Skills) {
+				if strings.EqualFold(*name, s.Name) || isPath(*name) && config.RealPath(*name) == s.Dir {
+					c.warnOffers(at, s, append(lacks, unfit...))
+				}
+			}
+		}
+	}
+}
+
+// lacksForOffers says what keeps an agent from the tools of a skill.
+func (c *checker) lacksForOffers(a *config.Agent, s *skills.Skill) (out []string) {
+	if !s.Manifest.Supports(runtime.GOOS) {
+		out = append(out, "it is not for "+runtime.GOOS)
+	}
+	for _, what := range host.Missing(s.Manifest) {
+		out = append(out, "it asks for "+what+", which is not available in this version")
+	}
+	needed, _ := host.Ungranted(s.Manifest, c.capabilities(a, false), a.SecretNames())
+	for _, what := range needed {
+		out = append(out, "it needs "+what)
+	}
+	return out
+}
+
+func (c *checker) warnOffers(at string, s *skills.Skill, why []string) {
+	for _, one := range why {
+		c.warn(at, "of the tools that the skill %s has for models some are not there: %s", s.Name, one)
+	}
+}
+
+func (c *checker) offers(a *config.Agent, name string) bool {
+	return c.offered[a].Find(name).Name != ""
+}
+
+// named reports whether an agent names a skill, and has its tools.
+func (c *checker) named(skill string) bool {
+	for i := range c.cfg.Agents {
+		a := &c.cfg.Agents[i]
+		given := slices.ContainsFunc(c.cfg.GivenSkills(a), func(s *skills.Skill) bool { return s.Name == skill })
+		if given && c.offers(a, host.ExecuteName(skill)) {
+			return true
+		}
+	}
+	return false
+}
+
+// specOf is what is known of a tool for an agent: two agents may have different skills of one name.
+func (c *checker) specOf(name string, a *config.Agent) tool.Spec {
+	if s := c.offered[a].Find(name); s.Name != "" {
+		return s
+	}
+	return c.tools.Find(name)
+}
+
+// mayBeRegistered reports whether a pattern is about tools of a skill that only its module knows.
+func (c *checker) mayBeRegistered(glob string) bool {
+	return slices.ContainsFunc(c.tools, func(s tool.Spec) bool { return s.Open && strings.HasPrefix(glob, s.Name) })
+}
+
+// offersNetwork reports whether a tool of a skill that the agent may call asks servers.
+func (c *checker) offersNetwork(a *config.Agent) bool {
+	return slices.ContainsFunc(c.cfg.SkillView(a).All(), func(s *skills.Skill) bool {
+		return s.Manifest != nil && host.UsesNetwork(s.Manifest) && c.offers(a, host.ExecuteName(s.Name)) && len(host.OfferSpecs(s).Where(a.Tools.Permits)) > 0
+	})
+}

@@ -1,0 +1,417 @@
+package check
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"rouse/agent"
+	"rouse/agent/model/playbook"
+	"rouse/cmd/internal/config"
+	"rouse/internal/text"
+)
+
+// Every run of a job has these in its templates and expressions.
+var everyRun = []string{"Job", "Agent", "Run", "Attempt", "Scheduled", "LastSuccess", "LastRun", "Input"}
+
+// manifest is the one name that is gone when a run has ended.
+const manifest = "Manifest"
+
+// watchNames are what the runs of a watch have as well, by its mode.
+var watchNames = map[string][]string{
+	config.PerFile:  {"File"},
+	config.Batch:    {"Files", "More", manifest},
+	config.Converge: {"Folder", "Changes", "Round"},
+}
+
+// webhookNames are what the runs of a webhook have as well.
+var webhookNames = []string{"Body", "Payload", "Delivery"}
+
+// followNames are what the runs of a job that follows another one have as well.
+var followNames = []string{"After"}
+
+// scope returns the names that templates and expressions of a job know.
+func scope(j *config.Job) []string {
+	names := slices.Clone(everyRun)
+	if j.Webhook != nil {
+		names = append(names, webhookNames...)
+	}
+	if len(j.Follows) > 0 {
+		names = append(names, followNames...)
+	}
+	if j.Watch == nil {
+		return names
+	}
+	if own, ok := watchNames[j.Watch.Mode]; ok {
+		return append(names, own...)
+	}
+
+	for _, mode := range []string{config.PerFile, config.Batch, config.Converge} {
+		names = append(names, watchNames[mode]...)
+	}
+	return names
+}
+
+// bareFile is a template of nothing but the file of a run.
+var bareFile = regexp.MustCompile(`^\s*\{\{-?\s*\.File\s*-?\}\}\s*$`)
+
+// template reports whether a template can be parsed and filled. It reports a problem if not.
+func (c *checker) template(path, source string, names []string) bool {
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	if err := playbook.CheckTemplate(where, source); err != nil {
+		c.bad(path, "%s", err.Error())
+		return false
+	}
+
+	// It would be filled, with all parts of the file as JSON, and each run would look for a file of that name.
+	if (where == "path" || where == "move") && bareFile.MatchString(source) && slices.Contains(names, "File") && !slices.Contains(c.saved, "File") {
+		c.bad(path, "{{ .File }} is all that is known of the file, which is no path").Hint = "its path is {{ .File.Path }}"
+		return false
+	}
+	return c.fields(path, source, names)
+}
+
+// typesOf are the types of some names, nil where only a run knows.
+func (c *checker) typesOf(names []string) playbook.Types {
+	out := playbook.Types{}
+	for _, name := range names {
+		switch {
+		case name == "item":
+			out[name] = c.item
+		case slices.Contains(c.saved, name):
+			out[name] = nil // a result, under the name that runs of another watch have
+		default:
+			out[name] = c.types[name]
+		}
+	}
+	return out
+}
+
+func (c *checker) unknownName(path, name string, names []string) {
+	switch mode := modeOf(name); {
+	case slices.Equal(names, agent.ExecutorNames()):
+		c.bad(path, "the arguments of an executor know no %s, since what comes from outside could be an option there; let the prompt name it. They know %s", name, strings.Join(names, ", "))
+	case name == manifest && c.mode == config.Batch:
+		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")
+	case mode == config.PerFile && c.mode == "":
+		c.bad(path, "only a run that a watch started has a File, and this job has no watch")
+	case mode == config.PerFile && c.mode == config.Batch:
+		c.bad(path, "a run of a batch has many files: Files, not File").Hint = `in a playbook each: "= Files" makes the call for each of them, with {{ .item.Path }}; in a prompt: {{ range .Files }}{{ .Path }}{{ end }}`
+	case mode != "" && c.mode == "":
+		c.bad(path, "only a run of a watch with mode: %s has %s, and this job has no watch", mode, name)
+	case mode != "":
+		own := watchNames[c.mode]
+		c.bad(path, "only a run of a watch with mode: %s has %s, and the mode is %s", mode, name, c.mode).Hint = "this one has " + strings.Join(own, ", ")
+	case slices.Contains(webhookNames, name):
+		c.bad(path, "only a run that a webhook started has %s, and this job has no webhook", name)
+	case slices.Contains(followNames, name):
+		c.bad(path, "only a run that follows one of another job has %s, and this job has no after", name)
+	default:
+		c.bad(path, "%s", text.NoSuch("value", name, names))
+	}
+}
+
+func modeOf(name string) string {
+	for mode, names := range watchNames {
+		if slices.Contains(names, name) {
+			return mode
+		}
+	}
+	return ""
+}
+
+// expression checks the form and names of an expression, and returns the shape of its value.
+func (c *checker) expression(path, source string, names []string) (gives playbook.Shape) {
+	if source == "" {
+		return gives
+	}
+
+	where := path[strings.LastIndexAny(path, ".")+1:]
+	tree, err := parser.Parse(source)
+	if err != nil {
+		_, err = playbook.CheckExpression(where, source, nil) // which says it in our words
+		c.bad(path, "%s", err.Error())
+		return gives
+	}
+
+	var v identifiers
+	ast.Walk(&tree.Node, &v)
+	known := true
+
+	for _, m := range v.parts {
+		if m[0] == "Files" && c.mode == config.Batch && !slices.Contains(v.declared, m[0]) {
+			c.partOfFiles(path, m[1])
+			known = false
+		}
+	}
+
+	for _, name := range v.used {
+		// $env is the expression language's own name for all values.
+		if name != "$env" && !slices.Contains(names, name) && !slices.Contains(v.declared, name) && !slices.Contains(v.called, name) {
+			c.unknownName(path, name, names)
+			known = false
+		}
+	}
+
+	if !known {
+		return gives
+	}
+
+	gives, err = playbook.CheckExpression(where, source, c.typesOf(names))
+	var field *playbook.FieldError
+	switch {
+	case errors.As(err, &field):
+		c.bad(path, "%s", text.NoSuch("field"+v.ownerOf(field.Field), field.Field, field.Has))
+	case err != nil:
+		c.bad(path, "%s", err.Error())
+	}
+	return gives
+}
+
+// partOfFiles reports that the files of a batch are a list.
+func (c *checker) partOfFiles(path, part string) {
+	c.bad(path, "Files is a list, of which %q cannot be taken", part).Hint = `take each of them: {{ range .Files }}{{ .Path }}{{ end }}; or in a playbook each: "= Files", and {{ .item.Path }}`
+}
+
+// identifiers collects the names in an expression, and what is taken of them.
+type identifiers struct {
+	used, declared, called []string
+	parts                  [][2]string
+}
+
+// ownerOf says of what name a part is taken, as " of .File"; "" when that is not plain.
+func (v identifiers) ownerOf(part string) string {
+	for _, m := range v.parts {
+		if m[1] == part {
+			return " of ." + m[0]
+		}
+	}
+	return ""
+}
+
+// Visit implements ast.Visitor.
+func (v *identifiers) Visit(n *ast.Node) {
+	switch n := (*n).(type) {
+	case *ast.IdentifierNode:
+		v.used = append(v.used, n.Value)
+	case *ast.CallNode:
+		if f, ok := n.Callee.(*ast.IdentifierNode); ok {
+			v.called = append(v.called, f.Value)
+		}
+	case *ast.MemberNode:
+		name, named := n.Node.(*ast.IdentifierNode)
+		part, constant := n.Property.(*ast.StringNode)
+		if named && constant {
+			v.parts = append(v.parts, [2]string{name.Value, part.Value})
+		}
+	case *ast.VariableDeclaratorNode:
+		v.declared = append(v.declared, n.Name)
+	}
+}
+
+// fields checks the names and fields in a template, which text/template does only during execution.
+// It reports whether they are right.
+func (c *checker) fields(path, source string, names []string) bool {
+	if !strings.Contains(source, "{{") {
+		return true
+	}
+
+	t, err := template.New(path).Parse(source)
+	if err != nil || t.Tree == nil {
+		return true
+	}
+
+	f := fieldCheck{c: c, path: path, names: names, types: c.typesOf(names), assigned: map[string]bool{}}
+	for _, m := range assignment.FindAllStringSubmatch(source, -1) {
+		f.assigned[m[1]], f.assigned[m[2]] = true, true
+	}
+	f.walk(t.Root, data, map[string]value{"$": data})
+	return !f.wrong
+}
+
+// assignment matches the variables that get another value, as in $x = 1 or range $i, $x = .Files.
+var assignment = regexp.MustCompile(`(\$\w+)\s*(?:,\s*(\$\w+)\s*)?=`)
+
+// value is what is known of a value in a template.
+type value struct {
+	whole bool         // it is all the data of the run
+	t     reflect.Type // nil: only the run knows
+	name  string       // as the template writes it
+}
+
+// data is what the dot is outside of range and with.
+var data = value{whole: true}
+
+// fieldCheck follows the values of a template through its dots, variables, loops and pipes.
+type fieldCheck struct {
+	c        *checker
+	path     string
+	names    []string
+	types    playbook.Types
+	wrong    bool            // a problem was reported
+	assigned map[string]bool // variables that get another value later
+}
+
+func (f *fieldCheck) walk(n parse.Node, dot value, vars map[string]value) {
+	switch n := n.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return
+		}
+		for _, inner := range n.Nodes {
+			f.walk(inner, dot, vars)
+		}
+	case *parse.ActionNode:
+		f.declare(n.Pipe, f.pipe(n.Pipe, dot, vars), vars)
+	case *parse.IfNode:
+		f.branch(&n.BranchNode, dot, vars, func(value) value { return dot })
+	case *parse.WithNode:
+		f.branch(&n.BranchNode, dot, vars, func(of value) value { return of })
+	case *parse.RangeNode:
+		f.branch(&n.BranchNode, dot, vars, item)
+	case *parse.TemplateNode:
+		f.pipe(n.Pipe, dot, vars)
+	}
+}
+
+// branch follows if, range and with, whose variables end with them. inside returns the dot within.
+func (f *fieldCheck) branch(n *parse.BranchNode, dot value, vars map[string]value, inside func(value) value) {
+	inner := maps.Clone(vars)
+	of := f.pipe(n.Pipe, dot, inner)
+	within := inside(of)
+	switch {
+	case len(n.Pipe.Decl) == 0:
+	case n.NodeType == parse.NodeRange: // $index, $item := or $item :=
+		for i, v := range n.Pipe.Decl {
+			if inner[v.Ident[0]] = (value{}); i == len(n.Pipe.Decl)-1 && !f.assigned[v.Ident[0]] {
+				inner[v.Ident[0]] = within
+			}
+		}
+	default:
+		f.declare(n.Pipe, of, inner)
+	}
+
+	f.walk(n.List, within, maps.Clone(inner))
+	f.walk(n.ElseList, dot, inner)
+}
+
+func (f *fieldCheck) declare(p *parse.PipeNode, v value, vars map[string]value) {
+	for _, d := range p.Decl {
+		if vars[d.Ident[0]] = v; f.assigned[d.Ident[0]] {
+			vars[d.Ident[0]] = value{}
+		}
+	}
+}
+
+// pipe checks all that stands in a pipe, and returns what it gives.
+func (f *fieldCheck) pipe(p *parse.PipeNode, dot value, vars map[string]value) (out value) {
+	if p == nil {
+		return out
+	}
+
+	for _, command := range p.Cmds {
+		var args []value
+		for _, arg := range command.Args {
+			args = append(args, f.argument(arg, dot, vars))
+		}
+
+		out = value{} // what a function makes
+		if function, ok := command.Args[0].(*parse.IdentifierNode); len(args) == 1 && !ok {
+			out = args[0]
+		} else if ok && function.Ident == "index" && len(args) == 3 {
+			out = item(args[1])
+		}
+	}
+	return out
+}
+
+func (f *fieldCheck) argument(n parse.Node, dot value, vars map[string]value) value {
+	switch n := n.(type) {
+	case *parse.DotNode:
+		return dot
+	case *parse.FieldNode:
+		return f.take(dot, n.Ident)
+	case *parse.VariableNode:
+		return f.take(vars[n.Ident[0]], n.Ident[1:])
+	case *parse.ChainNode:
+		return f.take(f.argument(n.Node, dot, vars), n.Field)
+	case *parse.PipeNode:
+		return f.pipe(n, dot, vars)
+	}
+	return value{}
+}
+
+// take follows names into a value, and reports the first that is not there.
+func (f *fieldCheck) take(from value, idents []string) value {
+	for i, name := range idents {
+		if from.whole {
+			if !slices.Contains(f.names, name) {
+				f.wrong = true
+				f.c.unknownName(f.path, name, f.names)
+				return value{}
+			}
+			from = value{t: f.types[name], name: "." + name}
+			continue
+		}
+
+		t := from.t
+		if t != nil && t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if t == nil || t.Kind() == reflect.Interface || t.Kind() == reflect.Map {
+			return value{}
+		}
+
+		whole := from.name + "." + name
+		if m, ok := reflect.PointerTo(t).MethodByName(name); ok {
+			from = value{t: m.Type.Out(0), name: whole}
+			if i < len(idents)-1 { // what a call gives, only the call tells
+				return value{}
+			}
+			continue
+		}
+
+		switch field, ok := fieldOf(t, name); {
+		case ok:
+			from = value{t: field, name: whole}
+		case from.name == ".Files":
+			f.wrong = true
+			f.c.partOfFiles(f.path, name)
+			return value{}
+		case len(playbook.Members(t)) > 0:
+			f.wrong = true
+			f.c.bad(f.path, "%s", text.NoSuch("field of "+from.name, name, playbook.Members(t)))
+			return value{}
+		default:
+			f.wrong = true
+			f.c.bad(f.path, "%s has no parts, so that %q cannot be taken of it", from.name, name)
+			return value{}
+		}
+	}
+	return from
+}
+
+// fieldOf is the type of a field of a struct.
+func fieldOf(t reflect.Type, name string) (reflect.Type, bool) {
+	if t.Kind() != reflect.Struct {
+		return nil, false
+	}
+	field, ok := t.FieldByName(name)
+	return field.Type, ok && field.IsExported()
+}
+
+// item is what is known of each item of a list.
+func item(list value) value {
+	if list.t != nil && list.t.Kind() == reflect.Slice {
+		return value{t: list.t.Elem(), name: "each of " + list.name}
+	}
+	return value{}
+}

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"slices"
+)
+
+// UsualDigest is the default time of the digest for frequent jobs. NoDigest turns the digest off.
+const (
+	UsualDigest = "daily at 08:00"
+	NoDigest    = "off"
+)
+
+// DefaultChannels returns the channels of jobs without channels: those of defaults, or the first.
+// If it is nil, notices go to the desktop if there is a session.
+func (c *Config) DefaultChannels() []string {
+	switch {
+	case c.Defaults != nil && c.Defaults.Notify.Channels != nil:
+		return c.Defaults.Notify.Channels
+	case len(c.Notifications) > 0:
+		return []string{string(c.Notifications[0].Name)}
+	}
+	return nil
+}
+
+// Names reports whether the configuration names a channel anywhere.
+func (c *Config) Names(channel string) bool {
+	named := slices.Contains(c.DefaultChannels(), channel)
+	for _, n := range c.Notifications {
+		named = named || string(n.Name) == channel || string(n.Fallback) == channel
+	}
+	for i := range c.Agents {
+		named = named || slices.Contains(c.Agents[i].Channels, channel)
+	}
+	for i := range c.Jobs {
+		named = named || slices.Contains(c.Jobs[i].Notify.Channels, channel)
+	}
+	return named
+}
+
+// DigestOf is when a channel sends a summary each day, "" for never.
+func (c *Config) DigestOf(channel string) string {
+	said := ""
+	for _, n := range c.Notifications {
+		if string(n.Name) == channel {
+			said = n.Digest
+		}
+	}
+
+	switch {
+	case said == NoDigest:
+		return ""
+	case said != "":
+		return said
+	case slices.ContainsFunc(c.Jobs, func(j Job) bool {
+		return j.Notify.Digested && On(j.Enabled) && (slices.Contains(j.Notify.Channels, channel) || j.Notify.Channels == nil && channel == DefaultChannel)
+	}):
+		return UsualDigest
+	}
+	return ""
+}

@@ -1,0 +1,32 @@
+package config
+
+import (
+	"iter"
+	"strconv"
+
+	"rouse/internal/text"
+)
+
+// Short is a value as a message names it.
+func Short(s string) string { return text.Truncate(s, 40) }
+
+func Join(path, key string) string {
+	if path == "" {
+		return Short(key)
+	}
+	return path + "." + Short(key)
+}
+
+// ItemOf returns the path of an item of a list.
+func ItemOf(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// Each yields the items of the list at a path with their own paths: jobs[0], jobs[1].
+func Each[T any](path string, list []T) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		for i := range list {
+			if !yield(ItemOf(path, i), &list[i]) {
+				return
+			}
+		}
+	}
+}

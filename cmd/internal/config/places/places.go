@@ -1,0 +1,153 @@
+// Package places knows the folders of a configuration in which others than the owner may write: agents,
+// their programs, and the senders of watched files. What rouse trusts must not lie in one of them.
+package places
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"rouse/cmd/internal/config"
+	"rouse/internal/fspath"
+	"rouse/internal/nofollow"
+)
+
+// Place is a folder in which others than the owner write, now or while its agent was enabled.
+type Place struct {
+	Key    string // of the setting that opens it: agents[0].workdir
+	Who    string // and what they do there: the agent clerk may write in
+	Mend   string
+	Folder string // as configured
+	// program is the agent whose executor writes there, and which writes there by nothing else; "" for others.
+	program string
+}
+
+// All are the folders in which agents write and strangers leave files.
+func All(c *config.Config) (out []Place) {
+	for key, a := range config.Each("agents", c.Agents) {
+		who := fmt.Sprintf("the agent %s may write in", a.Name)
+		for at, folder := range config.Each(key+".grants.write", a.Grants.Write) {
+			out = append(out, Place{at, who, "grant it a folder that holds nothing else", string(*folder), ""})
+		}
+		if len(a.Grants.Write) == 0 && a.Workdir != "" {
+			out = append(out, Place{key + ".workdir", who, "give the agent a workdir of its own, or narrow it with grants: {write: [./out]}", string(a.Workdir), ""})
+		}
+	}
+
+	for key, j := range config.Each("jobs", c.Jobs) {
+		if w := j.Watch; w != nil {
+			const mend = "choose a folder that is for such files alone"
+			out = append(out, Place{key + ".watch.path", "whoever drops files may write in", mend, string(w.Path), ""},
+				Place{key + ".watch.on_success", "files of others are moved to", mend, w.OnSuccess.Dir, ""},
+				Place{key + ".watch.on_failure", "files of others are moved to", mend, w.OnFailure.Dir, ""})
+		}
+	}
+
+	for _, e := range config.Executors(c) {
+		for _, folder := range e.Writes() {
+			out = append(out, Place{e.Path, fmt.Sprintf("the executor of %s may write in", e.Agent), "choose a folder for it alone", folder, e.Agent})
+		}
+	}
+
+	return slices.DeleteFunc(out, func(p Place) bool { return p.Folder == "" })
+}
+
+// FindWriter returns a place that holds a folder or lies in it, so that others may write there, or
+// nil. Places of the executor of the agent except do not count.
+func FindWriter(c *config.Config, folder, except string) *Place {
+	glance := nofollow.NewGlance()
+	for _, p := range All(c) {
+		own := except != "" && p.program == except
+		if !own && (Holds(glance.Boundary(p.Folder), folder) || Holds(glance.Boundary(folder), OwnersPath(p.Folder, glance))) {
+			return &p
+		}
+	}
+	return nil
+}
+
+// String describes the place as part of a sentence, "" if it is nil.
+func (p *Place) String() string {
+	if p == nil {
+		return ""
+	}
+	return p.Who + " " + config.Display(p.Folder)
+}
+
+// Writer describes who else may write in a folder, or returns "" if only the owner may.
+func Writer(c *config.Config, folder string) string { return FindWriter(c, folder, "").String() }
+
+// WriterAround is Writer for what is kept under a name of its own in a folder: who may write elsewhere in it does not matter.
+func WriterAround(c *config.Config, folder string) string {
+	glance := nofollow.NewGlance()
+	for _, p := range All(c) {
+		if Holds(glance.Boundary(OwnersPath(p.Folder, glance)), folder) {
+			return p.String()
+		}
+	}
+	return ""
+}
+
+// Holds reports whether a path is a folder of the boundary, or lies in one.
+func Holds(b nofollow.Boundary, path string) bool {
+	return b.Holds(filepath.Join(path, "any")) != ""
+}
+
+// OwnersPath is a path with its links followed, all of which are the owner's as far as is known here.
+func OwnersPath(path string, glance *nofollow.Glance) string {
+	if real, err := glance.Resolve(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}
+
+// Included returns the places where includes look for files. Who can write there can configure rouse.
+func Included(c *config.Config) (out []string) {
+	for _, pattern := range c.Sources.Globs() {
+		out = append(out, GlobFolder(pattern))
+		for i := range c.Agents {
+			for _, folder := range c.Agents[i].Writes() {
+				if rest, ok := MatchesInside(pattern, folder); ok && !wild(rest) {
+					out = append(out, filepath.Join(folder, rest))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// GlobFolder is the folder in which a pattern begins to look.
+func GlobFolder(pattern string) string {
+	base, _ := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	return filepath.FromSlash(base)
+}
+
+// MatchesInside reports whether a pattern finds files below a folder, with the rest of the pattern.
+func MatchesInside(pattern, folder string) (rest string, ok bool) {
+	base, wanted := doublestar.SplitPattern(filepath.ToSlash(pattern))
+	rel, ok := fspath.Rel(config.RealPath(filepath.FromSlash(base)), config.RealPath(folder))
+	if !ok {
+		return "", false
+	}
+	// These cannot be matched folder by folder. Saying yes refuses too much rather than too little.
+	if strings.Contains(wanted, "**") || strings.Contains(wanted, "{") { // which may hold a slash
+		return wanted, true
+	}
+
+	parts := strings.Split(wanted, "/")
+	for part := range strings.SplitSeq(filepath.ToSlash(rel), "/") {
+		if part == "." {
+			continue
+		}
+		if fits, err := doublestar.Match(parts[0], part); err != nil || !fits || len(parts) == 1 {
+			return "", false
+		}
+		parts = parts[1:]
+	}
+
+	return strings.Join(parts, "/"), true
+}
+
+func wild(pattern string) bool { return strings.ContainsAny(pattern, "*?[{") }
