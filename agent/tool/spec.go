@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rouse/internal/domain"
-	"rouse/internal/text"
+	"rouse/internal/jsonread"
 )
 
 // Class is how the loop treats the calls of a tool, apart from their effect.
@@ -231,7 +231,7 @@ func (s Spec) CallText(args json.RawMessage) string {
 	if summary := s.Summary(args); summary != "" {
 		return summary
 	}
-	return text.PlainJSON(args)
+	return jsonread.OneLine(args)
 }
 
 // Specs is a list of specs.

@@ -13,6 +13,7 @@ import (
 
 	"rouse/cmd/internal/api"
 	"rouse/internal/domain"
+	"rouse/internal/jsonread"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 )
@@ -264,7 +265,7 @@ func printStep(w io.Writer, st api.Step, margin string, estimates bool) {
 			mark = string(c.State)
 		}
 
-		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(text.PlainJSON(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
+		fmt.Fprintf(w, "%s  %s %s → %s %s (%d ms)\n", margin, c.Tool, shorten(jsonread.OneLine(c.Args), 120), mark, shorten(compact(c.Result), 160), c.DurationMS)
 		var e struct {
 			Warnings []string `json:"warnings"` // beside the result
 		}
@@ -285,5 +286,5 @@ func compact(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &plain) == nil {
 		return plain
 	}
-	return text.PlainJSON(raw)
+	return jsonread.OneLine(raw)
 }

@@ -1,4 +1,4 @@
-package text
+package jsonread
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 // unescapeHTML undoes the HTML escapes of encoding/json. It skips a quoted backslash together with the character after it.
 var unescapeHTML = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
 
-// PlainJSON returns a document on one line, with <, > and & unescaped.
-func PlainJSON(raw json.RawMessage) string {
+// OneLine returns a document on one line, with <, > and & unescaped.
+func OneLine(raw json.RawMessage) string {
 	var line bytes.Buffer
 	if json.Compact(&line, raw) != nil {
 		return string(raw)

@@ -1,16 +1,16 @@
-package text_test
+package jsonread_test
 
 import (
 	"encoding/json"
 	"testing"
 
-	"rouse/internal/text"
+	"rouse/internal/jsonread"
 )
 
-func FuzzPlainJSON(f *testing.F) {
+func FuzzOneLine(f *testing.F) {
 	f.Add(`{"a":"\u003c\\u003e\ud83d\ude00"}`)
 	f.Fuzz(func(t *testing.T, document string) {
-		plain := text.PlainJSON(json.RawMessage(document))
+		plain := jsonread.OneLine(json.RawMessage(document))
 		var before, after any
 		if json.Unmarshal([]byte(document), &before) != nil {
 			return
