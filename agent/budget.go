@@ -62,7 +62,7 @@ func overRunBudget(format string, args ...any) error {
 func (b *budget) Reserve(ctx context.Context, step int, most model.Usage) (int64, error) {
 	cost, n := b.attempt.relay.model().Price.Cost(most), most.Input+most.Output
 	if limit := b.bounds.CostMicroUSD; limit > 0 && cost > 0 && b.cost+cost > limit {
-		return 0, overRunBudget("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", text.USD(cost), text.USD(max(limit-b.cost, 0)), b.hint())
+		return 0, overRunBudget("the next turn may cost %s, and %s are left of the run's cost_usd (bounds)%s", model.USD(cost), model.USD(max(limit-b.cost, 0)), b.hint())
 	}
 	if limit := b.bounds.Tokens; limit > 0 && b.tokens+n > limit {
 		return 0, overRunBudget("the next turn may take %d tokens, and %d are left of the run's tokens (bounds)%s", n, max(limit-b.tokens, 0), b.hint())
@@ -175,7 +175,7 @@ func (b *budget) warn(ctx context.Context, sums []ledgerbudget.Spending) error {
 		used := ""
 		switch {
 		case nearlyUsed(s.CostMicroUSD, cost):
-			used = fmt.Sprintf("%s of %s", text.USD(s.CostMicroUSD), text.USD(cost))
+			used = fmt.Sprintf("%s of %s", model.USD(s.CostMicroUSD), model.USD(cost))
 		case nearlyUsed(s.Tokens, tokens):
 			used = fmt.Sprintf("%d of %d tokens", s.Tokens, tokens)
 		default:
@@ -229,7 +229,7 @@ func describeFull(f ledgerbudget.Exceeded, until ledgerbudget.Day, tokens, cost 
 	amount, name, period := func(n int64) string { return fmt.Sprint(n) }, "tokens", periodText(f.Spending)
 	spent, estimated, reserved, wanted := f.Tokens, f.EstimatedTokens, f.ReservedTokens, tokens
 	if f.Money {
-		amount, name, limit = text.USD, "cost_usd", limitUSD
+		amount, name, limit = model.USD, "cost_usd", limitUSD
 		spent, estimated, reserved, wanted = f.CostMicroUSD, f.EstimatedMicroUSD, f.ReservedMicroUSD, cost
 	}
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/internal/domain"
@@ -275,7 +276,7 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 		if err != nil {
 			return "not known (" + err.Error() + ")"
 		}
-		return fmt.Sprintf("%s (%d tokens)", text.USD(cost), tokens)
+		return fmt.Sprintf("%s (%d tokens)", model.USD(cost), tokens)
 	}
 
 	return address(ledger.Notice{

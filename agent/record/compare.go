@@ -6,10 +6,10 @@ import (
 	"math"
 	"slices"
 
+	"rouse/agent/model"
 	"rouse/agent/model/replay"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
-	"rouse/internal/text"
 )
 
 func (p *Player) compare(ctx context.Context, l *ledger.Ledger, run int64) error {
@@ -113,7 +113,7 @@ func (p *Player) compareEnds(recorded, now Ending) {
 	add("steps", fmt.Sprint(recorded.Steps), fmt.Sprint(now.Steps))
 	add("calls", fmt.Sprint(recorded.Calls), fmt.Sprint(now.Calls))
 	add("tokens", fmt.Sprint(recorded.Tokens), fmt.Sprint(now.Tokens))
-	add("cost", text.USD(recorded.CostMicroUSD), text.USD(now.CostMicroUSD))
+	add("cost", model.USD(recorded.CostMicroUSD), model.USD(now.CostMicroUSD))
 }
 
 // atEnd puts what is of no attempt behind the attempts.

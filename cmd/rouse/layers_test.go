@@ -2,13 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -317,90 +313,6 @@ func TestFanOut(t *testing.T) {
 
 		if len(rooms) > maxFanOut {
 			t.Errorf("%s imports %d rooms, at most %d are wanted: %v", name, len(rooms), maxFanOut, slices.Sorted(maps.Keys(rooms)))
-		}
-	}
-}
-
-// A package that is larger says in a section "# Size" of its doc why it stays one.
-const (
-	maxFiles   = 40 // .go files in the folder, tests included
-	maxExports = 30 // types, functions and variables; constants and methods belong to their types
-)
-
-// TestRoomSizes fails on a package that is hard to find one's way in and does not say why.
-func TestRoomSizes(t *testing.T) {
-	endtoend.Unraced(t)
-	t.Parallel()
-	for _, p := range listPackages(t) {
-		files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(p.ImportPath, "rouse/"), "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		exports, explained := 0, false
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-
-			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			exports += exportedNames(parsed)
-			explained = explained || strings.Contains(parsed.Doc.Text(), "\n# Size\n")
-		}
-
-		if (len(files) > maxFiles || exports > maxExports) && !explained {
-			t.Errorf("%s has %d files and %d exported names; at most %d and %d are wanted, or a section \"# Size\" in its doc says why", p.ImportPath, len(files), exports, maxFiles, maxExports)
-		}
-	}
-}
-
-// exportedNames counts the exported types, functions and variables of a file.
-func exportedNames(f *ast.File) (n int) {
-	for _, d := range f.Decls {
-		switch d := d.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil && d.Name.IsExported() {
-				n++
-			}
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				switch spec := spec.(type) {
-				case *ast.TypeSpec:
-					if spec.Name.IsExported() {
-						n++
-					}
-				case *ast.ValueSpec:
-					for _, name := range spec.Names {
-						if d.Tok == token.VAR && name.IsExported() {
-							n++
-						}
-					}
-				}
-			}
-		}
-	}
-
-	return n
-}
-
-// TestTopLevel holds the rule that nothing stands beside the named folders.
-func TestTopLevel(t *testing.T) {
-	endtoend.Unraced(t)
-	t.Parallel()
-	allowed := strings.Fields("cmd scheduler watcher agent agentdb skills internal examples docs go.mod go.sum config.example.yaml README.md LICENSE CHANGELOG.md")
-	out, err := exec.CommandContext(t.Context(), "git", "-C", "../..", "ls-files").Output()
-	if err != nil {
-		t.Skip("not a git checkout: the files that belong to the project cannot be listed")
-	}
-
-	for f := range strings.FieldsSeq(string(out)) {
-		top, _, _ := strings.Cut(f, "/")
-		if !strings.HasPrefix(top, ".") && !slices.Contains(allowed, top) {
-			t.Errorf("%s: nothing but %v and dotfiles stands at the top level", f, allowed)
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"rouse/agent"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
-	"rouse/cmd/internal/config"
+	"rouse/cmd/internal/config/load"
+	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/ledger"
 )
 
@@ -104,7 +105,7 @@ func doctorOf(t *testing.T, models ...string) *Daemon {
 		text += "  - {" + m + "}\n"
 	}
 	dir := cmdtest.Write(t, map[string]string{"rouse.yaml": text + "agents: [{name: clerk, workdir: ./work}]\n"})
-	cfg, err := config.Load(config.LoadOptions{Path: filepath.Join(dir, "rouse.yaml"), Tools: agent.Specs()})
+	cfg, err := load.Config(yaml.Options{Path: filepath.Join(dir, "rouse.yaml")}, agent.Specs())
 	if err != nil {
 		t.Fatal(err)
 	}
