@@ -17,7 +17,7 @@ import (
 // for one element of a path.
 var mayImport = map[string][]string{
 	"agent": {
-		"agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin",
+		"internal/ledger/*", "agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin",
 		"agent/tool/host/store", "agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory",
 		"agent/model", "agent/model/*", "internal/ledger", "agentdb", "agentdb/pool", "skills", "skills/install",
 		"skills/module", "scheduler/schedule", "agent/sandbox", "agent/checkout", "agent/checkout/runclone",
@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/internal/audit": {"agentdb", "internal/ledger"},
 	"cmd/internal/backup": {
-		"agent/tool/shell", "cmd/internal/audit", "cmd/internal/layout", "agentdb", "internal/ledger",
+		"internal/ledger/store", "agent/tool/shell", "cmd/internal/audit", "cmd/internal/layout", "agentdb", "internal/ledger",
 		"internal/storage/sqlite",
 	},
 	"cmd/internal/calendars": {"agent/tool/web", "scheduler/calendar", "scheduler/schedule"},
@@ -126,16 +126,16 @@ var mayImport = map[string][]string{
 		"agent/tool/host", "agent/redact",
 	},
 	"cmd/internal/control": {
-		"agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool",
+		"agent/record", "cmd/internal/config/places", "cmd/internal/config/yaml", "internal/ledger/*", "agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool",
 		"agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config",
 		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
 		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
 	},
 	"cmd/internal/daemon":    everything,
-	"cmd/internal/dashboard": {"cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
+	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
 	"cmd/internal/doctor": {
-		"agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
+		"internal/ledger/*", "agent", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
 		"cmd/internal/plan", "cmd/internal/secret", "cmd/internal/service", "cmd/internal/why",
 		"internal/ledger", "scheduler/schedule", "skills", "skills/install", "skills/module", "agentdb/pool",
@@ -171,7 +171,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/terminal":                {},
 	"cmd/internal/traces":                  {"internal/ledger"},
 	"cmd/internal/web": {
-		"cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
+		"internal/ledger/store", "cmd/internal/api", "internal/ledger", "agentdb", "agentdb/pool", "scheduler/schedule", "scheduler",
 		"skills", "skills/install",
 	},
 	"cmd/internal/webhook": {},

@@ -21,23 +21,85 @@ const (
 	maxFields  = 20   // fields of a struct outside the configuration
 )
 
-// larger are the packages, types and structs that are larger, with the reason.
-var larger = map[string]string{
-	"cmd/rouse": "one file for each verb",
+// larger are those that are larger, with their size today. They may shrink and must not grow.
+var larger = map[string]int{
+	// Each verb has a file of its own.
+	"cmd/rouse files": 51,
+	"cmd/rouse lines": 11864,
+
+	// Values: a field for each column of a row, each key of a document, or each thing that a person is shown.
+	"agent.definition fields":             31,
+	"agent/loop.Options fields":           28,
+	"agent/plan.Agent fields":             36,
+	"agent/plan.Job fields":               26,
+	"agent/tool.Spec fields":              31,
+	"agent/tool/executor.Result fields":   23,
+	"agent/tool/executor.Reading fields":  22,
+	"cmd/internal/api.Run fields":         29,
+	"cmd/internal/api.Status fields":      23,
+	"cmd/internal/api.Item fields":        21,
+	"cmd/internal/dashboard.today fields": 22,
+	"cmd/internal/why.explanation fields": 21,
+	"internal/ledger.Artifact fields":     21,
+	"internal/ledger.Detail fields":       29,
+	"internal/ledger/record.Run fields":   31,
+	"skills.Manifest fields":              29,
+
+	// The suite that both databases of the ledger pass.
+	"internal/ledger/ledgertest files": 31,
+	"internal/ledger/ledgertest lines": 6851,
+
+	// To be divided.
+	"agent files":                              49,
+	"agent lines":                              11306,
+	"agent.Runner methods":                     183,
+	"agent.Runner fields":                      28,
+	"agent.attempt fields":                     26,
+	"agent.moduleProvider fields":              25,
+	"agent.snapshot fields":                    26,
+	"agent/checkout.Store methods":             42,
+	"agent/loop.run fields":                    35,
+	"agent/model/wire.Client methods":          41,
+	"agent/tool.Roots methods":                 38,
+	"agent/tool/executor.Reader fields":        21,
+	"agent/tool/file lines":                    5286,
+	"agent/tool/host.Host methods":             93,
+	"agentdb files":                            46,
+	"agentdb lines":                            7853,
+	"agentdb.DB methods":                       92,
+	"agentdb/placement.Manager methods":        33,
+	"agentdb/pool.Pool methods":                40,
+	"cmd/internal/config.Config methods":       39,
+	"cmd/internal/daemon lines":                5254,
+	"cmd/internal/daemon.Daemon methods":       109,
+	"cmd/internal/daemon.Daemon fields":        38,
+	"cmd/internal/replicate.Replicator fields": 23,
+	"cmd/internal/web.Server methods":          121,
+	"internal/ledger files":                    44,
+	"internal/ledger lines":                    9289,
+	"internal/ledger.Ledger methods":           229,
+	"internal/ledger/store.DB methods":         36,
+	"scheduler/dispatch.Dispatcher methods":    57,
+	"scheduler/dispatch.Dispatcher fields":     24,
+	"scheduler/schedule.Schedule methods":      37,
+	"scheduler/simulate.world fields":          23,
+	"watcher.folder fields":                    44,
 }
 
-// TestRoomSizes fails on a package, a type or a struct in which a newcomer gets lost, and on a reason
-// that is no longer needed.
+// TestRoomSizes fails on a package, a type or a struct in which a newcomer gets lost, and on a line
+// of larger that is no longer needed.
 func TestRoomSizes(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
 	used := map[string]bool{}
 	atMost := func(what, unit string, n, limit int) {
-		if n > limit {
-			used[what] = true
-			if larger[what] == "" {
-				t.Errorf("%s has %d %s, at most %d are wanted", what, n, unit, limit)
-			}
+		if n <= limit {
+			return
+		}
+		key := what + " " + unit
+		used[key] = true
+		if today := larger[key]; n > max(limit, today) {
+			t.Errorf("%s has %d %s, at most %d are wanted", what, n, unit, max(limit, today))
 		}
 	}
 
@@ -59,7 +121,7 @@ func TestRoomSizes(t *testing.T) {
 	}
 	for what := range larger {
 		if !used[what] {
-			t.Errorf("%s is no longer too large: remove its reason", what)
+			t.Errorf("%s: it is no longer too large, remove its line from larger", what)
 		}
 	}
 }
