@@ -55,7 +55,7 @@ func (t *attempt) redactor() *redact.Redactor {
 	if t.module != nil {
 		return t.module.redact
 	}
-	return t.Task.Redactor()
+	return t.Redactor()
 }
 
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }

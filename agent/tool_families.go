@@ -207,7 +207,7 @@ func (t *attempt) given(s tool.Spec) bool {
 	case tool.RequiresOffer:
 		return slices.ContainsFunc(t.offers, func(o offer) bool { return o.Name == s.Name })
 	}
-	return t.Task.Given(s)
+	return t.Given(s)
 }
 
 func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {

@@ -41,10 +41,4 @@
 // one, and the replaced file is kept.
 //
 // A pool.Pool opens files when they are first asked for and keeps the most recently used open.
-//
-// # Size
-//
-// The package is large because each write needs the journal, the changelog, the quota and the
-// quarantine in one transaction of one DB. Its files are grouped by prefix: changelog_,
-// import_, table_, authorizer_.
 package agentdb

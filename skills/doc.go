@@ -14,9 +14,4 @@
 // are not followed, and everything is bounded.
 //
 // The package runs nothing, and knows nothing of the rest of rouse.
-//
-// # Size
-//
-// A third of the exported names are the parts of a manifest, which have no behaviour. A package of their
-// own would have to import what reads and reports files, or be imported by it for nothing else.
 package skills

@@ -38,9 +38,4 @@
 //
 // What happens to a file after its run is an intent in the ledger, written with the
 // outcome; the watcher carries it out, again after a crash, without losing the file.
-//
-// # Size
-//
-// One folder's state is shared by the three modes, the intake and what becomes of a file after its
-// run; each is a few files of it, with a file for each system beside them.
 package watcher

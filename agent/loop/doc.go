@@ -24,9 +24,4 @@
 // reports that its effect is unknown.
 //
 // The cause of the context is why a run stops early: a used-up bound, a person, or the shutdown.
-//
-// # Size
-//
-// The package has more than thirty exported names: the options, policies, bounds and record of the
-// one driver, and the runs within a call (Reducer, Completer, Inner), which only it can nest.
 package loop

@@ -14,12 +14,4 @@
 //
 // A Registry is the set of tools of one run, already reduced to what was granted. Files are opened
 // through Roots only, which is built on os.Root: no path, link or race leads out.
-//
-// # Size
-//
-// The package exports more than thirty names. They are one contract, and every family of tools needs
-// most of it: what a tool is (Tool, Spec and its properties), what a call answers (Envelope, Kind), what
-// a call needs and who decides (Need, Taint, Authorizer), and which files it may open (Roots, FileHandle,
-// Masks). Split in packages, these would import each other: a Spec has Needs, Roots make a Need, and the
-// error of a path is an Envelope.
 package tool

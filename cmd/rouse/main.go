@@ -3,11 +3,6 @@
 // Verbs on one subject share a file. A verb parses the command line, asks the daemon (or opens the home
 // itself if none runs), prints, and exits. session.go finds configuration and home and asks the API,
 // root.go has the exit codes and checks arguments, output.go has what listings share.
-//
-// # Size
-//
-// All verbs, and the tests that need the program as a process: kills, signals, terminals and the
-// attacks of docs/security.md.
 package main
 
 import (

@@ -20,10 +20,4 @@
 //
 // Values over 64 KiB are stored once by content in files beside the database and are read back
 // transparently.
-//
-// # Size
-//
-// The package exports more names than others because it is one store: one type with methods,
-// and a record type for each kind of row that these read and write. Splitting it by kind would
-// split the transactions.
 package ledger

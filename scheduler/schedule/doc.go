@@ -15,9 +15,4 @@
 // Decisions about instants that have passed (Due) are functions of a watermark, now and a
 // policy, so that the daemon and a simulation decide alike. In the same way the decision about
 // a wake that an agent asks for (Clamp) is a function of now, its limits and its usage.
-//
-// # Size
-//
-// It exports one name more than others, Zone: who names a time zone is to get the one whose clock changes
-// are known here, and not another copy of it for each job.
 package schedule

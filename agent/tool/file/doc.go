@@ -24,9 +24,4 @@
 // read_file, write_file, edit_file, list_files and search are aliases for models that know the same
 // tools by those names: one core each, with its own arguments and its own text. A model sees them only
 // if its agent's list of tools names them (UNI-06).
-//
-// # Size
-//
-// The package has more than forty files because it has a file for each tool and for each kind of file that one reads; what
-// keeps and undoes changes (undo, before) stands beside the tools whose changes it knows.
 package file

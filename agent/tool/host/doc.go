@@ -16,9 +16,4 @@
 //
 // What a skill offers to agents are tools, too (Offers, OSL-32): those of its manifest, and those that its module registers, which are held to the
 // same rules when they are registered and again when they are read. Who answers their calls is for the caller.
-//
-// # Size
-//
-// More than thirty names are exported: what a manifest asks for (Methods, Missing, Ungranted and the like) is asked by those who check
-// configurations, and by those who run modules, and stands in one place with the table that answers it.
 package host

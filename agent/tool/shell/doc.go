@@ -20,9 +20,4 @@
 // lost; the record stays if the command succeeds and the prediction came true, else it is dropped
 // (OSA-36). Other writes of a command into a folder that its job watches cannot be predicted: they
 // count as anybody's, unless they are the destination of such a mv or cp.
-//
-// # Size
-//
-// The package has more than forty files because programs are started differently on each system, and all who start one
-// (tools, conditions, git, agent programs, MCP servers) come this one way.
 package shell

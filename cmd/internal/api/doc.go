@@ -4,8 +4,4 @@
 //
 // The types are what `--json` prints: ids are strings, times RFC 3339 UTC with milliseconds, a
 // time that has not come is null. cmd/internal/web serves them.
-//
-// # Size
-//
-// A type for each request and each answer of the API: its exported names are its subject.
 package api

@@ -11,8 +11,4 @@
 //	check   judges them: references, schedules, templates, expressions, tool names, folders
 //	load    does both; it is the front door
 //	places  knows the folders in which others than the owner may write
-//
-// # Size
-//
-// A type for each mapping of rouse.yaml, and nothing that does not belong to one of them.
 package config

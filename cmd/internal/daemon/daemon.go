@@ -148,7 +148,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 	}
 	if o.Serves {
 		d.reloads = newReloader(d, o) // it needs the setup that openParts has stored
-		d.Checker.Serves, d.Checker.ProblemsOnDisk, d.Checker.WantedSecrets = true, d.reloads.problemsOnDisk, d.reloads.wantedSecrets
+		d.Serves, d.ProblemsOnDisk, d.WantedSecrets = true, d.reloads.problemsOnDisk, d.reloads.wantedSecrets
 	}
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
@@ -253,7 +253,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	if d.watcher, err = watcher.New(d.watching()); err != nil {
 		return err
 	}
-	d.Explainer.Watcher = d.watcher
+	d.Watcher = d.watcher
 
 	return d.watcher.Set(ctx, d.ownWatches(p))
 }

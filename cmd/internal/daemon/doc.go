@@ -11,8 +11,4 @@
 // Daemon implements the interface of the API (cmd/internal/web) with the parts that it embeds: control.Service answers
 // requests about jobs and runs, why.Explainer explains them, and doctor.Checker checks the home. What remains here is
 // about the process: status, reload, nodes, backups of the home, access over the network.
-//
-// # Size
-//
-// One process has many parts to start, stop and supervise: ledger, nodes, reload, sockets, dashboard, backups, telemetry.
 package daemon

@@ -24,13 +24,18 @@ import (
 
 // Main runs the tests of a package that uses the program as a person would. It builds rouse and puts
 // it first on the PATH. Nothing of the desktop or the models of whoever runs the tests reaches them.
-func Main(m *testing.M) int {
+func Main(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "rouse")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
 
 	args := []string{"build", "-ldflags=-s", "-o", filepath.Join(dir, "rouse")}
 	if Raced() {

@@ -2,10 +2,6 @@
 //
 // A transaction is a Tx that is passed down to the packages whose rows it changes. On PostgreSQL each transaction first checks that this
 // node still has its lease.
-//
-// # Size
-//
-// The package exports more names than others because it also has the helpers with which all packages of the ledger read and write rows.
 package store
 
 import (

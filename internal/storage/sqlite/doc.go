@@ -17,9 +17,4 @@
 //
 // The host and the SQL of a model never share a driver instance: OpenGuarded gives a
 // connection pool whose every connection carries an authorizer and limits from birth.
-//
-// # Size
-//
-// The package has more than thirty exported names because it is the one way to SQLite: opening,
-// statements, group commit, copies, snapshots, checks and the kinds of errors belong to each other.
 package sqlite
