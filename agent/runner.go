@@ -155,22 +155,17 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r.health = newModelHealth(pauses)
-	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write does it
-		err = r.recoverFromCrash(context.Background())
+	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up after a crash
+		ctx := context.Background()
+		if err := r.recoverCommands(ctx); err != nil {
+			return r, err
+		}
+		r.clones.Recover(ctx)
+		if err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
+			r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
+		}
 	}
-	return r, err
-}
-
-// recoverFromCrash cleans up what a process left that died, and records what it had not recorded.
-func (r *Runner) recoverFromCrash(ctx context.Context) error {
-	if err := r.recoverCommands(ctx); err != nil {
-		return err
-	}
-	r.clones.Recover(ctx)
-	if err := file.RecoverBefore(ctx, r.ledger, nofollow.Boundary{}, r.before); err != nil { // retried at the next start
-		r.log.Error("what an agent program changed before its process died cannot be put on record; its run cannot be undone as a whole", "err", err)
-	}
-	return nil
+	return r, nil
 }
 
 // Set replaces the plan; runs that have started keep theirs.
