@@ -55,12 +55,11 @@ type Dispatcher struct {
 	asked   chan chan<- struct{} // who asks whether the loop goes round
 
 	// Used by the goroutine of Run alone.
-	queue         backlog
-	pauses        []ledger.Pause
-	pausesChanged <-chan struct{} // closed: the pauses have to be read again
-	nodes         *nodes          // nil unless this process leads a shared ledger
-	nodesRead     time.Time       // when they were last read
-	unsure        []int64         // runs whose start failed, and may have been written
+	queue     backlog
+	pauses    []ledger.Pause
+	nodes     *nodes    // nil unless this process leads a shared ledger
+	nodesRead time.Time // when they were last read
+	unsure    []int64   // runs whose start failed, and may have been written
 
 	leads    atomic.Bool // result of the last check
 	looking  sync.Mutex  // of lookedAt

@@ -81,23 +81,11 @@ func (d *Dispatcher) pass(ctx, writing context.Context) (over bool, next time.Ti
 	return false, next, err
 }
 
-// readPauses reads the pauses when one was written since they were last read.
-func (d *Dispatcher) readPauses(ctx context.Context) error {
-	select {
-	case <-d.pausesChanged: // never ready before the first read
-	default:
-		if d.pausesChanged != nil {
-			return nil
-		}
-	}
-
-	replanned := d.o.Ledger.PlanChanged() // before the pauses: one that is written meanwhile is read next time
-	pauses, err := d.o.Ledger.Pauses(ctx, d.o.Now())
-	if err != nil {
+// readPauses reads the pauses that are in force.
+func (d *Dispatcher) readPauses(ctx context.Context) (err error) {
+	if d.pauses, err = d.o.Ledger.Pauses(ctx, d.o.Now()); err != nil {
 		return fmt.Errorf("the pauses cannot be read: %w", err)
 	}
-
-	d.pauses, d.pausesChanged = pauses, replanned
 	return nil
 }
 
@@ -145,8 +133,10 @@ func (d *Dispatcher) fillLanes(ctx, writing context.Context, now time.Time) erro
 		if err != nil {
 			return err
 		}
-		if err := d.readPauses(ctx); err != nil { // a pause may have been set, and a run queued in it, since the pass began
-			return err
+		if len(runs) > 0 { // another node may have set a pause, and queued a run after it, since the pass began
+			if err := d.readPauses(ctx); err != nil {
+				return err
+			}
 		}
 
 		if err := d.admit(ctx, writing, now, runs); err != nil {
