@@ -167,7 +167,7 @@ func TestReplacedSecretsStaySecret(t *testing.T) {
 		b.plan.Secrets = secrets
 		b.runner.Set(b.plan)
 	}
-	if got := b.runner.Redact("old-value-1234 new-value-5678"); got != "[secret] [secret]" {
+	if got := b.runner.Plan.Redact("old-value-1234 new-value-5678"); got != "[secret] [secret]" {
 		t.Errorf("%q", got)
 	}
 }

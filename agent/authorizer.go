@@ -354,7 +354,7 @@ func (g *authorizer) promptNeed(t *attempt) (need tool.Need) {
 // Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
 func (r *Runner) Kept(name string) ([]ledger.Place, error) {
 	named := []ledger.Place{ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	a, ok := p.Agents[name]
 	if !ok {
 		return named, nil

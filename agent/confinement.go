@@ -75,7 +75,7 @@ func (r *Runner) confinementObstacles(ctx context.Context, t *plan.Task) []ledge
 // ProgramFlaws returns why programs of a job will be refused. It leaves out runs that wait for a
 // stronger sandbox, because these have an obstacle.
 func (r *Runner) ProgramFlaws(ctx context.Context, job string) []string {
-	t, err := r.task(ledger.Run{Job: job})
+	t, err := r.Plan.Resolve(ledger.Run{Job: job})
 	if err != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func RefusedPrograms(ctx context.Context, p plan.Plan) (map[string][]string, err
 
 	out := map[string][]string{}
 	for job := range maps.Keys(p.Jobs) {
-		t, err := r.task(ledger.Run{Job: job})
+		t, err := r.Plan.Resolve(ledger.Run{Job: job})
 		if err != nil {
 			continue // the configuration check reports it
 		}

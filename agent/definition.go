@@ -145,8 +145,8 @@ func (r *Runner) findUnapproved(ctx context.Context, t *plan.Task) (*unapprovedD
 // them.
 func (r *Runner) UnapprovedJobs(ctx context.Context) (map[string]string, error) {
 	held := map[string]string{}
-	for name := range r.plan.Load().Jobs {
-		t, err := r.task(ledger.Run{Job: name})
+	for name := range r.Plan.Load().Jobs {
+		t, err := r.Plan.Resolve(ledger.Run{Job: name})
 		if err != nil {
 			continue // without its agent it does not run at all
 		}

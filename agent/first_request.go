@@ -39,7 +39,7 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (ou
 	}
 	r.servers = mcp.NewBook(servers)
 	run := ledger.Run{Job: job, Agent: p.Jobs[job].Agent, Trigger: domain.TriggerSchedule, StartedAt: time.Now(), ScheduledAt: time.Now()}
-	planned, err := r.task(run)
+	planned, err := r.Plan.Resolve(run)
 	if err != nil {
 		return out, err
 	}
@@ -184,7 +184,7 @@ func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 	var out []ContextNeed
 	for _, name := range slices.Sorted(maps.Keys(p.Agents)) {
 		for _, run := range runs[name] {
-			t, err := r.task(run)
+			t, err := r.Plan.Resolve(run)
 			if err != nil || !t.NeedsModel() || t.Model == nil || t.Model.ContextSize() <= 0 {
 				continue //nolint:nilerr // what is not configured is no question of its context
 			}
@@ -208,7 +208,7 @@ func forPlan(p plan.Plan) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r := &Runner{Plan: plan.NewCurrent(nil), log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
 	r.Set(p)
 	return r, nil
 }

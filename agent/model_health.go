@@ -213,7 +213,7 @@ func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.heal
 
 // PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
 func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
-	t, err := r.task(ledger.Run{Job: job})
+	t, err := r.Plan.Resolve(ledger.Run{Job: job})
 	if err != nil || len(t.Models) == 0 || !t.AsksModel() {
 		return ledger.ModelPause{}, false
 	}
@@ -308,7 +308,7 @@ func (h *modelHealth) reconsider(p plan.Plan) {
 
 // RestoreRefusals are those that were on record when the last process ended, as obstacles: what each model was refused for, by name.
 func (r *Runner) RestoreRefusals(why map[string]string) {
-	models := plan.Models(r.plan.Load().Plan)
+	models := plan.Models(r.Plan.Load().Plan)
 	r.health.mu.Lock()
 	defer r.health.mu.Unlock()
 
@@ -322,7 +322,7 @@ func (r *Runner) RestoreRefusals(why map[string]string) {
 // AskNearby asks the servers on this machine whether they have the models of the plan, before a run finds out.
 func (r *Runner) AskNearby(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, m := range plan.Models(r.plan.Load().Plan) {
+	for _, m := range plan.Models(r.Plan.Load().Plan) {
 		if !m.Nearby || len(m.Obstacles) > 0 {
 			continue
 		}

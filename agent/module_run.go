@@ -129,7 +129,7 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 	m := &moduleRun{ledger: r.ledger, run: t.Run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.Agent.Name, s.Name), epoch: r.ledger.EpochOf(t.Run.ID).ID, redact: redactor(t.Plan.Secrets)}
 	m.learn = func(secret string) {
 		m.redact.Add(secret)
-		r.learn(secret)
+		r.Plan.Learn(secret)
 	}
 	if r.signIns != nil {
 		m.signIns = r.signIns.book

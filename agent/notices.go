@@ -42,7 +42,7 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.
 func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
-	t, _ := r.task(run)
+	t, _ := r.Plan.Resolve(run)
 	return r.notices(t, res)
 }
 
@@ -161,7 +161,7 @@ func (r *Runner) sharedFiles(run ledger.Run) string {
 // PauseNotices returns the notices that a job is paused after failures. They do not depend on
 // notify.on.
 func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
-	t, _ := r.task(run) // without its job nobody is told
+	t, _ := r.Plan.Resolve(run) // without its job nobody is told
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
 		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
@@ -171,7 +171,7 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 
 // jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job is no longer configured.
 func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	job, ok := p.Jobs[name]
 	if !ok {
 		return nil
@@ -186,7 +186,7 @@ func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time
 	return r.jobNotices(name, ledger.Notice{
 		Key:   fmt.Sprintf("overdue:%s:%d", name, due.UnixMilli()),
 		Title: fmt.Sprintf("%s: no success within %s", name, text.Span(within)),
-		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, r.plan.Load().Zone), name),
+		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, r.Plan.Load().Zone), name),
 	})
 }
 
@@ -291,8 +291,8 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 // gets only some failures of an incident, and the recovery.
 func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
-	p := r.plan.Load()
-	t, _ := r.task(run)
+	p := r.Plan.Load()
+	t, _ := r.Plan.Resolve(run)
 	if run.Job == "" && len(t.Notify.Channels) == 0 {
 		return nil
 	}

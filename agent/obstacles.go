@@ -63,10 +63,10 @@ func obstacle(kind, source, why, where string) []ledger.Obstacle {
 
 // Obstacles returns what keeps a run from starting. A manual call needs only the database.
 func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacle {
-	t, err := r.task(run)
+	t, err := r.Plan.Resolve(run)
 	if err != nil {
 		// A job that is not configured starts, and its end says so. One whose agent is only disabled waits.
-		if why, ok := r.plan.Load().Disabled[run.Job]; ok && run.Job != "" {
+		if why, ok := r.Plan.Load().Disabled[run.Job]; ok && run.Job != "" {
 			return []ledger.Obstacle{why}
 		}
 		return nil
@@ -302,7 +302,7 @@ func (r *Runner) moduleObstacle(s *skills.Skill) string {
 
 // ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
 func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
-	t, _ := r.task(run)
+	t, _ := r.Plan.Resolve(run)
 	if !t.Notify.Wants(string(domain.StateWaiting)) {
 		return nil
 	}

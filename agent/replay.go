@@ -27,7 +27,7 @@ func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt
 
 // ExportRecording returns everything that is kept of a finished run, to be replayed.
 func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recording, error) {
-	return r.recordings.Export(ctx, id, record.Source{Specs: r.Specs(), Redact: redactor(r.plan.Load().Secrets), Snapshot: r.snapshotAsOf})
+	return r.recordings.Export(ctx, id, record.Source{Specs: r.Specs(), Redact: redactor(r.Plan.Load().Secrets), Snapshot: r.snapshotAsOf})
 }
 
 // Replay plays a run again with the current plan and the same loop. Recorded answers replace the
@@ -54,7 +54,7 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *plan.Tas
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
 		return run, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
 	}
-	if t, err = r.task(run); err != nil {
+	if t, err = r.Plan.Resolve(run); err != nil {
 		return run, t, err
 	}
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 
 	"rouse/agent/checkout"
 	"rouse/agent/checkout/runclone"
@@ -99,9 +98,7 @@ type Runner struct {
 	live          *live.Board // nil: nobody looks
 	desktop       func() bool // whether there is a desktop session; nil: there is none
 	canDeliver    func(ctx context.Context, channel string) (can, why string)
-	plan          atomic.Pointer[plan.Active]
-	planMu        sync.Mutex // held while another plan is made of the one that holds
-	secrets       []string   // that this process ever had, in memory alone; guarded by planMu
+	Plan          *plan.Current
 	health        *modelHealth
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
@@ -121,11 +118,10 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
+		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
 		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
-	r.plan.Store(plan.NewActive(plan.Plan{}, nil, nil, nil))
 	var err error
 	if r.programs, err = newPrograms(o.Scratch); err != nil {
 		return nil, err
@@ -136,7 +132,7 @@ func New(o Options) (*Runner, error) {
 	}
 	r.viewer = preview.New(box)
 	if o.Checkouts != "" {
-		r.clones = runclone.New(&checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}, r.ledger, r.Redact, r.log)
+		r.clones = runclone.New(&checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}, r.ledger, r.Plan.Redact, r.log)
 	}
 	r.programs.readable = r.readable
 
@@ -170,22 +166,14 @@ func New(o Options) (*Runner, error) {
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p plan.Plan) {
-	r.planMu.Lock()
-	defer r.planMu.Unlock()
-	active := plan.NewActive(p, r.specs, hostTools(), r.remember(p.Secrets...))
-	active.Desktop = r.desktop
-	r.use(active)
-	// Whoever changed the configuration may have changed what it names, too.
-	r.prober.Forget()
+	r.Plan.Set(p, r.specs, hostTools(), r.desktop)
+	r.prober.Forget() // folders and programs that the configuration names may have changed as well
 	r.health.reconsider(p)
 }
 
 func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
 	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
 }
-
-// task returns the task of a run that is not being executed, by the current plan. An attempt has the task that Freeze resolved.
-func (r *Runner) task(run ledger.Run) (*plan.Task, error) { return r.plan.Load().Resolve(run) }
 
 // Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -194,7 +182,7 @@ func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) 
 
 // Freeze returns an Execute that uses the current plan, even if another plan is set later.
 func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	return func(ctx context.Context, run ledger.Run, a ledger.Attempt) (res ledger.Result, err error) {
 		t, err := p.Resolve(run)
 		var missing *plan.NotConfiguredError
@@ -207,13 +195,13 @@ func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Att
 		}
 
 		// By the current plan: a secret that came with a reload must not reach the record either.
-		return cleanResult(res, r.plan.Load().Redactor), err
+		return cleanResult(res, r.Plan.Load().Redactor), err
 	}
 }
 
 // WakeLimits are those of the wakes that an agent plans; false when it plans none.
 func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
-	a, ok := r.plan.Load().Agents[agent]
+	a, ok := r.Plan.Load().Agents[agent]
 	if !ok || a.SelfScheduling == nil {
 		return schedule.Limits{}, false
 	}

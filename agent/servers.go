@@ -120,7 +120,7 @@ type ServerState struct {
 
 // Servers are the MCP servers that are configured, by name. None is started.
 func (r *Runner) Servers() (out []ServerState) {
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	all := p.ServersByName()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
@@ -162,7 +162,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 		return st, noexec.Err
 	}
 
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	server, t := st.Server, newAttempt(&plan.Task{Agent: p.Agents[as], Plan: p}, ledger.Attempt{})
 	if as == "" {
 		server.Files, server.Network = shell.ExposeNothing, false
@@ -288,7 +288,7 @@ func (r *Runner) ServerTooWeak(ctx context.Context, st ServerState) string {
 	if len(st.Argv) == 0 {
 		return ""
 	}
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	for _, name := range st.Agents {
 		t := plan.Task{Agent: p.Agents[name]}
 		box, err := r.programs.sandboxFor(t.Agent.Unconfined)

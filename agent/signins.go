@@ -37,7 +37,7 @@ func (r *Runner) openSignIns(o *SignInOptions) (*signIns, error) {
 
 	book, err := signin.New(o.Store, func(values ...string) {
 		for _, one := range values {
-			r.learn(one)
+			r.Plan.Learn(one)
 		}
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 		return p, err
 	}
 
-	plan := r.plan.Load()
+	plan := r.Plan.Load()
 	a, ok := plan.Agents[id.Agent]
 	if !ok {
 		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "agent", Name: id.Agent}
@@ -90,7 +90,7 @@ func (r *Runner) signInProvider(id signin.ID) (signin.Provider, error) {
 	if s == nil {
 		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "skill", Name: id.Skill}
 	}
-	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.Redact})
+	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.Plan.Redact})
 	return p, err
 }
 

@@ -98,7 +98,7 @@ func hostTools() (out tool.Specs) {
 }
 
 // Specs is what is known of every tool that the runner's agents could have.
-func (r *Runner) Specs() tool.Specs { return r.plan.Load().Specs }
+func (r *Runner) Specs() tool.Specs { return r.Plan.Load().Specs }
 
 // checkSpecs refuses two tools of one name, and one of which too little is known.
 func checkSpecs(specs tool.Specs) error {

@@ -13,7 +13,7 @@ func (r *Runner) Undo(ctx context.Context, run ledger.Run, o undo.Options) (undo
 }
 
 func (r *Runner) undoer(agent string) undo.Undoer {
-	p := r.plan.Load()
+	p := r.Plan.Load()
 	a, known := p.Agents[agent]
 	return undo.Undoer{
 		Ledger: r.ledger, Databases: r.databases, Locks: r.fileLocks, Clones: r.clones, Placement: r.homes,
@@ -23,7 +23,7 @@ func (r *Runner) undoer(agent string) undo.Undoer {
 
 // OnFinalize undoes the changes of a run that ends without an attempt, if its job has undo_on_failure.
 func (r *Runner) OnFinalize(ctx context.Context, run ledger.Run, res ledger.Result) ledger.Result {
-	t, err := r.task(run)
+	t, err := r.Plan.Resolve(run)
 	if err != nil {
 		return res // the job is gone, and its setting with it
 	}

@@ -182,7 +182,7 @@ func (x *Catalog) Notify(ctx context.Context, channel, text string) (string, err
 		channel = usual[0]
 	}
 
-	if err := x.Notifier.Send(ctx, channel, "rouse", x.Runner.Redact(text)); err != nil {
+	if err := x.Notifier.Send(ctx, channel, "rouse", x.Runner.Plan.Redact(text)); err != nil {
 		return "", &api.Error{Status: 502, Message: fmt.Sprintf("channel %s: %v", channel, err)}
 	}
 	return channel, nil

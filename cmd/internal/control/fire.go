@@ -145,7 +145,7 @@ func (x *Runs) refuseSecrets(f api.RunRequest) error {
 		if err != nil {
 			return err
 		}
-		if x.Runner.Redact(string(text)) != string(text) {
+		if x.Runner.Plan.Redact(string(text)) != string(text) {
 			return &api.Error{Status: 400, Message: fmt.Sprintf("the %s the value of a secret of the configuration, and would stand in the history; leave it out: what needs a secret gets it from the configuration", what)}
 		}
 	}

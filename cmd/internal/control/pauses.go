@@ -33,7 +33,7 @@ func (x *Schedule) Pause(ctx context.Context, ask api.PauseRequest) (api.Paused,
 		return out, &api.Error{Message: err.Error(), Usage: true}
 	}
 
-	p, err := x.Ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: x.Runner.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
+	p, err := x.Ledger.SetPause(ctx, ledger.Pause{Scope: ask.Scope, Name: ask.Name, Until: until, Reason: x.Runner.Plan.Redact(strings.TrimSpace(ask.Reason)), By: ledger.ByUser})
 	if err != nil {
 		return out, err
 	}

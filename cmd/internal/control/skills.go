@@ -41,7 +41,7 @@ func (x *Extensions) MCPServers(context.Context) ([]api.MCPServer, error) {
 }
 
 func (x *Extensions) mcpServer(st agent.ServerState) api.MCPServer {
-	out := api.MCPServer{Name: st.Name, Where: x.Runner.Redact(st.Where()), Agents: append([]string{}, st.Agents...), Says: st.Record.Says, SeenAt: api.At(st.Record.SeenAt),
+	out := api.MCPServer{Name: st.Name, Where: x.Runner.Plan.Redact(st.Where()), Agents: append([]string{}, st.Agents...), Says: st.Record.Says, SeenAt: api.At(st.Record.SeenAt),
 		SignIn: string(x.Runner.ServerSignInStatus(st)), Tools: []api.MCPTool{}}
 	if st.Err != nil {
 		out.Problem = st.Err.Error()

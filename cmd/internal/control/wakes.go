@@ -112,7 +112,7 @@ func (x *Schedule) SetWake(ctx context.Context, ask api.WakeRequest) (api.Planne
 		return out, err
 	}
 
-	r := next.Request{Agent: ask.Agent, ByUser: true, Instructions: x.Runner.Redact(ask.Instructions), Priority: ask.Priority, OnMiss: ask.OnMiss}
+	r := next.Request{Agent: ask.Agent, ByUser: true, Instructions: x.Runner.Plan.Redact(ask.Instructions), Priority: ask.Priority, OnMiss: ask.OnMiss}
 	if err := x.fillRequest(ctx, ask, s.Config.Zone(), &r); err != nil {
 		return out, err
 	}

@@ -322,7 +322,7 @@ func (d *Daemon) replicaState() *api.Replica {
 		return nil
 	}
 	is := d.replicator.State()
-	return &api.Replica{To: is.To, LastSuccess: api.At(is.LastSuccess), BehindSeconds: is.Behind.Seconds(), Databases: is.Waiting, Bytes: is.Bytes, Problem: d.runner.Redact(is.Problem), Unusable: list(is.Unusable)}
+	return &api.Replica{To: is.To, LastSuccess: api.At(is.LastSuccess), BehindSeconds: is.Behind.Seconds(), Databases: is.Waiting, Bytes: is.Bytes, Problem: d.runner.Plan.Redact(is.Problem), Unusable: list(is.Unusable)}
 }
 
 // lateAfter is how far the copies may be behind before that is worth a word.

@@ -153,7 +153,7 @@ func Open(ctx context.Context, o Options) (_ *Daemon, err error) {
 
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	d.stopFollowing, d.stopping = stopFollowing, following.Done()
-	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.RedactAnswer}
+	d.backend = web.Options{Ledger: d.ledger, Backend: d, Network: o.Serves, Live: &d.live, Stopping: following.Done(), Logger: d.log, Redact: d.runner.Plan.RedactAnswer}
 	if o.Serves {
 		var metricsErr, tracesErr, pagesErr error
 		d.metrics, metricsErr = d.newMetrics()

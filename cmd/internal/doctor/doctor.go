@@ -125,7 +125,7 @@ func (d *Checker) Doctor(ctx context.Context, offline bool) ([]api.Check, error)
 	add(d.checkQueue(ctx))
 
 	for i, c := range checks {
-		checks[i].Detail, checks[i].Remedy = d.Runner.Redact(c.Detail), d.Runner.Redact(c.Remedy)
+		checks[i].Detail, checks[i].Remedy = d.Runner.Plan.Redact(c.Detail), d.Runner.Plan.Redact(c.Remedy)
 	}
 	return checks, nil
 }
