@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"rouse/agent/checkout"
 	"rouse/agent/checkout/runclone"
+	"rouse/agent/failover"
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/runlog"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
@@ -24,42 +25,31 @@ import (
 
 // attempt is one attempt at a task: the snapshot that it began with, and the resources that are open until it ends.
 type attempt struct {
-	plan.Task
-	a ledger.Attempt
+	plan.Attempt
 
 	found       snapshot
 	past        history
-	data        map[string]any   // data of templates
-	project     string           // working folder in the prompt
-	clock       string           // start of the run, as the prompt states it
-	files       []batchFile      // files of a batch
-	manifest    string           // file that lists them
-	clone       *checkout.Clone  // nil if the run works in the agent's workdir
-	relay       *relay           // the model and its fallbacks; nil without a model
-	board       *memory.Board    // the todo list, and the plan
-	reducer     *loop.Reducer    // nil unless a model answers
-	loaded      *skill.LoadedSet // skills in the context of the model
-	loadedTools []string         // tools that earlier attempts loaded
+	data        map[string]any     // data of templates
+	project     string             // working folder in the prompt
+	clock       string             // start of the run, as the prompt states it
+	relay       *failover.Provider // the model and its fallbacks; nil without a model
+	board       *memory.Board      // the todo list, and the plan
+	reducer     *loop.Reducer      // nil unless a model answers
+	loaded      *skill.LoadedSet   // skills in the context of the model
+	loadedTools []string           // tools that earlier attempts loaded
 	authorizer  *authorizer
-	recorder    *Recorder
+	recorder    *runlog.Recorder
 	offers      []offer      // tools of skills
 	calls       *moduleCalls // answers their calls; nil without offers
 	module      *moduleRun   // nil unless a module of a skill does the run
 	program     *programRun  // nil unless an executor does the run
 	servers     []mcp.Given  // MCP servers, with their approved tools
 	sessions    *mcp.Sessions
-	received    string // folder for files of MCP servers, "" without servers
-	// A replay works in another folder and answers tool calls from the record.
-	baseDir  string                    // base of relative paths; "" for the workdir
-	wrapTool func(tool.Tool) tool.Tool // replaces each tool; nil outside of a replay
+	wrapTool    func(tool.Tool) tool.Tool // answers the calls of a replay from its record; nil otherwise
 }
 
 func newAttempt(t *plan.Task, a ledger.Attempt) *attempt {
-	out := &attempt{Task: *t, a: a, board: &memory.Board{}}
-	if len(t.Models) > 0 {
-		out.relay = &relay{models: t.Models}
-	}
-	return out
+	return &attempt{Attempt: plan.NewAttempt(t, a), board: &memory.Board{}, relay: failover.New(t.Models)}
 }
 
 // earlyEnd is the error of an attempt that ends before its loop begins: the result of the run.
@@ -136,9 +126,9 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 	}
 	defer r.startRecording(ctx, &o, t)()
 
-	t.recorder.leaveEnd()
-	defer func() { err = t.recorder.end(context.WithoutCancel(ctx), &out, err) }()
-	seen := r.live.Begin(t.Run.ID, t.Run.Job, t.redactor())
+	t.recorder.LeaveEnd()
+	defer func() { err = t.recorder.End(context.WithoutCancel(ctx), &out, err) }()
+	seen := r.live.Begin(t.Run.ID, t.Run.Job, t.Redactor())
 	defer seen.End()
 	res, err := loop.Run(seen.With(ctx), o)
 	if err != nil {
@@ -149,8 +139,8 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 
 // prepare makes the clone, takes the snapshot, and returns the options of the loop.
 func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	if len(t.files) > 0 {
-		if t.manifest, err = r.writeManifest(t); err != nil {
+	if len(t.Files) > 0 {
+		if t.Manifest, err = r.writeManifest(t); err != nil {
 			return o, err
 		}
 	}
@@ -172,10 +162,7 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 	}
 
 	if t.relay != nil && t.AsksModel() {
-		t.relay.begin(r.health, t.IgnorePause, time.Now())
-		askContexts(ctx, t.Models)
-		t.relay.on = func(ctx context.Context) { r.modelAnswered(ctx, t.relay.model()) }
-		t.relay.failed = func(m *plan.Model, failure error) { r.modelFailed(ctx, t, m, failure) }
+		t.relay.Begin(ctx, r.Models, &t.Attempt, time.Now())
 	}
 	return r.options(ctx, t)
 }
@@ -198,13 +185,13 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 		res.Summary = p.Summary()
 	}
 	if res.Failure != nil {
-		t.relay.fail(res.Failure)
+		t.relay.Fail(ctx, res.Failure)
 	}
 
 	// Before the checks: a test that the agent has written must not change the branch.
 	var branch runclone.Branch
-	if t.clone != nil && res.Wait == nil && res.Approval == nil {
-		if branch, err = r.clones.Collect(ctx, t.Run, *t.clone); err != nil {
+	if t.Clone != nil && res.Wait == nil && res.Approval == nil {
+		if branch, err = r.clones.Collect(ctx, t.Run, *t.Clone); err != nil {
 			return ledger.Result{}, err
 		}
 	}
@@ -216,7 +203,7 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 	if t.program != nil {
 		out.Postpone = t.program.postponement(res)
 	} else {
-		out.Postpone = r.postponement(t, res)
+		out.Postpone = r.Models.Postponement(&t.Task, t.relay, t.outage(res), res)
 	}
 	return out, err
 }
@@ -226,7 +213,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 	out := ledger.Result{
 		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
-		Usage: ledgerUsage(res.Spent),
+		Usage: runlog.Usage(res.Spent),
 	}
 	if res.Approval != nil {
 		out.Wait = approvalQuestion(t, *res.Approval)
@@ -253,6 +240,17 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 	}
 
 	return out, nil
+}
+
+// outage returns the failure of the model in a run that no model has answered yet, or nil.
+func (t *attempt) outage(res loop.Result) (e *model.Error) {
+	if t.module != nil { // the steps of a module are its own answers
+		return t.module.outage.failure()
+	}
+	if !t.past.answered && res.Answered == 0 {
+		_ = errors.As(res.Failure, &e)
+	}
+	return e
 }
 
 // errorKind returns the key by which incidents group failures, or "" if outcome and exit are enough.

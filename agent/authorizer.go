@@ -49,7 +49,7 @@ type authorizer struct {
 }
 
 func (r *Runner) newAuthorizer(t *attempt) *authorizer {
-	g := &authorizer{ledger: r.ledger, attempt: t.a, agent: t.Run.Agent, taint: tool.ParseTaint(t.Run.Taint), tier: t.Run.Tier,
+	g := &authorizer{ledger: r.ledger, attempt: t.Try, agent: t.Run.Agent, taint: tool.ParseTaint(t.Run.Taint), tier: t.Run.Tier,
 		rules: tool.Authorizer{Agent: t.Agent.Name, OnDenied: t.Agent.OnDenied, MinTier: t.MinTier(), Met: map[tool.Taint]string{}}}
 	if words := untrustedTrigger(t.Detail); words != "" {
 		g.rules.Met[tool.Untrusted] = words
@@ -222,7 +222,7 @@ func (g *authorizer) OnCallsStart(ctx context.Context) error {
 
 // approvalQuestion is the inbox item in which a run asks for an approval (UNI-09).
 func approvalQuestion(t *attempt, a tool.ApprovalRequest) *ledger.Question {
-	clean := t.redactor().Replace
+	clean := t.Redactor().Replace
 	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
 	for _, s := range a.Settings {
 		if strings.HasPrefix(s, "rouse ") {
@@ -399,5 +399,3 @@ func (r *Runner) readable(name string, content []byte) (kind, words string) {
 	}
 	return "", ""
 }
-
-func oneLine(said string) string { return text.Collapse(text.OneLine(said)) }

@@ -100,7 +100,7 @@ func TestApproved(t *testing.T) {
 	b.plan.Secrets = append(b.plan.Secrets, "letter")
 	id := b.adhoc("Write to Bob.")
 	res := b.ends(id)
-	told := b.runner.Asks(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
+	told := b.runner.Notices.Asks(ledger.Run{ID: id, Job: "books", Attempt: 1}, res)
 	if len(told) != 1 || !strings.Contains(told[0].Body, "a [secret] to bob\nrouse approve "+ledger.ItemPlaceholder+"\nrouse deny "+ledger.ItemPlaceholder) {
 		t.Errorf("notices: %+v", told)
 	}

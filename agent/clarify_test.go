@@ -32,7 +32,7 @@ func TestClarify(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	notices := b.runner.Asks(run, res)
+	notices := b.runner.Notices.Asks(run, res)
 	if len(notices) != 1 || notices[0].Title != "books asks" || !strings.Contains(notices[0].Body, "Which account?") || !strings.Contains(notices[0].Body, "Sparkasse") {
 		t.Errorf("notices: %+v", notices)
 	}

@@ -30,7 +30,7 @@ func (t *attempt) makeClone(ctx context.Context, clones *runclone.Clones) error 
 		return err
 	}
 
-	t.clone = &clone
+	t.Clone = &clone
 	if slices.Contains(t.Agent.PrivateFolders, t.Agent.Workdir) || slices.Contains(t.Agent.PrivateFolders, o.Repo) {
 		t.Agent.PrivateFolders = append(slices.Clone(t.Agent.PrivateFolders), clone.Dir)
 	}

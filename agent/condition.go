@@ -17,6 +17,8 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agent/redact"
+	"rouse/agent/runlog"
+	"rouse/agent/vars"
 	"rouse/agentdb"
 	"rouse/internal/dial"
 	"rouse/internal/domain"
@@ -58,13 +60,13 @@ func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
 		return nil
 	}
 
-	if t.a.Number > 1 {
+	if t.Try.Number > 1 {
 		if open, err := r.conditionsHeldBefore(ctx, t.Run.ID); open || err != nil {
 			return err
 		}
 	}
 
-	q := conditionChecker{Runner: r, task: t, redact: t.redactor(), now: time.Now()}
+	q := conditionChecker{Runner: r, task: t, redact: t.Redactor(), now: time.Now()}
 	for i, g := range t.Job.When {
 		name := q.describe(g)
 		value, ok, err := q.check(ctx, g)
@@ -77,7 +79,7 @@ func (r *Runner) checkConditions(ctx context.Context, t *attempt) error {
 			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxConditionValue)
 		}
 		// Recorded before it decides: a later attempt finds out from it that they held.
-		if err := r.appendEvent(ctx, t.Run, conditionEventKind, e); err != nil {
+		if err := runlog.AppendEvent(ctx, r.ledger, t.Run, conditionEventKind, e); err != nil {
 			return err
 		}
 
@@ -168,7 +170,7 @@ func (q conditionChecker) describe(g plan.Condition) string {
 // display turns a text into one line. Cleaning can split a secret or complete one, so secrets are
 // replaced before and after.
 func (q conditionChecker) display(said string, most int) string {
-	return text.Truncate(q.redact.Replace(oneLine(q.redact.Replace(said))), most)
+	return text.Truncate(q.redact.Replace(text.Collapse(text.OneLine(q.redact.Replace(said)))), most)
 }
 
 // checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
@@ -177,13 +179,13 @@ func (q conditionChecker) checkExpression(ctx context.Context, g plan.Condition)
 	if err != nil {
 		return "", false, err
 	}
-	data := templateData(q.task.Run, q.task.a.Number, q.task.Detail, last.SuccessStart, last.End)
+	data := vars.Of(q.task.Run, q.task.Try.Number, q.task.Detail, last.SuccessStart, last.End)
 	if q.task.Detail.Webhook != nil {
 		body, err := q.ledger.DeliveryBody(ctx, q.task.Run.ID)
 		if err != nil {
 			return "", false, err
 		}
-		addBody(data, body)
+		vars.AddBody(data, body)
 	}
 
 	v, err := playbook.ExpandValue("that", "= "+g.That, data)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"rouse/agent/plan"
+	"rouse/agent/runlog"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -153,9 +154,9 @@ func notStarted(ctx context.Context, g plan.Condition, err error) error {
 }
 
 func firstLine(out *shell.Output) string {
-	text, _ := out.Raw() // of a flood, the beginning is in it
-	for line := range strings.FieldsFuncSeq(string(text), func(r rune) bool { return r == '\n' || r == '\r' }) {
-		if oneLine(line) != "" {
+	printed, _ := out.Raw() // of a flood, the beginning is in it
+	for line := range strings.FieldsFuncSeq(string(printed), func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if text.Collapse(text.OneLine(line)) != "" {
 			return line
 		}
 	}
@@ -186,7 +187,7 @@ func (q conditionChecker) conditionView(g plan.Condition, named []string) (v con
 	}
 
 	if powerful := g.Network || t.Agent.Unconfined != ""; powerful {
-		t.files, t.manifest, t.received, t.Detail.File, t.Detail.Folder, t.Agent.Skills = nil, "", "", nil, "", plan.Skills{}
+		t.Files, t.Manifest, t.Received, t.Detail.File, t.Detail.Folder, t.Agent.Skills = nil, "", "", nil, "", plan.Skills{}
 		t.Agent.Read = slices.DeleteFunc(slices.Clone(t.Agent.Read), t.Plan.Writers.Overlaps)
 		if !g.Write {
 			t.Agent.Write = nil
@@ -196,7 +197,7 @@ func (q conditionChecker) conditionView(g plan.Condition, named []string) (v con
 				return v, fmt.Errorf("a condition needs a temporary folder: %w", err)
 			}
 			v.withheld = t.Agent.Workdir
-			t.baseDir = v.empty
+			t.BaseDir = v.empty
 		}
 	}
 	for _, path := range named {
@@ -261,7 +262,7 @@ func (q conditionChecker) admit(ctx context.Context, g plan.Condition, t *attemp
 		}
 		missing, err := q.ledger.Unlabelled(ctx, held.String(), need.Writes)
 		if err == nil && len(missing) > 0 {
-			err = q.ledger.RecordTaint(ctx, q.task.a, ledger.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
+			err = q.ledger.RecordTaint(ctx, q.task.Try, ledger.TaintUpdate{Taint: (held &^ tool.Outward).String(), Writes: missing})
 		}
 		if err != nil {
 			return err
@@ -289,6 +290,6 @@ func (r *Runner) recordStart(ctx context.Context, run ledger.Run, why string, s 
 	if s.Network {
 		network = "host"
 	}
-	return r.appendEvent(ctx, run, "program.started",
+	return runlog.AppendEvent(ctx, r.ledger, run, "program.started",
 		map[string]any{"why": why, "program": filepath.Base(s.Argv[0]), "read": s.Read, "write": s.Write, "network": network, "tier": s.Tier})
 }

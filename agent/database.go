@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"rouse/agent/notice"
 	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
@@ -41,7 +42,7 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 		return failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
 
-	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.a, ledger.Question{
+	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.Try, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.Agent.Name + " cannot be used", Message: damaged.Error(),
 	})
 	return failed(domain.OutcomeError, "%s", damaged.Error()), told
@@ -86,7 +87,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 
 func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
-		return r.ledger.AppendNotices(ctx, quotaNotices(t, used, limit)...)
+		return r.ledger.AppendNotices(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
 	})
 	if err != nil {
 		r.log.Warn("the owner could not be told of a quota", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)

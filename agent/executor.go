@@ -12,7 +12,9 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/notice"
 	"rouse/agent/plan"
+	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/shell"
@@ -26,7 +28,7 @@ type programRun struct {
 	settings executor.Settings
 	located  executor.Located
 	bounds   loop.Bounds // what is left of the run's
-	budget   *budget
+	budget   *spend.Budget
 	reserved int64 // the reservation, 0 while there is none
 	usual    int64 // the median cost of the job's earlier runs, in micro-USD
 	key      string
@@ -53,7 +55,7 @@ func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Option
 
 	r.openRecorder(t)
 	left := bounds(&t.Task).After(0, 0, t.past.used.tokens).AfterCost(t.past.used.cost)
-	t.program = &programRun{t: t, usual: usual, settings: s, located: located, step: 1, bounds: left, budget: r.newBudget(t, left)}
+	t.program = &programRun{t: t, usual: usual, settings: s, located: located, step: 1, bounds: left, budget: spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, left, t.past.began)}
 	if o, err = r.baseOptions(ctx, t); err != nil {
 		return o, err
 	}
@@ -130,7 +132,7 @@ func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry
 	launcher.Starting = func(ctx context.Context, s shell.Start) error { return r.recordStart(ctx, p.t.Run, "executor", s) }
 
 	tools, err := executor.Tools(executor.Options{
-		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.redactor().Replace,
+		Settings: p.settings, Located: p.located, Launcher: launcher, Log: r.ledger, Before: r.before, Money: p, UsualMicroUSD: p.usual, Listener: p, Redact: t.Redactor().Replace,
 		Bounds: executor.Bounds{Turns: p.bounds.Steps, Calls: p.bounds.Calls, Tokens: p.bounds.Tokens, CostMicroUSD: p.bounds.CostMicroUSD, Output: p.bounds.Output, Idle: p.bounds.Idle},
 		Expand: p.argv,
 		Ended:  func(res executor.Result) { p.ended, p.spent = &res, res.Spent },
@@ -259,7 +261,7 @@ func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
 
 	out := &ledger.Postponement{Until: e.RetryAt}
 	if p.t.Run.Postponements == 0 {
-		out.Notices = unreachableNotices(p.t, &plan.Model{Name: "of " + e.Program}, p.t.Run.QueuedAt, res.Error, e.RetryAt)
+		out.Notices = notice.Unreachable(&p.t.Task, &plan.Model{Name: "of " + e.Program}, p.t.Run.QueuedAt, res.Error, e.RetryAt)
 	}
 	return out
 }
@@ -267,8 +269,8 @@ func (p *programRun) postponement(res loop.Result) *ledger.Postponement {
 // Reserve implements executor.Money. A program without a bound takes as little as there is: it starts while anything is left.
 func (p *programRun) Reserve(ctx context.Context) (refusal, err error) {
 	most := ledger.Usage{TokensIn: max(p.bounds.Tokens, 1), CostMicroUSD: max(p.bounds.CostMicroUSD, 1)}
-	id, err := p.budget.reserve(ctx, 1, most)
-	if _, over := err.(*overBudget); over { //nolint:errorlint // it comes as it is
+	id, err := p.budget.ReserveUsage(ctx, 1, most)
+	if _, over := err.(*spend.ExceededError); over { //nolint:errorlint // it comes as it is
 		return err, nil
 	}
 	p.reserved = id
@@ -285,11 +287,7 @@ func (p *programRun) Settle(ctx context.Context, s executor.Spent) error {
 	if why != "" {
 		why = fmt.Sprintf("run %d of %s: %s", p.t.Run.ID, p.t.Asker(), why)
 	}
-	sums, err := p.budget.ledger.Budget.Settle(ctx, p.reserved, ledgerUsage(spentOf(s)), why)
-	if err != nil {
-		return err
-	}
-	return p.budget.warn(ctx, sums)
+	return p.budget.SettleUsage(ctx, p.reserved, spentOf(s), why)
 }
 
 // Turn implements executor.Listener: what the model of the program says is a step within the call.

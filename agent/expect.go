@@ -30,7 +30,7 @@ func (r *Runner) unmet(ctx context.Context, t *attempt) (string, error) {
 		var err error
 		switch {
 		case e.File != "":
-			why, err = r.fileMissed(ctx, t.Plan.Boundary, e.File, t.a)
+			why, err = r.fileMissed(ctx, t.Plan.Boundary, e.File, t.Try)
 		case e.SQL != "":
 			why, err = r.sqlUnmet(ctx, t.Agent.Name, e.SQL)
 		default:

@@ -1,8 +1,11 @@
 package agent
 
-import "rouse/internal/ledger"
+import (
+	"rouse/agent/runlog"
+	"rouse/internal/ledger"
+)
 
 // NewRecorder returns the record of one attempt. asks: each step asks a model.
-func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *Recorder {
-	return newRecorder(l.Record, a, redactor(secrets), asks)
+func NewRecorder(l *ledger.Ledger, a ledger.Attempt, secrets []string, asks bool) *runlog.Recorder {
+	return runlog.NewRecorder(l.Record, a, redactor(secrets), asks)
 }

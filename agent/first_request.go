@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/failover"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/plan"
@@ -58,7 +59,7 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (ou
 		return out, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	t.baseDir = folder
+	t.BaseDir = folder
 	t.found = snapshot{Soul: newSoul(&t.Task), Servers: r.givenServers(t)}
 	s := &t.found
 	if t.Agent.Database {
@@ -86,7 +87,7 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (ou
 // promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
 func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
-	t.project = projectFolder(t.Plan.Boundary, projectDir(&t.Task), true, t.redactor().Replace, func(most int) int { return promptPart(&t.Task, most) }, nil)
+	t.project = projectFolder(t.Plan.Boundary, projectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return promptPart(&t.Task, most) }, nil)
 	t.clock = clockPrompt(t)
 	t.offers = r.offersOf(t, nil)
 	return r.tools(t)
@@ -190,7 +191,7 @@ func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 			}
 
 			at := newAttempt(t, ledger.Attempt{})
-			at.baseDir = folder
+			at.BaseDir = folder
 			n, err := r.contextNeed(at)
 			if err != nil {
 				return nil, err
@@ -208,7 +209,8 @@ func forPlan(p plan.Plan) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{Plan: plan.NewCurrent(nil), log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New(), health: newModelHealth(nil)}
+	r := &Runner{Plan: plan.NewCurrent(nil), log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New()}
+	r.Models = failover.NewHealth(nil, r.log, r.Plan, nil)
 	r.Set(p)
 	return r, nil
 }

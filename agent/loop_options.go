@@ -9,6 +9,8 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/runlog"
+	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
 	"rouse/internal/domain"
@@ -17,7 +19,7 @@ import (
 // options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
 func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	t.authorizer = r.newAuthorizer(t)
-	if t.past, err = r.past(ctx, t.Run, t.a); err != nil {
+	if t.past, err = r.past(ctx, t.Run, t.Try); err != nil {
 		return o, err
 	}
 	t.authorizer.madeCalls = t.past.madeCalls
@@ -49,7 +51,7 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	o, err := r.listedOptions(ctx, t)
-	o.Provider = manualCall{t.Detail, t.redactor().Replace}
+	o.Provider = manualCall{t.Detail, t.Redactor().Replace}
 	o.Invocation.MustSucceed = t.Detail.Check
 	return o, err
 }
@@ -60,7 +62,7 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 		return o, err
 	}
 	o.Provider, err = playbook.New(playbook.Options{
-		Calls: t.Job.Playbook, Data: t.data, Redact: t.redactor().Replace,
+		Calls: t.Job.Playbook, Data: t.data, Redact: t.Redactor().Replace,
 		Recorded: func(key string) (json.RawMessage, bool) {
 			prior, begun := t.past.calls[key]
 			return prior.Envelope, begun
@@ -105,8 +107,8 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 		return o, err
 	}
 
-	first := t.relay.model()
-	o.Provider, o.Fallback, o.Reducer = t.relay, t.relay.fallback(), t.reducer
+	first := t.relay.Model()
+	o.Provider, o.Fallback, o.Reducer = t.relay, t.relay.Fallback(ctx), t.reducer
 	o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.ContextSize(), first.Temperature
 	o.System = systemPrompt(t)
 	o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
@@ -143,16 +145,16 @@ func (t *attempt) policy(p loop.Policy) loop.Policy {
 }
 
 func (r *Runner) openRecorder(t *attempt) {
-	t.recorder = newRecorder(r.ledger.Record, t.a, t.redactor(), t.NeedsModel())
+	t.recorder = runlog.NewRecorder(r.ledger.Record, t.Try, t.Redactor(), t.NeedsModel())
 	if r.homes != nil {
-		t.recorder.settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.Agent.Name) }
+		t.recorder.Settle = func(ctx context.Context) error { return r.homes.Settle(ctx, t.Agent.Name) }
 	}
 }
 
 // toolOptions returns the options that every run of the loop has, with the tools of its skills and MCP servers.
 func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	t.offers = r.offersOf(t, t.found.Registered)
-	t.calls = r.newModuleCalls(t)
+	t.calls = r.newModuleCalls(ctx, t)
 	r.useServers(t, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
 	o, err := r.baseOptions(ctx, t)
 	if err == nil {
@@ -169,7 +171,7 @@ func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, err
 	}
 	return loop.Options{
 		Registry: registry, Bounds: bounds(&t.Task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
-		Invocation: tool.Invocation{Run: t.Run.ID, Attempt: t.a.Number, Job: t.Run.Job, Agent: t.Agent.Name},
+		Invocation: tool.Invocation{Run: t.Run.ID, Attempt: t.Try.Number, Job: t.Run.Job, Agent: t.Agent.Name},
 	}, r.recover(ctx, t)
 }
 
@@ -180,9 +182,9 @@ func (r *Runner) askingModel(t *attempt, o *loop.Options) {
 	}
 	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
 	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.Run.StartedAt.Sub(t.found.LastRun))
-	o.LearnContext = func(tokens int) { t.relay.model().LearnContext(tokens) }
+	o.LearnContext = func(tokens int) { t.relay.Model().LearnContext(tokens) }
 	o.Bounds = o.Bounds.AfterCost(t.past.used.cost)
-	o.Budget = r.newBudget(t, o.Bounds)
+	o.Budget = spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.began)
 }
 
 // bounds returns the job's bounds, or else the agent's. A wake stays within those of the job that

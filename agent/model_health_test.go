@@ -193,7 +193,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		}
 		paused := func(want time.Duration) {
 			t.Helper()
-			all := b.runner.PausedModels(time.Now())
+			all := b.runner.Models.Paused(time.Now())
 			if len(all) != 1 || all[0].Model != "scripted" || time.Until(all[0].Until).Round(time.Minute) != want {
 				t.Fatalf("paused: %+v, want %s", all, want)
 			}
@@ -207,7 +207,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 
 		id := b.triggered(domain.TriggerSchedule)
 		res, run := b.conclude(id)
-		if res.Postpone == nil || !run.Postponed() || !res.Postpone.Until.Equal(b.runner.PausedModels(time.Now())[0].Until) {
+		if res.Postpone == nil || !run.Postponed() || !res.Postpone.Until.Equal(b.runner.Models.Paused(time.Now())[0].Until) {
 			t.Fatalf("%+v", res)
 		}
 
@@ -251,7 +251,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		if res, _ := b.conclude(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeSuccess {
 			t.Errorf("by a person: %+v", res)
 		}
-		if left := b.runner.PausedModels(time.Now()); len(left) != 0 || blocked(domain.TriggerSchedule) != "" {
+		if left := b.runner.Models.Paused(time.Now()); len(left) != 0 || blocked(domain.TriggerSchedule) != "" {
 			t.Errorf("still paused: %+v", left)
 		}
 		if rows, err := b.ledger.ModelPauses(context.Background()); err != nil || len(rows) != 0 {

@@ -41,11 +41,11 @@ type moduleCalls struct {
 	started int // runs of their own
 }
 
-func (r *Runner) newModuleCalls(t *attempt) *moduleCalls {
+func (r *Runner) newModuleCalls(ctx context.Context, t *attempt) *moduleCalls {
 	if len(t.offers) == 0 {
 		return nil
 	}
-	return &moduleCalls{runner: r, task: t, inner: &loop.Inner{}, completer: newCompleter(t), times: newCallTimes(t.recorder, t.past)}
+	return &moduleCalls{runner: r, task: t, inner: &loop.Inner{}, completer: newCompleter(ctx, t), times: newCallTimes(t.recorder, t.past)}
 }
 
 func (c *moduleCalls) begin(o *loop.Options) {

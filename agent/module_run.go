@@ -71,6 +71,7 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	if t.module, err = r.newModuleRun(ctx, t, t.Job.Skill); err != nil {
 		return o, err
 	}
+	t.ModuleRedactor = t.module.redact
 	if err := r.enterWorkspace(ctx, t); err != nil {
 		return o, err
 	}
@@ -89,7 +90,7 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
 		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
-	m.completer = newCompleter(t)
+	m.completer = newCompleter(ctx, t)
 	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.calls
 	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
 	r.askingModel(t, &o)
@@ -196,12 +197,12 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 }
 
 // newCompleter asks the model of a task for its modules, nil where none is asked.
-func newCompleter(t *attempt) *loop.Completer {
+func newCompleter(ctx context.Context, t *attempt) *loop.Completer {
 	if t.relay == nil || !t.AsksModel() {
 		return nil
 	}
-	first := t.relay.model()
-	return &loop.Completer{Provider: t.relay, Fallback: t.relay.fallback(),
+	first := t.relay.Model()
+	return &loop.Completer{Provider: t.relay, Fallback: t.relay.Fallback(ctx),
 		Model: loop.ModelInfo{Name: first.Name, MaxOutput: first.MaxOutput, Window: first.ContextSize(), Temperature: first.Temperature}}
 }
 
@@ -301,7 +302,7 @@ func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation,
 			return host.Completed{}, err
 		}
 		if res.Failure != nil {
-			t.relay.fail(res.Failure)
+			t.relay.Fail(ctx, res.Failure)
 		}
 		m.outage.heard(res)
 

@@ -33,7 +33,7 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	}
 
 	var w ledger.Workspace
-	switch by := (ledger.Author{Attempt: t.a, Key: "workspace"}); {
+	switch by := (ledger.Author{Attempt: t.Try, Key: "workspace"}); {
 	case run.Workspace != 0:
 		w, err = r.ledger.Workspace(ctx, run.Workspace)
 	case t.Detail.DryRun:
@@ -42,7 +42,7 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 		w, err = r.workspaceNamed(ctx, by, t.Agent.Name, m.skill, name)
 	}
 	if err == nil && !t.Detail.DryRun {
-		w, err = r.ledger.EnterWorkspace(ctx, t.a, w.ID)
+		w, err = r.ledger.EnterWorkspace(ctx, t.Try, w.ID)
 	}
 	switch {
 	case refusedWorkspace(err):

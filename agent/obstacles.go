@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/failover"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agent/preflight"
@@ -18,10 +19,8 @@ import (
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
-	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/noexec"
-	"rouse/internal/text"
 	"rouse/skills"
 	"rouse/skills/install"
 	"rouse/skills/module"
@@ -41,8 +40,6 @@ const (
 	obstacleServer      = "mcp"
 	obstacleDisk        = "disk"
 )
-
-const maxObstacleTitle = 100
 
 // skillGoodFor is how long a skill is taken to be what it was: to look at one reads all of it, and compiles its module.
 const skillGoodFor = time.Minute
@@ -93,7 +90,7 @@ func (r *Runner) Obstacles(ctx context.Context, run ledger.Run) []ledger.Obstacl
 // when to look again.
 func (r *Runner) LookAgain(ctx context.Context) (cleared bool, rest time.Duration) {
 	cleared, rest = r.prober.Again()
-	return r.askRefusing(ctx) || cleared, rest
+	return r.Models.RetryRefused(ctx) || cleared, rest
 }
 
 func (r *Runner) diskObstacles(context.Context, *plan.Task) []ledger.Obstacle {
@@ -118,10 +115,10 @@ func (r *Runner) modelObstacles(_ context.Context, t *plan.Task) []ledger.Obstac
 		return t.Model.Obstacles
 	}
 	// A person tries what may have been paid for, or mended.
-	if p, paused := r.health.pausedModel(t.Models, time.Now()); paused && !t.IgnorePause {
-		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: pausedText(p), Quiet: true}}
+	if p, paused := r.Models.AllPaused(t.Models, time.Now()); paused && !t.IgnorePause {
+		return []ledger.Obstacle{{Kind: obstacleModelPaused, Source: "model_paused/" + p.Model, Text: failover.PauseText(p), Quiet: true}}
 	}
-	return obstacle(obstacleModel, "model/"+t.Model.Name, r.health.refusal(t.Model, t.IgnorePause), t.Model.Where)
+	return obstacle(obstacleModel, "model/"+t.Model.Name, r.Models.Refusal(t.Model, t.IgnorePause), t.Model.Where)
 }
 
 // folderObstacles are folders that the run works in, reads, or was started by, and that are gone or not what they were.
@@ -298,24 +295,6 @@ func (r *Runner) moduleObstacle(s *skills.Skill) string {
 		return fmt.Sprintf("the module of the skill %s does not compile: %v", s.Name, wrong)
 	}
 	return "" // any other failure is the run's to tell
-}
-
-// ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
-func (r *Runner) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
-	t, _ := r.Plan.Resolve(run)
-	if !t.Notify.Wants(string(domain.StateWaiting)) {
-		return nil
-	}
-
-	waiting := "run " + fmt.Sprint(run.ID)
-	if run.Job != "" {
-		waiting = run.Job
-	}
-	return address(ledger.Notice{
-		Run: run.ID, Job: run.Job, Agent: run.Agent,
-		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
-		Body:  fmt.Sprintf("%s\nNo run was started and nothing is lost. The run starts by itself when this is fixed, like all others that wait for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
-	}, t.Notify.Channels)
 }
 
 // executorObstacles are an installed agent program that does the run, and that cannot be started.

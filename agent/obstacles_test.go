@@ -39,7 +39,7 @@ func TestRefusedModel(t *testing.T) {
 					t.Errorf("a person's run: %s", why)
 				}
 				b.newPool()
-				b.runner.RestoreRefusals(map[string]string{"scripted": all[0].Text})
+				b.runner.Models.RestoreRefusals(map[string]string{"scripted": all[0].Text})
 				if again := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(again) != 1 || again[0].Text != all[0].Text {
 					t.Errorf("after a restart: %+v", again)
 				}

@@ -28,7 +28,7 @@ func (r *Runner) claimOutput(ctx context.Context, t *attempt, o tool.Output) err
 		return nil
 	}
 
-	return r.ledger.ClaimOwnOutput(ctx, t.a, ledger.Claim{Job: t.Job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
+	return r.ledger.ClaimOwnOutput(ctx, t.Try, ledger.Claim{Job: t.Job.Name, Path: filepath.ToSlash(o.Path), Hash: o.Hash, Size: o.Size, ModTime: o.ModTime})
 }
 
 // claimExpected claims the files that the job expects, whatever made them.
@@ -39,7 +39,7 @@ func (r *Runner) claimExpected(ctx context.Context, t *attempt) error {
 
 	for _, e := range t.Job.Expect {
 		path := spelled(t.Plan.Boundary, e.File)
-		if e.File == "" || fileUnmet(t.Plan.Boundary, path, t.a.StartedAt) != "" {
+		if e.File == "" || fileUnmet(t.Plan.Boundary, path, t.Try.StartedAt) != "" {
 			continue
 		}
 

@@ -277,11 +277,11 @@ func TestReturnNotices(t *testing.T) {
 	b := setup(t)
 	b.plan.Jobs["in"] = plan.Job{Name: "in", Agent: "clerk", Notify: plan.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)
-	got := b.runner.ReturnNotices("in", "/in/a\x1b[2J\nb.csv", 7)
+	got := b.runner.Notices.ReturnNotices("in", "/in/a\x1b[2J\nb.csv", 7)
 	if len(got) != 2 || got[0].Title != "in: a b.csv is back as it was when it failed" || got[1].Channel != "ops" || !strings.Contains(got[0].Body, "rouse retry 7") || !strings.Contains(got[0].Body, "rouse why in") {
 		t.Errorf("%+v", got)
 	}
-	if got := b.runner.ReturnNotices("nobody", "/in/a", 7); got != nil {
+	if got := b.runner.Notices.ReturnNotices("nobody", "/in/a", 7); got != nil {
 		t.Errorf("%+v", got)
 	}
 }
@@ -323,7 +323,7 @@ func TestBrokenNotices(t *testing.T) {
 	b := setup(t)
 	b.plan.Jobs["loop"] = plan.Job{Name: "loop", Agent: "clerk", Notify: plan.Notify{Channels: []string{"desktop", "ops"}}}
 	b.runner.Set(b.plan)
-	got := b.runner.LoopNotices("loop")
+	got := b.runner.Notices.LoopNotices("loop")
 	text := must[[]byte](t)(json.Marshal(got))
 	if len(got) != 2 || got[0].Title != "loop is paused: "+ledger.PathPlaceholder+" was taken 20 times in a minute" || got[1].Channel != "ops" || !strings.Contains(string(text), "rouse resume loop") {
 		t.Errorf("%s", text)
@@ -331,7 +331,7 @@ func TestBrokenNotices(t *testing.T) {
 	if err := b.ledger.AppendNotices(t.Context(), got...); err != nil {
 		t.Error(err)
 	}
-	if got := b.runner.LoopNotices("nobody"); got != nil {
+	if got := b.runner.Notices.LoopNotices("nobody"); got != nil {
 		t.Error(fmt.Sprint(got))
 	}
 }

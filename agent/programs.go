@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 
+	"rouse/agent/runlog"
 	"rouse/agent/sandbox"
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
@@ -68,8 +69,8 @@ func (p *programHosts) host(t *attempt, roots *tool.Roots) (*shell.Launcher, err
 		return nil, err
 	}
 	h := &shell.Launcher{Sandbox: box, Limiter: p.lanes, Roots: roots, MinTier: sandbox.Tier(t.MinTier()), Scratch: p.scratch, Writable: t.Plan.WritableFolders, Readable: p.readable}
-	if t.clone != nil {
-		h.Checkout, h.Mirror = t.clone.Dir, t.clone.Mirror
+	if t.Clone != nil {
+		h.Checkout, h.Mirror = t.Clone.Dir, t.Clone.Mirror
 	}
 	return h, nil
 }
@@ -106,7 +107,7 @@ func (r *Runner) recordKept(ctx context.Context, run ledger.Run, k *shell.Kept) 
 	}
 
 	r.log.Warn("a command left files in temporary places and may have moved them there; they are kept", "folder", k.Folder, "files", k.Files, "job", run.Job, "run", run.ID)
-	return r.appendEvent(ctx, run, "files.kept", k)
+	return runlog.AppendEvent(ctx, r.ledger, run, "files.kept", k)
 }
 
 // recordDisarmed puts on record what was disarmed outside of a call, whose answer would say it.
@@ -114,7 +115,7 @@ func (r *Runner) recordDisarmed(ctx context.Context, run ledger.Run, disarmed []
 	var all error
 	for _, d := range disarmed {
 		r.log.Warn("a command made a git repository; it was taken out of use by renaming, because git would run what its configuration says", "path", d.Path, "undo", d.Undo(), "job", run.Job, "run", run.ID)
-		all = errors.Join(all, r.appendEvent(ctx, run, "git.disarmed", d))
+		all = errors.Join(all, runlog.AppendEvent(ctx, r.ledger, run, "git.disarmed", d))
 	}
 	return all
 }

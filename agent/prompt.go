@@ -63,7 +63,7 @@ func systemPrompt(t *attempt) string {
 	if t.clock != "" {
 		s.WriteString(t.clock + clockNote)
 	}
-	s.WriteString(triggerPrompt(t))
+	s.WriteString(triggerPrompt(&t.Attempt))
 	return s.String()
 }
 
@@ -85,7 +85,7 @@ func executorPrompt(t *attempt, prompt string, asked []ledger.Item) string {
 	if s.Soul != nil {
 		soul = s.Soul.Text
 	}
-	for _, part := range []string{soul, s.Clock, triggerPrompt(t), s.Views, s.Session} {
+	for _, part := range []string{soul, s.Clock, triggerPrompt(&t.Attempt), s.Views, s.Session} {
 		if part != "" {
 			b.WriteString("\n" + part)
 		}

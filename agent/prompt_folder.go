@@ -56,7 +56,7 @@ func projectDir(t *plan.Task) string { return cmp.Or(t.Agent.HostFolder, t.Agent
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.
 func (r *Runner) describeFolder(ctx context.Context, t *attempt) string {
-	redact := t.redactor().Replace
+	redact := t.Redactor().Replace
 	return projectFolder(t.Plan.Boundary, projectDir(&t.Task), r.showsPlainFolder(ctx, t), redact, func(most int) int { return promptPart(&t.Task, most) }, func() string {
 		if t.Agent.HostFolder != "" {
 			return "" // git is asked in the workdir alone

@@ -65,7 +65,7 @@ func (r *Runner) readSession(ctx context.Context, t *attempt) (session, error) {
 	older, taint := summaryText(turns[len(told):], len(turns) == maxTurns+maxOlder, t, promptPart(&t.Task, maxOlderText))
 	s.taint += taint
 	slices.Reverse(told)
-	s.text = t.redactor().Replace(sessionHead + older + strings.Join(told, ""))
+	s.text = t.Redactor().Replace(sessionHead + older + strings.Join(told, ""))
 	return s, nil
 }
 
@@ -80,7 +80,7 @@ func summaryText(older []ledger.Run, more bool, t *attempt, most int) (summary, 
 	var lines []string
 	for _, one := range older {
 		outcomes[strings.ReplaceAll(string(one.Outcome), "_", " ")]++
-		said := text.Collapse(t.redactor().Replace(one.Summary))
+		said := text.Collapse(t.Redactor().Replace(one.Summary))
 		if said == "" || most <= 0 {
 			continue
 		}

@@ -77,7 +77,7 @@ func (r *Runner) recover(ctx context.Context, t *attempt) error {
 	if t.NeedsModel() && !t.past.goesOnWithin(c.Key) {
 		q.Message = fmt.Sprintf("The process ended or had to end during a call of %s, which began at %s: %s\nWhether it took effect is not known. The model was told so, and that it was not made again.",
 			c.Tool, c.StartedAt.UTC().Format(time.RFC3339), r.shown(*c))
-		return r.ledger.AddInfo(ctx, t.a, q)
+		return r.ledger.AddInfo(ctx, t.Try, q)
 	}
 
 	q.Kind, q.Options = ledger.KindRecovery, []string{ledger.RecoveryDone, ledger.RecoveryAgain, ledger.RecoverySkip, ledger.RecoveryStop}

@@ -8,14 +8,6 @@ import (
 	"rouse/internal/ledger"
 )
 
-// redactor is that of the task. That of a module learns the tokens that it is given.
-func (t *attempt) redactor() *redact.Redactor {
-	if t.module != nil {
-		return t.module.redact
-	}
-	return t.Redactor()
-}
-
 func redactor(secrets []string) *redact.Redactor { return redact.New(secrets) }
 
 func cleanResult(res ledger.Result, redact *redact.Redactor) ledger.Result {

@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/tool"
+	"rouse/agent/vars"
 )
 
 // Every tool has an example call that fits its arguments, by the rules of the call itself, and everything that a person asks of it is
@@ -76,9 +77,9 @@ func TestToolReference(t *testing.T) {
 
 // Each name that templates know is described, and no other: those of every run and trigger, and those of notices.
 func TestTemplateValues(t *testing.T) {
-	types := agent.TemplateTypes()
+	types := vars.Types()
 	seen := map[string]bool{}
-	for _, v := range agent.TemplateValues() {
+	for _, v := range vars.Values() {
 		if seen[v.Name] {
 			t.Errorf("%s is described twice", v.Name)
 		}
@@ -97,8 +98,8 @@ func TestTemplateValues(t *testing.T) {
 	}
 
 	for name, want := range map[string]string{"File": "{Path, Name, Size, Hash, ModTime}", "Changes": "{Added, Removed, Modified, More}", "Attempt": "number", "Scheduled": "time", "Input": "mapping", "Payload": "any value", "Error": "text"} {
-		i := slices.IndexFunc(agent.TemplateValues(), func(v agent.TemplateValue) bool { return v.Name == name })
-		if got := agent.TemplateValues()[i].Type; got != want {
+		i := slices.IndexFunc(vars.Values(), func(v vars.Value) bool { return v.Name == name })
+		if got := vars.Values()[i].Type; got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}

@@ -22,7 +22,7 @@ func (r *Runner) startRecording(ctx context.Context, o *loop.Options, t *attempt
 	if !t.GoverningJob().Record || !t.NeedsModel() {
 		return func() {}
 	}
-	return r.recordings.Start(ctx, o, t.Agent.Name, t.a, t.found, t.redactor(), func() string { return t.relay.model().Name })
+	return r.recordings.Start(ctx, o, t.Agent.Name, t.Try, t.found, t.Redactor(), func() string { return t.relay.Model().Name })
 }
 
 // ExportRecording returns everything that is kept of a finished run, to be replayed.
@@ -86,11 +86,11 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	t.found.apply(t)
 	t.wrapTool = p.AnswerFromRecord
 	if _, err := os.Stat(t.Agent.Workdir); err != nil { // nothing is read there, so nothing is made there
-		t.baseDir = filepath.Dir(r.manifests)
+		t.BaseDir = filepath.Dir(r.manifests)
 	}
 
 	if name := p.FirstModel(); t.relay != nil && name != "" {
-		t.relay.startAt(name)
+		t.relay.StartAt(name)
 	}
 
 	o, err := r.options(ctx, t)

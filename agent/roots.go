@@ -17,7 +17,7 @@ import (
 
 // roots are the places that the tools of an attempt reach, with what is known of what lies there.
 func (r *Runner) roots(t *attempt) (*tool.Roots, error) {
-	roots, err := tool.NewRootsWithin(t.Plan.Boundary, cmp.Or(t.baseDir, t.Agent.Workdir), grants(t))
+	roots, err := tool.NewRootsWithin(t.Plan.Boundary, cmp.Or(t.BaseDir, t.Agent.Workdir), grants(t))
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func grants(t *attempt) []tool.Grant {
 		out = append(out, tool.Grant{Path: p, Write: true})
 	}
 
-	files := present(t.files)
+	files := plan.Present(t.Files)
 	if t.Detail.File != nil {
 		files = []ledger.File{*t.Detail.File}
 	}
@@ -71,12 +71,12 @@ func grants(t *attempt) []tool.Grant {
 		out = append(out, tool.Grant{Path: f.Path, File: true, Untrusted: true})
 	}
 
-	if t.manifest != "" {
-		out = append(out, tool.Grant{Path: t.manifest, File: true, Untrusted: true})
+	if t.Manifest != "" {
+		out = append(out, tool.Grant{Path: t.Manifest, File: true, Untrusted: true})
 	}
 
-	if t.received != "" {
-		out = append(out, tool.Grant{Path: t.received, Untrusted: true})
+	if t.Received != "" {
+		out = append(out, tool.Grant{Path: t.Received, Untrusted: true})
 	}
 
 	if t.Detail.Folder != "" {

@@ -13,10 +13,13 @@ import (
 
 	"rouse/agent/checkout"
 	"rouse/agent/checkout/runclone"
+	"rouse/agent/failover"
+	"rouse/agent/notice"
 	"rouse/agent/plan"
 	"rouse/agent/preflight"
 	"rouse/agent/preview"
 	"rouse/agent/record"
+	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/mcp"
@@ -99,12 +102,13 @@ type Runner struct {
 	desktop       func() bool // whether there is a desktop session; nil: there is none
 	canDeliver    func(ctx context.Context, channel string) (can, why string)
 	Plan          *plan.Current
-	health        *modelHealth
+	Models        *failover.Health // which models are not asked now
+	Notices       *notice.Writer
 	signIns       *signIns // nil: modules sign in nowhere
 	servers       *mcp.Book
 	version       string
 	clones        *runclone.Clones
-	budgetsWarned sync.Map // the warnings of budgets that were given
+	budgetsWarned spend.Warnings
 }
 
 // New checks the options. Set gives the runner somebody to run.
@@ -150,7 +154,8 @@ func New(o Options) (*Runner, error) {
 		return nil, err
 	}
 
-	r.health = newModelHealth(pauses)
+	r.Notices = notice.NewWriter(r.ledger, r.log, r.Plan)
+	r.Models = failover.NewHealth(r.ledger, r.log, r.Plan, pauses)
 	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up after a crash
 		ctx := context.Background()
 		if err := r.recoverCommands(ctx); err != nil {
@@ -168,7 +173,7 @@ func New(o Options) (*Runner, error) {
 func (r *Runner) Set(p plan.Plan) {
 	r.Plan.Set(p, r.specs, hostTools(), r.desktop)
 	r.prober.Forget() // folders and programs that the configuration names may have changed as well
-	r.health.reconsider(p)
+	r.Models.Reconsider(p)
 }
 
 func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {

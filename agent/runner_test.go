@@ -102,7 +102,7 @@ func (b *bench) newPool() {
 // told is what people are told of the end of a run that means nothing to incidents.
 func (b *bench) told(run ledger.Run, res ledger.Result) []ledger.Notice {
 	b.t.Helper()
-	tell := b.runner.Tells(run, res)
+	tell := b.runner.Notices.Tells(run, res)
 	if tell == nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"rouse/agent/plan"
+	"rouse/agent/runlog"
 	"rouse/agent/tool"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
@@ -59,10 +60,10 @@ func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 		return
 	}
 
-	t.received = r.receivedFolder(t.Run.ID)
+	t.Received = r.receivedFolder(t.Run.ID)
 	t.sessions = mcp.NewSessions(mcp.SessionOptions{
-		Keep: r.keepReceived(t.redactor().Replace),
-		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
+		Keep: r.keepReceived(t.Redactor().Replace),
+		Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.Redactor().Replace,
 		News: func(ctx context.Context, s mcp.Server, what string) {
 			q := ledger.Question{Title: "the tools of the MCP server " + s.Name + " are not as you approved them",
 				Message: fmt.Sprintf("The MCP server %s (%s) has other tools than you approved: %s. What has changed or is new is off until you approve it. Look: rouse mcp-servers show %[1]s; then: rouse mcp-servers approve %[1]s", s.Name, s.Where(), what)}
@@ -85,7 +86,7 @@ func (r *Runner) useServers(t *attempt, given []mcp.Given) {
 // recordDeclined puts on record what a server asked for and did not get.
 func (r *Runner) recordDeclined(run ledger.Run, s mcp.Server, method string) {
 	r.log.Info("an MCP server asked for something that no server gets", "server", s.Name, "method", method, "job", run.Job, "run", run.ID)
-	if err := r.appendEvent(context.Background(), run, "mcp.declined", map[string]string{"server": s.Name, "method": method}); err != nil {
+	if err := runlog.AppendEvent(context.Background(), r.ledger, run, "mcp.declined", map[string]string{"server": s.Name, "method": method}); err != nil {
 		r.log.Error("what an MCP server asked for cannot be put on record", "server", s.Name, "error", err)
 	}
 }
@@ -189,7 +190,7 @@ func (r *Runner) LookAtServer(ctx context.Context, name, as string) (st ServerSt
 			return st, err
 		}
 	}
-	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.redactor().Replace,
+	sessions := mcp.NewSessions(mcp.SessionOptions{Book: r.servers, Tokens: r.serverTokens, Version: r.version, Redact: t.Redactor().Replace,
 		Ended: func(s mcp.Server, how shell.Ended) { r.recordServerEnd(ledger.Run{}, s, how) }}) //nolint:contextcheck // it is put on record also when nobody waits for it
 	sessions.Start(launcher)
 	defer sessions.Close()
@@ -228,7 +229,7 @@ func (r *Runner) recordLook(ctx context.Context, s mcp.Server, as string, roots 
 			return err
 		}
 	}
-	return r.appendEvent(ctx, ledger.Run{}, "mcp.looked", map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
+	return runlog.AppendEvent(ctx, r.ledger, ledger.Run{}, "mcp.looked", map[string]any{"server": s.Name, "agent": as, "network": s.Network, "files": cmp.Or(s.Files, shell.ExposeNothing)})
 }
 
 // ApproveServer approves the named tools of a server, or all, if they still have the hashes that
@@ -259,7 +260,7 @@ func (r *Runner) RevokeServer(ctx context.Context, name string, tools []string) 
 }
 
 func (r *Runner) recordServerChange(ctx context.Context, kind, server string, tools []string) error {
-	return r.appendEvent(ctx, ledger.Run{}, kind, map[string]any{"server": server, "tools": tools})
+	return runlog.AppendEvent(ctx, r.ledger, ledger.Run{}, kind, map[string]any{"server": server, "tools": tools})
 }
 
 // serverLine is a server in a definition that its owner approves: what it is, and what it may.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	"rouse/agent/plan"
+
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/vars"
 	"rouse/internal/ledger"
 )
 
@@ -51,7 +54,7 @@ type snapshotFile struct {
 }
 
 func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
-	s = snapshot{run: t.Run, File: t.Detail.File, Manifest: t.manifest, Mode: t.Agent.Mode}
+	s = snapshot{run: t.Run, File: t.Detail.File, Manifest: t.Manifest, Mode: t.Agent.Mode}
 	last, err := r.times(ctx, t.Run)
 	if err != nil {
 		return s, err
@@ -62,8 +65,8 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 			return s, err
 		}
 	}
-	for _, f := range t.files {
-		s.Files = append(s.Files, snapshotFile{f.File, f.gone})
+	for _, f := range t.Files {
+		s.Files = append(s.Files, snapshotFile{f.File, f.Removed()})
 	}
 
 	if t.NeedsModel() || t.Executes() {
@@ -107,7 +110,7 @@ func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (e
 }
 
 func (s snapshot) apply(t *attempt) {
-	t.manifest = s.Manifest
+	t.Manifest = s.Manifest
 	if s.Prompt != "" {
 		t.Job.Prompt = s.Prompt
 	}
@@ -117,17 +120,17 @@ func (s snapshot) apply(t *attempt) {
 	}
 
 	for _, f := range s.Files {
-		t.files = append(t.files, batchFile{f.File, f.Gone})
+		t.Files = append(t.Files, plan.NewBatchFile(f.File, f.Gone))
 	}
 }
 
 func (s snapshot) templateData(t *attempt) map[string]any {
-	data := templateData(s.run, t.a.Number, t.Detail, s.LastSuccess, s.LastRun)
-	if len(t.files) > 0 {
-		data["Files"], data["Manifest"] = t.files, t.manifest
+	data := vars.Of(s.run, t.Try.Number, t.Detail, s.LastSuccess, s.LastRun)
+	if len(t.Files) > 0 {
+		data["Files"], data["Manifest"] = t.Files, t.Manifest
 	}
 	if t.Detail.Webhook != nil {
-		addBody(data, s.Body)
+		vars.AddBody(data, s.Body)
 	}
 	return data
 }

@@ -137,7 +137,7 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 
 	// A playbook passes results on to its next calls, so they stay whole.
 	if t.NeedsModel() && len(t.Plan.Secrets) > 0 {
-		all = redactingTools(all, t.redactor())
+		all = redactingTools(all, t.Redactor())
 	}
 
 	if t.wrapTool != nil {
@@ -211,7 +211,7 @@ func (t *attempt) given(s tool.Spec) bool {
 }
 
 func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.canDeliver, Board: t.board, Redact: t.redactor().Replace}
+	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.canDeliver, Board: t.board, Redact: t.Redactor().Replace}
 	if t.Agent.Database {
 		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.Agent.Name) }
 	}
@@ -256,7 +256,7 @@ func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roo
 			return at.At, err
 		}
 		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.Agent.Allow,
-			Redact: t.redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.viewer, Since: since, Zone: t.Plan.Zone})
+			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.viewer, Since: since, Zone: t.Plan.Zone})
 	}
 }
 
@@ -272,7 +272,7 @@ func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 		return nil, nil
 	}
 
-	o := next.Options{Ledger: r.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.redactor().Replace}
+	o := next.Options{Ledger: r.ledger, Limits: *t.Agent.SelfScheduling, Wake: t.Detail.Wake, Redact: t.Redactor().Replace}
 	if by := t.Detail.By; by != nil { // what it plans goes back to the same job
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
@@ -283,7 +283,7 @@ func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 func webTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	return web.Tools(web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Addresses: t.OwnersAddresses(), Redact: t.redactor().Replace})
+	return web.Tools(web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Addresses: t.OwnersAddresses(), Redact: t.Redactor().Replace})
 }
 
 func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
@@ -292,7 +292,7 @@ func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		return nil, err
 	}
 	return shell.Tools(shell.Options{
-		Launcher: host, Log: r.ledger, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.redactor().Replace,
+		Launcher: host, Log: r.ledger, Grants: t.Agent.Commands, MoreGrants: t.allowedBySkills(), Allow: t.Agent.Allow, Secrets: t.Agent.Secrets, Redact: t.Redactor().Replace,
 	})
 }
 
@@ -301,7 +301,7 @@ func gitTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return git.Tools(git.Options{Launcher: host, Folder: t.Agent.Workdir, Allow: t.Agent.Allow, Redact: t.redactor().Replace})
+	return git.Tools(git.Options{Launcher: host, Folder: t.Agent.Workdir, Allow: t.Agent.Allow, Redact: t.Redactor().Replace})
 }
 
 func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
@@ -309,7 +309,7 @@ func workspaceTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: t.redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
+	return workspace.Tools(workspace.Options{Ledger: r.ledger, Skills: kept, Redact: t.Redactor().Replace, Cancelled: func(ctx context.Context, run ledger.Run) {
 		if res := r.OnFinalize(ctx, run, ledger.Result{Outcome: run.Outcome}); res.Error != "" {
 			r.log.Info("a run was cancelled while it waited", "job", run.Job, "run", run.ID, "database", res.Error)
 		}

@@ -278,7 +278,7 @@ func (h *history) closePending() error {
 
 // noteUndone puts into the snapshot what was undone of earlier attempts.
 func (r *Runner) noteUndone(ctx context.Context, t *attempt) (err error) {
-	if t.a.Number == 1 {
+	if t.Try.Number == 1 {
 		return nil
 	}
 

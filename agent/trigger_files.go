@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rouse/agent/plan"
+	"rouse/agent/runlog"
 	"rouse/agent/tool"
 	"rouse/internal/atomicfile"
 	"rouse/internal/domain"
@@ -25,34 +26,6 @@ import (
 	"rouse/internal/ledger"
 	"rouse/internal/nofollow"
 )
-
-// batchFile is a file of a batch in templates. A missing one keeps its place, because keys of a
-// playbook's calls are positions.
-type batchFile struct {
-	ledger.File
-	gone bool
-}
-
-// Removed implements playbook.RemovableItem.
-func (f batchFile) Removed() bool { return f.gone }
-
-func batchOf(files []ledger.File) []batchFile {
-	out := make([]batchFile, len(files))
-	for i, f := range files {
-		out[i] = batchFile{File: f}
-	}
-	return out
-}
-
-func present(files []batchFile) []ledger.File {
-	var out []ledger.File
-	for _, f := range files {
-		if !f.gone {
-			out = append(out, f.File)
-		}
-	}
-	return out
-}
 
 // moveWait is how long a retried run waits for its file, which may be moved to another disk.
 const moveWait = 5 * time.Minute
@@ -94,7 +67,7 @@ func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 		return err
 	}
 
-	var files []batchFile
+	var files []plan.BatchFile
 	var missed []droppedFile
 	for _, accepted := range t.Detail.Files {
 		if left[accepted.Path] {
@@ -106,30 +79,30 @@ func (r *Runner) checkBatch(ctx context.Context, t *attempt) error {
 		case err != nil:
 			return err
 		case why == "":
-			files = append(files, batchFile{File: f})
+			files = append(files, plan.NewBatchFile(f, false))
 			continue
 		}
 
 		// Once a playbook has made calls, the file keeps its place in the list, as absent.
 		missed = append(missed, droppedFile{accepted.Path, why})
 		if fixed {
-			files = append(files, batchFile{f, true})
+			files = append(files, plan.NewBatchFile(f, true))
 		}
 	}
 
 	if len(missed) > 0 && !fixed {
-		if err := r.release(ctx, t.Run, t.a, t.Detail.Files, missed); err != nil {
+		if err := r.release(ctx, t.Run, t.Try, t.Detail.Files, missed); err != nil {
 			return err
 		}
 	}
 
 	if len(missed) > 0 {
-		if err := r.appendEvent(ctx, t.Run, filesDroppedKind, filesDroppedEvent{t.a.Number, missed, fixed}); err != nil {
+		if err := runlog.AppendEvent(ctx, r.ledger, t.Run, filesDroppedKind, filesDroppedEvent{t.Try.Number, missed, fixed}); err != nil {
 			return err
 		}
 	}
 
-	t.files = files
+	t.Files = files
 	switch n := len(t.Detail.Files); {
 	case len(files) > 0:
 		return nil
@@ -156,7 +129,7 @@ func (r *Runner) release(ctx context.Context, run ledger.Run, a ledger.Attempt, 
 // droppedBefore returns the files that the run began without, and whether the list is fixed.
 func (r *Runner) droppedBefore(ctx context.Context, t *attempt) (left map[string]bool, fixed bool, err error) {
 	left = map[string]bool{}
-	if t.a.Number == 1 {
+	if t.Try.Number == 1 {
 		return left, false, nil
 	}
 
@@ -314,22 +287,13 @@ func (s *cancelableFile) Read(p []byte) (int, error) {
 	return s.f.Read(p)
 }
 
-// appendEvent records an event of a run, or of none if run is zero.
-func (r *Runner) appendEvent(ctx context.Context, run ledger.Run, kind string, about any) error {
-	data, err := json.Marshal(about)
-	if err != nil {
-		return err
-	}
-	return r.ledger.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
-}
-
 func (r *Runner) manifestPath(run int64) string {
 	return filepath.Join(r.manifests, fmt.Sprintf("%d.json", run))
 }
 
 // writeManifest lists the files of a batch in a file. Each attempt writes the same.
 func (r *Runner) writeManifest(t *attempt) (path string, err error) {
-	text, err := manifest(t.Run, present(t.files), t.Detail.More, t.Plan.Zone)
+	text, err := manifest(t.Run, plan.Present(t.Files), t.Detail.More, t.Plan.Zone)
 	if err != nil {
 		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.Run.ID, err)
 	}
@@ -369,10 +333,10 @@ func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location
 
 // removeManifest comes at the end of each attempt: the next one writes it again.
 func (r *Runner) removeManifest(t *attempt) {
-	if t.manifest == "" {
+	if t.Manifest == "" {
 		return
 	}
-	if err := os.Remove(t.manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(t.Manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
 		r.log.Warn("the manifest of a run could not be removed; it is tried again later", "run", t.Run.ID, "error", err)
 	}
 }

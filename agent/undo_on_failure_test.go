@@ -8,6 +8,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/notice"
 	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
@@ -75,7 +76,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			}
 
 			release()
-			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: neverResumed{b.runner}, Only: id})
+			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: neverResumed{b.runner, b.runner.Notices}, Only: id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,6 +95,9 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 }
 
 // neverResumed is the runner in a daemon where no run goes on once it was cut off.
-type neverResumed struct{ *agent.Runner }
+type neverResumed struct {
+	*agent.Runner
+	*notice.Writer
+}
 
 func (neverResumed) Policy(string) dispatch.Policy { return dispatch.Policy{Resume: false} }

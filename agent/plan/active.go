@@ -3,12 +3,13 @@ package plan
 import (
 	"cmp"
 	"path/filepath"
+	"slices"
+	"time"
+
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/internal/nofollow"
-	"slices"
-	"time"
 )
 
 // Active is the plan in force, with the values that are derived from it once for all runs.

@@ -4,14 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
+
 	"rouse/agent/tool"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/skills"
-	"slices"
-	"strings"
 )
 
 // ProgramUses lists, in words, the ways in which the runs of a task can start confined programs.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/vars"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/yaml"
@@ -187,7 +188,7 @@ func writeKeys(_ *testing.T, w *bytes.Buffer) {
 
 func writeTemplates(_ *testing.T, w *bytes.Buffer) {
 	fmt.Fprint(w, "# Templates and expressions\n\nTemplates are those of Go's text/template: `{{ .File.Name }}`. An expression, after `= ` or in `if`, `that` and the like, is in expr-lang and names the same without the dot: `= File.Size > 1000`. A name that a run does not have is an error, which `rouse config check` finds.\n\n| name | type | in | meaning |\n|---|---|---|---|\n")
-	for _, v := range agent.TemplateValues() {
+	for _, v := range vars.Values() {
 		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", v.Name, v.Type, v.In, cellText(v.Says))
 	}
 	fmt.Fprint(w, "\nBeside these, calls of a playbook know each result that was saved before them by its `save:`, and within `each:` the value `item` and its place `index`, from 0 on. An `expect: that:` knows the `result` of its call.\n\n")

@@ -54,7 +54,6 @@ var larger = map[string]int{
 	"agent lines":                              11306,
 	"agent.Runner methods":                     183,
 	"agent.Runner fields":                      28,
-	"agent.attempt fields":                     26,
 	"agent.moduleProvider fields":              25,
 	"agent.snapshot fields":                    26,
 	"agent/checkout.Store methods":             42,

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"rouse/agent"
+	"rouse/agent/notice"
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
@@ -241,7 +242,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: executor{d.runner, d}, Logger: d.log, Now: d.ledger.Now,
+		Ledger: d.ledger, Executor: executor{d.runner, d.runner.Notices, d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if d.shared() {
@@ -274,6 +275,7 @@ func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 // executor is the runner, with the policies of the configuration.
 type executor struct {
 	*agent.Runner
+	*notice.Writer
 	d *Daemon
 }
 

@@ -23,7 +23,7 @@ func (d *Daemon) restoreObstacles(ctx context.Context) error {
 	for _, o := range known {
 		why[strings.TrimPrefix(o.Source, "model/")] = o.Text
 	}
-	d.runner.RestoreRefusals(why)
+	d.runner.Models.RestoreRefusals(why)
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (d *Daemon) recordOverdue(ctx context.Context, now time.Time) (next time.Ti
 		}
 
 		closing[name] = false
-		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: d.runner.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
+		record := ledger.Overdue{Job: name, Agent: j.Agent, Missed: o.Missed, Why: o.Why, Notices: d.runner.Notices.OverdueNotices(name, time.Duration(j.ExpectSuccessWithin), o.Due, o.Why)}
 		last, err := d.ledger.Runs(ctx, ledger.RunFilter{Job: name, Limit: 1})
 		if err != nil {
 			return next, err

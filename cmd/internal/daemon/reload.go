@@ -372,7 +372,7 @@ func (r *reloader) apply(ctx context.Context, next *plan.Setup) error {
 	}
 
 	// What kept runs in the queue (a missing model, a lower limit) may be gone.
-	d.runner.AskNearby(ctx)
+	d.runner.Models.ProbeLocal(ctx)
 	dispatcher.Reconsider()
 	return nil
 }

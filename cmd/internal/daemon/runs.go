@@ -57,7 +57,7 @@ func (d *Daemon) RunOnly(ctx context.Context, id string) error {
 // watching returns the options for handling watched files.
 func (d *Daemon) watching() watcher.Options {
 	return watcher.Options{
-		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.LoopNotices, ReturnNotices: d.runner.ReturnNotices,
+		Ledger: d.ledger, Logger: d.log, BreakerNotices: d.runner.Notices.LoopNotices, ReturnNotices: d.runner.Notices.ReturnNotices,
 		Expand: d.expandDestination, Elsewhere: d.watchedElsewhere,
 	}
 }

@@ -23,7 +23,7 @@ func (d *Daemon) Serve(ctx context.Context, onReady func(context.Context) error)
 	}
 
 	// Known before the first run begins.
-	d.runner.AskNearby(ctx)
+	d.runner.Models.ProbeLocal(ctx)
 	if err := d.restoreObstacles(ctx); err != nil {
 		return errors.Join(err, server.listener.Close())
 	}

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rouse/agent"
 	"rouse/agent/model/playbook"
+	"rouse/agent/vars"
 	"rouse/internal/ledger"
 )
 
@@ -20,7 +20,7 @@ func (d *Daemon) expandDestination(ctx context.Context, template string, c ledge
 		return "", err
 	}
 	path := filepath.FromSlash(c.Path)
-	data, err := agent.DestinationData(d.Current().Plan.Runner.Jobs[c.Job], run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
+	data, err := vars.DestinationData(d.Current().Plan.Runner.Jobs[c.Job], run, ledger.File{Path: path, Name: filepath.Base(path), Size: c.Size, Hash: c.Hash, ModTime: c.ModTime})
 	if err != nil {
 		return "", err
 	}

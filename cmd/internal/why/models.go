@@ -10,7 +10,7 @@ import (
 // ModelPauses returns the models that are paused.
 func (x *Explainer) ModelPauses(now time.Time) []api.ModelPause {
 	out := []api.ModelPause{}
-	for _, p := range x.Runner.PausedModels(now) {
+	for _, p := range x.Runner.Models.Paused(now) {
 		out = append(out, newModelPause(p))
 	}
 	return out

@@ -90,7 +90,7 @@ func (e *explanation) notes(ctx context.Context) []string {
 	for _, i := range e.failing {
 		addf("%s", web.NewIncident(i).Text(e.zone))
 	}
-	if p, paused := e.Runner.PausedModel(e.name, e.now); paused {
+	if p, paused := e.Runner.Models.JobPaused(e.name, e.now); paused {
 		addf("%s", newModelPause(p).Text(e.zone))
 	}
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agent"
 	"rouse/agent/tool"
+	"rouse/agent/vars"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/text"
@@ -52,7 +52,7 @@ type checker struct {
 // Run checks the settings of a document, and reports the problems to it. tools are those that exist; nil leaves their names unchecked.
 func Run(d *yaml.Document, tools tool.Specs) {
 	cfg := d.Config
-	c := &checker{d: d, cfg: cfg, tools: tools, types: agent.TemplateTypes()}
+	c := &checker{d: d, cfg: cfg, tools: tools, types: vars.Types()}
 	c.hooks, c.plain, c.sending = map[string]*config.Job{}, map[string]string{}, map[*config.Agent]bool{}
 	if cfg.Version != 1 {
 		c.bad("version", "must be 1, the only version there is")

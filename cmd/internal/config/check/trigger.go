@@ -15,7 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"rouse/agent"
+	"rouse/agent/vars"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/webhook"
@@ -165,7 +165,7 @@ func (c *checker) watch(path string, w *config.Watch, j *config.Job) {
 		if after.Dir == string(w.Path) {
 			c.bad(path+"."+key, "moves files to where they are; choose another folder")
 		}
-		c.template(path+"."+key+".move", after.Template, agent.DestinationNames())
+		c.template(path+"."+key+".move", after.Template, vars.DestinationNames())
 	}
 }
 

@@ -1,4 +1,4 @@
-package agent
+package runlog
 
 import (
 	"context"
@@ -209,7 +209,7 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 
 	var writes, writing atomic.Int64
 	p := &recordedLanes{ledger: l, attempt: a, asks: plan.asks}
-	p.recorder = newRecorder(func(ctx context.Context, a ledger.Attempt, entries ...ledger.Entry) error {
+	p.recorder = NewRecorder(func(ctx context.Context, a ledger.Attempt, entries ...ledger.Entry) error {
 		if writing.Add(1) != 1 {
 			p.fail("two flushes write at a time")
 		}
@@ -218,7 +218,7 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 		return l.Record(ctx, a, entries...)
 	}, a, redact.New(nil), plan.asks)
 	if plan.ends {
-		p.recorder.leaveEnd()
+		p.recorder.LeaveEnd()
 	}
 
 	errs := []error{p.recorder.StartStep(ctx, loop.Step{Number: 1, StartedAt: time.Now()}), p.recorder.FinishStep(ctx, loop.Step{Number: 1})}
@@ -233,7 +233,7 @@ func (plan recordedPlan) check(t *testing.T, dir string) error {
 	all.Wait()
 
 	res := ledger.Result{Outcome: domain.OutcomeSuccess}
-	errs = append(errs, p.recorder.Flush(ctx), p.recorder.end(ctx, &res, nil), l.Finish(ctx, a, res))
+	errs = append(errs, p.recorder.Flush(ctx), p.recorder.End(ctx, &res, nil), l.Finish(ctx, a, res))
 	return errors.Join(append(append(errs, p.order(ctx)), p.errs...)...)
 }
 
@@ -273,11 +273,11 @@ func TestRecordErrorIsFinal(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the disk is full")
 	writes := 0
-	r := newRecorder(func(context.Context, ledger.Attempt, ...ledger.Entry) error {
+	r := NewRecorder(func(context.Context, ledger.Attempt, ...ledger.Entry) error {
 		writes++
 		return full
 	}, ledger.Attempt{Run: 1, Number: 1}, redact.New(nil), true)
-	r.leaveEnd()
+	r.LeaveEnd()
 
 	ctx := t.Context()
 	write := loop.Call{Step: 1, Key: "k", Tool: "t", Effect: domain.EffectWrite}
@@ -289,9 +289,9 @@ func TestRecordErrorIsFinal(t *testing.T) {
 		"the end of a read":   r.FinishCall(ctx, read),
 		"a call not made":     r.AnswerCall(ctx, write),
 		"a step":              r.StartStep(ctx, loop.Step{Number: 2}),
-		"a result":            r.end(ctx, &ledger.Result{Outcome: domain.OutcomeSuccess}, nil),
+		"a result":            r.End(ctx, &ledger.Result{Outcome: domain.OutcomeSuccess}, nil),
 		"a run that is over":  r.Flush(ctx),
-		"a run that has this": r.end(ctx, &ledger.Result{}, failure),
+		"a run that has this": r.End(ctx, &ledger.Result{}, failure),
 	} {
 		if !errors.Is(err, full) || err.Error() != full.Error() {
 			t.Errorf("%s: %v, want %v", what, err, full)

@@ -1,4 +1,6 @@
-package agent
+// Package vars returns the variables that templates ({{ .Job }}) and expressions (Job) of a run can
+// name, with their types and descriptions.
+package vars
 
 import (
 	"encoding/json"
@@ -14,17 +16,17 @@ import (
 	"rouse/internal/ledger"
 )
 
-// templateTime prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).
-type templateTime struct{ time.Time }
+// instant prints as RFC 3339 in UTC with milliseconds, like times in a database (C-3).
+type instant struct{ time.Time }
 
-func (s templateTime) String() string { return s.UTC().Format("2006-01-02T15:04:05.000Z") }
+func (s instant) String() string { return s.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // MarshalJSON writes what an expression gives as an argument like what a template prints.
-func (s templateTime) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+func (s instant) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// templateData returns what prompts, playbooks and notices can name. Other names are absent, so
+// Of returns what prompts, playbooks and notices can name. Other names are absent, so
 // that using one is an error.
-func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
+func Of(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, lastRun time.Time) map[string]any {
 	scheduled := run.ScheduledAt
 	if scheduled.IsZero() { // not started by a clock: due when it was asked for
 		scheduled = run.QueuedAt
@@ -37,20 +39,20 @@ func templateData(run ledger.Run, attempt int, d ledger.Detail, lastSuccess, las
 
 	data := map[string]any{
 		"Job": run.Job, "Agent": run.Agent, "Run": fmt.Sprint(run.ID), "Attempt": attempt,
-		"Scheduled": templateTime{scheduled}, "LastSuccess": templateTime{lastSuccess}, "LastRun": templateTime{lastRun},
+		"Scheduled": instant{scheduled}, "LastSuccess": instant{lastSuccess}, "LastRun": instant{lastRun},
 		"Input": input,
 	}
 	switch {
 	case d.File != nil:
 		data["File"] = *d.File
 	case len(d.Files) > 0:
-		data["Files"], data["More"] = batchOf(d.Files), d.More
+		data["Files"], data["More"] = plan.BatchOf(d.Files), d.More
 	case d.Webhook != nil:
 		data["Delivery"] = *d.Webhook // Body and Payload are added by who reads them
 	case d.After != nil:
 		data["After"] = endedOf(*d.After)
 	case d.Folder != "":
-		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, changes(d)
+		data["Folder"], data["Round"], data["Changes"] = d.Folder, d.Round, Changes(d)
 	}
 
 	return data
@@ -68,7 +70,7 @@ func DestinationData(j plan.Job, run ledger.Run, file ledger.File) (map[string]a
 	if err != nil {
 		return nil, err
 	}
-	data := templateData(run, 0, j.TriggeredBy(d), time.Time{}, time.Time{})
+	data := Of(run, 0, j.TriggeredBy(d), time.Time{}, time.Time{})
 	data["File"], data["Outcome"] = file, string(run.Outcome)
 	maps.DeleteFunc(data, func(name string, _ any) bool { return !slices.Contains(DestinationNames(), name) })
 	return data, nil
@@ -79,19 +81,19 @@ type ended struct {
 	Job                     string
 	Run                     int64
 	Outcome, Summary, Error string
-	Finished                templateTime
+	Finished                instant
 	Artifacts               []ledger.EndedArtifact
 }
 
 func endedOf(e ledger.EndedRun) ended {
-	return ended{Job: e.Job, Run: e.Run, Outcome: string(e.Outcome), Summary: e.Summary, Error: e.Error, Finished: templateTime{e.FinishedAt}, Artifacts: e.Artifacts}
+	return ended{Job: e.Job, Run: e.Run, Outcome: string(e.Outcome), Summary: e.Summary, Error: e.Error, Finished: instant{e.FinishedAt}, Artifacts: e.Artifacts}
 }
 
-// TemplateTypes returns the types of all template names; nil if only the run knows.
-func TemplateTypes() map[string]reflect.Type {
+// Types returns the types of all template names; nil if only the run knows.
+func Types() map[string]reflect.Type {
 	out := map[string]reflect.Type{"Manifest": reflect.TypeFor[string]()}
 	for _, d := range []ledger.Detail{{File: &ledger.File{}}, {Files: make([]ledger.File, 1)}, {Folder: "."}, {Webhook: &ledger.Delivery{}}, {After: &ledger.EndedRun{}}} {
-		for name, value := range templateData(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
+		for name, value := range Of(ledger.Run{}, 1, d, time.Time{}, time.Time{}) {
 			out[name] = reflect.TypeOf(value)
 		}
 	}
@@ -99,8 +101,8 @@ func TemplateTypes() map[string]reflect.Type {
 	return out
 }
 
-// addBody adds the body of a webhook request: Body as it came, Payload as JSON or form fields.
-func addBody(data map[string]any, body string) {
+// AddBody adds the body of a webhook request: Body as it came, Payload as JSON or form fields.
+func AddBody(data map[string]any, body string) {
 	data["Body"], data["Payload"] = body, map[string]any{}
 
 	var payload any
@@ -124,16 +126,16 @@ func addBody(data map[string]any, body string) {
 	data["Payload"] = fields
 }
 
-// changes are those of a folder; a manual run may have none.
-func changes(d ledger.Detail) ledger.Changes {
+// Changes are those of a folder; a manual run may have none.
+func Changes(d ledger.Detail) ledger.Changes {
 	if d.Changes == nil {
 		return ledger.Changes{Added: []string{}, Removed: []string{}, Modified: []string{}}
 	}
 	return *d.Changes
 }
 
-// TemplateValue is a name that templates ({{ .Job }}) and expressions (Job) know.
-type TemplateValue struct {
+// Value is a name that templates ({{ .Job }}) and expressions (Job) know.
+type Value struct {
 	Name string
 	Type string // "text", "time", "{Path, Name, …}"
 	In   string // which runs have it
@@ -141,7 +143,7 @@ type TemplateValue struct {
 }
 
 // templateValues are all names, in the order in which a person looks for them. Their types are those that the runs give (TemplateTypes).
-var templateValues = []TemplateValue{
+var values = []Value{
 	{"Job", "", "every run", "name of the job, empty for an ad-hoc prompt"},
 	{"Agent", "", "every run", "name of the agent"},
 	{"Run", "", "every run", "number of the run"},
@@ -168,26 +170,26 @@ var templateValues = []TemplateValue{
 
 var noticeTypes = map[string]reflect.Type{"Outcome": reflect.TypeFor[string](), "Summary": reflect.TypeFor[string](), "Error": reflect.TypeFor[string]()}
 
-// TemplateValues are the names that templates and expressions know, beside the results that a playbook has saved.
-func TemplateValues() []TemplateValue {
-	types := TemplateTypes()
-	out := make([]TemplateValue, len(templateValues))
-	for i, v := range templateValues {
+// Values are the names that templates and expressions know, beside the results that a playbook has saved.
+func Values() []Value {
+	types := Types()
+	out := make([]Value, len(values))
+	for i, v := range values {
 		t, known := types[v.Name]
 		if !known {
 			t = noticeTypes[v.Name]
 		}
-		v.Type = templateType(t)
+		v.Type = typeName(t)
 		out[i] = v
 	}
 	return out
 }
 
-func templateType(t reflect.Type) string {
+func typeName(t reflect.Type) string {
 	switch {
 	case t == nil:
 		return "any value"
-	case t == reflect.TypeFor[templateTime](), t == reflect.TypeFor[time.Time]():
+	case t == reflect.TypeFor[instant](), t == reflect.TypeFor[time.Time]():
 		return "time"
 	}
 
@@ -195,13 +197,13 @@ func templateType(t reflect.Type) string {
 	case reflect.String:
 		return "text"
 	case reflect.Slice:
-		return "list of " + templateType(t.Elem())
+		return "list of " + typeName(t.Elem())
 	case reflect.Struct:
 		var fields []string
 		for i := range t.NumField() {
 			switch f := t.Field(i); {
 			case f.Anonymous: // its fields are named as if they were those of the object
-				fields = append(fields, strings.Trim(templateType(f.Type), "{}"))
+				fields = append(fields, strings.Trim(typeName(f.Type), "{}"))
 			case f.IsExported():
 				fields = append(fields, f.Name)
 			}

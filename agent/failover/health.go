@@ -1,10 +1,13 @@
-package agent
+// Package failover asks the model of a run and, when it fails, its fallbacks. It knows which models
+// must not be asked now: their quota is spent, their server refuses them, or they have just failed.
+package failover
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +15,7 @@ import (
 
 	"rouse/agent/loop"
 	"rouse/agent/model"
+	"rouse/agent/notice"
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -25,13 +29,17 @@ const (
 	maxPauseReason = 300 // characters
 )
 
-// modelHealth knows which models not to ask now. It may be used by many goroutines.
-type modelHealth struct {
+// Health knows which models not to ask now. It may be used by many goroutines.
+type Health struct {
+	ledger *ledger.Ledger
+	log    *slog.Logger
+	plan   *plan.Current
+
 	mu       sync.Mutex
 	circuits map[string]circuit           // open ones, by the name of the model
 	down     map[string]time.Time         // since when a model has not answered, by name
 	pauses   map[string]ledger.ModelPause // of models that have not answered since, by name
-	refusals map[string]*modelRefusal     // of models that their servers refuse, by name
+	refusals map[string]*refusal          // of models that their servers refuse, by name
 }
 
 // circuit is open: a model has failed, and is not asked for circuitOpen if another model can answer.
@@ -41,16 +49,16 @@ type circuit struct {
 	why    string
 }
 
-func newModelHealth(pauses []ledger.ModelPause) *modelHealth {
-	h := &modelHealth{circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*modelRefusal{}}
+func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []ledger.ModelPause) *Health {
+	h := &Health{ledger: l, log: log, plan: p, circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*refusal{}}
 	for _, p := range pauses {
 		h.pauses[p.Model] = p
 	}
 	return h
 }
 
-// pausedModel returns the pause that ends first if all of these models are paused.
-func (h *modelHealth) pausedModel(models []*plan.Model, now time.Time) (first ledger.ModelPause, paused bool) {
+// AllPaused returns the pause that ends first if all of these models are paused.
+func (h *Health) AllPaused(models []*plan.Model, now time.Time) (first ledger.ModelPause, paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -67,7 +75,7 @@ func (h *modelHealth) pausedModel(models []*plan.Model, now time.Time) (first le
 }
 
 // open returns why a model is not asked if another model can answer, or "".
-func (h *modelHealth) open(m *plan.Model) (why string) {
+func (h *Health) open(m *plan.Model) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c := h.circuits[m.Name]; c.model == m && time.Since(c.opened) < circuitOpen {
@@ -77,13 +85,13 @@ func (h *modelHealth) open(m *plan.Model) (why string) {
 }
 
 // trip opens the circuit of a model that failed for good.
-func (h *modelHealth) trip(m *plan.Model, failure error) {
+func (h *Health) trip(m *plan.Model, failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.circuits[m.Name] = circuit{m, time.Now(), text.Truncate(failure.Error(), maxPauseReason)}
 }
 
-func (h *modelHealth) answered(name string) (paused bool) {
+func (h *Health) answered(name string) (paused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -95,7 +103,7 @@ func (h *modelHealth) answered(name string) (paused bool) {
 	return paused
 }
 
-func (h *modelHealth) downSince(name string, now time.Time) time.Time {
+func (h *Health) downSince(name string, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -107,7 +115,7 @@ func (h *modelHealth) downSince(name string, now time.Time) time.Time {
 
 // pause pauses a model whose provider's quota is spent: until the time that the server names, or
 // for an hour, doubled each time in a row. set is false if it is paused already.
-func (h *modelHealth) pause(name string, e *model.Error, now time.Time) (p ledger.ModelPause, set bool) {
+func (h *Health) pause(name string, e *model.Error, now time.Time) (p ledger.ModelPause, set bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -134,24 +142,25 @@ func quotaSpent(e *model.Error) bool {
 	return e.Kind == model.KindQuota || e.Kind == model.KindRateLimited && e.RetryAfter > loop.MaxRetryWait
 }
 
-func (r *Runner) modelAnswered(ctx context.Context, m *plan.Model) {
-	if !r.health.answered(m.Name) {
+// ModelAnswered ends the pause and the outage of a model.
+func (h *Health) ModelAnswered(ctx context.Context, m *plan.Model) {
+	if !h.answered(m.Name) {
 		return
 	}
-	if err := r.ledger.ResumeModel(context.WithoutCancel(ctx), m.Name); err != nil {
-		r.log.Warn("that a model answers again could not be recorded", "model", m.Name, "error", err)
+	if err := h.ledger.ResumeModel(context.WithoutCancel(ctx), m.Name); err != nil {
+		h.log.Warn("that a model answers again could not be recorded", "model", m.Name, "error", err)
 	}
 }
 
-// modelFailed notes that the model of a run has failed for good. The owner is told of the first
+// ModelFailed notes that the model of a run has failed for good. The owner is told of the first
 // pause in a row.
-func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *plan.Model, failure error) {
+func (h *Health) ModelFailed(ctx context.Context, t *plan.Attempt, m *plan.Model, failure error) {
 	var e *model.Error
 	if !errors.As(failure, &e) {
 		return
 	}
 	if refuses(e) {
-		r.health.refuse(m, t.redactor().Replace(e.Error()), time.Now(), false)
+		h.refuse(m, t.Redactor().Replace(e.Error()), time.Now(), false)
 		return
 	}
 	if !quotaSpent(e) {
@@ -159,8 +168,8 @@ func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *plan.Model, fai
 	}
 
 	clean := *e
-	clean.Message = t.redactor().Replace(e.Message)
-	p, set := r.health.pause(m.Name, &clean, time.Now())
+	clean.Message = t.Redactor().Replace(e.Message)
+	p, set := h.pause(m.Name, &clean, time.Now())
 	if !set {
 		return
 	}
@@ -168,24 +177,18 @@ func (r *Runner) modelFailed(ctx context.Context, t *attempt, m *plan.Model, fai
 	ctx = context.WithoutCancel(ctx)
 	var notices []ledger.Notice
 	if p.Tries == 1 {
-		notices = r.quotaSpentNotices(ctx, t, p)
+		notices = notice.QuotaSpent(ctx, h.ledger, &t.Task, p)
 	}
 
-	r.log.Warn("a model is paused", "model", m.Name, "until", p.Until, "reason", p.Reason)
-	if err := r.ledger.PauseModel(ctx, p, notices...); err != nil {
-		r.log.Error("the pause of a model could not be recorded; it holds until the daemon ends", "model", m.Name, "error", err)
+	h.log.Warn("a model is paused", "model", m.Name, "until", p.Until, "reason", p.Reason)
+	if err := h.ledger.PauseModel(ctx, p, notices...); err != nil {
+		h.log.Error("the pause of a model could not be recorded; it holds until the daemon ends", "model", m.Name, "error", err)
 	}
 }
 
-// postponement lets an unattended run wait for its model if no model has answered yet, or returns
-// nil.
-func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement {
-	var e *model.Error
-	if t.module != nil { // whose steps are answers of its own
-		e = t.module.outage.failure()
-	} else if !t.past.answered && res.Answered == 0 {
-		_ = errors.As(res.Failure, &e) // nil where it has none, or another one
-	}
+// Postponement lets an unattended run wait for its model, or returns nil. e is the failure of a run
+// in which no model has answered yet, or nil.
+func (h *Health) Postponement(t *plan.Task, p *Provider, e *model.Error, res loop.Result) *ledger.Postponement {
 	switch {
 	case !t.Unattended || e == nil:
 		return nil
@@ -195,32 +198,30 @@ func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement 
 		return nil
 	}
 
-	now, m := time.Now(), t.relay.model()
-	if p, paused := r.health.pausedModel(t.Models, now); paused {
-		return &ledger.Postponement{Until: p.Until} // its owner was told when the pause began
+	now, m := time.Now(), p.Model()
+	if pause, paused := h.AllPaused(t.Models, now); paused {
+		return &ledger.Postponement{Until: pause.Until} // its owner was told when the pause began
 	}
 
-	since := r.health.downSince(m.Name, now)
+	since := h.downSince(m.Name, now)
 	out := &ledger.Postponement{}
 	if t.Run.Postponements == 0 {
-		out.Notices = unreachableNotices(t, m, since, res.Error, time.Time{})
+		out.Notices = notice.Unreachable(t, m, since, res.Error, time.Time{})
 	}
 	return out
 }
 
-// PausedModels are the models that nobody asks now, because their provider's quota is spent.
-func (r *Runner) PausedModels(now time.Time) []ledger.ModelPause { return r.health.current(now) }
-
-// PausedModel is the pause that keeps the model of a job, and its fallbacks, from being asked now.
-func (r *Runner) PausedModel(job string, now time.Time) (ledger.ModelPause, bool) {
-	t, err := r.Plan.Resolve(ledger.Run{Job: job})
+// JobPaused is the pause that keeps the model of a job, and its fallbacks, from being asked now.
+func (h *Health) JobPaused(job string, now time.Time) (ledger.ModelPause, bool) {
+	t, err := h.plan.Resolve(ledger.Run{Job: job})
 	if err != nil || len(t.Models) == 0 || !t.AsksModel() {
 		return ledger.ModelPause{}, false
 	}
-	return r.health.pausedModel(t.Models, now)
+	return h.AllPaused(t.Models, now)
 }
 
-func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
+// Paused returns the models that are not asked now because their provider's quota is spent.
+func (h *Health) Paused(now time.Time) []ledger.ModelPause {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -234,7 +235,7 @@ func (h *modelHealth) current(now time.Time) []ledger.ModelPause {
 	return out
 }
 
-func pausedText(p ledger.ModelPause) string {
+func PauseText(p ledger.ModelPause) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)
 }
@@ -248,8 +249,8 @@ const nearbyRest = 5 * time.Second
 // askWithin is how long a server may take to say which models it has.
 const askWithin = 2 * time.Second
 
-// modelRefusal is a model that its server does not let be asked: it does not take the key, or has no such model.
-type modelRefusal struct {
+// refusal is a model that its server does not let be asked: it does not take the key, or has no such model.
+type refusal struct {
 	model *plan.Model // as it is configured now
 	why   string      // as its owner is told
 	again time.Time   // when its server is asked the next time
@@ -261,7 +262,7 @@ type modelRefusal struct {
 // refuses says whether a failure means that no other request would fare better before somebody has mended something.
 func refuses(e *model.Error) bool { return e.Kind == model.KindAuth || e.Missing }
 
-func (h *modelHealth) refuse(m *plan.Model, why string, now time.Time, listed bool) {
+func (h *Health) refuse(m *plan.Model, why string, now time.Time, listed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -269,15 +270,15 @@ func (h *modelHealth) refuse(m *plan.Model, why string, now time.Time, listed bo
 	if !listed {
 		why = fmt.Sprintf("the model %s is not asked, for its server refused it (a run that you start asks it at once): %s", m.Name, why)
 	}
-	r := &modelRefusal{model: m, why: why, again: now.Add(refusalRests[0]), listed: listed}
+	r := &refusal{model: m, why: why, again: now.Add(refusalRests[0]), listed: listed}
 	if m.Nearby {
 		r.again = now.Add(nearbyRest)
 	}
 	h.refusals[m.Name] = r
 }
 
-// refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
-func (h *modelHealth) refusal(m *plan.Model, insists bool) (why string) {
+// Refusal says why a model is not asked, if its server has refused it. Whoever insists asks all the same, unless the server lists others.
+func (h *Health) Refusal(m *plan.Model, insists bool) (why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -288,8 +289,8 @@ func (h *modelHealth) refusal(m *plan.Model, insists bool) (why string) {
 	return r.why
 }
 
-// reconsider has those that were refused asked again at once, with another key perhaps, and forgets those that are gone.
-func (h *modelHealth) reconsider(p plan.Plan) {
+// Reconsider has those that were refused asked again at once, with another key perhaps, and forgets those that are gone.
+func (h *Health) Reconsider(p plan.Plan) {
 	models := plan.Models(p)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -307,46 +308,46 @@ func (h *modelHealth) reconsider(p plan.Plan) {
 }
 
 // RestoreRefusals are those that were on record when the last process ended, as obstacles: what each model was refused for, by name.
-func (r *Runner) RestoreRefusals(why map[string]string) {
-	models := plan.Models(r.Plan.Load().Plan)
-	r.health.mu.Lock()
-	defer r.health.mu.Unlock()
+func (h *Health) RestoreRefusals(why map[string]string) {
+	models := plan.Models(h.plan.Load().Plan)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 
 	for name, reason := range why {
-		if m := models[name]; m != nil && r.health.refusals[name] == nil {
-			r.health.refusals[name] = &modelRefusal{model: m, why: reason}
+		if m := models[name]; m != nil && h.refusals[name] == nil {
+			h.refusals[name] = &refusal{model: m, why: reason}
 		}
 	}
 }
 
-// AskNearby asks the servers on this machine whether they have the models of the plan, before a run finds out.
-func (r *Runner) AskNearby(ctx context.Context) {
+// ProbeLocal asks the servers on this machine whether they have the models of the plan, before a run finds out.
+func (h *Health) ProbeLocal(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, m := range plan.Models(r.Plan.Load().Plan) {
+	for _, m := range plan.Models(h.plan.Load().Plan) {
 		if !m.Nearby || len(m.Obstacles) > 0 {
 			continue
 		}
 		all.Go(func() {
 			if why, known := askFor(ctx, m); why != "" {
-				r.health.refuse(m, why, time.Now(), true)
+				h.refuse(m, why, time.Now(), true)
 			} else if known {
-				r.health.forgive(m)
+				h.forgive(m)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// askRefusing asks the servers again that refused a model, those for which it is time; it says whether one takes it now.
-func (r *Runner) askRefusing(ctx context.Context) (cleared bool) {
-	for _, m := range r.health.toAsk(time.Now()) {
+// RetryRefused asks the servers again that refused a model, those for which it is time; it says whether one takes it now.
+func (h *Health) RetryRefused(ctx context.Context) (cleared bool) {
+	for _, m := range h.toAsk(time.Now()) {
 		why, _ := askFor(ctx, m)
 		if ctx.Err() != nil {
 			return cleared
 		}
 		// A server that lists nothing is not known to refuse it any more: the next run shows.
 		if why == "" {
-			r.health.forgive(m)
+			h.forgive(m)
 			cleared = true
 		}
 	}
@@ -354,7 +355,7 @@ func (r *Runner) askRefusing(ctx context.Context) (cleared bool) {
 }
 
 // toAsk are the refused models whose servers are to be asked now, each once until it is time again.
-func (h *modelHealth) toAsk(now time.Time) (out []*plan.Model) {
+func (h *Health) toAsk(now time.Time) (out []*plan.Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -371,13 +372,13 @@ func (h *modelHealth) toAsk(now time.Time) (out []*plan.Model) {
 	return out
 }
 
-func (h *modelHealth) forgive(m *plan.Model) {
+func (h *Health) forgive(m *plan.Model) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.refusals, m.Name)
 }
 
-// list asks the server of a model for its list, and notes the size of the context. Nothing is known without a server.
+// listModels asks the server of a model for its list, and notes the size of the context. Nothing is known without a server.
 func listModels(ctx context.Context, m *plan.Model) (model.Listing, error) {
 	lister, ok := m.Provider.(model.Lister)
 	if !ok {

@@ -1,9 +1,12 @@
-package agent
+// Package notice words all notices except those that an agent sends itself, and addresses them to
+// the channels of a job.
+package notice
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -11,20 +14,33 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/vars"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	ledgerbudget "rouse/internal/ledger/budget"
 	"rouse/internal/text"
 )
 
-// The texts of all notices except an agent's own are in this file.
+// Writer words notices by the current plan.
+type Writer struct {
+	ledger *ledger.Ledger
+	log    *slog.Logger
+	plan   *plan.Current
+}
 
-const maxNoticeAction = 1000
+// NewWriter returns a writer of notices.
+func NewWriter(l *ledger.Ledger, log *slog.Logger, p *plan.Current) *Writer {
+	return &Writer{l, log, p}
+}
+
+const maxAction = 1000
 
 // noticeReadTimeout bounds how long a notice waits for what it tells beside its run.
-const noticeReadTimeout = 10 * time.Second
+const readTimeout = 10 * time.Second
 
-const maxNoticeArtifacts = 5
+const maxArtifacts = 5
+
+const maxObstacleTitle = 100
 
 // address addresses a notice to each channel. Its key becomes one key for each channel.
 func address(n ledger.Notice, channels []string) []ledger.Notice {
@@ -41,14 +57,14 @@ func address(n ledger.Notice, channels []string) []ledger.Notice {
 }
 
 // Asks tells the owner that a run asks something: nobody, or each of the job's channels.
-func (r *Runner) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
-	t, _ := r.Plan.Resolve(run)
-	return r.notices(t, res)
+func (w *Writer) Asks(run ledger.Run, res ledger.Result) []ledger.Notice {
+	t, _ := w.plan.Resolve(run)
+	return w.notices(t, res)
 }
 
 // notices returns the notices that a run has finished or asks something. If a template fails, they
 // have the default text.
-func (r *Runner) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
+func (w *Writer) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 	outcome := string(res.Outcome)
 	if res.Wait != nil {
 		outcome = string(domain.StateWaiting)
@@ -57,27 +73,27 @@ func (r *Runner) notices(t *plan.Task, res ledger.Result) []ledger.Notice {
 		return nil
 	}
 
-	name := nameInNotices(t.Run)
-	data := templateData(t.Run, t.Run.Attempt, t.Detail, t.Run.FinishedAt, t.Run.FinishedAt)
+	name := nameOf(t.Run)
+	data := vars.Of(t.Run, t.Run.Attempt, t.Detail, t.Run.FinishedAt, t.Run.FinishedAt)
 	if job := t.GoverningJob().Name; job != "" {
 		data["Job"] = job
 	}
 
 	data["Outcome"], data["Summary"], data["Error"] = outcome, res.Summary, res.Error
-	r.addDelivery(data, t.Run, t.Detail)
-	title := r.expandNotice(t.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
-	body := r.expandNotice(t.Notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.Run.ID))
+	w.addDelivery(data, t.Run, t.Detail)
+	title := w.expandNotice(t.Notify.Title, data, fmt.Sprintf("%s: %s", name, strings.ReplaceAll(outcome, "_", " ")))
+	body := w.expandNotice(t.Notify.Body, data, fmt.Sprintf("%s\nrouse show %d", cmp.Or(res.Error, res.Summary, "no summary"), t.Run.ID))
 	if q := res.Wait; q != nil { // in its own words, whatever the job's templates are for
 		title, body = fmt.Sprintf("%s asks", name), questionBody(*q)
 	}
 
 	return address(ledger.Notice{
 		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("run:%d:%d", t.Run.ID, t.Run.Attempt),
-		Title: title, Body: body + r.sharedFiles(t.Run),
+		Title: title, Body: body + w.sharedFiles(t.Run),
 	}, t.Notify.Channels)
 }
 
-func nameInNotices(run ledger.Run) string {
+func nameOf(run ledger.Run) string {
 	if run.Job == "" {
 		return run.Agent + " (wake)" // of runs without a job, only wakes have somebody who is told
 	}
@@ -85,29 +101,29 @@ func nameInNotices(run ledger.Run) string {
 }
 
 // addDelivery adds what a webhook brought. Where that cannot be read a notice is worded without it.
-func (r *Runner) addDelivery(data map[string]any, run ledger.Run, d ledger.Detail) {
+func (w *Writer) addDelivery(data map[string]any, run ledger.Run, d ledger.Detail) {
 	if d.Webhook == nil {
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout) // as in sharedFiles
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout) // as in sharedFiles
 	defer cancel()
-	body, err := r.ledger.DeliveryBody(ctx, run.ID)
+	body, err := w.ledger.DeliveryBody(ctx, run.ID)
 	if err != nil {
-		r.log.Warn("what a webhook brought could not be read for a notice", "run", run.ID, "error", err)
+		w.log.Warn("what a webhook brought could not be read for a notice", "run", run.ID, "error", err)
 		return
 	}
-	addBody(data, body)
+	vars.AddBody(data, body)
 }
 
-func (r *Runner) expandNotice(template string, data map[string]any, fallback string) string {
+func (w *Writer) expandNotice(template string, data map[string]any, fallback string) string {
 	if template == "" {
 		return fallback
 	}
 
 	text, err := playbook.Expand("notify", template, data)
 	if err != nil {
-		r.log.Warn("a notice could not be worded as configured", "job", data["Job"], "error", err)
+		w.log.Warn("a notice could not be worded as configured", "job", data["Job"], "error", err)
 		return fallback
 	}
 	return text
@@ -115,12 +131,12 @@ func (r *Runner) expandNotice(template string, data map[string]any, fallback str
 
 func questionBody(q ledger.Question) string {
 	if q.Kind == ledger.KindApproval {
-		shown := text.Truncate(q.Action.Description, maxNoticeAction)
+		shown := text.Truncate(q.Action.Description, maxAction)
 		if shown != q.Action.Description {
 			shown += " (the rest of it: rouse inbox)"
 		}
 
-		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, oneLine(shown), ledger.ItemPlaceholder)
+		return fmt.Sprintf("%s\n%s\nrouse approve %s\nrouse deny %[3]s", q.Message, text.Collapse(text.OneLine(shown)), ledger.ItemPlaceholder)
 	}
 
 	body := q.Message
@@ -132,19 +148,19 @@ func questionBody(q ledger.Question) string {
 }
 
 // sharedFiles lists what a run shared, for the end of its notice (OSA-19).
-func (r *Runner) sharedFiles(run ledger.Run) string {
+func (w *Writer) sharedFiles(run ledger.Run) string {
 	// The dispatcher passes no context, and a ledger that hangs must not block it.
-	ctx, cancel := context.WithTimeout(context.Background(), noticeReadTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 
-	shared, err := r.ledger.Artifacts(ctx, run.ID)
+	shared, err := w.ledger.Artifacts(ctx, run.ID)
 	if err != nil {
-		r.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
+		w.log.Warn("what a run shared is missing in its notice", "run", run.ID, "error", err)
 	}
 
 	var out strings.Builder
 	for i, a := range shared {
-		if i == maxNoticeArtifacts {
+		if i == maxArtifacts {
 			fmt.Fprintf(&out, "\nand %d more shared files: rouse show %d", len(shared)-i, run.ID)
 			break
 		}
@@ -160,8 +176,8 @@ func (r *Runner) sharedFiles(run ledger.Run) string {
 
 // PauseNotices returns the notices that a job is paused after failures. They do not depend on
 // notify.on.
-func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
-	t, _ := r.Plan.Resolve(run) // without its job nobody is told
+func (w *Writer) PauseNotices(run ledger.Run, res ledger.Result, failures int) []ledger.Notice {
+	t, _ := w.plan.Resolve(run) // without its job nobody is told
 	return address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("paused:%d:%d", run.ID, run.Attempt),
 		Title: fmt.Sprintf("%s is paused: %d runs in a row failed", run.Job, failures),
@@ -169,9 +185,27 @@ func (r *Runner) PauseNotices(run ledger.Run, res ledger.Result, failures int) [
 	}, t.Notify.Channels)
 }
 
+// ObstacleNotices tell the owner what keeps a run from starting, as they are told of what waits for them.
+func (w *Writer) ObstacleNotices(run ledger.Run, o ledger.Obstacle) []ledger.Notice {
+	t, _ := w.plan.Resolve(run)
+	if !t.Notify.Wants(string(domain.StateWaiting)) {
+		return nil
+	}
+
+	waiting := "run " + fmt.Sprint(run.ID)
+	if run.Job != "" {
+		waiting = run.Job
+	}
+	return address(ledger.Notice{
+		Run: run.ID, Job: run.Job, Agent: run.Agent,
+		Title: fmt.Sprintf("%s is blocked: %s", waiting, text.Truncate(text.OneLine(o.Text), maxObstacleTitle)),
+		Body:  fmt.Sprintf("%s\nNo run was started and nothing is lost. The run starts by itself when this is fixed, like all others that wait for the same.\nrouse jobs; rouse doctor; to drop this run: rouse stop %d", o, run.ID),
+	}, t.Notify.Channels)
+}
+
 // jobNotices addresses a notice about a job to the channels of the job. It returns nil if the job is no longer configured.
-func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
-	p := r.Plan.Load()
+func (w *Writer) jobNotices(name string, n ledger.Notice) []ledger.Notice {
+	p := w.plan.Load()
 	job, ok := p.Jobs[name]
 	if !ok {
 		return nil
@@ -182,35 +216,35 @@ func (r *Runner) jobNotices(name string, n ledger.Notice) []ledger.Notice {
 
 // OverdueNotices returns the notices that a job has not succeeded in time. They do not depend on
 // notify.on.
-func (r *Runner) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
-	return r.jobNotices(name, ledger.Notice{
+func (w *Writer) OverdueNotices(name string, within time.Duration, due time.Time, why string) []ledger.Notice {
+	return w.jobNotices(name, ledger.Notice{
 		Key:   fmt.Sprintf("overdue:%s:%d", name, due.UnixMilli()),
 		Title: fmt.Sprintf("%s: no success within %s", name, text.Span(within)),
-		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, noticeTime(due, r.Plan.Load().Zone), name),
+		Body:  fmt.Sprintf("%s\nOne was due by %s (expect_success_within)\nrouse why %s", why, timeText(due, w.plan.Load().Zone), name),
 	})
 }
 
 // LoopNotices returns the notices about a job that is paused because one path started it again and
 // again. In the title, ledger.PathPlaceholder stands for the path.
-func (r *Runner) LoopNotices(name string) []ledger.Notice {
-	return r.jobNotices(name, ledger.Notice{
+func (w *Writer) LoopNotices(name string) []ledger.Notice {
+	return w.jobNotices(name, ledger.Notice{
 		Title: fmt.Sprintf("%s is paused: %s was taken 20 times in a minute", name, ledger.PathPlaceholder),
 		Body:  fmt.Sprintf("Something writes that file again and again, perhaps the job itself. See rouse runs --job %s; when it is repaired: rouse resume %s", name, name),
 	})
 }
 
 // ReturnNotices returns the notices that a file is back as it was when its run failed.
-func (r *Runner) ReturnNotices(name, path string, run int64) []ledger.Notice {
-	return r.jobNotices(name, ledger.Notice{
+func (w *Writer) ReturnNotices(name, path string, run int64) []ledger.Notice {
+	return w.jobNotices(name, ledger.Notice{
 		Run:   run,
-		Title: fmt.Sprintf("%s: %s is back as it was when it failed", name, oneLine(filepath.Base(path))),
+		Title: fmt.Sprintf("%s: %s is back as it was when it failed", name, text.Collapse(text.OneLine(filepath.Base(path)))),
 		Body: fmt.Sprintf("It waits where it is, and so does each file that is put back like this: something may sync the folder. Nothing more is told of them; rouse why %s lists them\nrouse retry %d tries it again, and so does a change of the job",
 			name, run),
 	})
 }
 
-// quotaNotices tell the owner that an agent's database comes near to its quota.
-func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
+// DatabaseQuota tell the owner that an agent's database comes near to its quota.
+func DatabaseQuota(t *plan.Task, used, limit int64) []ledger.Notice {
 	return address(ledger.Notice{
 		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Agent.Name, Key: fmt.Sprintf("quota:%s:%d", t.Agent.Name, t.Run.ID),
 		Title: fmt.Sprintf("%s: %d %% of its database's quota is used", t.Agent.Name, used*100/limit),
@@ -219,47 +253,50 @@ func quotaNotices(t *attempt, used, limit int64) []ledger.Notice {
 	}, t.OwnerChannels())
 }
 
-// budgetNotices returns the notices that most of the budget of a day or a month is used.
-func budgetNotices(b *budget, s ledgerbudget.Spending, key, used string) []ledger.Notice {
-	end, layout := ledgerbudget.DayOf(time.Now(), b.zone).Ends, "15:04 MST"
+// warnAt is how much of a day's budget is used when its owner is told, in percent.
+const WarnAt = 80
+
+// BudgetUsed returns the notices that most of the budget of a day or a month is used.
+func BudgetUsed(t *plan.Task, job string, s ledgerbudget.Spending, key, used string) []ledger.Notice {
+	end, layout := ledgerbudget.DayOf(time.Now(), t.Plan.Zone).Ends, "15:04 MST"
 	if s.Monthly() {
-		end, layout = ledgerbudget.MonthOf(time.Now(), b.zone).Ends, noticeLayout
+		end, layout = ledgerbudget.MonthOf(time.Now(), t.Plan.Zone).Ends, timeLayout
 	}
 	return address(ledger.Notice{
-		Run: b.attempt.Run.ID, Job: b.job, Agent: b.attempt.Agent.Name, Key: key,
-		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), warnAt, periodText(s)),
-		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), end.In(b.zone).Format(layout)),
-	}, budgetChannels(b, s))
+		Run: t.Run.ID, Job: job, Agent: t.Agent.Name, Key: key,
+		Title: fmt.Sprintf("%s: %d %% of the %s's budget is used", budgetOwner(s), WarnAt, periodText(s)),
+		Body:  fmt.Sprintf("%s are used; the %s ends at %s\nrouse budget", used, periodText(s), end.In(t.Plan.Zone).Format(layout)),
+	}, budgetChannels(t, s))
 }
 
 // budgetChannels returns the channels for notices about a budget. Only the budget of a job uses the job's channels.
-func budgetChannels(b *budget, s ledgerbudget.Spending) []string {
+func budgetChannels(t *plan.Task, s ledgerbudget.Spending) []string {
 	if s.Scope == ledgerbudget.ScopeJob {
-		return b.attempt.OwnerChannels()
+		return t.OwnerChannels()
 	}
-	return b.attempt.DefaultChannels
+	return t.DefaultChannels
 }
 
-// fullNotices returns the notices that a budget has no room for a run.
-func fullNotices(b *budget, f ledgerbudget.Exceeded, key, reason string) []ledger.Notice {
+// BudgetFull returns the notices that a budget has no room for a run.
+func BudgetFull(t *plan.Task, job string, f ledgerbudget.Exceeded, key, reason string) []ledger.Notice {
 	body := reason
 	if f.EstimatedMicroUSD > 0 {
 		body += "\nIf a program does not report its cost, set its price: executor: {price: {input: …, output: …}} in USD per million tokens, or {input: 0, output: 0} if a run costs nothing"
 	}
 	body += "\nRuns that cost nothing continue. Others start again after you raise the budget or when the " + periodText(f.Spending) + " ends\nrouse budget"
 	return address(ledger.Notice{
-		Run: b.attempt.Run.ID, Job: b.job, Agent: b.attempt.Agent.Name, Key: key,
+		Run: t.Run.ID, Job: job, Agent: t.Agent.Name, Key: key,
 		Title: fmt.Sprintf("%s: the %s's budget is used up", budgetOwner(f.Spending), periodText(f.Spending)),
 		Body:  body,
-	}, budgetChannels(b, f.Spending))
+	}, budgetChannels(t, f.Spending))
 }
 
-// unreachableNotices returns the notices that a run waits for its model, one for an outage. until
+// Unreachable returns the notices that a run waits for its model, one for an outage. until
 // is zero if the end is not known.
-func unreachableNotices(t *attempt, m *plan.Model, since time.Time, why string, until time.Time) []ledger.Notice {
+func Unreachable(t *plan.Task, m *plan.Model, since time.Time, why string, until time.Time) []ledger.Notice {
 	again := "after 5, 15 and 30 minutes and then every hour"
 	if !until.IsZero() {
-		again = "at " + noticeTime(until, t.Plan.Zone)
+		again = "at " + timeText(until, t.Plan.Zone)
 	}
 	return address(ledger.Notice{
 		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Key: fmt.Sprintf("model:%s:down:%d", m.Name, since.UnixMilli()),
@@ -268,11 +305,11 @@ func unreachableNotices(t *attempt, m *plan.Model, since time.Time, why string, 
 	}, t.OwnerChannels())
 }
 
-// quotaSpentNotices returns the notices that a model is paused, with what rouse spent.
-func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.ModelPause) []ledger.Notice {
+// QuotaSpent returns the notices that a model is paused, with what rouse spent.
+func QuotaSpent(ctx context.Context, l *ledger.Ledger, t *plan.Task, p ledger.ModelPause) []ledger.Notice {
 	now := p.Since.In(t.Plan.Zone)
 	spent := func(since time.Time) string {
-		tokens, cost, err := r.ledger.Budget.SpentSince(ctx, since.Format(time.DateOnly))
+		tokens, cost, err := l.Budget.SpentSince(ctx, since.Format(time.DateOnly))
 		if err != nil {
 			return "not known (" + err.Error() + ")"
 		}
@@ -283,22 +320,22 @@ func (r *Runner) quotaSpentNotices(ctx context.Context, t *attempt, p ledger.Mod
 		Run: t.Run.ID, Job: t.Run.Job, Agent: t.Run.Agent, Key: fmt.Sprintf("model:%s:quota:%d", p.Model, p.Since.UnixMilli()),
 		Title: fmt.Sprintf("the model %s is paused: its provider's quota is spent", p.Model),
 		Body: fmt.Sprintf("%s\nIt is not asked until %s; jobs that need it wait, those with a fallback go on with that\nAll models together took %s today and %s since the first of the month\nOnce it is paid, a run that you start or retry asks it at once, and when it answers the others go on: rouse run JOB, or rouse retry RUN",
-			p.Reason, noticeTime(p.Until, t.Plan.Zone), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
+			p.Reason, timeText(p.Until, t.Plan.Zone), spent(now), spent(now.AddDate(0, 0, 1-now.Day()))),
 	}, t.OwnerChannels())
 }
 
 // Tells returns the notices of the end of a run, or nil if the caller waits for the run. A channel
 // gets only some failures of an incident, and the recovery.
-func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
+func (w *Writer) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	// What keeps a task from being resolved is what the run ends with, and so in the notice.
-	p := r.Plan.Load()
-	t, _ := r.Plan.Resolve(run)
+	p := w.plan.Load()
+	t, _ := w.plan.Resolve(run)
 	if run.Job == "" && len(t.Notify.Channels) == 0 {
 		return nil
 	}
 
 	out := &ledger.EndNotices{Zone: t.Plan.Zone}
-	for _, n := range r.notices(t, res) {
+	for _, n := range w.notices(t, res) {
 		every := p.GroupOf(n.Channel).Every
 		if t.Job.Seldom {
 			every = 1
@@ -314,14 +351,60 @@ func (r *Runner) Tells(run ledger.Run, res ledger.Result) *ledger.EndNotices {
 	}
 	out.Recovery = address(ledger.Notice{
 		Run: run.ID, Job: run.Job, Agent: run.Agent, Outcome: res.Outcome, Key: fmt.Sprintf("recovered:%d:%d", run.ID, run.Attempt),
-		Title: nameInNotices(run) + " has recovered",
+		Title: nameOf(run) + " has recovered",
 		Body:  fmt.Sprintf("\nrouse show %d", run.ID),
 	}, channels)
 	return out
 }
 
-const noticeLayout = "2006-01-02 15:04 MST"
+const timeLayout = "2006-01-02 15:04 MST"
 
-func noticeTime(at time.Time, zone *time.Location) string {
-	return at.In(zone).Format(noticeLayout)
+func timeText(at time.Time, zone *time.Location) string {
+	return at.In(zone).Format(timeLayout)
+}
+
+func budgetOwner(s ledgerbudget.Spending) string {
+	if s.Scope == ledgerbudget.ScopeDaemon {
+		return "rouse"
+	}
+	return s.Scope + " " + s.Name
+}
+
+// DescribeFull describes a budget without room. If estimates have filled it, their cause comes
+// first.
+func DescribeFull(f ledgerbudget.Exceeded, until ledgerbudget.Day, tokens, cost int64) string {
+	whose, key := budgetOwner(f.Spending), "budget"
+	if f.Scope == ledgerbudget.ScopeDaemon {
+		whose, key = "the daemon", "limits"
+	}
+
+	limitUSD, limit := f.Spending.Limit(f.Limit)
+	amount, name, period := func(n int64) string { return fmt.Sprint(n) }, "tokens", periodText(f.Spending)
+	spent, estimated, reserved, wanted := f.Tokens, f.EstimatedTokens, f.ReservedTokens, tokens
+	if f.Money {
+		amount, name, limit = model.USD, "cost_usd", limitUSD
+		spent, estimated, reserved, wanted = f.CostMicroUSD, f.EstimatedMicroUSD, f.ReservedMicroUSD, cost
+	}
+
+	said := fmt.Sprintf("the %s's budget of %s (%s.%s_per_%s: %s) has no room for a turn of up to %s: %s are spent", period, whose, key, name, period, amount(limit), amount(wanted), amount(spent))
+	if reserved > 0 {
+		said += fmt.Sprintf(" and %s reserved", amount(reserved))
+	}
+
+	said += fmt.Sprintf("; the %s ends at %s", period, until.Ends.Format(time.RFC3339))
+	why := fmt.Sprintf("%s of what is spent are estimated, for requests of which no server said what they took", amount(estimated))
+	switch {
+	case estimated == 0:
+		return said
+	case spent-estimated+reserved+wanted <= limit:
+		return fmt.Sprintf("%s; %s; without them there would be room: %s", f.EstimatedWhy, why, said)
+	}
+	return fmt.Sprintf("%s; %s, the last in %s", said, why, f.EstimatedWhy)
+}
+
+func periodText(s ledgerbudget.Spending) string {
+	if s.Monthly() {
+		return "month"
+	}
+	return "day"
 }

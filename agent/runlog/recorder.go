@@ -1,4 +1,6 @@
-package agent
+// Package runlog writes what happens in a run into the ledger: the steps and calls of the loop, and
+// events.
+package runlog
 
 import (
 	"context"
@@ -41,7 +43,7 @@ type Recorder struct {
 	redact  *redact.Redactor
 	asks    bool // each step sends a model request
 	// settle is called before calls that may have made files are recorded. Optional.
-	settle func(context.Context) error
+	Settle func(context.Context) error
 	left   bool // end commits the last entries
 
 	mu       sync.Mutex
@@ -56,7 +58,7 @@ type Recorder struct {
 	err      error      // error of the first failed flush
 }
 
-func newRecorder(record func(context.Context, ledger.Attempt, ...ledger.Entry) error, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
+func NewRecorder(record func(context.Context, ledger.Attempt, ...ledger.Entry) error, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
 	out := &Recorder{record: record, attempt: a, redact: r, asks: asks}
 	out.flushed = sync.NewCond(&out.mu)
 	return out
@@ -69,7 +71,7 @@ func (r *Recorder) clean(raw json.RawMessage) json.RawMessage {
 func (r *Recorder) step(s loop.Step) ledger.Step {
 	return ledger.Step{
 		Run: r.attempt.Run, Attempt: r.attempt.Number, Number: s.Number, ParentCall: s.ParentCall, Message: r.clean(s.Message), Text: r.redact.Replace(s.Text), Model: s.Model, Notices: s.Notices,
-		Usage:   ledgerUsage(s.Spent),
+		Usage:   Usage(s.Spent),
 		Retries: s.Retried.Times, RetryError: r.redact.Replace(s.Retried.Last),
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt,
 	}
@@ -128,12 +130,12 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return r.flush(ctx)
 }
 
-// leaveEnd lets end commit the last entries with the result, unless files have to be settled first.
-func (r *Recorder) leaveEnd() { r.left = r.settle == nil }
+// LeaveEnd lets end commit the last entries with the result, unless files have to be settled first.
+func (r *Recorder) LeaveEnd() { r.left = r.Settle == nil }
 
-// end moves the last entries into a result. It flushes them instead if another attempt will read
+// End moves the last entries into a result. It flushes them instead if another attempt will read
 // them.
-func (r *Recorder) end(ctx context.Context, res *ledger.Result, failure error) error {
+func (r *Recorder) End(ctx context.Context, res *ledger.Result, failure error) error {
 	r.left = false
 	if failure != nil || !res.Outcome.Done() || res.Wait != nil {
 		err := r.Flush(ctx)
@@ -208,14 +210,14 @@ func (r *Recorder) flush(ctx context.Context) error {
 
 // writeQueue writes the whole queue. The caller holds mu; writeQueue releases it during the write.
 func (r *Recorder) writeQueue(ctx context.Context) {
-	settles := r.made && r.settle != nil
+	settles := r.made && r.Settle != nil
 	entries := r.take()
 	r.flushing = true
 	r.mu.Unlock()
 
 	var err error
 	if settles {
-		err = r.settle(ctx)
+		err = r.Settle(ctx)
 	}
 	if err == nil {
 		err = r.record(ctx, r.attempt, entries...)
@@ -237,4 +239,19 @@ func (r *Recorder) take() []ledger.Entry {
 		r.timer = nil
 	}
 	return all
+}
+
+// AppendEvent records an event of a run, or of no run if run is zero.
+func AppendEvent(ctx context.Context, l *ledger.Ledger, run ledger.Run, kind string, about any) error {
+	data, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	return l.AppendEvents(ctx, ledger.Event{Run: run.ID, Job: run.Job, Kind: kind, Data: data})
+}
+
+// Usage returns the usage of a step as the ledger records it.
+func Usage(s loop.Spent) ledger.Usage {
+	return ledger.Usage{TokensIn: s.Usage.Input, TokensOut: s.Usage.Output, TokensCached: s.Usage.Cached, CostMicroUSD: s.CostMicroUSD,
+		EstimatedTokens: s.EstimatedTokens, EstimatedMicroUSD: s.EstimatedMicroUSD}
 }

@@ -1,0 +1,36 @@
+package plan
+
+import "rouse/internal/ledger"
+
+// BatchFile is a file of a batch in templates. A missing one keeps its place, because keys of a
+// playbook's calls are positions.
+type BatchFile struct {
+	ledger.File
+	gone bool
+}
+
+// Removed implements playbook.RemovableItem.
+func (f BatchFile) Removed() bool { return f.gone }
+
+// NewBatchFile returns a file of a batch. gone marks a file that is missing or has changed.
+func NewBatchFile(f ledger.File, gone bool) BatchFile { return BatchFile{f, gone} }
+
+// BatchOf returns the files of a batch, none of them gone.
+func BatchOf(files []ledger.File) []BatchFile {
+	out := make([]BatchFile, len(files))
+	for i, f := range files {
+		out[i] = BatchFile{File: f}
+	}
+	return out
+}
+
+// Present returns the files that are not gone.
+func Present(files []BatchFile) []ledger.File {
+	var out []ledger.File
+	for _, f := range files {
+		if !f.gone {
+			out = append(out, f.File)
+		}
+	}
+	return out
+}
