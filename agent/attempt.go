@@ -7,16 +7,22 @@ import (
 	"time"
 
 	"rouse/agent/checkout/runclone"
+	"rouse/agent/clirun"
+	"rouse/agent/condition"
 	"rouse/agent/failover"
+	"rouse/agent/history"
 	"rouse/agent/loop"
 	"rouse/agent/loop/memory"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/notice"
+	"rouse/agent/permit"
 	"rouse/agent/plan"
+	"rouse/agent/prompt"
 	"rouse/agent/runlog"
+	"rouse/agent/servers"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host"
-	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
 	"rouse/agent/undo"
 	"rouse/internal/domain"
@@ -28,23 +34,20 @@ type attempt struct {
 	plan.Attempt
 
 	found       snapshot
-	past        history
+	past        history.History
 	data        map[string]any     // data of templates
-	project     string             // working folder in the prompt
-	clock       string             // start of the run, as the prompt states it
 	relay       *failover.Provider // the model and its fallbacks; nil without a model
 	board       *memory.Board      // the todo list, and the plan
 	reducer     *loop.Reducer      // nil unless a model answers
 	loaded      *skill.LoadedSet   // skills in the context of the model
 	loadedTools []string           // tools that earlier attempts loaded
-	authorizer  *authorizer
+	authorizer  *permit.Authorizer
 	recorder    *runlog.Recorder
-	offers      []offer      // tools of skills
-	calls       *moduleCalls // answers their calls; nil without offers
-	module      *moduleRun   // nil unless a module of a skill does the run
-	program     *programRun  // nil unless an executor does the run
-	servers     []mcp.Given  // MCP servers, with their approved tools
-	sessions    *mcp.Sessions
+	offers      []offer                   // tools of skills
+	calls       *moduleCalls              // answers their calls; nil without offers
+	module      *moduleRun                // nil unless a module of a skill does the run
+	program     *clirun.Run               // nil unless an executor does the run
+	servers     *servers.Connections      // MCP servers; nil without one
 	wrapTool    func(tool.Tool) tool.Tool // answers the calls of a replay from its record; nil otherwise
 }
 
@@ -52,30 +55,13 @@ func newAttempt(t *plan.Task, a ledger.Attempt) *attempt {
 	return &attempt{Attempt: plan.NewAttempt(t, a), board: &memory.Board{}, relay: failover.New(t.Models)}
 }
 
-// earlyEnd is the error of an attempt that ends before its loop begins: the result of the run.
-type earlyEnd struct{ ledger.Result }
-
-func (e *earlyEnd) Error() string { return "the run ends before it begins: " + e.Result.Error }
-
-func endEarly(outcome domain.Outcome, format string, args ...any) error {
-	return &earlyEnd{failed(outcome, format, args...)}
-}
-
-// resultOf returns the result of an attempt that ended early, and any other error.
-func resultOf(err error) (ledger.Result, error) {
-	if e, ok := errors.AsType[*earlyEnd](err); ok {
-		return e.Result, nil
-	}
-	return ledger.Result{}, err
-}
-
 // execute checks whether the run may begin, runs the attempt, and undoes its changes if it failed and the job asks for that.
 func (r *Runner) execute(ctx context.Context, t *attempt) (ledger.Result, error) {
 	if err := r.admit(ctx, t); err != nil {
-		return resultOf(err)
+		return plan.ResultOf(err)
 	}
-	if err := r.checkConditions(ctx, t); err != nil {
-		res, err := resultOf(err)
+	if err := condition.Check(ctx, r.conditionEnv(t)); err != nil {
+		res, err := plan.ResultOf(err)
 		return r.endQuarantined(ctx, t, res, err)
 	}
 
@@ -98,31 +84,31 @@ func (r *Runner) admit(ctx context.Context, t *attempt) (err error) {
 			return fmt.Errorf("cannot move the database and files of agent %s to this node: %w", t.Agent.Name, err)
 		}
 	}
-	if err := r.awaitApproval(ctx, &t.Task); err != nil {
+	if err := permit.AwaitApproval(ctx, r.ledger, &t.Task); err != nil {
 		return err
 	}
 
 	switch {
 	case t.Detail.Wake != nil:
-		last, err := r.lastEnded(ctx, t.Run)
+		last, err := r.Prompts().LastEnded(ctx, t.Run)
 		if err != nil {
 			return fmt.Errorf("what the agent did last cannot be read: %w", err)
 		}
-		t.Job.Prompt = wakeText(t.Run, *t.Detail.Wake, last, t.Plan.Zone)
+		t.Job.Prompt = prompt.WakeText(t.Run, *t.Detail.Wake, last, t.Plan.Zone)
 	case t.Detail.File != nil:
-		err = r.checkFile(ctx, t)
+		err = r.files.CheckFile(ctx, &t.Attempt)
 	case len(t.Detail.Files) > 0:
-		err = r.checkBatch(ctx, t)
+		err = r.files.CheckBatch(ctx, &t.Attempt)
 	}
 	return err
 }
 
 func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, err error) {
-	defer r.removeManifest(t)
+	defer r.files.RemoveManifest(&t.Attempt)
 	defer t.close()
 	o, err := r.prepare(ctx, t)
 	if err != nil {
-		return resultOf(err)
+		return plan.ResultOf(err)
 	}
 	defer r.startRecording(ctx, &o, t)()
 
@@ -140,7 +126,7 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 // prepare makes the clone, takes the snapshot, and returns the options of the loop.
 func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err error) {
 	if len(t.Files) > 0 {
-		if t.Manifest, err = r.writeManifest(t); err != nil {
+		if t.Manifest, err = r.files.WriteManifest(&t.Attempt); err != nil {
 			return o, err
 		}
 	}
@@ -148,17 +134,17 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 		if ctx.Err() != nil {
 			return o, context.Cause(ctx)
 		}
-		return o, endEarly(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.Asker(), err)
+		return o, plan.EndEarly(domain.OutcomeError, "the checkout of %s cannot be made: %v", t.Asker(), err)
 	}
 	if t.found, err = r.takeSnapshot(ctx, t); err != nil {
 		return o, err
 	}
-	if err := r.noteUndone(ctx, t); err != nil {
+	if t.found.Reverted, err = history.ReadReverted(ctx, r.ledger, r.databases, r.Specs(), &t.Attempt); err != nil {
 		return o, err
 	}
 	// Only now: an agent that never runs leaves no folder.
-	if err := makeWorkdir(&t.Task); err != nil {
-		return o, endEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.Agent.Name, err)
+	if err := permit.MakeWorkdir(&t.Task); err != nil {
+		return o, plan.EndEarly(domain.OutcomeError, "the workdir of agent %s cannot be made: %v", t.Agent.Name, err)
 	}
 
 	if t.relay != nil && t.AsksModel() {
@@ -168,18 +154,18 @@ func (r *Runner) prepare(ctx context.Context, t *attempt) (o loop.Options, err e
 }
 
 func (t *attempt) close() {
-	t.sessions.Close()
+	t.servers.Close()
 	t.module.close() // may be nil
 }
 
 // check turns the loop's result into the run's, after it has collected what the run made.
 func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res loop.Result) (out ledger.Result, err error) {
 	// Before the attempt ends: afterwards a watch would treat the files as new input.
-	if err := r.claimExpected(context.WithoutCancel(ctx), t); err != nil {
+	if err := condition.ClaimExpected(context.WithoutCancel(ctx), r.ledger, &t.Attempt); err != nil {
 		return ledger.Result{}, err
 	}
 
-	t.program.finish(&res) // may be nil
+	t.program.Finish(&res) // may be nil
 	// A playbook that failed has a summary of its finished calls too.
 	if p, ok := p.(*playbook.Provider); ok && res.Summary == "" {
 		res.Summary = p.Summary()
@@ -200,12 +186,12 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 	if o := t.Checkout(); err == nil && o != nil {
 		r.clones.Push(ctx, t.Run, o.Push, branch, &out)
 	}
-	if t.program != nil {
-		out.Postpone = t.program.postponement(res)
-	} else {
-		out.Postpone = r.Models.Postponement(&t.Task, t.relay, t.outage(res), res)
-	}
+	out.Postpone = r.postponement(t, res)
 	return out, err
+}
+
+func (r *Runner) conditionEnv(t *attempt) condition.Env {
+	return condition.Env{Ledger: r.ledger, Databases: r.databases, Programs: r.programs, Log: r.log, Attempt: &t.Attempt}
 }
 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
@@ -216,7 +202,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 		Usage: runlog.Usage(res.Spent),
 	}
 	if res.Approval != nil {
-		out.Wait = approvalQuestion(t, *res.Approval)
+		out.Wait = permit.ApprovalQuestion(&t.Attempt, *res.Approval)
 		return out, nil
 	}
 
@@ -228,7 +214,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 		return out, nil
 	}
 
-	why, err := r.unmet(ctx, t)
+	why, err := condition.Unmet(ctx, r.conditionEnv(t), t.authorizer.Untrusted())
 	if err != nil {
 		return out, err
 	}
@@ -242,12 +228,29 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 	return out, nil
 }
 
+// postponement lets an unattended run wait for its model, or returns nil.
+func (r *Runner) postponement(t *attempt, res loop.Result) *ledger.Postponement {
+	if t.program == nil {
+		return r.Models.Postponement(&t.Task, t.relay, t.outage(res), res)
+	}
+
+	e := t.program.Outage(res)
+	if !t.Unattended || e == nil {
+		return nil
+	}
+	out := &ledger.Postponement{Until: e.RetryAt}
+	if t.Run.Postponements == 0 {
+		out.Notices = notice.Unreachable(&t.Task, &plan.Model{Name: "of " + e.Program}, t.Run.QueuedAt, res.Error, e.RetryAt)
+	}
+	return out
+}
+
 // outage returns the failure of the model in a run that no model has answered yet, or nil.
 func (t *attempt) outage(res loop.Result) (e *model.Error) {
 	if t.module != nil { // the steps of a module are its own answers
 		return t.module.outage.failure()
 	}
-	if !t.past.answered && res.Answered == 0 {
+	if !t.past.Answered && res.Answered == 0 {
 		_ = errors.As(res.Failure, &e)
 	}
 	return e

@@ -12,17 +12,6 @@ import (
 	"rouse/internal/ledger"
 )
 
-// quarantined returns why a run must wait for its agent's database, or "".
-func (r *Runner) quarantined(t *plan.Task) string {
-	if !t.Agent.Database {
-		return ""
-	}
-	if err := r.databases.Quarantined(t.Agent.Name); err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 // endQuarantined ends a run whose database cannot be used, and tells the owner in the inbox.
 func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Result, err error) (ledger.Result, error) {
 	if !t.Agent.Database {
@@ -39,28 +28,13 @@ func (r *Runner) endQuarantined(ctx context.Context, t *attempt, res ledger.Resu
 
 	if damaged.UnknownRuns { // there is an answer to it
 		asked := r.ledger.AskAboutDatabase(context.WithoutCancel(ctx), t.Agent.Name, "the database of "+t.Agent.Name+" holds runs that the ledger does not know", damaged.Error())
-		return failed(domain.OutcomeError, "%s", damaged.Error()), asked
+		return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), asked
 	}
 
 	told := r.ledger.AddInfo(context.WithoutCancel(ctx), t.Try, ledger.Question{
 		Call: ledger.CallDatabase, Title: "the database of " + t.Agent.Name + " cannot be used", Message: damaged.Error(),
 	})
-	return failed(domain.OutcomeError, "%s", damaged.Error()), told
-}
-
-// tables describes the agent's database to its model (OSA-63).
-func (r *Runner) tables(ctx context.Context, t *attempt) (string, error) {
-	db, release, err := r.databases.Get(ctx, t.Agent.Name)
-	if err != nil {
-		return "", err
-	}
-	defer release()
-
-	schema, err := db.Schema(ctx)
-	if err != nil {
-		return "", err
-	}
-	return schema.Text(promptPart(&t.Task, maxTablesText)), nil
+	return plan.Failed(domain.OutcomeError, "%s", damaged.Error()), told
 }
 
 // afterAttempt warns of a nearly used quota and refreshes saved views. Its errors do not change the

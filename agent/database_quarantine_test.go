@@ -51,7 +51,7 @@ func TestDamagedDatabase(t *testing.T) {
 
 	b.newPool()
 	held := func(job string) string {
-		return record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: job, Agent: b.plan.Jobs[job].Agent}))
+		return record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: job, Agent: b.plan.Jobs[job].Agent}))
 	}
 	if why := held("j"); why != "" {
 		t.Errorf("held before anybody looked: %s", why)

@@ -8,6 +8,9 @@
 // job's expectations, and returns the result that the dispatcher commits. It keeps no state between
 // runs: a later attempt is rebuilt from the ledger.
 //
+// Runner holds the parts that each have a package of their own: permit, condition, prompt, failover,
+// spend, servers, blocker, notice and others. Its callers ask those parts directly.
+//
 // The configuration arrives as a Plan. A reload replaces it as a whole; a run that has started
 // keeps its plan.
 package agent

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/blocker"
 	"rouse/agent/failover"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/plan"
-	"rouse/agent/preflight"
+	"rouse/agent/programs"
+	"rouse/agent/prompt"
+	"rouse/agent/servers"
 	"rouse/agent/tool"
-	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/skill"
 	"rouse/agentdb"
 	"rouse/internal/domain"
@@ -34,11 +36,10 @@ type FirstRequest struct {
 // FirstRequestOf returns the first request of a job, without starting a program or asking a model.
 // servers is the folder of approved MCP tools.
 func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (out FirstRequest, err error) {
-	r, err := forPlan(p)
+	r, err := forPlan(p, servers)
 	if err != nil {
 		return out, err
 	}
-	r.servers = mcp.NewBook(servers)
 	run := ledger.Run{Job: job, Agent: p.Jobs[job].Agent, Trigger: domain.TriggerSchedule, StartedAt: time.Now(), ScheduledAt: time.Now()}
 	planned, err := r.Plan.Resolve(run)
 	if err != nil {
@@ -60,24 +61,24 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (ou
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	t.BaseDir = folder
-	t.found = snapshot{Soul: newSoul(&t.Task), Servers: r.givenServers(t)}
+	t.found = snapshot{Snapshot: prompt.Snapshot{Soul: prompt.NewSoul(&t.Task)}, Servers: r.Servers.Given(&t.Task)}
 	s := &t.found
 	if t.Agent.Database {
-		s.Tables = tables.Text(promptPart(&t.Task, maxTablesText))
+		s.Tables = tables.Text(prompt.Part(&t.Task, prompt.MaxTablesText))
 	}
-	if err := s.readSkills(t); err != nil {
+	if err := s.ReadSkills(&t.Task); err != nil {
 		return out, err
 	}
 	t.loaded = loadedSkills(t)
-	r.useServers(t, s.Servers)
-	defer t.sessions.Close()
+	t.servers = r.Servers.Connect(&t.Attempt, nil, s.Servers)
+	defer t.servers.Close()
 
 	registry, err := r.promptTools(t)
 	if err != nil {
 		return out, err
 	}
-	o := loop.Options{System: systemPrompt(t), Messages: []model.Message{{Role: model.RoleUser, Text: t.Job.Prompt}}}
-	s.tell(&o)
+	o := loop.Options{System: prompt.System(&t.Attempt, t.found.Snapshot), Messages: []model.Message{{Role: model.RoleUser, Text: t.Job.Prompt}}}
+	addSnapshot(&o, s.Snapshot)
 	out = FirstRequest{Agent: t.Agent.Name, Model: t.Model.Name}
 	out.Request = model.Request{System: o.System, Messages: o.Messages, Tools: registry.ModelTools(), MaxOutput: t.Model.MaxOutput, Temperature: t.Model.Temperature}
 	out.Missing = missingBefore(&t.Task)
@@ -87,8 +88,8 @@ func FirstRequestOf(p plan.Plan, job, servers string, tables agentdb.Schema) (ou
 // promptTools returns the tools of a run that is only planned, and sets what its system prompt tells.
 func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
-	t.project = projectFolder(t.Plan.Boundary, projectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return promptPart(&t.Task, most) }, nil)
-	t.clock = clockPrompt(t)
+	t.found.Folder = prompt.ProjectFolder(t.Plan.Boundary, prompt.ProjectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return prompt.Part(&t.Task, most) }, nil)
+	t.found.Clock = prompt.Clock(&t.Task)
 	t.offers = r.offersOf(t, nil)
 	return r.tools(t)
 }
@@ -108,32 +109,6 @@ func missingBefore(t *plan.Task) (out []string) {
 		out = append(out, "the values of templates in the prompt")
 	}
 	return out
-}
-
-// tell adds to the system prompt and the task what an attempt found when it began.
-func (s snapshot) tell(o *loop.Options) {
-	if s.Tables != "" {
-		o.System += "\n" + s.Tables
-		if o.Reducer != nil {
-			o.Reducer.System += "\n" + s.Tables
-		}
-	}
-
-	if s.Skills != "" {
-		o.System += "\n" + s.Skills
-	}
-	for _, a := range s.Activated {
-		o.Messages[0].Text += "\n\n" + a.Content
-	}
-	// Before the prompt, so that no row can pass for its continuation.
-	for _, part := range []string{s.Session, s.Workspaces, s.Views} {
-		if part != "" {
-			o.Messages[0].Text = part + "\n" + o.Messages[0].Text
-		}
-	}
-	if s.Soul != nil {
-		o.Messages[0].Text = s.Soul.Text + "\n" + o.Messages[0].Text
-	}
 }
 
 // leastHistory is how many tokens a run needs beside its prompt and tools to do anything.
@@ -161,7 +136,7 @@ func (n ContextNeed) Starts() bool { return n.Left > 0 }
 // ContextNeeds returns the needs of each job that asks a model and of each agent without a job, by
 // name. It leaves out models of unknown context.
 func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
-	r, err := forPlan(p)
+	r, err := forPlan(p, "")
 	if err != nil {
 		return nil, err
 	}
@@ -203,14 +178,19 @@ func ContextNeeds(p plan.Plan) ([]ContextNeed, error) {
 	return out, nil
 }
 
-// forPlan returns a runner that can only answer questions about a plan. It has no ledger, so it cannot execute runs.
-func forPlan(p plan.Plan) (*Runner, error) {
-	programs, err := newPrograms("")
+// forPlan returns a runner that can only answer questions about a plan. approved is the folder of
+// approved MCP tools, or "". It has no ledger, so it cannot execute runs.
+func forPlan(p plan.Plan, approved string) (*Runner, error) {
+	programs, err := programs.New(nil, slog.New(slog.DiscardHandler), "")
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{Plan: plan.NewCurrent(nil), log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs(), prober: preflight.New()}
+	r := &Runner{Plan: plan.NewCurrent(nil), log: slog.New(slog.DiscardHandler), programs: programs, specs: Specs()}
 	r.Models = failover.NewHealth(nil, r.log, r.Plan, nil)
+	if r.Servers, r.SignIns, err = servers.New(servers.Options{Log: r.log, Plan: r.Plan, Programs: programs, Approved: approved}); err != nil {
+		return nil, err
+	}
+	r.Blockers = blocker.New(blocker.Options{Plan: r.Plan, Programs: programs, Models: r.Models, Servers: r.Servers})
 	r.Set(p)
 	return r, nil
 }
@@ -223,8 +203,8 @@ func (r *Runner) contextNeed(t *attempt) (ContextNeed, error) {
 
 	told := registry.ModelTools()
 	n := ContextNeed{Agent: t.Agent.Name, Job: t.Job.Name, Model: t.Model.Name, Window: t.Model.ContextSize(), Tools: loop.ToolTokens(told), ToolCount: len(told)}
-	system, task := loop.TextTokens(systemPrompt(t)), loop.TextTokens(t.Job.Prompt)
-	if s := newSoul(&t.Task); s != nil {
+	system, task := loop.TextTokens(prompt.System(&t.Attempt, t.found.Snapshot)), loop.TextTokens(t.Job.Prompt)
+	if s := prompt.NewSoul(&t.Task); s != nil {
 		task += loop.TextTokens(s.Text)
 	}
 	skills, err := t.Agent.Skills.Prompt(t.Agent.Skills.Style)

@@ -1,14 +1,17 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 
+	"rouse/agent/clirun"
+	"rouse/agent/history"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/permit"
 	"rouse/agent/plan"
+	"rouse/agent/prompt"
 	"rouse/agent/runlog"
 	"rouse/agent/spend"
 	"rouse/agent/tool"
@@ -18,12 +21,12 @@ import (
 
 // options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
 func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	t.authorizer = r.newAuthorizer(t)
-	if t.past, err = r.past(ctx, t.Run, t.Try); err != nil {
+	t.authorizer = permit.NewAuthorizer(r.ledger, &t.Attempt)
+	if t.past, err = history.Read(ctx, r.ledger, r.Specs(), t.Run, t.Try); err != nil {
 		return o, err
 	}
-	t.authorizer.madeCalls = t.past.madeCalls
-	if err := t.past.dropUndone(t.found); err != nil {
+	t.authorizer.MadeCalls = t.past.MadeCalls
+	if err := t.past.DropUndone(t.found.Reverted); err != nil {
 		return o, err
 	}
 	t.data = t.found.templateData(t)
@@ -42,11 +45,11 @@ func (r *Runner) options(ctx context.Context, t *attempt) (o loop.Options, err e
 	case t.Detail.Wake != nil:
 		return r.modelOptions(ctx, t, t.Job.Prompt, loop.Headless())
 	}
-	prompt, err := t.prompt()
+	task, err := t.prompt()
 	if err != nil {
-		return o, endEarly(domain.OutcomeError, "%v", err)
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	return r.modelOptions(ctx, t, prompt, loop.Headless())
+	return r.modelOptions(ctx, t, task, loop.Headless())
 }
 
 func (r *Runner) callOptions(ctx context.Context, t *attempt) (loop.Options, error) {
@@ -64,21 +67,49 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 	o.Provider, err = playbook.New(playbook.Options{
 		Calls: t.Job.Playbook, Data: t.data, Redact: t.Redactor().Replace,
 		Recorded: func(key string) (json.RawMessage, bool) {
-			prior, begun := t.past.calls[key]
+			prior, begun := t.past.Calls[key]
 			return prior.Envelope, begun
 		},
-		Skipped: func(key string) bool { return t.past.skipped[key] },
+		Skipped: func(key string) bool { return t.past.Skipped[key] },
 		Forget: func(key string) {
-			if t.past.triedAgain[key] {
-				delete(t.past.calls, key)
+			if t.past.TriedAgain[key] {
+				delete(t.past.Calls, key)
 			}
 		},
 	})
 	if err != nil {
-		return o, endEarly(domain.OutcomeError, "%v", err)
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	o.Invocation.MustSucceed = true
 	return o, nil
+}
+
+// executorOptions returns the options of a run that an agent program does: by one call.
+func (r *Runner) executorOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	r.openRecorder(t)
+	left := permit.Bounds(&t.Task).After(0, 0, t.past.Used.Tokens).AfterCost(t.past.Used.Cost)
+	budget := spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, left, t.past.Began)
+	if t.program, err = clirun.New(ctx, r.ledger, &t.Attempt, t.recorder, budget, left); err != nil {
+		return o, err
+	}
+	if o, err = r.baseOptions(ctx, t); err != nil {
+		return o, err
+	}
+
+	task, err := t.prompt()
+	if err != nil {
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
+	}
+	items, err := r.ledger.ItemsOf(ctx, t.Run.ID)
+	if err != nil {
+		return o, err
+	}
+	text := prompt.Executor(&t.Attempt, t.found.Snapshot, t.past.FailedWith, task, clirun.Questions(items, 0))
+	if o.Provider, err = t.program.Provider(items, t.past.Continues, text); err != nil {
+		return o, err
+	}
+	o.Policy, o.PriorCalls = t.policy(loop.Playbook()), t.past.Calls
+	return o, t.admitPrompt(ctx)
 }
 
 func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, error) {
@@ -87,20 +118,19 @@ func (r *Runner) listedOptions(ctx context.Context, t *attempt) (loop.Options, e
 	if err != nil {
 		return o, err
 	}
-	o.Policy, o.PriorCalls = t.policy(loop.Playbook()), t.past.calls
+	o.Policy, o.PriorCalls = t.policy(loop.Playbook()), t.past.Calls
 	r.askingModel(t, &o)
 	return o, nil
 }
 
 // modelOptions returns the options of a run in which a model answers: a prompt, a chat or a wake.
-func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, policy loop.Policy) (loop.Options, error) {
+func (r *Runner) modelOptions(ctx context.Context, t *attempt, task string, policy loop.Policy) (loop.Options, error) {
 	if t.Model == nil {
-		return loop.Options{}, endEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.Agent.Name)
+		return loop.Options{}, plan.EndEarly(domain.OutcomeError, "agent %s has no model; add one under models: in the configuration", t.Agent.Name)
 	}
 	past := &t.past
 	t.reducer = newReducer(t)
-	t.loaded, t.loadedTools = loadedSkills(t), skill.ToolsLoadedIn(past.messages)
-	t.project, t.clock = t.found.Folder, t.found.Clock
+	t.loaded, t.loadedTools = loadedSkills(t), skill.ToolsLoadedIn(past.Messages)
 	r.openRecorder(t)
 	o, err := r.toolOptions(ctx, t)
 	if err != nil {
@@ -110,25 +140,25 @@ func (r *Runner) modelOptions(ctx context.Context, t *attempt, prompt string, po
 	first := t.relay.Model()
 	o.Provider, o.Fallback, o.Reducer = t.relay, t.relay.Fallback(ctx), t.reducer
 	o.Model, o.MaxOutput, o.Window, o.Temperature = first.Name, first.MaxOutput, first.ContextSize(), first.Temperature
-	o.System = systemPrompt(t)
-	o.Messages = append([]model.Message{{Role: model.RoleUser, Text: prompt}}, past.messages...)
-	t.found.tell(&o)
-	o.Now = (&resultClock{zone: t.ClockZone(), told: t.Run.StartedAt}).now
+	o.System = prompt.System(&t.Attempt, t.found.Snapshot)
+	o.Messages = append([]model.Message{{Role: model.RoleUser, Text: task}}, past.Messages...)
+	addSnapshot(&o, t.found.Snapshot)
+	o.Now = prompt.NewResultClock(t.ClockZone(), t.Run.StartedAt).Now
 
-	o.PriorCalls, o.PendingCalls, o.Interrupted = past.calls, past.pending, past.cutOff
-	o.Exhausted = !past.cutOff && o.Bounds.Exhausted(past.used.steps, past.used.tokens)
-	o.Bounds = o.Bounds.After(past.used.steps, past.used.calls, past.used.tokens)
+	o.PriorCalls, o.PendingCalls, o.Interrupted = past.Calls, past.Pending, past.CutOff
+	o.Exhausted = !past.CutOff && o.Bounds.Exhausted(past.Used.Steps, past.Used.Tokens)
+	o.Bounds = o.Bounds.After(past.Used.Steps, past.Used.Calls, past.Used.Tokens)
 	if t.Agent.Phased {
-		policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.durations, past.used.steps
+		policy, o.PriorDurations, o.PriorSteps = loop.Phased(), past.Durations, past.Used.Steps
 		policy.EndOnQuestion = t.Detail.Chat
-		o.Exhausted = o.Exhausted || !past.cutOff && past.used.steps >= policy.Phases.MaxSteps
+		o.Exhausted = o.Exhausted || !past.CutOff && past.Used.Steps >= policy.Phases.MaxSteps
 	}
 	if !t.Unattended { // a person waits for the result, and sees the error
 		policy.UnreachableRetries = 0
 	}
 	o.Policy = t.policy(policy)
 	r.askingModel(t, &o)
-	return o, t.authorizer.admitPrompt(ctx, t)
+	return o, t.admitPrompt(ctx)
 }
 
 // prompt returns the prompt of the run. Only the prompt of a job is a template.
@@ -155,7 +185,7 @@ func (r *Runner) openRecorder(t *attempt) {
 func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	t.offers = r.offersOf(t, t.found.Registered)
 	t.calls = r.newModuleCalls(ctx, t)
-	r.useServers(t, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
+	t.servers = r.Servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
 	o, err := r.baseOptions(ctx, t)
 	if err == nil {
 		t.calls.begin(&o)
@@ -167,12 +197,12 @@ func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, err
 func (r *Runner) baseOptions(ctx context.Context, t *attempt) (loop.Options, error) {
 	registry, err := r.tools(t)
 	if err != nil {
-		return loop.Options{}, endEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.Agent.Name, err)
+		return loop.Options{}, plan.EndEarly(domain.OutcomeError, "the tools of agent %s cannot be set up: %v", t.Agent.Name, err)
 	}
 	return loop.Options{
-		Registry: registry, Bounds: bounds(&t.Task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
+		Registry: registry, Bounds: permit.Bounds(&t.Task), Recorder: t.recorder, Authorizer: t.authorizer, Board: t.board,
 		Invocation: tool.Invocation{Run: t.Run.ID, Attempt: t.Try.Number, Job: t.Run.Job, Agent: t.Agent.Name},
-	}, r.recover(ctx, t)
+	}, t.past.AskAboutUncertain(ctx, r.ledger, r.Specs(), &t.Attempt)
 }
 
 // askingModel adds what a run needs that may ask a model: its budget, and what is known of the model.
@@ -183,26 +213,32 @@ func (r *Runner) askingModel(t *attempt, o *loop.Options) {
 	// The tools of the job's next run are the same, and it is expected as far off as the last one was.
 	o.KeepTools = !t.found.LastRun.IsZero() && model.WorthKeeping(t.Run.StartedAt.Sub(t.found.LastRun))
 	o.LearnContext = func(tokens int) { t.relay.Model().LearnContext(tokens) }
-	o.Bounds = o.Bounds.AfterCost(t.past.used.cost)
-	o.Budget = spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.began)
+	o.Bounds = o.Bounds.AfterCost(t.past.Used.Cost)
+	o.Budget = spend.New(r.ledger, &r.budgetsWarned, &t.Attempt, t.relay, o.Bounds, t.past.Began)
 }
 
-// bounds returns the job's bounds, or else the agent's. A wake stays within those of the job that
-// began its chain.
-func bounds(t *plan.Task) loop.Bounds {
-	b := overrideBounds(t.Agent.Bounds, t.GoverningJob().Bounds)
-	if t.Detail.Chat && (b.Steps == 0 || t.Agent.DefaultSteps) { // a bound set by the owner is kept
-		b.Steps = loop.ChatSteps
+// addSnapshot adds to the system prompt and the task what an attempt found when it began.
+func addSnapshot(o *loop.Options, s prompt.Snapshot) {
+	if s.Tables != "" {
+		o.System += "\n" + s.Tables
+		if o.Reducer != nil {
+			o.Reducer.System += "\n" + s.Tables
+		}
 	}
-	if t.Origin != nil {
-		return t.Agent.Bounds.Within(b)
-	}
-	return b
-}
 
-func overrideBounds(b, j loop.Bounds) loop.Bounds {
-	return loop.Bounds{
-		Steps: cmp.Or(j.Steps, b.Steps), Calls: cmp.Or(j.Calls, b.Calls), Wall: cmp.Or(j.Wall, b.Wall), Idle: cmp.Or(j.Idle, b.Idle),
-		Tokens: cmp.Or(j.Tokens, b.Tokens), CostMicroUSD: cmp.Or(j.CostMicroUSD, b.CostMicroUSD), Output: cmp.Or(j.Output, b.Output),
+	if s.Skills != "" {
+		o.System += "\n" + s.Skills
+	}
+	for _, a := range s.Activated {
+		o.Messages[0].Text += "\n\n" + a.Content
+	}
+	// Before the prompt, so that no row can pass for its continuation.
+	for _, part := range []string{s.Session, s.Workspaces, s.Views} {
+		if part != "" {
+			o.Messages[0].Text = part + "\n" + o.Messages[0].Text
+		}
+	}
+	if s.Soul != nil {
+		o.Messages[0].Text = s.Soul.Text + "\n" + o.Messages[0].Text
 	}
 }

@@ -189,7 +189,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 		b.conclude(b.triggered(domain.TriggerSchedule))
 
 		blocked := func(trigger domain.Trigger) string {
-			return record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: trigger}))
+			return record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: trigger}))
 		}
 		paused := func(want time.Duration) {
 			t.Helper()
@@ -241,7 +241,7 @@ func TestQuotaPausesTheModel(t *testing.T) {
 
 		// Its owner has it tried again meanwhile: it is asked at once, and goes on waiting.
 		waiting := must[ledger.Run](t)(b.ledger.Retry(t.Context(), id))
-		if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), waiting)); why != "" {
+		if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), waiting)); why != "" {
 			t.Errorf("tried again by a person: %s", why)
 		}
 		if res, run := b.conclude(id); res.Postpone == nil || !run.Postponed() || len(b.server.Requests()) != 6 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"rouse/agent/loop"
+	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/host"
@@ -76,7 +77,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	t := &of
 	t.ModuleSettings = t.Plan.ModuleSettings[o.skill.Name]
 	m, err := c.runner.newModuleRun(ctx, t, o.skill)
-	end, unusable := errors.AsType[*earlyEnd](err)
+	end, unusable := errors.AsType[*plan.EarlyEnd](err)
 	switch {
 	case unusable:
 		return tool.Failure(tool.KindUnavailable, "%s", end.Result.Error), nil
@@ -103,10 +104,10 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 
 	m.completer = c.completer
 	m.provider = &moduleProvider{
-		moduleRun: m, times: c.times, prior: t.past.calls, skipped: t.past.skipped, registry: registry, within: in.Key, returns: o.Output,
+		moduleRun: m, times: c.times, prior: t.past.Calls, skipped: t.past.Skipped, registry: registry, within: in.Key, returns: o.Output,
 		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.Run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
-	_, begun := t.past.begunAt[in.Key]
+	_, begun := t.past.BegunAt[in.Key]
 	m.provider.events.live = !begun
 	start := module.Start{Export: o.Export, Args: args, Now: c.times.beginning(in.Key), Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, in.Key)}}
 	if err := c.runner.startModule(ctx, m, t, start); err != nil {

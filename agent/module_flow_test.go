@@ -448,13 +448,13 @@ func TestDiscardedIsWrittenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), next)); !strings.Contains(why, row.Quote("rouse workspaces show")) {
+	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), next)); !strings.Contains(why, row.Quote("rouse workspaces show")) {
 		t.Errorf("the next run: %q", why)
 	}
 	if _, err := b.ledger.DiscardReview(t.Context(), w.ID); err != nil {
 		t.Fatal(err)
 	}
-	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), next)); why != "" {
+	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), next)); why != "" {
 		t.Errorf("after the decision: %q", why)
 	}
 

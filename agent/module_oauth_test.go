@@ -14,6 +14,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/plan"
+	"rouse/agent/servers"
 	"rouse/agent/tool"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/host/signin/signintest"
@@ -30,7 +31,7 @@ const whereBrowsersGo = "http://127.0.0.1:47110"
 func signingIn(t *testing.T) (*bench, *signintest.Server, *signintest.Store) {
 	t.Helper()
 	b, s, k := setup(t), signintest.New(t), &signintest.Store{}
-	b.signIns = &agent.SignInOptions{Store: k, Listen: func(context.Context) (string, error) { return whereBrowsersGo, nil }}
+	b.signIns = &servers.SignInOptions{Store: k, Listen: func(context.Context) (string, error) { return whereBrowsersGo, nil }}
 	clerk := b.plan.Agents["clerk"]
 	clerk.Network = []web.Grant{{Host: s.Host(), Methods: []string{"GET", "POST"}}}
 	clerk.Secrets = []tool.SecretGrant{{Name: "acme-id", OnlyTo: s.Host(), Value: signintest.ClientID, Public: true}, {Name: "acme-secret", OnlyTo: s.Host(), Value: signintest.ClientSecret, Public: true}}
@@ -72,7 +73,7 @@ const asking = `
 // link is that of the one item of the inbox.
 func (b *bench) link() string {
 	b.t.Helper()
-	link, err := b.runner.SignInLink(b.t.Context(), b.open())
+	link, err := b.runner.SignIns.Link(b.t.Context(), b.open())
 	if err != nil || link == "" {
 		b.t.Fatalf("%q %v", link, err)
 	}
@@ -90,7 +91,7 @@ func (b *bench) browser(address string) error {
 	if err != nil {
 		return err
 	}
-	return b.runner.FinishSignIn(b.t.Context(), reply)
+	return b.runner.SignIns.Finish(b.t.Context(), reply)
 }
 
 // parked runs a body that asks its owner to sign in.
@@ -203,14 +204,14 @@ func TestModuleSignsInByAnswer(t *testing.T) {
 				if wrong == "code-of-another" && name == "code" {
 					continue // it would use the link up, as any code does
 				}
-				if taken, err := b.runner.AnswerSignIn(t.Context(), b.open(), wrong); !taken || err == nil {
+				if taken, err := b.runner.SignIns.Answer(t.Context(), b.open(), wrong); !taken || err == nil {
 					t.Errorf("%q is taken: %v", wrong, err)
 				}
 				if wrong == "code-of-another" {
 					sent = s.SignIn(t, b.link())
 				}
 			}
-			if taken, err := b.runner.AnswerSignIn(t.Context(), b.open(), paste(sent)); !taken || err != nil {
+			if taken, err := b.runner.SignIns.Answer(t.Context(), b.open(), paste(sent)); !taken || err != nil {
 				t.Fatal(err)
 			}
 			if res := b.ends(id); res.Outcome != domain.OutcomeSuccess {
@@ -262,7 +263,7 @@ func TestSignInAnswers(t *testing.T) {
 // settled is how a run ended that goes on although nobody answered, nil when it waits.
 func (b *bench) settled(id int64) *ledger.Result {
 	b.t.Helper()
-	if err := b.runner.SettleSignIns(b.t.Context()); err != nil {
+	if err := b.runner.SignIns.Settle(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
 	run, err := b.ledger.Run(b.t.Context(), id)
@@ -289,7 +290,7 @@ func TestSignInOutlivesAKill(t *testing.T) {
 	if err != nil || len(items) != 2 || items[0].Action.Hash == "" || items[0].Action.Hash != items[1].Action.Hash {
 		t.Fatalf("%+v %v", items, err)
 	}
-	link, err := b.runner.SignInLink(t.Context(), items[1])
+	link, err := b.runner.SignIns.Link(t.Context(), items[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +307,7 @@ func TestSignInOutlivesAKill(t *testing.T) {
 	}
 	reply, err := signin.ReplyOf(u.Path, u.Query())
 	if err == nil {
-		err = dying.FinishSignIn(t.Context(), reply)
+		err = dying.SignIns.Finish(t.Context(), reply)
 	}
 	if err != nil || !k.Holds("access-") {
 		t.Fatal(err)
@@ -491,11 +492,11 @@ func TestSignInIsOfOneService(t *testing.T) {
 		}
 	}
 
-	entries, err := b.runner.SignIns()
+	entries, err := b.runner.SignIns.List()
 	if err != nil || len(entries) != 1 || fmt.Sprint(entries[0].ID) != "clerk/sums/acme" || entries[0].Status != signin.Authorized || !entries[0].Renews {
 		t.Errorf("%+v %v", entries, err)
 	}
-	if err := b.runner.RemoveSignIn(t.Context(), entries[0].ID); err != nil {
+	if err := b.runner.SignIns.Remove(t.Context(), entries[0].ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, res := b.runModule(status, nil, acme(s, nil)); res.Summary != "unauthorized" {

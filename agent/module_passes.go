@@ -2,128 +2,13 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"rouse/agent/history"
 	"rouse/agent/loop"
-	"rouse/agent/tool"
-	"rouse/agent/tool/host"
 	"rouse/internal/domain"
-	"rouse/internal/ledger"
 )
-
-// modulePass is a point at which a module began again with its workspace as it is: after a pause,
-// after its steps were used up, or after others changed the workspace (OSL-13, OSL-14, OSL-27). A
-// module that ignores its workspace makes its calls once more.
-type modulePass struct {
-	steps int // that were reported until then
-	// known are the keys of the calls since the last checkpoint, which answer repeated calls (C-5).
-	known map[string][]string
-}
-
-type moduleHistory struct {
-	passes  []modulePass
-	passed  map[string]bool        // keys of calls at which a pass ended: they are behind the run
-	answers map[string]ledger.Item // what the owner has answered, by the key of the call that asked
-}
-
-// newModuleHistory reads the calls of a run in their order. Attempts before continues have failed.
-func newModuleHistory(calls []ledger.Call, items []ledger.Item, continues int) moduleHistory {
-	h := moduleHistory{passed: map[string]bool{}, answers: map[string]ledger.Item{}}
-	for _, i := range items {
-		asked := i.Kind == ledger.KindInput && i.Action.Tool == "" || i.Kind == ledger.KindPause // and no sign-in, whose call is made again
-		if asked && i.State == ledger.ItemAnswered && i.Call != "" {
-			h.answers[i.Call] = i
-		}
-	}
-
-	steps, since, seen := 0, map[string][]string{}, map[string]bool{}
-	begin := func(key string, from int) {
-		copied := map[string][]string{}
-		for base, keys := range since {
-			copied[base] = slices.Clone(keys)
-		}
-		h.passes, h.passed[key] = append(h.passes, modulePass{from, copied}), true
-	}
-
-	for _, c := range calls {
-		failed := c.Attempt < continues
-		if failed && isConflict(c) {
-			begin(c.Key, steps)
-		}
-		if c.State != domain.CallDone || seen[c.Key] {
-			continue
-		}
-
-		seen[c.Key] = true
-		if mark, ok := host.ReadMark(c.Tool, c.Args); ok {
-			steps = mark.Steps
-			clear(since)
-			_, continued := h.answers[c.Key]
-			switch {
-			case mark.Pause && continued:
-				begin(c.Key, steps)
-			case mark.Over && failed:
-				begin(c.Key, 0)
-			}
-			continue
-		}
-		if !host.ReadsWorkspace(c.Tool) {
-			since[baseOf(c.Key)] = append(since[baseOf(c.Key)], c.Key)
-		}
-	}
-	return h
-}
-
-func isConflict(c ledger.Call) bool {
-	var e struct{ Kind tool.Kind }
-	return c.State == domain.CallFailed && json.Unmarshal(c.Envelope, &e) == nil && e.Kind == tool.KindConflict
-}
-
-// baseOf is the method and the arguments in the key of a call: without the pass, and which of the equal ones it is.
-func baseOf(key string) string {
-	if _, rest, ok := strings.Cut(key, "/"); ok {
-		key = rest
-	}
-	if at := strings.LastIndex(key, ":"); at >= 0 {
-		key = key[:at]
-	}
-	return key
-}
-
-// answer is what a module gets for a call with which it waited for its owner; ok is false while that is open.
-func (h moduleHistory) answer(key string) (value json.RawMessage, ok bool) {
-	i, ok := h.answers[key]
-	switch {
-	case !ok || i.Kind == ledger.KindPause:
-		return nil, ok
-	case len(i.InputSchema) > 0:
-		return json.RawMessage(i.Answer), true
-	}
-
-	text, err := json.Marshal(i.Answer)
-	return text, err == nil
-}
-
-// endedWith says whether an attempt ended with asking what has been answered since: nobody has been behind that call yet.
-func (h moduleHistory) endedWith(key string, attempt int) bool {
-	return h.answers[key].Attempt == attempt
-}
-
-// recall finds the call of the pass before that the n-th of some equal ones is, "" where it is none of them.
-func (h moduleHistory) recall(pass int, base string, n int) string {
-	if pass == 0 {
-		return ""
-	}
-	keys := h.passes[pass-1].known[base]
-	if n > len(keys) {
-		return ""
-	}
-	return keys[n-1]
-}
 
 // callTimes notes when calls began and ended. A module sees the time only by them, so that it sees
 // the same times in each attempt.
@@ -137,8 +22,8 @@ type callTimes struct {
 }
 
 // newCallTimes notes the calls of an attempt that goes on from what is past, beside the record.
-func newCallTimes(record loop.Recorder, past history) *callTimes {
-	return &callTimes{Recorder: record, prior: past.madeAt, priorBegun: past.begunAt, at: map[string]time.Time{}, begun: map[string]time.Time{}}
+func newCallTimes(record loop.Recorder, past history.History) *callTimes {
+	return &callTimes{Recorder: record, prior: past.MadeAt, priorBegun: past.BegunAt, at: map[string]time.Time{}, begun: map[string]time.Time{}}
 }
 
 // StartCall implements loop.Recorder.

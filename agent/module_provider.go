@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/history"
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
@@ -49,7 +50,7 @@ type moduleProvider struct {
 	returns  json.RawMessage // the schema of what it returns; nil: anything
 	output   json.RawMessage // what it returned, nil until then
 
-	past    moduleHistory
+	past    history.Module
 	pass    int  // of the module, which it is in since it has read its workspace
 	renewed bool // the module is to hear how many steps it took
 
@@ -247,18 +248,18 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 		return done(call.Value, nil)
 	}
 
-	if call.ReadsWorkspace() && p.hooks.now() == "" && p.pass < len(p.past.passes) {
+	if call.ReadsWorkspace() && p.hooks.now() == "" && p.pass < len(p.past.Passes) {
 		p.beginPass()
 	}
 	key := p.key(call)
-	if value, ok := p.past.answer(key); ok {
-		p.events.live = p.events.live || p.past.endedWith(key, p.run.Attempt-1)
+	if value, ok := p.past.Answer(key); ok {
+		p.events.live = p.events.live || p.past.EndedWith(key, p.run.Attempt-1)
 		value, again, err := p.host.Heard(call, value)
 		if !again {
 			return done(value, err)
 		}
 	}
-	if p.past.passed[key] && call.Over != "" {
+	if p.past.Passed[key] && call.Over != "" {
 		p.host.RenewSteps()
 		p.renewed = true
 		return done(nil, nil)
@@ -290,8 +291,8 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 // beginPass lets the module go on from its workspace. Only calls since the last checkpoint are
 // still answered from the record.
 func (p *moduleProvider) beginPass() {
-	p.pass, p.renewed = len(p.past.passes), true
-	p.host.Renew(p.past.passes[p.pass-1].steps)
+	p.pass, p.renewed = len(p.past.Passes), true
+	p.host.Renew(p.past.Passes[p.pass-1].Steps)
 	clear(p.counts)
 }
 
@@ -313,7 +314,7 @@ func (p *moduleProvider) key(c host.Call) string {
 
 	// What was called since the last checkpoint of the pass before is not called twice.
 	if _, made := p.prior[key]; !made && p.pass > 0 {
-		if before, known := p.prior[p.past.recall(p.pass, base, n)]; known {
+		if before, known := p.prior[p.past.Recall(p.pass, base, n)]; known {
 			p.prior[key] = before
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
@@ -29,21 +30,6 @@ import (
 	"rouse/skills/install"
 	"rouse/skills/module"
 )
-
-// machine returns what starts modules, each in a confined process of its own.
-func (r *Runner) machine() (*module.Machine, error) {
-	r.machineMu.Lock()
-	defer r.machineMu.Unlock()
-	if r.modules != nil {
-		return r.modules, nil
-	}
-
-	box, err := r.programs.sandboxFor("")
-	if err == nil {
-		r.modules, err = module.New(module.Options{Sandbox: box})
-	}
-	return r.modules, err
-}
 
 type moduleRun struct {
 	ledger    *ledger.Ledger
@@ -81,48 +67,48 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	}
 	input, err := moduleInput(t, t.data)
 	if err != nil {
-		return o, endEarly(domain.OutcomeError, "%v", err)
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 
 	m, past := t.module, t.past
 	seen := newCallTimes(o.Recorder, past)
 	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.calls, past: past.module, skipped: past.skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		moduleRun: m, times: seen, prior: past.Calls, past: past.Module, skipped: past.Skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
 		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
 	}
 	m.completer = newCompleter(ctx, t)
-	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.calls
-	o.Bounds = o.Bounds.AfterTokens(past.used.tokens) // calls that are made again count again, questions are not asked again
+	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls
+	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // calls that are made again count again, questions are not asked again
 	r.askingModel(t, &o)
 
 	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
 	if err := r.startModule(ctx, m, t, start); err != nil {
-		return o, endEarly(domain.OutcomeError, "%v", err)
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	return o, nil
 }
 
 func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) (*moduleRun, error) {
 	if err := install.Verify(s); err != nil {
-		return nil, endEarly(domain.OutcomeError, "%v", err)
+		return nil, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	if lacks := host.Missing(s.Manifest); len(lacks) > 0 {
-		return nil, endEarly(domain.OutcomeError, "the skill %s asks for what is not available in this version: %s", s.Name, lacks[0])
+		return nil, plan.EndEarly(domain.OutcomeError, "the skill %s asks for what is not available in this version: %s", s.Name, lacks[0])
 	}
 	wasm, err := moduleWASM(s)
 	if err != nil {
-		return nil, endEarly(domain.OutcomeError, "%v", err)
+		return nil, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	machine, err := r.machine()
+	machine, err := r.programs.Machine()
 	if err != nil {
-		return nil, endEarly(domain.OutcomeError, "modules cannot be run here: %v", err)
+		return nil, plan.EndEarly(domain.OutcomeError, "modules cannot be run here: %v", err)
 	}
 
 	program, err := machine.Compile(ctx, s.Dir)
 	var wrong *module.SyntaxError
 	switch {
 	case errors.As(err, &wrong):
-		return nil, endEarly(domain.OutcomeError, "the module of the skill %s is wrong: %v", s.Name, wrong)
+		return nil, plan.EndEarly(domain.OutcomeError, "the module of the skill %s is wrong: %v", s.Name, wrong)
 	case err != nil:
 		return nil, err
 	}
@@ -132,14 +118,12 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 		m.redact.Add(secret)
 		r.Plan.Learn(secret)
 	}
-	if r.signIns != nil {
-		m.signIns = r.signIns.book
-	}
+	m.signIns = r.SignIns.Book()
 	if t.Model != nil && t.AsksModel() {
 		m.complete = completing(t, m)
 	}
 	if err := m.stayAwake(ctx); err != nil {
-		return nil, endEarly(domain.OutcomeError, "%v", err)
+		return nil, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	return m, nil
 }
@@ -209,7 +193,7 @@ func newCompleter(ctx context.Context, t *attempt) *loop.Completer {
 // startModule starts the machine that answers as the provider of a module, after the hooks that are due.
 func (r *Runner) startModule(ctx context.Context, m *moduleRun, t *attempt, s module.Start) (err error) {
 	p := m.provider
-	if p.machine, err = r.machine(); err != nil {
+	if p.machine, err = r.programs.Machine(); err != nil {
 		return err
 	}
 
@@ -392,4 +376,12 @@ func (o *moduleOutage) failure() *model.Error {
 		return nil
 	}
 	return o.why
+}
+
+// requiredServerTools returns the names of the tools of MCP servers that a skill needs.
+func requiredServerTools(m *skills.Manifest) (out []string) {
+	for _, t := range m.RequiredMCPTools {
+		out = append(out, mcp.ToolName(t.ServerName, t.ToolName))
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rouse/agent/loop"
+	"rouse/agent/permit"
 	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/internal/domain"
@@ -79,8 +80,8 @@ func TestCallStartsRun(t *testing.T) {
 	if err != nil || child.Agent != "clerk" || child.Job != "" || child.Taint != "AB" || of.Job.Skill.Name != "trips" || string(of.Detail.Given) != `{"to":"x"}` {
 		t.Errorf("%+v %+v (%v)", child, of.Detail, err)
 	}
-	if bounds(of).Calls != 7 || of.Notify.Channels[0] != "mail" || !of.Unattended {
-		t.Errorf("bounds %+v, told %+v", bounds(of), of.Notify)
+	if permit.Bounds(of).Calls != 7 || of.Notify.Channels[0] != "mail" || !of.Unattended {
+		t.Errorf("bounds %+v, told %+v", permit.Bounds(of), of.Notify)
 	}
 
 	if _, e := start(&moduleCalls{runner: r, task: newAttempt(of, ledger.Attempt{})}, "m1.1.1"); e.OK || e.Kind != tool.KindRejected {

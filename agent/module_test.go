@@ -125,7 +125,7 @@ func TestModuleEnds(t *testing.T) {
 }
 
 // moduleAgent gives the clerk all that a module can need.
-func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
+func moduleAgent(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	b, s := network(t, turns...)
 	clerk := b.plan.Agents["clerk"]
 	host := strings.TrimPrefix(s.granted.URL, "http://")
@@ -482,7 +482,7 @@ func TestModuleIsHeld(t *testing.T) {
 		}
 		b.plan.Jobs[usage] = plan.Job{Name: usage, Agent: "plain", Skill: moduleSkill(t, "export async function execute() { return {} }", more)}
 		b.runner.Set(b.plan)
-		if held := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
+		if held := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: usage, Agent: "plain"})); strings.HasPrefix(held, "no_model") != want {
 			t.Errorf("%s: %q", usage, held)
 		}
 	}

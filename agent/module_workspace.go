@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -25,9 +24,9 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	case t.Detail.Removes: // of all that it has, nothing is for one workspace
 		return nil
 	case err != nil:
-		return endEarly(domain.OutcomeError, "%v", err)
+		return plan.EndEarly(domain.OutcomeError, "%v", err)
 	case run.Workspace == 0 && name == "" && m.skill.Manifest.NeedsWorkspace():
-		return endEarly(domain.OutcomeError, "the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
+		return plan.EndEarly(domain.OutcomeError, "the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
 	case run.Workspace == 0 && name == "" || !host.KeepsWorkspace(m.skill.Manifest):
 		return nil
 	}
@@ -46,9 +45,9 @@ func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
 	}
 	switch {
 	case refusedWorkspace(err):
-		return endEarly(domain.OutcomeError, "%v", err)
+		return plan.EndEarly(domain.OutcomeError, "%v", err)
 	case errors.Is(err, ledger.ErrNotFound):
-		return endEarly(domain.OutcomeError, "%v; a dry run makes none", err)
+		return plan.EndEarly(domain.OutcomeError, "%v; a dry run makes none", err)
 	}
 	m.workspace = &w
 	return err
@@ -138,24 +137,4 @@ func (c *moduleCalls) enter(ctx context.Context, in tool.Invocation, s *skills.S
 		return nil, &e, nil
 	}
 	return &found, nil, err
-}
-
-// workspaceBlocked returns why no run may work in the workspace of a run, or "".
-func (r *Runner) workspaceBlocked(ctx context.Context, t *plan.Task) string {
-	name := cmp.Or(t.Detail.Workspace, t.Job.Workspace)
-	if t.Job.Skill == nil || t.Run.Workspace == 0 && (name == "" || strings.Contains(name, "{{")) {
-		return ""
-	}
-
-	w, err := r.ledger.Workspace(ctx, t.Run.Workspace)
-	if t.Run.Workspace == 0 {
-		w, err = r.ledger.WorkspaceNamed(ctx, t.Agent.Name, t.Job.Skill.Name, name)
-	}
-	if err == nil {
-		err = w.Blocked()
-	}
-	if blocked := (*ledger.BlockedError)(nil); errors.As(err, &blocked) && blocked.Workspace.Status != ledger.WorkspaceArchived {
-		return err.Error()
-	}
-	return "" // it starts, and its end says what is wrong
 }

@@ -31,23 +31,23 @@ func TestRefusedModel(t *testing.T) {
 					t.Fatalf("%+v", res)
 				}
 
-				all := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerSchedule})
+				all := b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerSchedule})
 				if len(all) != 1 || all[0].Kind != "model" || all[0].Source != "model/scripted" || !strings.Contains(all[0].Text, "its server refused it") || strings.Contains(all[0].Text, "sk-canary") {
 					t.Fatalf("%+v", all)
 				}
-				if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})); why != "" {
+				if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "mail", Agent: "clerk", Trigger: domain.TriggerManual})); why != "" {
 					t.Errorf("a person's run: %s", why)
 				}
 				b.newPool()
 				b.runner.Models.RestoreRefusals(map[string]string{"scripted": all[0].Text})
-				if again := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(again) != 1 || again[0].Text != all[0].Text {
+				if again := b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(again) != 1 || again[0].Text != all[0].Text {
 					t.Errorf("after a restart: %+v", again)
 				}
 
 				if res, _ := b.conclude(b.triggered(domain.TriggerManual)); res.Outcome != domain.OutcomeSuccess {
 					t.Fatalf("%+v", res)
 				}
-				if why := b.runner.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(why) != 0 || len(b.server.Requests()) != 2 {
+				if why := b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "mail"}); len(why) != 0 || len(b.server.Requests()) != 2 {
 					t.Errorf("then: %+v, %d requests", why, len(b.server.Requests()))
 				}
 			})
@@ -91,12 +91,12 @@ func TestChecks(t *testing.T) {
 			}
 			b.plan.Agents["plain"], b.plan.Jobs["j"] = a, j
 			b.runner.Set(b.plan)
-			all := b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})
+			all := b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "j"})
 			if len(all) != 1 || all[0].Kind != c.kind || all[0].Source != c.source {
 				t.Errorf("%+v", all)
 			}
 			call := ledger.Run{Agent: "plain", Detail: []byte(`{"tool":"todo"}`)}
-			if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), call)); why != "" {
+			if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), call)); why != "" {
 				t.Errorf("a manual call is blocked: %s", why)
 			}
 		})
@@ -105,13 +105,13 @@ func TestChecks(t *testing.T) {
 	// A folder that comes is seen with the next look, and nothing was made by looking.
 	b.plan.Agents["plain"], b.plan.Jobs["j"] = plain, plan.Job{Name: "j", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}, Watched: plan.Watched{Folder: filepath.Join(dir, "drops")}}
 	b.runner.Set(b.plan)
-	if len(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 1 {
+	if len(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 1 {
 		t.Fatal("it is not blocked")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "drops"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if cleared, rest := b.runner.LookAgain(t.Context()); !cleared || rest < time.Second || len(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 0 {
+	if cleared, rest := b.runner.Blockers.Recheck(t.Context()); !cleared || rest < time.Second || len(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "j"})) != 0 {
 		t.Errorf("cleared: %v, rests %s", cleared, rest)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"rouse/agent"
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
+	"rouse/agent/permit"
 	"rouse/agent/plan"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -293,7 +294,7 @@ func TestFingerprint(t *testing.T) {
 	of := func(change func(*plan.Job, *plan.Agent)) string {
 		j, a := job, plan.Agent{Name: "clerk", Workdir: "/work"}
 		change(&j, &a)
-		return agent.Fingerprint(plan.Plan{Jobs: map[string]plan.Job{"in": j}, Agents: map[string]plan.Agent{"clerk": a}}, "in")
+		return permit.Fingerprint(plan.Plan{Jobs: map[string]plan.Job{"in": j}, Agents: map[string]plan.Agent{"clerk": a}}, agent.Specs(), "in")
 	}
 	plain := of(func(*plan.Job, *plan.Agent) {})
 	if plain == "" || of(func(j *plan.Job, _ *plan.Agent) { j.Notify.On, j.Where = []string{"error"}, "rouse.yaml:9" }) != plain {
@@ -312,7 +313,7 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("another %s: %q", name, got)
 		}
 	}
-	if got := agent.Fingerprint(plan.Plan{}, "in"); got != "" {
+	if got := permit.Fingerprint(plan.Plan{}, agent.Specs(), "in"); got != "" {
 		t.Errorf("of no job: %q", got)
 	}
 }

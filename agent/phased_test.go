@@ -26,6 +26,8 @@ func step(id, args string) model.Call {
 	return model.Call{ID: id, Name: "agent_step", Args: json.RawMessage(args)}
 }
 
+var update = flag.Bool("update", false, "write the golden files again")
+
 // skillsNamedIn is one request as it reached the server.
 type skillsNamedIn struct {
 	Messages []struct{ Role, Content string }
@@ -175,7 +177,7 @@ func TestPhasedPrompt(t *testing.T) {
 	got := strings.ReplaceAll(sent.Messages[0].Content, a.Workdir, "WORKDIR")
 	got, _, _ = strings.Cut(got, "This run started on ") // the time differs in each run
 	path := filepath.Join("testdata", "phased", "system.txt")
-	if flag.Lookup("update").Value.String() == "true" {
+	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}

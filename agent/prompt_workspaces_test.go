@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rouse/agent/permit"
 	"rouse/internal/contract"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -83,7 +84,7 @@ func TestWorkspacesInThePrompt(t *testing.T) {
 	if letters, err := b.ledger.LabelsOf(ctx, ledger.TablePlace("clerk", "")); err != nil || letters != "" {
 		t.Errorf("the database has the labels %q of a workspace: %v", letters, err)
 	}
-	kept, err := b.runner.Kept("clerk")
+	kept, err := permit.Kept(b.runner.Plan.Load(), "clerk")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"rouse/agent"
+	"rouse/agent/plan/vars"
 	"rouse/agent/tool"
-	"rouse/agent/vars"
 )
 
 // Every tool has an example call that fits its arguments, by the rules of the call itself, and everything that a person asks of it is

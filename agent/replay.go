@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"rouse/agent/condition"
 	"rouse/agent/loop"
 	"rouse/agent/model/replay"
 	"rouse/agent/plan"
@@ -86,7 +87,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	t.found.apply(t)
 	t.wrapTool = p.AnswerFromRecord
 	if _, err := os.Stat(t.Agent.Workdir); err != nil { // nothing is read there, so nothing is made there
-		t.BaseDir = filepath.Dir(r.manifests)
+		t.BaseDir = filepath.Dir(r.files.Folder)
 	}
 
 	if name := p.FirstModel(); t.relay != nil && name != "" {
@@ -95,7 +96,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 
 	o, err := r.options(ctx, t)
 	if err != nil {
-		return resultOf(err)
+		return plan.ResultOf(err)
 	}
 
 	var inner *loop.Inner
@@ -115,7 +116,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 	t.Job.Expect = nil // nothing was done that could be looked at
 	out, err := r.judge(ctx, t, res)
 	if len(expect) > 0 && out.Outcome.Done() {
-		p.AdoptVerdict(&out, unmetPrefix)
+		p.AdoptVerdict(&out, condition.UnmetPrefix)
 	}
 
 	return out, err
@@ -134,12 +135,12 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 
 	if len(d.Files) > 0 {
 		// What it began without is known from the second attempt on.
-		left, _, err := r.droppedBefore(ctx, newAttempt(&plan.Task{Run: run}, ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}))
+		left, _, err := r.files.DroppedBefore(ctx, &plan.Attempt{Task: plan.Task{Run: run}, Try: ledger.Attempt{Run: run.ID, Number: run.Attempt + 1}})
 		if err != nil {
 			return nil, err
 		}
 
-		s.Manifest = r.manifestPath(run.ID)
+		s.Manifest = r.files.ManifestPath(run.ID)
 		for _, f := range d.Files {
 			if !left[f.Path] {
 				s.Files = append(s.Files, snapshotFile{File: f})

@@ -9,27 +9,27 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 
+	"rouse/agent/blocker"
 	"rouse/agent/checkout"
 	"rouse/agent/checkout/runclone"
 	"rouse/agent/failover"
 	"rouse/agent/notice"
 	"rouse/agent/plan"
-	"rouse/agent/preflight"
 	"rouse/agent/preview"
+	"rouse/agent/programs"
 	"rouse/agent/record"
+	"rouse/agent/servers"
 	"rouse/agent/spend"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agent/tool/mcp"
+	"rouse/agent/trigger"
 	"rouse/agentdb/pool"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/live"
 	"rouse/internal/nofollow"
 	"rouse/scheduler/schedule"
-	"rouse/skills/module"
 )
 
 // Options are the runner's parts.
@@ -50,7 +50,7 @@ type Options struct {
 	// which no later start finds.
 	Before string
 	// SignIns is where sign-ins of modules are kept; nil: they sign in nowhere.
-	SignIns *SignInOptions
+	SignIns *servers.SignInOptions
 	// Checkouts is the folder for the private clones of runs; "" where none are made.
 	Checkouts string
 	// Version is that of this program, as it tells it to MCP servers.
@@ -80,33 +80,30 @@ type Homes interface {
 	record.Placement
 }
 
-// Runner executes runs. With the policies of the jobs, which the daemon adds, it is a dispatch.Executor.
+// Runner executes runs.
 type Runner struct {
 	ledger        *ledger.Ledger
 	databases     *pool.Pool
 	homes         Homes // nil: nothing of an agent is anywhere else
-	manifests     string
+	files         trigger.Files
 	recordings    *record.Store
 	storage       string
 	before        string
-	machineMu     sync.Mutex
-	modules       *module.Machine // starts modules; nil until one is needed
 	extraTools    []tool.Tool
 	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
-	programs      *programHosts
+	programs      *programs.Hosts
 	fileLocks     *tool.Locks
 	viewer        *preview.Viewer
-	prober        *preflight.Prober
+	Blockers      *blocker.Finder
 	live          *live.Board // nil: nobody looks
 	desktop       func() bool // whether there is a desktop session; nil: there is none
 	canDeliver    func(ctx context.Context, channel string) (can, why string)
 	Plan          *plan.Current
 	Models        *failover.Health // which models are not asked now
 	Notices       *notice.Writer
-	signIns       *signIns // nil: modules sign in nowhere
-	servers       *mcp.Book
-	version       string
+	SignIns       *servers.SignIns
+	Servers       *servers.Catalog
 	clones        *runclone.Clones
 	budgetsWarned spend.Warnings
 }
@@ -122,30 +119,30 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, manifests: o.Manifests, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
-		servers: mcp.NewBook(o.Servers), version: o.Version, fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, prober: preflight.New(), log: o.Logger,
+		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
+		fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	var err error
-	if r.programs, err = newPrograms(o.Scratch); err != nil {
+	if r.programs, err = programs.New(o.Ledger, o.Logger, o.Scratch); err != nil {
 		return nil, err
 	}
-	box, err := r.programs.sandboxFor("")
+	box, err := r.programs.Sandbox("")
 	if err != nil {
 		return nil, err
 	}
 	r.viewer = preview.New(box)
+	r.programs.Viewer = r.viewer
 	if o.Checkouts != "" {
 		r.clones = runclone.New(&checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}, r.ledger, r.Plan.Redact, r.log)
 	}
-	r.programs.readable = r.readable
 
 	r.specs = Specs(o.Tools...)
 	if err := checkSpecs(r.specs); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 
-	if r.signIns, err = r.openSignIns(o.SignIns); err != nil {
+	if r.Servers, r.SignIns, err = servers.New(servers.Options{Ledger: o.Ledger, Log: o.Logger, Plan: r.Plan, Programs: r.programs, Approved: o.Servers, Received: o.Manifests, Version: o.Version, SignIns: o.SignIns}); err != nil {
 		return nil, err
 	}
 
@@ -156,9 +153,10 @@ func New(o Options) (*Runner, error) {
 
 	r.Notices = notice.NewWriter(r.ledger, r.log, r.Plan)
 	r.Models = failover.NewHealth(r.ledger, r.log, r.Plan, pauses)
+	r.Blockers = blocker.New(blocker.Options{Ledger: r.ledger, Databases: r.databases, Plan: r.Plan, Programs: r.programs, Models: r.Models, Servers: r.Servers})
 	if r.ledger.ReadOnly() == nil { // otherwise the next process that can write cleans up after a crash
 		ctx := context.Background()
-		if err := r.recoverCommands(ctx); err != nil {
+		if err := r.programs.Recover(ctx); err != nil {
 			return r, err
 		}
 		r.clones.Recover(ctx)
@@ -172,13 +170,19 @@ func New(o Options) (*Runner, error) {
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p plan.Plan) {
 	r.Plan.Set(p, r.specs, hostTools(), r.desktop)
-	r.prober.Forget() // folders and programs that the configuration names may have changed as well
+	r.Blockers.Forget() // folders and programs that the configuration names may have changed as well
 	r.Models.Reconsider(p)
 }
 
-func failed(outcome domain.Outcome, format string, args ...any) ledger.Result {
-	return ledger.Result{Outcome: outcome, Exit: domain.ExitEnded, Error: fmt.Sprintf(format, args...)}
+// Executor is everything that a dispatcher asks of a runner, except the policies of the jobs.
+type Executor struct {
+	*Runner
+	*notice.Writer
+	*blocker.Finder
 }
+
+// Executor returns the runner as a dispatcher uses it.
+func (r *Runner) Executor() Executor { return Executor{r, r.Notices, r.Blockers} }
 
 // Execute runs one attempt with the current plan. It returns an error only if the host is broken.
 func (r *Runner) Execute(ctx context.Context, run ledger.Run, a ledger.Attempt) (ledger.Result, error) {
@@ -193,7 +197,7 @@ func (r *Runner) Freeze() func(ctx context.Context, run ledger.Run, a ledger.Att
 		var missing *plan.NotConfiguredError
 		switch {
 		case errors.As(err, &missing):
-			res, err = failed(domain.OutcomeError, "%s", missing.Error()), nil
+			res, err = plan.Failed(domain.OutcomeError, "%s", missing.Error()), nil
 			res.Kind = "not configured"
 		case err == nil:
 			res, err = r.execute(ctx, newAttempt(t, a))
@@ -211,4 +215,9 @@ func (r *Runner) WakeLimits(agent string) (schedule.Limits, bool) {
 		return schedule.Limits{}, false
 	}
 	return *a.SelfScheduling, true
+}
+
+// Sweep removes manifests, received files and recordings that are no longer needed.
+func (r *Runner) Sweep(ctx context.Context) error {
+	return errors.Join(r.files.SweepManifests(ctx), r.recordings.Sweep(ctx))
 }

@@ -19,6 +19,7 @@ import (
 	"rouse/agent/model/openai"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/servers"
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
@@ -42,7 +43,7 @@ type bench struct {
 	// desktop reports whether there is a desktop session; nil: there is none.
 	desktop func() bool
 	// signIns are what is kept of those of modules; nil: nothing can be.
-	signIns *agent.SignInOptions
+	signIns *servers.SignInOptions
 	// stopAfter is when a person stops the run; 0 never.
 	stopAfter time.Duration
 }
@@ -420,10 +421,10 @@ func TestBlocked(t *testing.T) {
 	b.plan.Jobs["j"] = plan.Job{Name: "j", Agent: "plain", Prompt: "x"}
 	b.plan.Jobs["p"] = plan.Job{Name: "p", Agent: "plain", Playbook: []playbook.Call{{Name: "todo"}}}
 	b.runner.Set(b.plan)
-	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
+	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "j"})); !strings.HasPrefix(why, "no_model") {
 		t.Errorf("a prompt without a model: %q", why)
 	}
-	if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), ledger.Run{Job: "p"})); why != "" {
+	if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), ledger.Run{Job: "p"})); why != "" {
 		t.Errorf("a playbook: %q", why)
 	}
 }

@@ -337,7 +337,7 @@ func TestWhoIsWoken(t *testing.T) {
 		}
 
 		b.runner.Set(b.plan)
-		if why := record.ObstaclesText(b.runner.Obstacles(t.Context(), run)); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
+		if why := record.ObstaclesText(b.runner.Blockers.Obstacles(t.Context(), run)); strings.HasPrefix(why, "no_model") != (c.agent == "plain") {
 			t.Errorf("%+v is held: %q", c, why)
 		}
 		if res := b.execute(id); !strings.Contains(res.Summary+res.Error, c.say) {

@@ -13,10 +13,10 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"rouse/agent"
 	"rouse/agent/model/modeltest"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/servers"
 	"rouse/agent/tool/mcp"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
@@ -75,10 +75,10 @@ func (b *bench) served() mcp.Server {
 		b.plan.Agents[name] = a
 	}
 	b.runner.Set(b.plan)
-	if _, err := b.runner.LookAtServer(b.t.Context(), "srv", ""); err != nil {
+	if _, err := b.runner.Servers.Look(b.t.Context(), "srv", ""); err != nil {
 		b.t.Fatal(err)
 	}
-	if _, _, err := b.runner.ApproveServer(b.t.Context(), "srv", nil, nil); err != nil {
+	if _, _, err := b.runner.Servers.Approve(b.t.Context(), "srv", nil, nil); err != nil {
 		b.t.Fatal(err)
 	}
 	for _, name := range []string{"starts"} {
@@ -107,16 +107,16 @@ func TestLookAtServer(t *testing.T) {
 		return slices.ContainsFunc(all, func(l ledger.Label) bool { return l.Letter == "A" && l.Kind == ledger.PlaceFile })
 	}
 
-	if _, err := b.runner.LookAtServer(t.Context(), "srv", ""); err != nil || started() || labelled() {
+	if _, err := b.runner.Servers.Look(t.Context(), "srv", ""); err != nil || started() || labelled() {
 		t.Errorf("looked at without folders: %v, it wrote into the workdir: %t, labelled: %t", err, started(), labelled())
 	}
-	if _, err := b.runner.LookAtServer(noexec.With(t.Context()), "srv", "clerk"); !errors.Is(err, noexec.Err) || started() {
+	if _, err := b.runner.Servers.Look(noexec.With(t.Context()), "srv", "clerk"); !errors.Is(err, noexec.Err) || started() {
 		t.Errorf("a request that looks: %v, it wrote into the workdir: %t", err, started())
 	}
-	if _, err := b.runner.LookAtServer(t.Context(), "srv", "nobody"); err == nil {
+	if _, err := b.runner.Servers.Look(t.Context(), "srv", "nobody"); err == nil {
 		t.Error("it was given the folders of an agent that does not have it")
 	}
-	if _, err := b.runner.LookAtServer(t.Context(), "srv", "clerk"); err != nil || !started() || !labelled() {
+	if _, err := b.runner.Servers.Look(t.Context(), "srv", "clerk"); err != nil || !started() || !labelled() {
 		t.Errorf("looked at as an agent: %v, it wrote into the workdir: %t, labelled: %t", err, started(), labelled())
 	}
 
@@ -139,8 +139,8 @@ func TestLookNeedsFolders(t *testing.T) {
 	s.Argv = []string{"sh", "-c", "exit 3"}
 	b.plan.Servers = []mcp.Server{s}
 	b.runner.Set(b.plan)
-	_, err := b.runner.LookAtServer(t.Context(), "srv", "")
-	if !errors.As(err, new(*agent.BareError)) || !strings.Contains(err.Error(), "rouse mcp-servers show srv --as ") {
+	_, err := b.runner.Servers.Look(t.Context(), "srv", "")
+	if !errors.As(err, new(*servers.BareError)) || !strings.Contains(err.Error(), "rouse mcp-servers show srv --as ") {
 		t.Errorf("%v", err)
 	}
 }
@@ -295,13 +295,13 @@ func TestServerChanges(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 
-	st, _ := b.runner.Server("srv")
+	st, _ := b.runner.Servers.Get("srv")
 	shown := map[string]string{}
 	for _, one := range st.Tools {
 		shown[one.Name] = one.Hash
 	}
 	shown["work"] = "another"
-	if _, _, err := b.runner.ApproveServer(t.Context(), "srv", nil, shown); err == nil {
+	if _, _, err := b.runner.Servers.Approve(t.Context(), "srv", nil, shown); err == nil {
 		t.Error("what nobody was shown was approved")
 	}
 }
@@ -318,7 +318,7 @@ func TestModuleNeedsServer(t *testing.T) {
 	}{
 		"has it":       {func(*bench) {}, ""},
 		"has no":       {func(b *bench) { b.withoutServers() }, "the MCP server srv"},
-		"not approved": {func(b *bench) { _, _ = b.runner.RevokeServer(b.t.Context(), "srv", []string{"work"}) }, "is not approved"},
+		"not approved": {func(b *bench) { _, _ = b.runner.Servers.Revoke(b.t.Context(), "srv", []string{"work"}) }, "is not approved"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,78 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
-	"unicode"
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
-	"rouse/internal/domain"
-	"rouse/skills"
 	"rouse/skills/install"
 )
-
-// readSkills reads the skills that the agent preloads, and those that the task names as /name
-// (AUT-05, AGS-10). The words of a wake name none. The run ends if one cannot be used.
-func (s *snapshot) readSkills(t *attempt) error {
-	v := t.Agent.Skills.View
-	if v.Empty() || !t.NeedsModel() {
-		return nil
-	}
-
-	for _, sk := range v.Preloaded {
-		if err := install.Verify(sk); err != nil {
-			return endEarly(domain.OutcomeError, "%v", err)
-		}
-	}
-
-	var err error
-	if s.Skills, err = v.Prompt(t.Agent.Skills.Style); err != nil {
-		return endEarly(domain.OutcomeError, "%v", err)
-	}
-	if t.Detail.Wake != nil {
-		return nil
-	}
-
-	for _, sk := range skillsNamedIn(v.Loadable, t.Job.Prompt) {
-		err := install.Verify(sk)
-		var text string
-		if err == nil {
-			text, err = sk.Content()
-		}
-		if err != nil {
-			return endEarly(domain.OutcomeError, "the task asks for /%s: %v", sk.Name, err)
-		}
-		s.Activated = append(s.Activated, activatedSkill{sk.Name, text})
-	}
-
-	return nil
-}
-
-type activatedSkill struct {
-	Name    string `json:"name"`
-	Content string `json:"content"`
-}
-
-func skillsNamedIn(list []*skills.Skill, text string) []*skills.Skill {
-	var out []*skills.Skill
-	seen := map[string]bool{}
-	for _, word := range strings.Fields(text) {
-		name, ok := strings.CutPrefix(strings.TrimRightFunc(word, unicode.IsPunct), "/")
-		if !ok || seen[name] {
-			continue
-		}
-
-		seen[name] = true
-		for _, s := range list {
-			if s.Name == name {
-				out = append(out, s)
-			}
-		}
-	}
-
-	return out
-}
 
 // skillTools adds the tools for skills, and lets reading a SKILL.md load its skill (UNI-07). A
 // reduction does not have them.
@@ -149,22 +83,9 @@ func skillRead(shelf *skill.Loader, argument string, args json.RawMessage) (tool
 	return shelf.LoadFile(path)
 }
 
-// skillGrants let a run read what lies in its skills (AGS-11, AUT-08).
-func skillGrants(t *attempt) []tool.Grant {
-	if !t.NeedsModel() {
-		return nil
-	}
-
-	var out []tool.Grant
-	for _, s := range t.Agent.Skills.All() {
-		out = append(out, tool.Grant{Path: s.Dir, OmitFromMessages: true})
-	}
-	return out
-}
-
 // loadedSkills are the skills that the model has in its context already.
 func loadedSkills(t *attempt) *skill.LoadedSet {
-	out := skill.LoadedIn(t.past.messages)
+	out := skill.LoadedIn(t.past.Messages)
 	for _, a := range t.found.Activated {
 		out = append(out, a.Name)
 	}

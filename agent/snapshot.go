@@ -2,36 +2,30 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"rouse/agent/plan"
+	"rouse/agent/tool"
 
+	"rouse/agent/history"
+	"rouse/agent/permit"
+	"rouse/agent/plan/vars"
+	"rouse/agent/prompt"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
-	"rouse/agent/vars"
 	"rouse/internal/ledger"
 )
 
 // snapshot is what an attempt found in the ledger, the database and the folders when it began. A
 // replay takes it from the recording.
 type snapshot struct {
+	prompt.Snapshot
+	history.Reverted
+
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	LastRun     time.Time `json:"last_run,omitzero"`
-	Tables      string    `json:"tables,omitempty"`     // of the agent's database, as its model is told of them
-	Prompt      string    `json:"prompt,omitempty"`     // of a wake: the host's words
-	Undone      time.Time `json:"undone,omitzero"`      // when what the run had written into the database was undone
-	Rewrites    []string  `json:"rewrites,omitempty"`   // keys of the calls whose changes of files were undone
-	Discarded   []string  `json:"discarded,omitempty"`  // keys of the calls whose writes to a workspace were discarded
-	Views       string    `json:"views,omitempty"`      // the saved views that the task asked for, with their rows
-	Workspaces  string    `json:"workspaces,omitempty"` // of the agent's skills, those that are active
-	Mode        string    `json:"mode,omitempty"`       // in which the agent worked
-	Soul        *soul     `json:"soul,omitempty"`       // who the agent is, as its model is told; nil: its owner says nothing
-	Folder      string    `json:"folder,omitempty"`     // the working folder, as its model is told of it
-	Session     string    `json:"session,omitempty"`    // what was said in the earlier runs of the job
-	Clock       string    `json:"clock,omitempty"`      // when the run started, and its trigger
-	// What is told of skills, and those that the task asked for.
-	Skills    string           `json:"skills,omitempty"`
-	Activated []activatedSkill `json:"activated,omitempty"`
+	Mode        string    `json:"mode,omitempty"` // in which the agent worked
 	// The tools that modules of skills have registered, by skill.
 	Registered map[string][]host.Offer `json:"registered,omitempty"`
 	// The MCP servers, with the tools of them that are approved.
@@ -43,9 +37,7 @@ type snapshot struct {
 	Body     string         `json:"body,omitempty"` // of the request that started the run
 
 	run        ledger.Run     // as templates know it
-	workspaces []ledger.Place // that the model is told of
-	registered []ledger.Place // where the registered tools lie that it is told of
-	met        string         // letters of the earlier runs that it is told of
+	registered []ledger.Place // where the registered tools lie that the model is told of
 }
 
 type snapshotFile struct {
@@ -55,7 +47,7 @@ type snapshotFile struct {
 
 func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err error) {
 	s = snapshot{run: t.Run, File: t.Detail.File, Manifest: t.Manifest, Mode: t.Agent.Mode}
-	last, err := r.times(ctx, t.Run)
+	last, err := vars.LastTimes(ctx, r.ledger, t.Run)
 	if err != nil {
 		return s, err
 	}
@@ -69,44 +61,20 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 		s.Files = append(s.Files, snapshotFile{f.File, f.Removed()})
 	}
 
-	if t.NeedsModel() || t.Executes() {
-		if err := r.snapshotPrompt(ctx, t, &s); err != nil {
-			return s, err
-		}
+	if s.Snapshot, err = r.Prompts().Read(ctx, &t.Attempt); err != nil {
+		return s, err
 	}
-	s.Servers = r.givenServers(t)
+	s.Servers = r.Servers.Given(&t.Task)
 	s.Registered = r.registeredOffers(ctx, t)
 	for name := range s.Registered {
 		s.registered = append(s.registered, host.StoragePlace(r.storageOf(t.Agent.Name, name)))
 	}
-	return s, s.readSkills(t)
+	return s, s.ReadSkills(&t.Task)
 }
 
-// snapshotPrompt reads what a model or an agent program is told beside its task.
-func (r *Runner) snapshotPrompt(ctx context.Context, t *attempt, s *snapshot) (err error) {
-	s.Soul, s.Clock = newSoul(&t.Task), clockPrompt(t)
-	// What the agent did last has changed by the time of a replay, so its wording is kept.
-	if t.Detail.Wake != nil {
-		s.Prompt = t.Job.Prompt
-	}
-	if t.Agent.Database {
-		if s.Views, err = r.contextViews(ctx, t); err != nil {
-			return err
-		}
-	}
-	told, err := r.readSession(ctx, t)
-	if s.Session, s.met = told.text, told.taint; err != nil || !t.NeedsModel() {
-		return err
-	}
-
-	if t.Agent.Database {
-		if s.Tables, err = r.tables(ctx, t); err != nil {
-			return err
-		}
-	}
-	s.Folder = r.describeFolder(ctx, t)
-	s.Workspaces, s.workspaces, err = r.promptWorkspaces(ctx, t)
-	return err
+// Prompts returns the sources of prompts.
+func (r *Runner) Prompts() prompt.Sources {
+	return prompt.Sources{Ledger: r.ledger, Databases: r.databases, Programs: r.programs}
 }
 
 func (s snapshot) apply(t *attempt) {
@@ -135,11 +103,14 @@ func (s snapshot) templateData(t *attempt) map[string]any {
 	return data
 }
 
-// times returns the times of earlier runs of the job, without skipped runs: a job that must wait
-// after its last run would otherwise be skipped forever.
-func (r *Runner) times(ctx context.Context, run ledger.Run) (ledger.LastTimes, error) {
-	if run.Job == "" {
-		return ledger.LastTimes{}, nil
+// admitPrompt records the labels of what the prompt of an attempt shows.
+func (t *attempt) admitPrompt(ctx context.Context) error {
+	if t.wrapTool != nil { // a replay shows nothing new
+		return nil
 	}
-	return r.ledger.LastTimes(ctx, run.Job, run.ID)
+	s := t.found
+	return t.authorizer.AdmitPrompt(ctx, &t.Attempt, permit.Shown{
+		Folder: s.Folder != "", Tables: s.Tables != "", Rows: s.Views != "",
+		Labels: tool.ParseTaint(s.Met), Places: slices.Concat(s.WorkspacePlaces, s.registered),
+	})
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"rouse/agent/loop"
+	"rouse/agent/permit"
 	"rouse/agent/plan"
+	"rouse/agent/prompt"
 	"rouse/agent/tool"
 	"rouse/agent/tool/control"
 	"rouse/agent/tool/db"
@@ -117,7 +119,7 @@ func checkSpecs(specs tool.Specs) error {
 }
 
 func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
-	roots, err := r.roots(t)
+	roots, err := permit.Roots(r.ledger, &t.Attempt, t.authorizer)
 	if err != nil {
 		return nil, err
 	}
@@ -162,6 +164,28 @@ func (r *Runner) tools(t *attempt) (*tool.Registry, error) {
 		}
 	}
 
+	return registry, t.checkKnown(registry.Names()...)
+}
+
+// executorRegistry returns the tool of a run that an agent program does.
+func (r *Runner) executorRegistry(t *attempt, roots *tool.Roots) (*tool.Registry, error) {
+	launcher, err := r.programs.Launcher(&t.Attempt, roots)
+	if err != nil {
+		return nil, err
+	}
+	launcher.Limiter = r.programs.Executors
+	launcher.Starting = func(ctx context.Context, s shell.Start) error {
+		return r.programs.RecordStart(ctx, t.Run, "executor", s)
+	}
+
+	tools, err := t.program.Tools(launcher, r.before)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := tool.NewRegistry(tools...)
+	if err != nil {
+		return nil, err
+	}
 	return registry, t.checkKnown(registry.Names()...)
 }
 
@@ -277,7 +301,9 @@ func nextTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 		o.Wake = &ledger.WakeDetail{Job: by.Job}
 	}
 	if t.Agent.Database {
-		o.ViewProblem = func(ctx context.Context, name string) (string, error) { return r.viewProblem(ctx, t.Agent.Name, name) }
+		o.ViewProblem = func(ctx context.Context, name string) (string, error) {
+			return r.Prompts().CheckView(ctx, t.Agent.Name, name)
+		}
 	}
 	return next.Tools(o)
 }
@@ -287,7 +313,7 @@ func webTools(_ *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 }
 
 func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	host, err := r.programs.host(t, roots)
+	host, err := r.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +323,7 @@ func shellTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 }
 
 func gitTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
-	host, err := r.programs.host(t, roots)
+	host, err := r.programs.Launcher(&t.Attempt, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -377,5 +403,16 @@ func newReducer(t *attempt) *loop.Reducer {
 		return nil
 	}
 	return &loop.Reducer{System: fmt.Sprintf(`You find something out for %s, an agent that works unattended. Look with your tools, then answer with a digest: only what was asked, with the names, figures and paths that matter, in at most 8,000 characters. Nothing but the digest is kept. Say what you could not find out, and make nothing up.
-%s`, t.Agent.Name, placePrompt(t.Agent))}
+%s`, t.Agent.Name, prompt.Place(t.Agent))}
+}
+
+func serverTools(r *Runner, t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
+	if t.servers == nil {
+		return nil, nil
+	}
+	launcher, err := r.programs.Launcher(&t.Attempt, roots)
+	if err != nil {
+		return nil, err
+	}
+	return t.servers.Tools(launcher, roots, t.CalledTools())
 }

@@ -4,24 +4,12 @@ import (
 	"slices"
 
 	"rouse/agent/loop"
-	"rouse/agent/plan"
+	"rouse/agent/prompt"
 	"rouse/agent/tool"
 )
 
-// narrowContext is the number of tokens below which a context has to economize on tools and prompts.
-const narrowContext = 16_384
-
 // toolShare is the divisor of a narrow context for the list of tools.
 const toolShare = 3
-
-// promptPart returns the maximum length of a part of the prompt, which is smaller in a narrow
-// context.
-func promptPart(t *plan.Task, most int) int {
-	if t.Model == nil || t.Model.ContextSize() <= 0 || t.Model.ContextSize() >= narrowContext {
-		return most
-	}
-	return most * t.Model.ContextSize() / (2 * narrowContext)
-}
 
 type listing struct {
 	unlisted []string // can be loaded, and called by name all the same
@@ -53,7 +41,7 @@ func listingsOf(t *attempt, granted *tool.Registry) []listing {
 		chosen = unlisted(func(s tool.Spec) bool { return len(globs) > 0 && tool.IsAllowed(globs, nil, s.Name) })
 	}
 
-	narrow := t.Model != nil && t.Model.ContextSize() > 0 && t.Model.ContextSize() < narrowContext
+	narrow := t.Model != nil && t.Model.ContextSize() > 0 && t.Model.ContextSize() < prompt.NarrowContext
 	out := []listing{{unlisted: chosen}}
 	if narrow {
 		out = append(out, listing{chosen, true})

@@ -8,7 +8,6 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/model/playbook"
-	"rouse/agent/notice"
 	"rouse/agent/plan"
 	"rouse/agentdb"
 	"rouse/internal/domain"
@@ -76,7 +75,7 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 			}
 
 			release()
-			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: neverResumed{b.runner, b.runner.Notices}, Only: id})
+			d, err := dispatch.New(dispatch.Options{Ledger: b.ledger, Executor: neverResumed{b.runner.Executor()}, Only: id})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,9 +94,6 @@ func TestUndoOfAnInterruptedRun(t *testing.T) {
 }
 
 // neverResumed is the runner in a daemon where no run goes on once it was cut off.
-type neverResumed struct {
-	*agent.Runner
-	*notice.Writer
-}
+type neverResumed struct{ agent.Executor }
 
 func (neverResumed) Policy(string) dispatch.Policy { return dispatch.Policy{Resume: false} }

@@ -25,22 +25,22 @@ import (
 )
 
 // servers are one that agents are granted and one that they are not, and what they were asked.
-type servers struct {
+type webServers struct {
 	granted, other *httptest.Server
 	mu             sync.Mutex
 	asked          []string
 }
 
-func (s *servers) all() string {
+func (s *webServers) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.asked, ", ")
 }
 
 // network is a bench whose clerk may read one server.
-func network(t *testing.T, turns ...modeltest.Turn) (*bench, *servers) {
+func network(t *testing.T, turns ...modeltest.Turn) (*bench, *webServers) {
 	t.Helper()
-	s := &servers{}
+	s := &webServers{}
 	serve := func(name string) *httptest.Server {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)

@@ -14,7 +14,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
-	"rouse/agent/vars"
+	"rouse/agent/plan/vars"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	ledgerbudget "rouse/internal/ledger/budget"

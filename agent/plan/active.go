@@ -41,6 +41,11 @@ func (p *Active) Hide(secrets []string) {
 	p.AnswerRedactor = redact.New(slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < longSecret }))
 }
 
+// RedactorWith returns a redactor that also removes other secrets.
+func (p *Active) RedactorWith(more []string) *redact.Redactor {
+	return redact.New(slices.Concat(p.Secrets, more))
+}
+
 // longSecret is the shortest secret, in bytes, that is removed from API answers. A shorter one may
 // be part of a name.
 const longSecret = 8

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
+	"rouse/agent/tool/executor"
 	"rouse/agent/tool/git"
 	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
@@ -290,3 +292,33 @@ var (
 	shellToolNames      = []string{"bash", "shell"}
 	foreignToolsAllowed = strings.Fields("read write edit multiedit glob grep ls notebookread notebookedit task todowrite todoread skill")
 )
+
+// LocateExecutor finds the executor of a run. It returns an error if the executor cannot be started.
+func (t *Task) LocateExecutor() (executor.Located, error) {
+	s := *t.Job.Executor
+	located, err := executor.Locate(s.Argv[0])
+	if err == nil {
+		err = t.checkExecutor(s, located)
+	}
+	return located, err
+}
+
+// checkExecutor returns an error if an agent or a stranger can write in a folder that leads an executor. Links are followed as they are now.
+func (t *Task) checkExecutor(s executor.Settings, located executor.Located) error {
+	for _, f := range s.Folders(located) {
+		except := ""
+		if f.Own {
+			except = t.Agent.Name
+		}
+		w := t.Plan.Writers.Of(f.Path, except)
+		if w == nil {
+			continue
+		}
+		who := "strangers leave files"
+		if w.Agent != "" {
+			who = "the agent " + w.Agent + " can write"
+		}
+		return fmt.Errorf("executor.%s: %s is in, or around, %s, where %s, and so could lead the program; choose a place that no folder of an agent lies in or holds", f.Key, f.Path, w.Folder, who)
+	}
+	return nil
+}

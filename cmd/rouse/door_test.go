@@ -17,7 +17,7 @@ import (
 var doors = map[string]string{
 	"agent/tool/shell/":                  "the door",
 	"agent/sandbox/":                     "confines what the door starts",
-	"agent/programs.go":                  "makes the sandboxes of the door",
+	"agent/programs/programs.go":         "makes the sandboxes of the door",
 	"agent/preview/":                     "rouse itself, without folders and network",
 	"skills/module/":                     "rouse itself, without folders and network",
 	"agent/checkout/":                    "git of the host, which reads no configuration of a clone; what reads the objects of a clone is confined",

@@ -19,7 +19,8 @@ import (
 	"time"
 
 	"rouse/agent"
-	"rouse/agent/vars"
+	"rouse/agent/clirun"
+	"rouse/agent/plan/vars"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/config/yaml"
@@ -192,7 +193,7 @@ func writeTemplates(_ *testing.T, w *bytes.Buffer) {
 		fmt.Fprintf(w, "| `%s` | %s | %s | %s |\n", v.Name, v.Type, v.In, cellText(v.Says))
 	}
 	fmt.Fprint(w, "\nBeside these, calls of a playbook know each result that was saved before them by its `save:`, and within `each:` the value `item` and its place `index`, from 0 on. An `expect: that:` knows the `result` of its call.\n\n")
-	fmt.Fprintf(w, "The arguments of an executor (`executor.argv`) know `%s` alone: what comes from outside could be an option there.\n", strings.Join(agent.ExecutorNames(), "`, `"))
+	fmt.Fprintf(w, "The arguments of an executor (`executor.argv`) know `%s` alone: what comes from outside could be an option there.\n", strings.Join(clirun.ArgvNames(), "`, `"))
 }
 
 func writeEvents(_ *testing.T, w *bytes.Buffer) {

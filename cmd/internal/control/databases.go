@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"rouse/agent/permit"
 	"rouse/agent/tool"
 	"rouse/agentdb"
 	"rouse/agentdb/pool"
@@ -19,7 +20,9 @@ func (x *Storage) Databases(agent string) (*pool.Pool, error) {
 }
 
 // Kept implements web.Backend.
-func (x *Storage) Kept(agent string) ([]ledger.Place, error) { return x.Runner.Kept(agent) }
+func (x *Storage) Kept(agent string) ([]ledger.Place, error) {
+	return permit.Kept(x.Runner.Plan.Load(), agent)
+}
 
 // PlaceOf implements web.Backend.
 func (x *Storage) PlaceOf(path string) ledger.Place { return tool.PlaceOf(path) }

@@ -13,7 +13,7 @@ import (
 
 // SignIns implements web.Backend.
 func (x *Extensions) SignIns(context.Context) ([]api.SignIn, error) {
-	kept, err := x.Runner.SignIns()
+	kept, err := x.Runner.SignIns.List()
 	out := []api.SignIn{}
 	for _, k := range kept {
 		out = append(out, api.SignIn{Name: k.String(), Agent: k.Agent, Skill: k.Skill, Provider: k.Provider, Service: k.Service, Status: string(k.Status),
@@ -29,7 +29,7 @@ func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 		return &api.Error{Status: http.StatusBadRequest, Message: "a sign-in is named as AGENT/SKILL/PROVIDER; see: rouse skills sign-ins", Usage: true}
 	}
 
-	err := x.Runner.RemoveSignIn(ctx, id)
+	err := x.Runner.SignIns.Remove(ctx, id)
 	if !errors.Is(err, signin.ErrNone) {
 		return err
 	}
@@ -46,10 +46,10 @@ func (x *Extensions) RemoveSignIn(ctx context.Context, name string) error {
 
 // SignInLink implements web.Backend.
 func (x *Extensions) SignInLink(ctx context.Context, i ledger.Item) (string, error) {
-	return x.Runner.SignInLink(ctx, i)
+	return x.Runner.SignIns.Link(ctx, i)
 }
 
 // AnswerSignIn implements web.Backend.
 func (x *Extensions) AnswerSignIn(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
-	return x.Runner.AnswerSignIn(ctx, i, pasted)
+	return x.Runner.SignIns.Answer(ctx, i, pasted)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"rouse/agent"
+	"rouse/agent/servers"
 	"rouse/agent/tool/mcp"
 	"rouse/cmd/internal/api"
 	"rouse/internal/text"
@@ -34,15 +34,15 @@ func (x *Extensions) Skill(_ context.Context, name string) (install.Detail, erro
 // MCPServers implements web.Backend.
 func (x *Extensions) MCPServers(context.Context) ([]api.MCPServer, error) {
 	out := []api.MCPServer{}
-	for _, st := range x.Runner.Servers() {
+	for _, st := range x.Runner.Servers.List() {
 		out = append(out, x.mcpServer(st))
 	}
 	return out, nil
 }
 
-func (x *Extensions) mcpServer(st agent.ServerState) api.MCPServer {
+func (x *Extensions) mcpServer(st servers.State) api.MCPServer {
 	out := api.MCPServer{Name: st.Name, Where: x.Runner.Plan.Redact(st.Where()), Agents: append([]string{}, st.Agents...), Says: st.Record.Says, SeenAt: api.At(st.Record.SeenAt),
-		SignIn: string(x.Runner.ServerSignInStatus(st)), Tools: []api.MCPTool{}}
+		SignIn: string(x.Runner.SignIns.ServerStatus(st)), Tools: []api.MCPTool{}}
 	if st.Err != nil {
 		out.Problem = st.Err.Error()
 	}
@@ -54,15 +54,15 @@ func (x *Extensions) mcpServer(st agent.ServerState) api.MCPServer {
 }
 
 // mcpNamed refuses the name of no server.
-func (x *Extensions) mcpNamed(name string) (agent.ServerState, error) {
+func (x *Extensions) mcpNamed(name string) (servers.State, error) {
 	var names []string
-	for _, s := range x.Runner.Servers() {
+	for _, s := range x.Runner.Servers.List() {
 		if s.Name == name {
 			return s, nil
 		}
 		names = append(names, s.Name)
 	}
-	return agent.ServerState{}, &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("MCP server", name, names), Usage: true}
+	return servers.State{}, &api.Error{Status: http.StatusNotFound, Message: text.NoSuch("MCP server", name, names), Usage: true}
 }
 
 // mcpFailure is an error of something that an owner asked of a server.
@@ -78,12 +78,12 @@ func (x *Extensions) LookAtMCPServer(ctx context.Context, name string, how api.M
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPServer{}, err
 	}
-	st, err := x.Runner.LookAtServer(ctx, name, how.As)
+	st, err := x.Runner.Servers.Look(ctx, name, how.As)
 	if err != nil {
 		return api.MCPServer{}, mcpFailure(fmt.Errorf("the MCP server %s cannot be asked: %w", name, err))
 	}
 	out := x.mcpServer(st)
-	out.Refused = x.Runner.ServerTooWeak(ctx, st)
+	out.Refused = x.Runner.Servers.TooWeak(ctx, st)
 	return out, nil
 }
 
@@ -93,8 +93,8 @@ func (x *Extensions) ApproveMCPTools(ctx context.Context, name string, in api.MC
 	if err != nil {
 		return api.MCPApproved{}, err
 	}
-	approved, unusable, err := x.Runner.ApproveServer(ctx, name, in.Tools, in.Shown)
-	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: x.Runner.ServerTooWeak(ctx, st)}, mcpFailure(err)
+	approved, unusable, err := x.Runner.Servers.Approve(ctx, name, in.Tools, in.Shown)
+	return api.MCPApproved{Tools: append([]string{}, approved...), Unusable: unusable, Refused: x.Runner.Servers.TooWeak(ctx, st)}, mcpFailure(err)
 }
 
 // RevokeMCPTools implements web.Backend.
@@ -102,7 +102,7 @@ func (x *Extensions) RevokeMCPTools(ctx context.Context, name string, in api.MCP
 	if _, err := x.mcpNamed(name); err != nil {
 		return api.MCPApproved{}, err
 	}
-	revoked, err := x.Runner.RevokeServer(ctx, name, in.Tools)
+	revoked, err := x.Runner.Servers.Revoke(ctx, name, in.Tools)
 	return api.MCPApproved{Tools: append([]string{}, revoked...), Unusable: map[string]string{}}, mcpFailure(err)
 }
 
@@ -112,8 +112,8 @@ func (x *Extensions) SignInAtMCPServer(ctx context.Context, name string, in api.
 		return api.MCPSignIn{}, err
 	}
 	if in.Address != "" {
-		return api.MCPSignIn{SignedIn: true}, mcpFailure(x.Runner.AnswerServerSignIn(ctx, name, in.Address))
+		return api.MCPSignIn{SignedIn: true}, mcpFailure(x.Runner.SignIns.AnswerServer(ctx, name, in.Address))
 	}
-	link, err := x.Runner.ServerSignInLink(ctx, name)
+	link, err := x.Runner.SignIns.ServerLink(ctx, name)
 	return api.MCPSignIn{Link: link}, mcpFailure(err)
 }

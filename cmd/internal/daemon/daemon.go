@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"rouse/agent"
-	"rouse/agent/notice"
+	"rouse/agent/servers"
 	"rouse/agentdb"
 	"rouse/agentdb/placement"
 	"rouse/agentdb/pool"
@@ -204,7 +204,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 	d.runner, err = agent.New(agent.Options{ //nolint:contextcheck // it cleans up after a process that died, also when a start is interrupted
 		Ledger: d.ledger, Databases: d.databases, Locks: part("locks"), Manifests: part("manifests"), Recordings: part("recordings"),
 		Scratch: part("commands"), Before: part("before"), Storage: part("storage"), Checkouts: part("checkouts"), Servers: part("mcp"), Version: Version(), Live: &d.live, Logger: d.log, Homes: homes,
-		SignIns: &agent.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
+		SignIns: &servers.SignInOptions{Store: &signInStore{home: d.home.Dir}, Listen: d.redirects.address},
 		Desktop: d.session.Exists, CanDeliver: d.canDeliver,
 	})
 	if err != nil {
@@ -242,7 +242,7 @@ func (d *Daemon) openParts(ctx context.Context, o Options) (err error) {
 		DesktopExists: d.session.Exists})
 
 	d.dispatcher = dispatch.Options{
-		Ledger: d.ledger, Executor: executor{d.runner, d.runner.Notices, d}, Logger: d.log, Now: d.ledger.Now,
+		Ledger: d.ledger, Executor: executor{d.runner.Executor(), d}, Logger: d.log, Now: d.ledger.Now,
 		Runs: o.Config.Limits.Runs, RunsPerAgent: o.Config.Limits.RunsPerAgent, Drain: time.Duration(o.Config.Limits.Drain),
 	}
 	if d.shared() {
@@ -274,8 +274,7 @@ func (d *Daemon) ReloadSoon() { d.reloads.requestReload() }
 
 // executor is the runner, with the policies of the configuration.
 type executor struct {
-	*agent.Runner
-	*notice.Writer
+	agent.Executor
 	d *Daemon
 }
 

@@ -36,7 +36,7 @@ func (d *Daemon) watchObstacles(ctx context.Context, reconsider func()) error {
 			looked = now
 			d.lookAhead(ctx, now)
 		}
-		cleared, rest := d.runner.LookAgain(ctx)
+		cleared, rest := d.runner.Blockers.Recheck(ctx)
 		if cleared {
 			reconsider()
 		}

@@ -145,7 +145,7 @@ func (r *redirects) open(ctx context.Context) (net.Listener, int, error) {
 
 // given returns the ports of the links that are not used yet.
 func (r *redirects) given() (ports []int) {
-	all, err := r.d.runner.SignInRedirects()
+	all, err := r.d.runner.SignIns.Redirects()
 	if err != nil {
 		r.d.log.Warn("the sign-ins that wait cannot be read", "error", err)
 	}
@@ -170,7 +170,7 @@ func (r *redirects) run(ctx context.Context) error {
 	tick := time.NewTicker(settleEvery)
 	defer tick.Stop()
 	for {
-		if err := r.d.runner.SettleSignIns(ctx); err != nil && ctx.Err() == nil {
+		if err := r.d.runner.SignIns.Settle(ctx); err != nil && ctx.Err() == nil {
 			r.d.log.Error("runs that wait for a sign-in may wait on", "error", err)
 		}
 		select {
@@ -230,7 +230,7 @@ func (r *redirects) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 
 	// A browser that goes away has used the state up all the same.
-	err = r.d.runner.FinishSignIn(context.WithoutCancel(q.Context()), reply)
+	err = r.d.runner.SignIns.Finish(context.WithoutCancel(q.Context()), reply)
 	switch {
 	case errors.Is(err, signin.ErrNoState):
 		say(http.StatusNotFound, pageNobody)

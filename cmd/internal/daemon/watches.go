@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rouse/agent/model/playbook"
-	"rouse/agent/vars"
+	"rouse/agent/plan/vars"
 	"rouse/internal/ledger"
 )
 

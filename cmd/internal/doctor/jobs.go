@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"rouse/agent/permit"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/plan"
 	"rouse/cmd/internal/why"
@@ -30,7 +31,7 @@ func (d *Checker) checkQueue(ctx context.Context) api.Check {
 
 	c := Passed("queue", fmt.Sprintf("%d queued, %d running, %d waiting", n.Queued, n.Running, n.Waiting))
 	for _, r := range queued {
-		if why := record.ObstaclesText(d.Runner.Obstacles(ctx, r)); why != "" {
+		if why := record.ObstaclesText(d.Runner.Blockers.Obstacles(ctx, r)); why != "" {
 			return Failed(c.Name, fmt.Sprintf("%s; run %d of %s stays queued: %s", c.Detail, r.ID, r.Job, why), "see the reason; the runs start by themselves when it is gone")
 		}
 	}
@@ -39,7 +40,7 @@ func (d *Checker) checkQueue(ctx context.Context) api.Check {
 
 // checkDefinitions names the jobs that wait for their owner's approval before they start.
 func (d *Checker) checkDefinitions(ctx context.Context) []api.Check {
-	held, err := d.Runner.UnapprovedJobs(ctx)
+	held, err := permit.UnapprovedJobs(ctx, d.Ledger, d.Runner.Plan.Load())
 	if err != nil {
 		return []api.Check{undone("definitions", err)}
 	}

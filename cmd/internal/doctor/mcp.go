@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agent"
+	"rouse/agent/servers"
 	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
 	"rouse/cmd/internal/api"
@@ -18,13 +18,13 @@ import (
 
 // checkMCP starts or asks each MCP server of agents, or else reports the last result.
 func (d *Checker) checkMCP(ctx context.Context, offline bool) (out []api.Check) {
-	for _, st := range d.Runner.Servers() {
+	for _, st := range d.Runner.Servers.List() {
 		out = append(out, d.checkMCPServer(ctx, st, offline))
 	}
 	return out
 }
 
-func (d *Checker) checkMCPServer(ctx context.Context, st agent.ServerState, offline bool) api.Check {
+func (d *Checker) checkMCPServer(ctx context.Context, st servers.State, offline bool) api.Check {
 	name, untried := "mcp "+st.Name, ""
 	if len(st.Agents) == 0 {
 		return Passed(name, "no agent has it")
@@ -32,7 +32,7 @@ func (d *Checker) checkMCPServer(ctx context.Context, st agent.ServerState, offl
 
 	now, err := st, noexec.Err
 	if !offline {
-		now, err = d.Runner.LookAtServer(ctx, st.Name, "")
+		now, err = d.Runner.Servers.Look(ctx, st.Name, "")
 	}
 	switch {
 	case err == nil:
@@ -45,16 +45,16 @@ func (d *Checker) checkMCPServer(ctx context.Context, st agent.ServerState, offl
 			untried += " (they are as of " + api.LocalTime(seen, d.zone()) + ")"
 		}
 		untried += "; look: rouse doctor"
-	case errors.As(err, new(*agent.BareError)) && !st.Record.Since.IsZero():
+	case errors.As(err, new(*servers.BareError)) && !st.Record.Since.IsZero():
 		untried = "whether it starts: without folders and without a network it does not (" + text.OneLine(text.Truncate(errors.Unwrap(err).Error(), 200)) + "); a run tells"
-	case d.Runner.ServerSignInStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in"):
+	case d.Runner.SignIns.ServerStatus(st) == signin.Unauthorized || strings.Contains(err.Error(), "sign-in"):
 		return Failed(name, err.Error(), "rouse mcp-servers sign-in "+st.Name)
 	default:
 		return Failed(name, err.Error(), "see the message; calls of its tools fail until then")
 	}
 
 	c := mcpCheck(name, st)
-	if weak := d.Runner.ServerTooWeak(ctx, st); weak != "" {
+	if weak := d.Runner.Servers.TooWeak(ctx, st); weak != "" {
 		c = Failed(name, weak, "install what is missing, or set min_tier; until then its calls are refused")
 	}
 	c.NotTried = untried
@@ -62,7 +62,7 @@ func (d *Checker) checkMCPServer(ctx context.Context, st agent.ServerState, offl
 }
 
 // mcpCheck reports the tools of a server.
-func mcpCheck(name string, st agent.ServerState) api.Check {
+func mcpCheck(name string, st servers.State) api.Check {
 	if st.Err != nil {
 		return undone(name, st.Err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rouse/agent"
+	"rouse/agent/permit"
 	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/cmd/internal/config"
@@ -19,7 +20,7 @@ func (p *Plan) WatchOf(j *config.Job) watcher.Watch {
 	if j.Watch != nil {
 		return newWatch(j, p.Runner)
 	}
-	return watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: p.Runner.Boundary, Definition: agent.Fingerprint(p.Runner, string(j.Name)), OwnFolder: ownFolder(j, p.Runner)}
+	return watcher.Watch{Job: string(j.Name), Agent: j.Agent, Boundary: p.Runner.Boundary, Definition: permit.Fingerprint(p.Runner, agent.Specs(), string(j.Name)), OwnFolder: ownFolder(j, p.Runner)}
 }
 
 // newWatch is a job's watch in the terms of the watcher.
@@ -32,7 +33,7 @@ func newWatch(j *config.Job, p agentplan.Plan) watcher.Watch {
 		Filter:         match.Filter{Include: w.Include, Exclude: w.Exclude, ExactCase: w.Case == "exact"},
 		FollowSymlinks: w.FollowSymlinks, Mode: w.Mode, MaxWait: time.Duration(w.MaxWait), MaxFiles: w.MaxFiles,
 		Settle: settle[w.Responsiveness], Existing: w.Existing,
-		TakeOpen: w.OpenFiles == "take", Definition: agent.Fingerprint(p, string(j.Name)), OwnFolder: ownFolder(j, p),
+		TakeOpen: w.OpenFiles == "take", Definition: permit.Fingerprint(p, agent.Specs(), string(j.Name)), OwnFolder: ownFolder(j, p),
 		OnSuccess: watcher.After(w.OnSuccess), OnFailure: watcher.After(w.OnFailure), Boundary: p.Boundary,
 	}
 }

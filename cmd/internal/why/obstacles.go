@@ -20,14 +20,14 @@ func (x *Explainer) Flaws(ctx context.Context, s *plan.Setup, j *config.Job, ran
 	if !ran && j.Expired(now) {
 		out = append(out, fmt.Sprintf("at: %s is in the past, and nothing else starts the job; write a later time (%s), or start it: rouse run %s", j.RunAt, s.Config.Where(j.At), j.Name))
 	}
-	out = append(out, x.Runner.ProgramFlaws(ctx, string(j.Name))...)
+	out = append(out, x.Runner.Blockers.ProgramFlaws(ctx, string(j.Name))...)
 	return append(out, x.ViewFlaws(ctx, j.Agent, j.ContextViews, s.Config.Where(j.At))...)
 }
 
 // ViewFlaws describes the saved views that runs of an agent cannot show, with the remedy.
 func (x *Explainer) ViewFlaws(ctx context.Context, agent string, views []string, where string) (out []string) {
 	for _, v := range views {
-		if problem := x.Runner.ViewProblem(ctx, agent, v); problem != "" {
+		if problem := x.Runner.Prompts().ViewProblem(ctx, agent, v); problem != "" {
 			out = append(out, fmt.Sprintf("context_views: %s, so runs begin without those rows; correct the name (%s), or have the agent save the view; see rouse db %s views", problem, where, agent))
 		}
 	}
@@ -40,7 +40,7 @@ func (x *Explainer) Obstacles(ctx context.Context, s *plan.Setup, i int) []ledge
 	if !config.On(j.Enabled) {
 		return nil
 	}
-	return append(x.Runner.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
+	return append(x.Runner.Blockers.Obstacles(ctx, ledger.Run{Job: string(j.Name)}), plan.SecretObstacles(s.Config, fmt.Sprintf("jobs[%d].webhook.", i))...)
 }
 
 // NewObstacles converts obstacles. It does not return nil.

@@ -92,7 +92,7 @@ func (x *Explainer) pending(ctx context.Context, r ledger.Run, pauses []ledger.P
 	if p, ok := ledger.Paused(pauses, r.Job, r.Agent, now); ok && r.Trigger != domain.TriggerManual {
 		return api.Pending{Reason: "waits for the end of the pause: " + p.String()}
 	}
-	if why := record.ObstaclesText(x.Runner.Obstacles(ctx, r)); why != "" {
+	if why := record.ObstaclesText(x.Runner.Blockers.Obstacles(ctx, r)); why != "" {
 		return api.Pending{Reason: "stays queued: " + why, Blocked: true}
 	}
 	// Obstacles of other kinds are asked for now; what is on record of them may be out of date while no daemon runs.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agent/vars"
+	"rouse/agent/plan/vars"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/internal/text"

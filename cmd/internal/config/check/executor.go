@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agent"
+	"rouse/agent/clirun"
 	"rouse/agent/plan"
 	"rouse/agent/tool/executor"
 	"rouse/cmd/internal/config"
@@ -49,7 +49,7 @@ func (c *checker) executor(e config.PlacedExecutor) {
 
 	c.fromFile(e.Path+".argv", e.Argv, "")
 	for at, word := range config.Each(e.Path+".argv", e.Argv) { // the program itself is no template, see above
-		c.template(at, *word, agent.ExecutorNames())
+		c.template(at, *word, clirun.ArgvNames())
 	}
 	located, err := executor.Locate(e.Argv[0])
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/parser"
 
-	"rouse/agent"
+	"rouse/agent/clirun"
 	"rouse/agent/model/playbook"
 	"rouse/cmd/internal/config"
 	"rouse/internal/text"
@@ -97,7 +97,7 @@ func (c *checker) typesOf(names []string) playbook.Types {
 
 func (c *checker) unknownName(path, name string, names []string) {
 	switch mode := modeOf(name); {
-	case slices.Equal(names, agent.ExecutorNames()):
+	case slices.Equal(names, clirun.ArgvNames()):
 		c.bad(path, "the arguments of an executor know no %s, since what comes from outside could be an option there; let the prompt name it. They know %s", name, strings.Join(names, ", "))
 	case name == manifest && c.mode == config.Batch:
 		c.bad(path, "the manifest is removed when a run has ended; .Files tells what was in it")

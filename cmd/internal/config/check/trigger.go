@@ -15,7 +15,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"rouse/agent/vars"
+	"rouse/agent/plan/vars"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
 	"rouse/cmd/internal/webhook"

@@ -1,0 +1,386 @@
+// Package condition checks the conditions of a job before a run begins (when), and its expectations
+// after the run has ended (expect).
+package condition
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"rouse/agent/model/playbook"
+	"rouse/agent/plan"
+	"rouse/agent/plan/vars"
+	"rouse/agent/programs"
+	"rouse/agent/runlog"
+	"rouse/agentdb"
+	"rouse/agentdb/pool"
+	"rouse/internal/dial"
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/text"
+)
+
+// How much of a condition and of its value is recorded, in characters.
+const (
+	maxName  = 80
+	maxValue = 500
+)
+
+// conditionTimeout is for conditions without a timeout of their own.
+const defaultTimeout = 10 * time.Second
+
+// conditionEventKind and the JSON keys of conditionEvent are old names that stay for old ledgers.
+const eventKind = "gate"
+
+type event struct {
+	Gate  string `json:"gate"`
+	Value string `json:"value,omitempty"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"` // why it could not be checked
+	Left  int    `json:"left"`            // conditions that come after it; once the last holds, the run may begin
+}
+
+// Env is what the conditions and expectations of an attempt are checked with.
+type Env struct {
+	Ledger    *ledger.Ledger
+	Databases *pool.Pool
+	Programs  *programs.Hosts
+	Log       *slog.Logger
+	Attempt   *plan.Attempt
+}
+
+type checker struct {
+	Env
+	now time.Time // the same for all conditions
+}
+
+// Check returns an early end if a condition does not hold, or if it cannot be checked.
+func Check(ctx context.Context, env Env) error {
+	t := env.Attempt
+	if len(t.Job.When) == 0 || !applies(t.Run, t.Detail) {
+		return nil
+	}
+
+	if t.Try.Number > 1 {
+		if open, err := heldBefore(ctx, env.Ledger, t.Run.ID); open || err != nil {
+			return err
+		}
+	}
+
+	q := checker{Env: env, now: time.Now()}
+	for i, g := range t.Job.When {
+		name := q.describe(g)
+		value, ok, err := q.check(ctx, g)
+		if ctx.Err() != nil { // the run has to end, whatever was seen
+			return context.Cause(ctx)
+		}
+
+		e := event{Gate: name, Value: q.display(value, maxValue), OK: ok != g.Not, Left: len(t.Job.When) - 1 - i}
+		if err != nil {
+			e.Value, e.OK, e.Error = "", false, q.display(err.Error(), maxValue)
+		}
+		// Recorded before it decides: a later attempt finds out from it that they held.
+		if err := runlog.AppendEvent(ctx, env.Ledger, t.Run, eventKind, e); err != nil {
+			return err
+		}
+
+		switch {
+		case e.Error != "":
+			return plan.EndEarly(domain.OutcomeError, "gate: %s could not be checked (%s): %s", name, g.Where, e.Error)
+		case !e.OK:
+			return plan.EndEarly(domain.OutcomeSkipped, "gate: %s gave %s (%s)", name, e.Value, g.Where)
+		}
+	}
+
+	return nil
+}
+
+// applies reports whether conditions apply to a run. Files and changes that were handed
+// over must not be lost to a condition.
+func applies(run ledger.Run, d ledger.Detail) bool {
+	return d.File == nil && len(d.Files) == 0 && d.Folder == "" && slices.Contains([]domain.Trigger{domain.TriggerSchedule, domain.TriggerBackfill, domain.TriggerManual, domain.TriggerAPI, domain.TriggerWebhook, domain.TriggerAfter}, run.Trigger)
+}
+
+// heldBefore reports whether an earlier attempt got past the conditions, which that
+// attempt may have made false.
+func heldBefore(ctx context.Context, l *ledger.Ledger, run int64) (bool, error) {
+	events, err := l.Events(ctx, ledger.EventFilter{Run: run, Limit: -1})
+	for _, e := range events {
+		switch e.Kind {
+		case "step.started":
+			return true, nil
+		case eventKind:
+			var g event
+			if err := json.Unmarshal(e.Data, &g); err != nil {
+				return false, fmt.Errorf("the record of a condition of run %d is damaged: %w", run, err)
+			}
+			// The daemon may have ended between two conditions: only the last one counts.
+			if g.OK && g.Left == 0 {
+				return true, nil
+			}
+		}
+	}
+	return false, err
+}
+
+// check gives the value of a condition, and whether it counts as true. An error says why there is none.
+func (q checker) check(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	if g.Timeout <= 0 {
+		g.Timeout = defaultTimeout
+	}
+
+	bounded, cancel := context.WithTimeout(ctx, g.Timeout)
+	defer cancel()
+
+	switch {
+	case g.SQL != "":
+		return q.checkSQL(bounded, g)
+	case len(g.Command) > 0:
+		return q.checkCommand(bounded, g)
+	case g.HTTP != "":
+		return q.checkHTTP(bounded, g)
+	case g.That != "":
+		return q.checkExpression(bounded, g)
+	}
+
+	return checkFile(bounded, q.Attempt.Plan.Boundary, g)
+}
+
+func (q checker) describe(g plan.Condition) string {
+	kind, text := "file", g.File
+	switch {
+	case g.SQL != "":
+		kind, text = "sql", g.SQL
+	case len(g.Command) > 0:
+		kind, text = "command", strings.Join(g.Command, " ")
+	case g.That != "":
+		kind, text = "that", g.That
+	case g.HTTP != "":
+		// Secrets first: what is left of a URL after shortening may not be found any more.
+		kind, text = "http", displayURL(q.Attempt.Redactor().Replace(g.HTTP))
+	}
+
+	name := fmt.Sprintf(`%s "%s"`, kind, q.display(text, maxName))
+	if g.Not {
+		return "not " + name
+	}
+
+	return name
+}
+
+// display turns a text into one line. Cleaning can split a secret or complete one, so secrets are
+// replaced before and after.
+func (q checker) display(said string, most int) string {
+	return text.Truncate(q.Attempt.Redactor().Replace(text.Collapse(text.OneLine(q.Attempt.Redactor().Replace(said)))), most)
+}
+
+// checkExpression judges by an expression on what the templates of the run know. Its value must be true or false.
+func (q checker) checkExpression(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	last, err := vars.LastTimes(ctx, q.Ledger, q.Attempt.Run)
+	if err != nil {
+		return "", false, err
+	}
+	data := vars.Of(q.Attempt.Run, q.Attempt.Try.Number, q.Attempt.Detail, last.SuccessStart, last.End)
+	if q.Attempt.Detail.Webhook != nil {
+		body, err := q.Ledger.DeliveryBody(ctx, q.Attempt.Run.ID)
+		if err != nil {
+			return "", false, err
+		}
+		vars.AddBody(data, body)
+	}
+
+	v, err := playbook.ExpandValue("that", "= "+g.That, data)
+	if err != nil {
+		return "", false, err
+	}
+	ok, isBool := v.(bool)
+	if !isBool {
+		return "", false, fmt.Errorf("it gives %T, which is neither true nor false", v)
+	}
+	return fmt.Sprint(ok), ok, nil
+}
+
+func (q checker) checkSQL(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	named := map[string]any{"now": q.now}
+	if strings.Contains(g.SQL, "last_") { // else the ledger need not look for them
+		last, err := vars.LastTimes(ctx, q.Ledger, q.Attempt.Run)
+		if err != nil {
+			return "", false, err
+		}
+		named["last_success"], named["last_run"] = last.SuccessEnd, last.End // rows that the last run wrote are not new
+	}
+
+	db, release, err := q.Databases.Get(ctx, q.Attempt.Agent.Name)
+	if err != nil {
+		return "", false, explainTimeout(ctx, g, err)
+	}
+	defer release()
+
+	rows, err := db.Query(ctx, agentdb.QuerySpec{SQL: g.SQL, Named: named, AllowExtra: true, Limit: 2})
+	if err != nil {
+		return "", false, explainTimeout(ctx, g, q.explainSQLError(err))
+	}
+
+	switch {
+	case len(rows.Columns) > 1:
+		return "", false, fmt.Errorf("it gives %d columns, and a condition takes one value; write for example: select count(*) > 0 from …", len(rows.Columns))
+	case len(rows.Rows) > 1:
+		return "", false, errors.New("it gives more than one row, and a condition takes one value; write for example: select count(*) > 0 from …")
+	case len(rows.Rows) == 0:
+		return "no row", false, nil
+	}
+
+	seen := rows.Rows[0][rows.Columns[0]]
+	switch v := seen.(type) {
+	case nil:
+		value = "NULL"
+	case string:
+		value = strconv.Quote(v)
+	default:
+		value = fmt.Sprint(v)
+	}
+
+	return value, truth(seen), nil
+}
+
+func (q checker) explainSQLError(err error) error {
+	var bad *agentdb.Error
+	if !errors.As(err, &bad) {
+		return err
+	}
+	if bad.Field == "params" {
+		return fmt.Errorf("%w; a condition has :last_success, :last_run and :now", err)
+	}
+
+	if rest, ok := strings.CutPrefix(bad.Message, "no such table: "); ok {
+		table, _, _ := strings.Cut(rest, ";")
+		return fmt.Errorf("%w; create it (rouse call %s db_create_table …), or put a condition before this one that is false without it: sql: \"select count(*) from sqlite_schema where name = '%s'\"",
+			err, q.Attempt.Agent.Name, strings.ReplaceAll(table, "'", "''"))
+	}
+
+	return err
+}
+
+func explainTimeout(ctx context.Context, g plan.Condition, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return fmt.Errorf("it took longer than %s and was stopped; make it quicker, or give it a longer timeout", g.Timeout)
+	}
+	return err
+}
+
+const maxRedirects = 10
+
+// checkHTTP judges a page by its status alone. An unreachable server makes the condition false.
+func (q checker) checkHTTP(ctx context.Context, g plan.Condition) (value string, ok bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.HTTP, nil)
+	if err != nil {
+		return "", false, errors.New("its URL is broken") // the error would show all of it, secrets included
+	}
+
+	req.Header.Set("User-Agent", "rouse")
+	client := http.Client{CheckRedirect: checkRedirect, Transport: dial.New(dial.Options{Own: []string{g.HTTP}, Proxy: true, HTTP: true})}
+	resp, err := client.Do(req)
+	if err != nil {
+		return q.Attempt.Plan.RedactorWith(urlSecrets(g.HTTP)).Replace(networkError(err, g)), false, nil
+	}
+
+	resp.Body.Close() // unread: it may be endless
+	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)), resp.StatusCode/100 == 2, nil
+}
+
+// checkRedirect keeps to the web, and keeps the queries of one server from the next.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return fmt.Errorf("a redirect to %s:, which is refused", req.URL.Scheme)
+	}
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("more than %d redirects", maxRedirects)
+	}
+
+	req.Header.Del("Referer")
+	return nil
+}
+
+func networkError(err error, g plan.Condition) string {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+
+	var dns *net.DNSError
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("no answer within %s", g.Timeout)
+	case errors.As(err, &dns):
+		return dns.Err
+	case errors.As(err, &errno):
+		return errno.Error()
+	}
+
+	return err.Error()
+}
+
+// displayURL is a URL without what may be secret in it: who asks, and the values of its query.
+func displayURL(text string) string {
+	text, _, _ = strings.Cut(text, "#")
+	text, query, _ := strings.Cut(text, "?")
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, rest = "", text
+	}
+
+	host, path, inside := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(host, '@'); at >= 0 {
+		host = "…" + host[at:]
+	}
+
+	out := host
+	if ok {
+		out = scheme + "://" + host
+	}
+
+	if inside {
+		out += "/" + path
+	}
+
+	for i, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' }) {
+		key, _, isPair := strings.Cut(pair, "=")
+		if !isPair {
+			key = "" // a word alone can be a key to something
+		} else {
+			key += "="
+		}
+		out += string("?&"[min(i, 1)]) + key + "…"
+	}
+
+	return out
+}
+
+// urlSecrets is what of a URL must not be told, should an error repeat it.
+func urlSecrets(text string) []string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil
+	}
+
+	password, _ := u.User.Password()
+	out := []string{u.User.Username(), password, u.RawQuery}
+	for _, values := range u.Query() {
+		for _, v := range values {
+			out = append(out, v, url.QueryEscape(v))
+		}
+	}
+
+	return out
+}

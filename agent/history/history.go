@@ -1,0 +1,402 @@
+// Package history reads what earlier attempts of a run left for the next one: results of calls, the
+// transcript of a model, and calls that were cut off.
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"rouse/agent/loop"
+	"rouse/agent/model"
+	"rouse/agent/plan"
+	"rouse/agent/tool"
+	"rouse/agentdb/pool"
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+)
+
+// History is what earlier attempts of a run left for the next one.
+type History struct {
+	Calls      map[string]loop.PriorCall // by key
+	Durations  map[string]time.Duration  // how long the calls took when they were made, by key
+	BegunAt    map[string]time.Time      // when the calls were first made, by key
+	MadeAt     map[string]time.Time      // when the calls came to their end that have a result, by key
+	Messages   []model.Message           // a model's transcript after the prompt
+	Pending    []model.Call              // asked for at its end, without a result
+	Skipped    map[string]bool           // keys of calls that their owner said not to make
+	MadeCalls  map[string]bool           // keys of calls that came to an end
+	TriedAgain map[string]bool           // keys of calls that were last made in an attempt that failed
+	wroteAt    map[string]time.Time      // when calls that may have written the database began, by key
+	Module     Module                    // of a run that a module answers in
+	uncertain  *ledger.Call              // nobody knows what became of it; nil: of all others it is known
+	CutOff     bool                      // the last attempt was interrupted
+	// continues is the first attempt that this one goes on from, and used is what these attempts
+	// used.
+	Continues int
+	// failedWith is why the last attempt failed, "" where it did not.
+	FailedWith string
+	Began      bool // a step took or gave anything, in whatever attempt
+	Answered   bool // a model has answered, in whatever attempt
+	Used       struct {
+		Steps, Calls int
+		Tokens, Cost int64
+	}
+}
+
+// Read reads what earlier attempts did. After an interruption every recorded result is used again.
+// After a failure a playbook starts over without repeating changes, and a model goes on from its
+// transcript.
+func Read(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Run, a ledger.Attempt) (History, error) {
+	h := History{Calls: map[string]loop.PriorCall{}, Durations: map[string]time.Duration{}, BegunAt: map[string]time.Time{}, MadeAt: map[string]time.Time{}, Skipped: map[string]bool{}, MadeCalls: map[string]bool{}, TriedAgain: map[string]bool{}, wroteAt: map[string]time.Time{}}
+	if a.Number == 1 {
+		return h, nil
+	}
+
+	attempts, err := l.Attempts(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	calls, err := l.Calls(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	steps, err := l.Steps(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	items, err := l.ItemsOf(ctx, run.ID)
+	if err != nil {
+		return h, err
+	}
+
+	before := h.addAttempts(attempts, a)
+	h.addCalls(calls, items)
+	for _, c := range calls { // what a module stores is not what an undo takes back, nor is that it was called
+		if of := specs.Find(c.Tool).Requires; of == tool.RequiresModule || of == tool.RequiresOffer {
+			delete(h.wroteAt, c.Key)
+		}
+	}
+	h.Module = newModule(calls, items, h.Continues)
+	h.addUse(steps, calls)
+
+	questions := slices.DeleteFunc(items, func(i ledger.Item) bool { return i.Kind != ledger.KindInput })
+	return h, h.transcript(steps, calls, before, questions)
+}
+
+func (h *History) addAttempts(attempts []ledger.Attempt, a ledger.Attempt) (before ledger.Attempt) {
+	for _, old := range attempts {
+		switch {
+		case !continues(old):
+			h.Continues = old.Number + 1 // what failed is tried again, with bounds of its own
+		case h.Continues == 0:
+			h.Continues = old.Number
+		}
+		if old.Number == a.Number-1 {
+			before = old
+			break
+		}
+	}
+
+	h.CutOff = before.State == domain.AttemptInterrupted
+	if before.State == domain.AttemptFailed {
+		h.FailedWith = before.Error
+	}
+	return before
+}
+
+// addCalls retains the results of earlier calls, and what else has to be known of them.
+func (h *History) addCalls(calls []ledger.Call, items []ledger.Item) {
+	// In the order of the attempts: a later try at a call replaces what is known of the earlier one.
+	for _, c := range calls {
+		// Of an attempt that failed, even when the one after it was cut off before it came to this call.
+		h.TriedAgain[c.Key] = c.Attempt < h.Continues
+		h.addCall(c, !h.TriedAgain[c.Key], items)
+		h.MadeCalls[c.Key] = h.MadeCalls[c.Key] || len(c.Envelope) > 0
+		if c.Effect == domain.EffectDatabase {
+			h.wroteAt[c.Key] = c.StartedAt
+		}
+
+		if _, known := h.BegunAt[c.Key]; !known {
+			h.BegunAt[c.Key] = c.StartedAt
+		}
+		if _, known := h.MadeAt[c.Key]; len(c.Envelope) > 0 && (c.State != domain.CallReplayed || !known) {
+			h.MadeAt[c.Key] = c.FinishedAt
+		}
+
+		// How long it took when it was made, not when its result was replayed.
+		if _, known := h.Durations[c.Key]; !known && len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			h.Durations[c.Key] = loop.RecordedDuration(c.StartedAt, c.FinishedAt)
+		}
+	}
+
+	// After all calls: an uncertain one may have come to its end in a later attempt.
+	if c, ok := h.firstUncertain(calls); ok {
+		h.uncertain = &c
+	}
+}
+
+func (h *History) addUse(steps []ledger.Step, calls []ledger.Call) {
+	for _, c := range calls {
+		if c.Attempt >= h.Continues && c.State != domain.CallReplayed { // it was counted when it was made
+			h.Used.Calls++
+		}
+	}
+
+	for _, s := range steps {
+		h.Answered = h.Answered || len(s.Message) > 0
+		h.Began = h.Began || len(s.Message) > 0 || s.Usage != (ledger.Usage{})
+		h.Used.Cost += s.Usage.CostMicroUSD // what failed was paid all the same
+		if s.Attempt >= h.Continues {
+			if s.ParentCall == "" { // the steps of a reduction use up none of the run's
+				h.Used.Steps++
+			}
+			h.Used.Tokens += s.Usage.TokensIn + s.Usage.TokensOut
+		}
+	}
+}
+
+// continues reports whether the next attempt goes on where this one ended.
+func continues(a ledger.Attempt) bool {
+	return a.State == domain.AttemptInterrupted || a.State == domain.AttemptWaiting
+}
+
+// answerMessage is what a model hears of the question that ended an attempt.
+func answerMessage(i ledger.Item) model.Message {
+	text := "Nobody answered your question in time. Go on without an answer if that is possible; else end the run and say what is missing."
+	if i.State == ledger.ItemAnswered {
+		text = "Your owner answers: " + i.Answer
+	}
+	return model.Message{Role: model.RoleUser, Text: text}
+}
+
+// addCall keeps what is to be known of one recorded call.
+func (h *History) addCall(c ledger.Call, interrupted bool, items []ledger.Item) {
+	switch c.State {
+	case domain.CallUncertain:
+		h.decideUncertain(c, items)
+	case domain.CallDone, domain.CallReplayed, domain.CallDeduped:
+		if interrupted || c.Effect != domain.EffectRead {
+			h.Calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
+		}
+	case domain.CallFailed:
+		if interrupted {
+			h.Calls[c.Key] = loop.PriorCall{Tool: c.Tool, Envelope: c.Envelope}
+		} else {
+			delete(h.Calls, c.Key)
+		}
+	}
+}
+
+func (h *History) transcript(steps []ledger.Step, calls []ledger.Call, before ledger.Attempt, items []ledger.Item) error {
+	results := map[string]json.RawMessage{}
+	for _, c := range calls {
+		if len(c.Envelope) > 0 && c.State != domain.CallCancelled {
+			results[c.Key] = c.Envelope
+		}
+	}
+
+	for _, s := range steps {
+		for len(items) > 0 && items[0].Attempt < s.Attempt {
+			h.addAnswer(items[0])
+			items = items[1:]
+		}
+
+		if len(s.Message) == 0 || s.ParentCall != "" {
+			continue // a turn that failed, that only finished older calls, or that is none of the run's own
+		}
+
+		var m model.Message
+		if err := json.Unmarshal(s.Message, &m); err != nil {
+			return fmt.Errorf("step %d of attempt %d is damaged in the record: %w", s.Number, s.Attempt, err)
+		}
+		if m.Text == "" && len(m.Calls) == 0 {
+			continue
+		}
+
+		h.Messages, h.Pending = append(h.Messages, m), nil
+		for _, c := range m.Calls {
+			if envelope, ok := results[c.Key]; ok {
+				m, err := tool.ResultMessage(c, envelope)
+				if err != nil {
+					return err
+				}
+				h.Messages = append(h.Messages, m)
+			} else {
+				h.Pending = append(h.Pending, c)
+			}
+		}
+	}
+
+	for _, i := range items {
+		h.addAnswer(i)
+	}
+
+	if before.State == domain.AttemptFailed && len(h.Messages) > 0 {
+		if err := h.closePending(); err != nil {
+			return err
+		}
+		h.Messages = append(h.Messages, model.Message{Role: model.RoleUser,
+			Text: "Your last attempt at this task did not succeed: " + before.Error + "\nWhat your calls did so far stands. Go on from here."})
+	}
+
+	return nil
+}
+
+// addAnswer adds the answer to a question. Calls behind the question were not made (OSA-06).
+func (h *History) addAnswer(i ledger.Item) {
+	for at := len(h.Messages) - 1; at >= 0 && len(h.Pending) > 0; at-- {
+		if m := &h.Messages[at]; m.Role == model.RoleAssistant {
+			m.Calls = slices.DeleteFunc(m.Calls, func(c model.Call) bool {
+				return slices.ContainsFunc(h.Pending, func(p model.Call) bool { return p.Key == c.Key })
+			})
+			break
+		}
+	}
+	h.Messages, h.Pending = append(h.Messages, answerMessage(i)), nil
+}
+
+// closePending answers the calls that a failed attempt left open: they are not made now.
+func (h *History) closePending() error {
+	for _, c := range h.Pending {
+		e := tool.Failure(tool.KindExecutionError, "the attempt ended before this call was done")
+		if h.Calls[c.Key].Uncertain {
+			e = loop.UnknownResult(c.Name)
+		}
+
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		h.Messages = append(h.Messages, model.Message{Role: model.RoleTool, CallID: c.ID, Name: c.Name, Text: string(text)})
+	}
+
+	h.Pending = nil
+	return nil
+}
+
+// Reverted are changes of earlier attempts that were undone since.
+type Reverted struct {
+	Undone    time.Time `json:"undone,omitzero"`     // when what the run had written into the database was undone
+	Rewrites  []string  `json:"rewrites,omitempty"`  // keys of the calls whose changes of files were undone
+	Discarded []string  `json:"discarded,omitempty"` // keys of the calls whose writes to a workspace were discarded
+}
+
+// ReadReverted returns what was undone of earlier attempts.
+func ReadReverted(ctx context.Context, l *ledger.Ledger, databases *pool.Pool, specs tool.Specs, t *plan.Attempt) (s Reverted, err error) {
+	if t.Try.Number == 1 {
+		return s, nil
+	}
+
+	calls, err := l.Calls(ctx, t.Run.ID)
+	if err != nil {
+		return s, err
+	}
+	if s.Rewrites, err = undoneCalls(ctx, l, specs, t.Run, calls); err != nil {
+		return s, err
+	}
+	if s.Discarded, err = l.DiscardedCalls(ctx, t.Run.ID); err != nil {
+		return s, err
+	}
+
+	s.Undone, err = undoneAt(ctx, databases, t)
+	return s, err
+}
+
+// undoneAt returns when the database writes of earlier attempts were undone, or zero.
+func undoneAt(ctx context.Context, databases *pool.Pool, t *plan.Attempt) (time.Time, error) {
+	if !t.Agent.Database {
+		return time.Time{}, nil
+	}
+
+	db, release, err := databases.Get(ctx, t.Run.Agent)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer release()
+
+	return db.UndoneAt(ctx, t.Run.ID)
+}
+
+// DropUndone forgets calls whose effects were undone, and tells the model.
+func (h *History) DropUndone(s Reverted) error {
+	for _, key := range s.Discarded {
+		delete(h.Calls, key)
+	}
+	if s.Undone.IsZero() && len(s.Rewrites) == 0 {
+		return nil
+	}
+
+	said := "What this run had written into files was undone"
+	if !s.Undone.IsZero() {
+		said = "What this run had written into the database until " + s.Undone.Format("2006-01-02 15:04:05 MST") + " was undone"
+		if len(s.Rewrites) > 0 {
+			said += ", and what it had written into files"
+		}
+
+		for key, at := range h.wroteAt {
+			if !at.After(s.Undone) {
+				h.forget(key)
+			}
+		}
+	}
+
+	for _, key := range s.Rewrites {
+		h.forget(key)
+	}
+
+	if len(h.Messages) == 0 {
+		return nil
+	}
+	if err := h.closePending(); err != nil {
+		return err
+	}
+
+	h.Messages = append(h.Messages, model.Message{Role: model.RoleUser,
+		Text: said + ": the results of those calls do not hold any more. Look before you go on, and write again what is needed."})
+	return nil
+}
+
+// forget has a call made again, and the one that it was made within: else nobody would come to it.
+func (h *History) forget(key string) {
+	delete(h.Calls, key)
+	if outer, within := loop.OuterKey(key); within {
+		delete(h.Calls, outer)
+	}
+}
+
+// undoneCalls returns the calls whose file changes were undone, except by the run itself.
+func undoneCalls(ctx context.Context, l *ledger.Ledger, specs tool.Specs, run ledger.Run, calls []ledger.Call) ([]string, error) {
+	ops, err := l.FileOps(ctx, ledger.FileOpFilter{Run: run.ID, Limit: -1})
+	if err != nil {
+		return nil, err
+	}
+
+	// An operation that was undone while a call of undo was on was undone by the run itself.
+	own := func(op ledger.FileOp) bool {
+		for _, c := range calls {
+			if specs.Find(c.Tool).Writes == tool.WritesUndo && !op.UndoneAt.Before(c.StartedAt) && (c.FinishedAt.IsZero() || !op.UndoneAt.After(c.FinishedAt)) {
+				return true
+			}
+		}
+		return false
+	}
+
+	var out []string
+	back := map[string]bool{}
+	for _, op := range ops { // the newest first: what was made again since decides
+		if _, known := back[op.Batch]; known {
+			continue
+		}
+		if back[op.Batch] = !op.UndoneAt.IsZero() && !own(op); back[op.Batch] {
+			out = append(out, op.Batch)
+		}
+	}
+
+	return out, nil
+}

@@ -1,0 +1,388 @@
+// Package permit decides what a run may do: whether its definition is approved, which places its
+// tools reach, and whether a call may be made, needs an approval or is denied.
+package permit
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"rouse/agent/loop"
+	"rouse/agent/plan"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/nofollow"
+	"rouse/internal/text"
+)
+
+// Authorizer decides on the calls of one attempt before the loop makes them.
+type Authorizer struct {
+	ledger  *ledger.Ledger
+	attempt ledger.Attempt
+	agent   string // as the run names it
+	rules   tool.Authorizer
+
+	roots *tool.Roots
+
+	mu    sync.Mutex
+	taint tool.Taint // what the record says of the run
+	tier  string
+	// What OnCallsStart records of the calls that were allowed since it last did.
+	addedTaint tool.Taint
+	marks      ledger.TaintUpdate
+	// What they read, and what those before them read since the labels there were last looked up.
+	reads, madeReads []ledger.Place
+
+	MadeCalls map[string]bool // keys of calls that earlier attempts have made: what allowed them is used up
+
+	itemsRead bool // whether items are those of the ledger
+	items     []ledger.Item
+}
+
+// NewAuthorizer returns the authorizer of an attempt.
+func NewAuthorizer(l *ledger.Ledger, t *plan.Attempt) *Authorizer {
+	g := &Authorizer{ledger: l, attempt: t.Try, agent: t.Run.Agent, taint: tool.ParseTaint(t.Run.Taint), tier: t.Run.Tier,
+		rules: tool.Authorizer{Agent: t.Agent.Name, OnDenied: t.Agent.OnDenied, MinTier: t.MinTier(), Met: map[tool.Taint]string{}}}
+	if words := untrustedTrigger(t.Detail); words != "" {
+		g.rules.Met[tool.Untrusted] = words
+	}
+	return g
+}
+
+// untrustedTrigger names the untrusted content that started a run.
+func untrustedTrigger(d ledger.Detail) string {
+	switch {
+	case d.File != nil:
+		return fmt.Sprintf("the file %q that started the run", d.File.Name)
+	case len(d.Files) > 0:
+		return "the files that started the run"
+	case d.Folder != "":
+		return fmt.Sprintf("the watched folder %q", d.Folder)
+	case d.Webhook != nil:
+		return "the webhook request that started the run"
+	}
+	return ""
+}
+
+// meet records the origin of each label that a call adds to the run.
+func (g *Authorizer) meet(added tool.Taint, words, notPrivate string) {
+	for _, label := range []tool.Taint{tool.Untrusted, tool.Private, tool.Outward} {
+		if added&label != 0 && g.rules.Met[label] == "" {
+			g.rules.Met[label] = words
+		}
+	}
+	if added&tool.Private != 0 && g.rules.NotPrivate == "" {
+		g.rules.NotPrivate = notPrivate
+	}
+}
+
+// callWords returns the tool of a call and its most telling argument, such as the path.
+func callWords(name string, args json.RawMessage) string {
+	var given map[string]any
+	_ = json.Unmarshal(args, &given) // if they are invalid, the name alone is returned
+	for _, key := range []string{"path", "url", "command", "sql", "table", "name"} {
+		if value, ok := given[key].(string); ok && value != "" {
+			return fmt.Sprintf("%s %q", name, text.Truncate(value, 120))
+		}
+	}
+	return name
+}
+
+// Authorize implements loop.Authorizer.
+func (g *Authorizer) Authorize(ctx context.Context, in tool.Invocation, t tool.Tool, args json.RawMessage) (tool.Verdict, error) {
+	need, err := t.Need(ctx, in, args)
+	if domain.IsFileFault(err) {
+		refused := tool.FaultEnvelope(err)
+		refused.Tool = t.Name()
+		return tool.Verdict{Refusal: &refused}, nil
+	}
+	if err != nil {
+		return tool.Verdict{}, fmt.Errorf("what a call of %s needs cannot be told: %w", t.Name(), err)
+	}
+
+	if err := g.lookUp(ctx, &need); err != nil {
+		return tool.Verdict{}, err
+	}
+
+	if need.Shown == "" && need.Action != "" { // an owner decides on what they can read
+		need.Shown = t.Name() + " " + t.Spec().CallText(args)
+	}
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.lookAgain(ctx); err != nil {
+		return tool.Verdict{}, err
+	}
+
+	var by int64 // the item that allows it
+	held := g.taint | g.addedTaint
+	need.AddsTaint = need.Labels(held)
+	v, err := g.rules.Decide(t.Name(), need, held, func(hash string) (said tool.OwnerDecision, err error) {
+		said, by, err = g.answerFor(ctx, in, hash)
+		return said, err
+	})
+	if err != nil || v.Refusal != nil || v.Ask != nil {
+		return v, err
+	}
+
+	g.meet(need.AddsTaint&^held, callWords(t.Name(), args), need.NotPrivate)
+	g.addedTaint |= need.AddsTaint
+	g.marks.Tier = max(g.marks.Tier, need.Tier)
+	g.marks.Writes = append(g.marks.Writes, need.Writes...)
+	g.reads = append(g.reads, need.Reads...)
+	if by != 0 {
+		if g.marks.UsedApprovals == nil {
+			g.marks.UsedApprovals = map[int64]string{}
+		}
+		g.marks.UsedApprovals[by] = in.Key
+	}
+
+	return v, nil
+}
+
+// answerFor returns the owner's decision on an action, and the item that allows it to this call.
+func (g *Authorizer) answerFor(ctx context.Context, in tool.Invocation, hash string) (said tool.OwnerDecision, by int64, err error) {
+	if said.Standing, err = g.ledger.HasStandingApproval(ctx, g.agent, hash); err != nil || said.Standing {
+		return said, 0, err
+	}
+
+	if !g.itemsRead {
+		if g.items, err = g.ledger.ItemsOf(ctx, g.attempt.Run); err != nil {
+			return said, 0, err
+		}
+		g.itemsRead = true
+	}
+
+	// A denial counts for the rest of the run. A single approval counts for the first call that
+	// asks, and for its repetition after an interruption.
+	for _, i := range g.items {
+		if i.Kind != ledger.KindApproval || i.Action.Hash != hash || i.State != ledger.ItemAnswered {
+			continue
+		}
+
+		// The calls of one answer are judged before any of them is recorded.
+		used := i.Used
+		if key, taken := g.marks.UsedApprovals[i.ID]; taken {
+			used = key
+		}
+
+		switch {
+		case i.Answer == ledger.ApprovalDeny:
+			said.Denied, said.Reason = true, i.Reason
+		case i.Answer == ledger.ApprovalOnce && (used == "" || used == in.Key && !g.MadeCalls[in.Key]) && by == 0:
+			said.Once, by = true, i.ID
+		}
+	}
+
+	return said, by, nil
+}
+
+// OnCallsStart implements loop.Authorizer: what the calls bring is on record before they begin.
+func (g *Authorizer) OnCallsStart(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	taint := g.taint | g.addedTaint
+	var err error
+	if g.marks.Writes, err = g.ledger.Unlabelled(ctx, taint.String(), g.marks.Writes); err != nil {
+		return err
+	}
+
+	g.madeReads, g.reads = append(g.madeReads, g.reads...), nil
+	// Most calls change nothing; each write would wait for the disk.
+	if taint == g.taint && max(g.tier, g.marks.Tier) == g.tier && len(g.marks.Writes) == 0 && len(g.marks.UsedApprovals) == 0 {
+		g.marks = ledger.TaintUpdate{}
+		return nil
+	}
+
+	g.marks.Taint = g.addedTaint.String()
+	if err := g.ledger.RecordTaint(ctx, g.attempt, g.marks); err != nil {
+		return err
+	}
+
+	// The items were read once; what the ledger has just noted of them is noted here, too.
+	for n, i := range g.items {
+		if key, used := g.marks.UsedApprovals[i.ID]; used {
+			g.items[n].Used = key
+		}
+	}
+
+	g.taint, g.tier = taint, max(g.tier, g.marks.Tier)
+	g.addedTaint, g.marks = 0, ledger.TaintUpdate{}
+	return nil
+}
+
+// ApprovalQuestion is the inbox item in which a run asks for an approval (UNI-09).
+func ApprovalQuestion(t *plan.Attempt, a tool.ApprovalRequest) *ledger.Question {
+	clean := t.Redactor().Replace
+	message := fmt.Sprintf("It waits for your approval: %s.", strings.TrimSuffix(a.Why, "."))
+	for _, s := range a.Settings {
+		if strings.HasPrefix(s, "rouse ") {
+			message += " Once you have checked the data, this command ends such requests: " + s
+		} else {
+			message += fmt.Sprintf(" To allow it for good, add to the agent %s: %s", t.Agent.Name, s)
+		}
+	}
+	options := []string{ledger.ApprovalOnce, ledger.ApprovalAlways, ledger.ApprovalDeny}
+	if a.NoStandingApproval {
+		options = []string{ledger.ApprovalOnce, ledger.ApprovalDeny}
+	}
+
+	return &ledger.Question{
+		Kind: ledger.KindApproval, Call: a.Call, Title: fmt.Sprintf("%s asks for %s", t.Asker(), a.Tool),
+		Message: clean(message),
+		Options: options, Expires: ledger.ApprovalExpires,
+		Action: ledger.Action{Tool: a.Tool, Description: clean(a.Shown), Hash: a.Hash},
+	}
+}
+
+var _ loop.Authorizer = (*Authorizer)(nil)
+
+// lookUp adds the labels of what a call reads, and all that the agent keeps if the call may write
+// it.
+func (g *Authorizer) lookUp(ctx context.Context, need *tool.Need) error {
+	if need.WritesMemory { // its database, and where it may write
+		need.Writes = append(append(need.Writes, g.roots.Writable()...), ledger.TablePlace(g.rules.Agent, ""))
+	}
+
+	letters, err := g.ledger.LabelsOf(ctx, need.Reads...)
+	labels := tool.ParseTaint(letters)
+	if labels&tool.Private != 0 && need.NotPrivate == "" {
+		if need.NotPrivate = "rouse grants"; len(need.Reads) == 1 { // lists all places with labels
+			name := need.Reads[0].Name
+			if need.Reads[0].Kind != ledger.PlaceFile { // the name of a table begins with its agent
+				name, _, _ = strings.Cut(name, "/")
+			}
+			need.NotPrivate = "rouse grants release " + name
+		}
+	}
+	need.AddsTaint |= labels
+	return err
+}
+
+// lookAgain adds labels that other runs have since put on what the calls read. Labels are recorded
+// before the content is written, so that none is missed.
+func (g *Authorizer) lookAgain(ctx context.Context) error {
+	letters, err := g.ledger.LabelsOf(ctx, g.madeReads...)
+	g.addedTaint |= tool.ParseTaint(letters)
+	g.madeReads = nil
+	return err
+}
+
+// ProgramEnded labels what a long-running program may have written, by what it could read.
+func (g *Authorizer) ProgramEnded(ctx context.Context) error {
+	need := g.roots.ProgramNeed()
+	if err := g.lookUp(ctx, &need); err != nil {
+		return err
+	}
+
+	g.mu.Lock()
+	g.addedTaint |= need.AddsTaint
+	g.marks.Writes = append(g.marks.Writes, need.Writes...)
+	g.mu.Unlock()
+	return g.OnCallsStart(ctx)
+}
+
+// labelFile records a file before it gets its name, so that it keeps its labels under any other
+// name.
+func (g *Authorizer) labelFile(ctx context.Context, file ledger.Place) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	missing, err := g.ledger.Unlabelled(ctx, g.taint.String(), []ledger.Place{file})
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return g.ledger.RecordTaint(ctx, g.attempt, ledger.TaintUpdate{Writes: missing})
+}
+
+// Shown describes what a prompt shows of places that runs write.
+type Shown struct {
+	Folder bool           // files of the working folder
+	Tables bool           // tables of the agent's database
+	Rows   bool           // rows of the agent's database
+	Labels tool.Taint     // labels of the earlier runs that it reports
+	Places []ledger.Place // workspaces and registered tools
+}
+
+// AdmitPrompt records the labels of what the prompt shows: tables, rows, files and skills. All of
+// that has been read by now.
+func (g *Authorizer) AdmitPrompt(ctx context.Context, t *plan.Attempt, s Shown) error {
+	if !t.NeedsModel() && !t.Executes() {
+		return nil
+	}
+
+	need := g.promptNeed(t, s)
+	if err := g.lookUp(ctx, &need); err != nil {
+		return err
+	}
+
+	g.mu.Lock()
+	g.meet(need.AddsTaint&^g.taint, "its prompt, which shows files, tables, rows or reports of earlier runs", need.NotPrivate)
+	g.addedTaint |= need.AddsTaint
+	g.mu.Unlock()
+	// The model is about to see it, so it is recorded even if the run is being stopped.
+	return g.OnCallsStart(context.WithoutCancel(ctx))
+}
+
+// promptNeed returns the need of a prompt.
+func (g *Authorizer) promptNeed(t *plan.Attempt, s Shown) (need tool.Need) {
+	if s.Folder {
+		need = g.roots.ReadNeed(cmp.Or(t.Agent.HostFolder, "."))
+	}
+
+	// That the database is private is said of its rows. What a run that had read some called its tables is labelled.
+	if s.Tables || s.Rows {
+		need.Reads = append(need.Reads, ledger.TablePlace(t.Agent.Name, ""))
+	}
+	if s.Rows && t.Agent.PrivateDatabase {
+		need.AddsTaint |= tool.Private
+		need.NotPrivate = "private: {database: false}"
+	}
+
+	need.AddsTaint |= s.Labels &^ tool.Outward // what they sent was theirs
+	need.Reads = append(need.Reads, s.Places...)
+	for _, sk := range t.Agent.Skills.All() {
+		shown := g.roots.ReadNeed(sk.Dir)
+		// A skill is there to be followed: that it lies in a private folder makes it no private data.
+		need.AddsTaint, need.Reads = need.AddsTaint|shown.AddsTaint&^tool.Private, append(need.Reads, shown.Reads...)
+	}
+
+	return need
+}
+
+// Untrusted reports whether the run has met untrusted content.
+func (g *Authorizer) Untrusted() bool { return g != nil && g.taint&tool.Untrusted != 0 }
+
+// Kept are the places of all that an agent keeps. Of one that is not configured that is what has its name.
+func Kept(p *plan.Active, name string) ([]ledger.Place, error) {
+	named := []ledger.Place{ledger.TablePlace(name, ""), ledger.WorkspacePlace(name, "", "")}
+	a, ok := p.Agents[name]
+	if !ok {
+		return named, nil
+	}
+
+	places, err := kept(a, p.Boundary)
+	return append(named, places...), err
+}
+
+// kept are the agent's database, and where it may write.
+func kept(a plan.Agent, b nofollow.Boundary) ([]ledger.Place, error) {
+	out := []ledger.Place{ledger.TablePlace(a.Name, "")}
+	roots, err := tool.NewRootsWithin(b, a.Workdir, grants(&plan.Attempt{Task: plan.Task{Agent: a}}))
+	if errors.Is(err, os.ErrNotExist) { // it has never run
+		return append(out, ledger.Place{Kind: ledger.PlaceFile, Name: a.Workdir}), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	// With the workdir, also where it is only read: others may write there.
+	return append(append(out, ledger.Place{Kind: ledger.PlaceFile, Name: roots.Workdir()}), roots.Writable()...), nil
+}

@@ -1,0 +1,290 @@
+// Package prompt writes the prompts of models and agent programs: what an agent is told about
+// itself, its task, the trigger of the run, its folder, its database and earlier runs.
+package prompt
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"rouse/agent/plan"
+	"rouse/agent/tool"
+	"rouse/internal/domain"
+	"rouse/internal/ledger"
+	"rouse/internal/text"
+)
+
+// phasedInstructions says how to work with agent_step.
+//
+//go:embed phases.md
+var phasedInstructions string
+
+func Place(a plan.Agent) string {
+	if a.Mode == plan.ModeNone {
+		return "You have no file tools, and start no programs.\n"
+	}
+
+	told := fmt.Sprintf("Your working folder is %s; relative paths begin there.\n", a.Workdir)
+	if a.HostFolder != "" {
+		told += fmt.Sprintf("It is yours alone. What your work is about is in %s, which you can read and not change.\n", a.HostFolder)
+	}
+	return told
+}
+
+// System returns the system prompt of a run. s is its snapshot.
+func System(t *plan.Attempt, s Snapshot) string {
+	var b strings.Builder
+	if text := strings.TrimSpace(t.Agent.Instructions); text != "" {
+		b.WriteString(text + "\n\n")
+	}
+
+	may := func(name string) bool { return tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name) }
+	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along.", t.Agent.Name)
+	if t.Phased() || may("clarify") {
+		b.WriteString(" If you cannot go on without your owner's word, ask with clarify; the run then waits for the answer.")
+	}
+	switch {
+	case t.Phased():
+		b.WriteString("\n" + phasedInstructions)
+	case may("complete"):
+		b.WriteString("\nDo the task with your tools, then call complete with a summary of what you did and what came of it.\n")
+	default:
+		b.WriteString("\nDo the task with your tools, then answer with a summary of what you did and what came of it.\n")
+	}
+
+	b.WriteString(Place(t.Agent))
+	if t.Agent.HostFolder != "" {
+		b.WriteString("Make what you hand over in your working folder, and share it with share_artifact.\n")
+	}
+	b.WriteString(s.Folder)
+	if s.Clock != "" {
+		b.WriteString(s.Clock + clockNote)
+	}
+	b.WriteString(trigger(t))
+	return b.String()
+}
+
+// Executor returns the prompt of an agent program. It begins with the host's words, so that
+// as an argument it cannot be an option. failedWith is the error of the attempt before, or "", and
+// asked are the questions of the program so far.
+func Executor(t *plan.Attempt, s Snapshot, failedWith, prompt string, asked []ledger.Item) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "You are %s, an agent that works unattended: nobody reads along, and nobody can answer while you work. ", t.Agent.Name)
+	b.WriteString(Place(t.Agent))
+	b.WriteString("End with an answer that says what you did and what came of it: it is all that your owner reads. " +
+		"If there was nothing to do, its last line is \"rouse-outcome: nothing\"; if a part is missing, \"rouse-outcome: partial\"; if you could not do it, \"rouse-outcome: error\". " +
+		"If you cannot go on without your owner's word, its last line is \"rouse-question: \" and one question; you are started again with the answer.\n")
+	if text := strings.TrimSpace(t.Agent.Instructions); text != "" {
+		b.WriteString("\n" + text + "\n")
+	}
+
+	soul := ""
+	if s.Soul != nil {
+		soul = s.Soul.Text
+	}
+	for _, part := range []string{soul, s.Clock, trigger(t), s.Views, s.Session} {
+		if part != "" {
+			b.WriteString("\n" + part)
+		}
+	}
+
+	if failedWith != "" {
+		fmt.Fprintf(&b, "\nAn earlier attempt at this task did not succeed: %q. What it did stands: look what is there before you do anything again.\n", failedWith)
+	}
+	for _, i := range asked {
+		answer := "Nobody answered in time. Go on without an answer if that is possible."
+		if i.State == ledger.ItemAnswered {
+			answer = "Your owner answered: " + i.Answer
+		}
+		fmt.Fprintf(&b, "\nYou have asked: %s\n%s\n", i.Message, answer)
+	}
+
+	b.WriteString("\nYour task:\n" + prompt + "\n")
+	return b.String()
+}
+
+// maxSoul is how much of a soul a prompt quotes at most, in bytes; the configuration refuses a longer one.
+const maxSoul = 8_000
+
+const soulHead = "Who you are, in your owner's words. The lines that begin with > describe you: they are no task, and allow nothing.\n"
+
+// soul is who an agent is, as a run was told (OSA-40).
+type soul struct {
+	Text string `json:"text"` // as it stands before the prompt
+	Hash string `json:"hash"` // SHA-256 of what the owner wrote
+}
+
+// NewSoul quotes the owner's description of an agent, or returns nil. No line of it can pass for one
+// of the host's.
+func NewSoul(t *plan.Task) *soul {
+	words := strings.TrimSpace(t.Agent.Soul)
+	if words == "" {
+		return nil
+	}
+
+	sum := sha256.Sum256([]byte(t.Agent.Soul))
+	told := t.Redactor().Replace(text.Lines(words))
+	if head := text.HeadBytes(told, Part(t, maxSoul)); len(head) < len(told) {
+		told = head + " … (cut)"
+	}
+	return &soul{Text: soulHead + "> " + strings.ReplaceAll(told, "\n", "\n> ") + "\n", Hash: hex.EncodeToString(sum[:])}
+}
+
+const promptTime = "Monday 2006-01-02 15:04:05 MST"
+
+// Clock returns the start time of a run and its trigger, the same in each attempt.
+func Clock(t *plan.Task) string {
+	at := t.Run.StartedAt.In(t.ClockZone())
+	zone := "UTC" + at.Format("-07:00")
+	if name := at.Location().String(); name != "Local" && name != "UTC" {
+		zone = name + ", " + zone
+	}
+
+	s := fmt.Sprintf("This run started on %s (%s), by %s", at.Format(promptTime), zone, cmp.Or(triggerWords[t.Run.Trigger], "the API"))
+	if !t.Run.ScheduledAt.IsZero() {
+		s += ", scheduled for " + t.Run.ScheduledAt.In(t.ClockZone()).Format(promptTime)
+	}
+	return s + ".\n"
+}
+
+// clockNote tells the model where to find later times.
+const clockNote = "When a minute or more has passed, a tool result holds the current time in its field now.\n"
+
+// triggerWords describes triggers for a prompt.
+var triggerWords = map[domain.Trigger]string{
+	domain.TriggerSchedule: "its schedule",
+	domain.TriggerBackfill: "a backfill of its schedule",
+	domain.TriggerWatch:    "a watched folder",
+	domain.TriggerWebhook:  "a webhook",
+	domain.TriggerAfter:    "the end of another job's run",
+	domain.TriggerSelf:     "a planned wake",
+	domain.TriggerManual:   "its owner",
+}
+
+// ResultClock adds the time to at most one tool result per minute.
+type ResultClock struct {
+	zone *time.Location
+
+	mu   sync.Mutex
+	told time.Time // last time that the model was given
+}
+
+// NewResultClock returns a clock. told is the last time that the model was given.
+func NewResultClock(zone *time.Location, told time.Time) *ResultClock {
+	return &ResultClock{zone: zone, told: told}
+}
+
+const clockStep = time.Minute
+
+// Now returns the time for a result, or "" if the model knows a recent one.
+func (c *ResultClock) Now(string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	at := time.Now()
+	if at.Sub(c.told) < clockStep {
+		return ""
+	}
+	c.told = at
+	return at.In(c.zone).Format(time.RFC3339)
+}
+
+// LastEnded returns the latest run of an agent that ended before another began, without skipped
+// ones.
+func (r Sources) LastEnded(ctx context.Context, run ledger.Run) (ledger.Run, error) {
+	f := ledger.RunFilter{Agent: run.Agent, State: domain.StateFinished, Limit: 20}
+	for {
+		runs, err := r.Ledger.Runs(ctx, f)
+		if err != nil || len(runs) == 0 {
+			return ledger.Run{}, err
+		}
+
+		var last ledger.Run
+		for _, old := range runs {
+			f.Before = old.ID
+			if old.ID != run.ID && old.Outcome != domain.OutcomeSkipped && !old.FinishedAt.After(run.StartedAt) && old.FinishedAt.After(last.FinishedAt) {
+				last = old
+			}
+		}
+		if last.ID != 0 {
+			return last, nil
+		}
+
+		f.Limit = 1000
+	}
+}
+
+// WakeText words the prompt. The instructions come last, so that nothing can pass for a part of
+// them.
+func WakeText(run ledger.Run, w ledger.WakeDetail, last ledger.Run, zone *time.Location) string {
+	say := func(t time.Time) string { return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
+	var s strings.Builder
+	fmt.Fprintf(&s, "This run is a wake that %s planned on %s%s.\n", wakeSetBy(w), say(w.Asked), wakeOrigin(w))
+	s.WriteString("This run begins fresh: you remember no earlier run and no conversation. What you know is in your database and your files.\n")
+	fmt.Fprintf(&s, "Planned for: %s\nStarted:     %s", say(w.Planned), say(run.StartedAt))
+	if late := run.StartedAt.Sub(w.Planned).Round(time.Minute); late > 0 {
+		fmt.Fprintf(&s, " (%s late)", strings.TrimSuffix(late.String(), "0s"))
+	}
+
+	s.WriteString("\n")
+	if last.ID == 0 {
+		s.WriteString("No other run of yours has ended so far.\n")
+	} else {
+		fmt.Fprintf(&s, "Your last run to end was run %d%s: %s, on %s.\n", last.ID, describeJob(last), strings.ReplaceAll(string(last.Outcome), "_", " "), say(last.FinishedAt))
+	}
+
+	s.WriteString("The instructions for this run, word for word:\n\n")
+	s.WriteString(w.Instructions)
+	return s.String()
+}
+
+func wakeSetBy(w ledger.WakeDetail) string {
+	switch w.ScheduledBy {
+	case ledger.ByAgent:
+		return "you"
+	case ledger.ByUser:
+		return "your owner"
+	}
+	return "the host"
+}
+
+// wakeOrigin says which run and job a wake goes back to.
+func wakeOrigin(w ledger.WakeDetail) string {
+	text := ""
+	if w.AskedBy != 0 {
+		text = fmt.Sprintf(" in run %d", w.AskedBy)
+	}
+
+	if w.Job != "" {
+		text += ", in a chain that the job " + w.Job + " began"
+	}
+	return text
+}
+
+func describeJob(run ledger.Run) string {
+	switch {
+	case run.Job != "":
+		return " (job " + run.Job + ")"
+	case run.Trigger == domain.TriggerSelf:
+		return " (a wake)"
+	}
+	return ""
+}
+
+// narrowContext is the number of tokens below which a context has to economize on tools and prompts.
+const NarrowContext = 16_384
+
+// Part returns the maximum length of a part of the prompt, which is smaller in a narrow
+// context.
+func Part(t *plan.Task, most int) int {
+	if t.Model == nil || t.Model.ContextSize() <= 0 || t.Model.ContextSize() >= NarrowContext {
+		return most
+	}
+	return most * t.Model.ContextSize() / (2 * NarrowContext)
+}

@@ -1,0 +1,340 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	agentplan "rouse/agent/plan"
+	"rouse/agent/tool/host"
+	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/web"
+	"rouse/internal/ledger"
+	"rouse/skills"
+)
+
+// SignInOptions are what the sign-ins of modules need of the home.
+type SignInOptions struct {
+	Store signin.Store
+	// Listen gives the address to which browsers are sent at the end, like http://127.0.0.1:4711.
+	Listen func(ctx context.Context) (string, error)
+}
+
+// SignIns are the sign-ins of skills, and those of the owner at MCP servers.
+type SignIns struct {
+	servers *Catalog
+	book    *signin.Book // nil: no sign-ins are kept
+	listen  func(ctx context.Context) (string, error)
+}
+
+func openSignIns(c *Catalog, o *SignInOptions) (*SignIns, error) {
+	if o == nil {
+		return &SignIns{servers: c}, nil
+	}
+	if o.Listen == nil {
+		return nil, errors.New("agent: with sign-ins somebody has to listen for browsers")
+	}
+
+	book, err := signin.New(o.Store, func(values ...string) {
+		for _, one := range values {
+			c.plan.Learn(one)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	// What was kept by another process may stand in a file or a transcript, too.
+	if err := book.Tell(); err != nil {
+		c.log.Warn("the sign-ins of skills cannot be read, so that none can be used", "error", err)
+	}
+	return &SignIns{c, book, o.Listen}, nil
+}
+
+// signedInWord is the answer to an inbox item that asks for a sign-in, once that is there.
+const signedInWord = "signed in"
+
+var errNoSignIns = errors.New("no sign-ins are kept here")
+
+// signInOf is the sign-in that an item of the inbox asks for; false for any other item.
+func signInOf(i ledger.Item) (signin.ID, bool) {
+	if i.Kind != ledger.KindInput || i.Action.Tool != host.AuthorizeName() {
+		return signin.ID{}, false
+	}
+	return signin.ParseID(i.Action.Description)
+}
+
+// signInProvider is where a sign-in is, as agent and skill are configured now.
+func (r *SignIns) signInProvider(id signin.ID) (signin.Provider, error) {
+	if r.book == nil {
+		return signin.Provider{}, errNoSignIns
+	}
+
+	if id.Agent == serverSignIns {
+		st, ok := r.servers.Get(id.Skill)
+		if !ok {
+			return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "MCP server", Name: id.Skill}
+		}
+		p, ok, err := serverProvider(st.Server, st.Record.Client)
+		if err == nil && !ok {
+			err = signin.ErrNoState
+		}
+		return p, err
+	}
+
+	plan := r.servers.plan.Load()
+	a, ok := plan.Agents[id.Agent]
+	if !ok {
+		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "agent", Name: id.Agent}
+	}
+	s := plan.ModuleFor(id)
+	if s == nil {
+		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "skill", Name: id.Skill}
+	}
+	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.servers.plan.Redact})
+	return p, err
+}
+
+// Link returns the link of an inbox item that asks for a sign-in, or "". It is in no record.
+func (r *SignIns) Link(ctx context.Context, i ledger.Item) (string, error) {
+	id, ok := signInOf(i)
+	if !ok || i.State != ledger.ItemOpen {
+		return "", nil
+	}
+
+	p, err := r.signInProvider(id)
+	if err != nil {
+		return "", err
+	}
+	base, err := r.listen(ctx)
+	if err != nil {
+		return "", err
+	}
+	return r.book.Link(ctx, p, base)
+}
+
+// Answer takes a pasted answer to an item that asks for a sign-in. It returns false for any
+// other item.
+func (r *SignIns) Answer(ctx context.Context, i ledger.Item, pasted string) (taken bool, err error) {
+	id, ok := signInOf(i)
+	if !ok {
+		return false, nil
+	}
+	reply, err := signin.ParseReply(pasted)
+	if err != nil {
+		return true, err
+	}
+	return true, r.redeem(ctx, id, reply)
+}
+
+// Finish takes what a browser brought; the error is signin.ErrNoState where nobody waits for it.
+func (r *SignIns) Finish(ctx context.Context, reply signin.Reply) error {
+	if r.book == nil {
+		return errNoSignIns
+	}
+	id, err := r.book.Find(reply)
+	if err != nil {
+		return err
+	}
+	return r.redeem(ctx, id, reply)
+}
+
+func (r *SignIns) redeem(ctx context.Context, id signin.ID, reply signin.Reply) error {
+	p, err := r.signInProvider(id)
+	if err != nil {
+		return err
+	}
+	if err := r.book.Redeem(ctx, p, reply); err != nil {
+		return err
+	}
+	return r.Settle(ctx)
+}
+
+// Settle continues the runs that wait for a sign-in which exists by now.
+func (r *SignIns) Settle(ctx context.Context) error {
+	if r.book == nil {
+		return nil
+	}
+	items, err := r.servers.ledger.Inbox(ctx)
+	if err != nil {
+		return err
+	}
+
+	var failed []error
+	for _, i := range items {
+		id, ok := signInOf(i)
+		if !ok {
+			continue
+		}
+		p, err := r.signInProvider(id)
+		if err != nil {
+			continue // the item waits until it is there again, or too old; its link says why
+		}
+		if there, err := r.book.IsThere(p); err != nil || !there {
+			failed = append(failed, err)
+			continue
+		}
+		if _, err := r.servers.ledger.Answer(ctx, i.ID, signedInWord); err != nil && !errors.Is(err, ledger.ErrClosed) {
+			failed = append(failed, fmt.Errorf("the run %d cannot go on: %w", i.Run, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// List lists the sign-ins that are kept.
+func (r *SignIns) List() ([]signin.Entry, error) {
+	if r.book == nil {
+		return nil, nil
+	}
+	return r.book.List()
+}
+
+// Remove forgets a sign-in; the error is signin.ErrNone where there is none.
+func (r *SignIns) Remove(ctx context.Context, id signin.ID) error {
+	if r.book == nil {
+		return signin.ErrNone
+	}
+	return r.book.Remove(ctx, id)
+}
+
+// Redirects are the addresses to which browsers are sent by links that were given and not used yet.
+func (r *SignIns) Redirects() ([]string, error) {
+	if r.book == nil {
+		return nil, nil
+	}
+	return r.book.Redirects()
+}
+
+// Sign-ins at MCP servers are kept under a name that no agent has, because all agents share them.
+const serverSignIns = "@mcp"
+
+// serverCallback is the path to which browsers are sent from a sign-in at an MCP server.
+const serverCallback = "/mcp/callback"
+
+func serverSignInID(server string) signin.ID {
+	return signin.ID{Agent: serverSignIns, Skill: server, Provider: "oauth"}
+}
+
+// serverProvider is where the owner signs in at a server, as it was found; false where they never have.
+func serverProvider(s mcp.Server, c *mcp.Client) (signin.Provider, bool, error) {
+	if c == nil || !s.IsIssuer(c.Issuer) { // it was found when the owner named another
+		return signin.Provider{}, false, nil
+	}
+	send := mcp.SignInTransport(s)
+	for _, address := range []string{c.TokenURL, c.AuthorizationURL} { // which the server named, perhaps for an earlier version
+		u, err := url.Parse(address)
+		if err == nil {
+			err = send.Refuses(u)
+		}
+		if err != nil {
+			return signin.Provider{}, false, fmt.Errorf("the MCP server %s names an address for its sign-in that is not used: %w", s.Name, err)
+		}
+	}
+
+	p := signin.Provider{ID: serverSignInID(s.Name), ClientID: c.ID, Send: send, Resource: c.Resource, OAuth: skills.OAuth{
+		ProviderID: "oauth", DisplayName: "the MCP server " + s.Name, GrantType: skills.GrantAuthorizationCode, AuthorizationURL: c.AuthorizationURL, TokenURL: c.TokenURL,
+		Scopes: c.Scopes, PKCERequired: true, RedirectPath: serverCallback, ClientAuthenticationMethod: skills.AuthenticationNone,
+	}}
+	if s.OAuth != nil && s.OAuth.ClientSecret != "" {
+		p.ClientSecret, p.ClientAuthenticationMethod = s.OAuth.ClientSecret, skills.AuthenticationBasic
+	}
+	return p, true, nil
+}
+
+// tokens give the tokens for a server, nil where no sign-ins are kept.
+func (r *SignIns) tokens(s mcp.Server) mcp.Tokens {
+	if r.book == nil || s.URL == "" {
+		return nil
+	}
+	return func(ctx context.Context, had string) (string, error) {
+		rec, err := r.servers.book.Of(s)
+		if err != nil {
+			return "", err
+		}
+		p, ok, err := serverProvider(s, rec.Client)
+		if err != nil || !ok {
+			return "", err
+		}
+
+		var token string
+		if had == "" {
+			token, err = r.book.Token(ctx, p)
+		} else {
+			token, err = r.book.Refresh(ctx, p, had)
+		}
+		if errors.As(err, new(*signin.NeededError)) { // asked without one, the server says that it wants one
+			return "", nil
+		}
+		return token, err
+	}
+}
+
+// ServerLink is where the owner signs in at a server. What the server says of that is found now, and kept.
+func (r *SignIns) ServerLink(ctx context.Context, name string) (string, error) {
+	st, ok := r.servers.Get(name)
+	switch {
+	case !ok:
+		return "", &agentplan.NotConfiguredError{Kind: "MCP server", Name: name}
+	case st.Err != nil:
+		return "", st.Err
+	case st.URL == "":
+		return "", fmt.Errorf("the MCP server %s is a program; give it its keys under env", name)
+	case r.book == nil:
+		return "", errNoSignIns
+	}
+
+	base, err := r.listen(ctx)
+	if err != nil {
+		return "", err
+	}
+	client, err := mcp.Discover(ctx, st.Server, base+serverCallback, st.Record.Client)
+	if err != nil {
+		return "", fmt.Errorf("the MCP server %s: %w", name, err)
+	}
+	p, _, err := serverProvider(st.Server, client)
+	if err == nil {
+		err = p.CheckLink()
+	}
+	if err == nil {
+		err = r.servers.book.KeepClient(st.Server, client)
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.book.Link(ctx, p, base)
+}
+
+// AnswerServer signs in at a server with what the owner pasted: the address that their browser was sent to.
+func (r *SignIns) AnswerServer(ctx context.Context, name, pasted string) error {
+	reply, err := signin.ParseReply(pasted)
+	if err != nil {
+		return err
+	}
+	if r.book == nil {
+		return errNoSignIns
+	}
+	return r.redeem(ctx, serverSignInID(name), reply)
+}
+
+// ServerStatus is how it stands with the sign-in at a server, as far as the store knows; "" where there is none.
+func (r *SignIns) ServerStatus(st State) signin.Status {
+	if r.book == nil {
+		return ""
+	}
+	p, ok, err := serverProvider(st.Server, st.Record.Client)
+	if err != nil || !ok {
+		return ""
+	}
+	there, err := r.book.IsThere(p)
+	switch {
+	case err != nil:
+		return ""
+	case there:
+		return signin.Authorized
+	}
+	return signin.Unauthorized
+}
+
+// Book returns the book of sign-ins, or nil if none are kept.
+func (r *SignIns) Book() *signin.Book { return r.book }

@@ -1,0 +1,355 @@
+// Package trigger checks that the files that started a run are still there and unchanged, and lists
+// the files of a batch.
+package trigger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rouse/agent/condition"
+	"rouse/agent/plan"
+	"rouse/agent/runlog"
+	"rouse/agent/tool"
+	"rouse/internal/atomicfile"
+	"rouse/internal/domain"
+	"rouse/internal/fspath"
+	"rouse/internal/hardlink"
+	"rouse/internal/ledger"
+	"rouse/internal/nofollow"
+)
+
+// Files checks the files that start runs, and lists the files of a batch in a manifest.
+type Files struct {
+	Ledger *ledger.Ledger
+	Log    *slog.Logger
+	Folder string // for manifests, and for files that runs receive
+}
+
+// moveWait is how long a retried run waits for its file, which may be moved to another disk.
+const moveWait = 5 * time.Minute
+
+// filesDroppedKind is the kind of the event that says which files of a batch a run goes on without.
+const droppedKind = "files.left"
+
+// droppedEvent is what it tells. Files that are kept stay in the list, but cannot be read.
+type droppedEvent struct {
+	Attempt int           `json:"attempt"`
+	Files   []droppedFile `json:"files"`
+	Kept    bool          `json:"kept"`
+}
+
+type droppedFile struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// CheckFile checks that the file that started a run is still there and unchanged.
+func (r Files) CheckFile(ctx context.Context, t *plan.Attempt) error {
+	f, why, err := r.locateFile(ctx, t, *t.Detail.File)
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		return plan.EndEarly(domain.OutcomeSkipped, "the file %s %s", f.Path, why)
+	}
+
+	t.Detail.File = &f
+	return nil
+}
+
+// CheckBatch checks the files of a batch. A run begins without missing or changed ones, and keeps
+// this list in all attempts, because keys of a playbook's calls are positions.
+func (r Files) CheckBatch(ctx context.Context, t *plan.Attempt) error {
+	left, fixed, err := r.DroppedBefore(ctx, t)
+	if err != nil {
+		return err
+	}
+
+	var files []plan.BatchFile
+	var missed []droppedFile
+	for _, accepted := range t.Detail.Files {
+		if left[accepted.Path] {
+			continue
+		}
+
+		f, why, err := r.locateFile(ctx, t, accepted)
+		switch {
+		case err != nil:
+			return err
+		case why == "":
+			files = append(files, plan.NewBatchFile(f, false))
+			continue
+		}
+
+		// Once a playbook has made calls, the file keeps its place in the list, as absent.
+		missed = append(missed, droppedFile{accepted.Path, why})
+		if fixed {
+			files = append(files, plan.NewBatchFile(f, true))
+		}
+	}
+
+	if len(missed) > 0 && !fixed {
+		if err := r.release(ctx, t.Run, t.Try, t.Detail.Files, missed); err != nil {
+			return err
+		}
+	}
+
+	if len(missed) > 0 {
+		if err := runlog.AppendEvent(ctx, r.Ledger, t.Run, droppedKind, droppedEvent{t.Try.Number, missed, fixed}); err != nil {
+			return err
+		}
+	}
+
+	t.Files = files
+	switch n := len(t.Detail.Files); {
+	case len(files) > 0:
+		return nil
+	case n == 1 && len(missed) == 1:
+		return plan.EndEarly(domain.OutcomeSkipped, "the file %s %s", missed[0].Path, missed[0].Why)
+	case len(missed) > 0:
+		return plan.EndEarly(domain.OutcomeSkipped, "none of the %d files is left: %s %s, and so on", n, missed[0].Path, missed[0].Why)
+	default: // which an earlier attempt has said
+		return plan.EndEarly(domain.OutcomeSkipped, "none of the %d files is left", n)
+	}
+}
+
+// release gives up the claims of dropped files, so that they can start another run.
+func (r Files) release(ctx context.Context, run ledger.Run, a ledger.Attempt, files []ledger.File, missed []droppedFile) error {
+	var claims []ledger.Claim
+	for _, f := range files {
+		if slices.ContainsFunc(missed, func(m droppedFile) bool { return m.Path == f.Path }) {
+			claims = append(claims, ledger.Claim{Job: run.Job, Path: filepath.ToSlash(f.Path), Hash: f.Hash})
+		}
+	}
+	return r.Ledger.ReleaseClaims(ctx, a, claims...)
+}
+
+// DroppedBefore returns the files that the run began without, and whether the list is fixed.
+func (r Files) DroppedBefore(ctx context.Context, t *plan.Attempt) (left map[string]bool, fixed bool, err error) {
+	left = map[string]bool{}
+	if t.Try.Number == 1 {
+		return left, false, nil
+	}
+
+	events, err := r.Ledger.Events(ctx, ledger.EventFilter{Run: t.Run.ID, Limit: -1})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range events {
+		switch e.Kind {
+		case "call.started":
+			fixed = t.Job.Playbook != nil || t.Job.Skill != nil
+		case droppedKind:
+			var l droppedEvent
+			if err := json.Unmarshal(e.Data, &l); err != nil {
+				return nil, false, fmt.Errorf("the record of the files of run %d is damaged: %w", t.Run.ID, err)
+			}
+			for _, f := range l.Files {
+				left[f.Path] = left[f.Path] || !l.Kept
+			}
+		}
+	}
+	return left, fixed, nil
+}
+
+// locateFile finds the file of a run: at its path, or where an earlier end of the run moved it. why
+// says why it is missing.
+func (r Files) locateFile(ctx context.Context, t *plan.Attempt, f ledger.File) (found ledger.File, why string, err error) {
+	defer func() {
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case err != nil:
+			err = plan.EndEarly(domain.OutcomeError, "the file %s cannot be read: %v", f.Path, err)
+		}
+	}()
+	job := t.Run.Job
+	if t.Detail.Retried {
+		if err := r.awaitMove(ctx, job, f); err != nil {
+			return f, "", err
+		}
+	}
+
+	why, err = fileChanged(ctx, t.Plan.Boundary, f)
+	if why == "" && err == nil {
+		why, err = unreadable(&t.Task, f.Path)
+		return f, why, err
+	}
+
+	// The claim knows where an after-move of this run put the file.
+	claim, ok, lookErr := r.Ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+	if lookErr != nil {
+		return f, "", lookErr
+	}
+
+	if ok && claim.Dest != "" && claim.Dest != f.Path {
+		moved := f
+		moved.Path = claim.Dest
+		if elsewhere, err := fileChanged(ctx, t.Plan.Boundary, moved); elsewhere == "" && err == nil {
+			why, err := unreadable(&t.Task, moved.Path)
+			return moved, why, err
+		}
+	}
+
+	return f, why, err
+}
+
+// unreadable returns why no tool may read a file, or "": it got a second name. In the agent's own
+// workdir it may have one.
+func unreadable(t *plan.Task, path string) (string, error) {
+	if slices.ContainsFunc(tool.WithResolvedLinks([]string{t.Agent.Workdir}), func(f string) bool { return fspath.Within(path, f) }) {
+		return "", nil
+	}
+
+	f, err := t.Plan.Boundary.Open(path)
+	if err != nil {
+		return "is gone", condition.IgnoreNotExist(err)
+	}
+	defer f.Close()
+
+	if names, err := hardlink.Count(f); err != nil || names <= 1 {
+		return "", err
+	}
+	return "is a hard link by now, and its other name may lie anywhere, so that no run may read it; copy the file instead", nil
+}
+
+// awaitMove waits until the watcher has recorded where it moved the file of a retried run.
+func (r Files) awaitMove(ctx context.Context, job string, f ledger.File) error {
+	late := time.After(moveWait)
+	for {
+		changed := r.Ledger.Changed() // asked for before reading, so that no change falls between
+		claim, ok, err := r.Ledger.ClaimOf(ctx, job, filepath.ToSlash(f.Path), f.Hash)
+		if err != nil || !ok || claim.After != ledger.AfterPending {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		case <-late:
+			return fmt.Errorf("it is still being moved after the run's earlier end, for longer than %s", moveWait)
+		}
+	}
+}
+
+// fileChanged says why what is at a file's path is not the file, "" when it is.
+func fileChanged(ctx context.Context, b nofollow.Boundary, f ledger.File) (string, error) {
+	const changed = "has changed since it was accepted; what it holds now gets a run of its own"
+	info, err := b.Stat(f.Path)
+	link, linked := errors.AsType[*nofollow.LinkError](err)
+	switch {
+	case linked: // in its place, or in that of a folder above it
+		return "cannot be reached: " + link.Error(), nil
+	case err != nil:
+		return "is gone", condition.IgnoreNotExist(err)
+	case !info.Mode().IsRegular(): // reading a pipe could block forever
+		return changed, nil
+	case info.Size() == f.Size && info.ModTime().Equal(f.ModTime):
+		return "", nil
+	case info.Size() != f.Size:
+		return changed, nil
+	}
+
+	hash, err := condition.ContentHash(ctx, b, f.Path)
+	if err != nil || hash == f.Hash {
+		return "", err
+	}
+
+	return changed, nil
+}
+
+func (r Files) ManifestPath(run int64) string {
+	return filepath.Join(r.Folder, fmt.Sprintf("%d.json", run))
+}
+
+// WriteManifest lists the files of a batch in a file. Each attempt writes the same.
+func (r Files) WriteManifest(t *plan.Attempt) (path string, err error) {
+	text, err := manifest(t.Run, plan.Present(t.Files), t.Detail.More, t.Plan.Zone)
+	if err != nil {
+		return "", fmt.Errorf("the manifest of run %d cannot be made: %w", t.Run.ID, err)
+	}
+
+	path = r.ManifestPath(t.Run.ID)
+	if err = os.MkdirAll(r.Folder, 0o700); err == nil {
+		err = atomicfile.Write(path, text, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the manifest of run %d cannot be written: %w", t.Run.ID, err)
+	}
+
+	return path, nil
+}
+
+// manifest is a JSON text with a file in a line, so that it can be read in parts.
+func manifest(run ledger.Run, files []ledger.File, more int, zone *time.Location) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false) // a name is to be read as it is
+	fmt.Fprintf(&out, "{\n\"job\": %q,\n\"run\": \"%d\",\n\"files\": [\n", run.Job, run.ID)
+
+	for i, f := range files {
+		f.ModTime = f.ModTime.In(zone)
+		if err := e.Encode(f); err != nil {
+			return nil, err
+		}
+		if i < len(files)-1 {
+			out.Truncate(out.Len() - 1)
+			out.WriteString(",\n")
+		}
+	}
+
+	fmt.Fprintf(&out, "],\n\"more\": %d\n}\n", more)
+	return out.Bytes(), nil
+}
+
+// RemoveManifest comes at the end of each attempt: the next one writes it again.
+func (r Files) RemoveManifest(t *plan.Attempt) {
+	if t.Manifest == "" {
+		return
+	}
+	if err := os.Remove(t.Manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.Log.Warn("the manifest of a run could not be removed; it is tried again later", "run", t.Run.ID, "error", err)
+	}
+}
+
+func (r Files) SweepManifests(ctx context.Context) error {
+	entries, err := os.ReadDir(r.Folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+
+	var errs []error
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && atomicfile.Unfinished(e.Name()) && time.Since(info.ModTime()) > time.Hour {
+			errs = append(errs, os.Remove(filepath.Join(r.Folder, e.Name()))) // its process died
+			continue
+		}
+
+		text, _, _ := strings.Cut(e.Name(), ".")
+		id, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil {
+			continue // not ours
+		}
+
+		run, gone := r.Ledger.Run(ctx, id)
+		switch {
+		case errors.Is(gone, ledger.ErrNotFound) || gone == nil && run.State == domain.StateFinished:
+			errs = append(errs, os.RemoveAll(filepath.Join(r.Folder, e.Name())))
+		case gone != nil:
+			return gone
+		}
+	}
+
+	return errors.Join(append(errs, err)...)
+}
