@@ -114,7 +114,7 @@ func (r *Runner) attempt(ctx context.Context, t *attempt) (out ledger.Result, er
 
 	t.recorder.LeaveEnd()
 	defer func() { err = t.recorder.End(context.WithoutCancel(ctx), &out, err) }()
-	seen := r.live.Begin(t.Run.ID, t.Run.Job, t.Redactor())
+	seen := r.parts.Live.Begin(t.Run.ID, t.Run.Job, t.Redactor())
 	defer seen.End()
 	res, err := loop.Run(seen.With(ctx), o)
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *Runner) check(ctx context.Context, t *attempt, p model.Provider, res lo
 			return ledger.Result{}, err
 		}
 	}
-	out, err = r.judge(ctx, t, res)
+	out, err = judge(ctx, r.conditionEnv(t), t, res)
 	branch.Report(&out)
 	if o := t.Checkout(); err == nil && o != nil {
 		r.clones.Push(ctx, t.Run, o.Push, branch, &out)
@@ -195,7 +195,7 @@ func (r *Runner) conditionEnv(t *attempt) condition.Env {
 }
 
 // judge turns the loop's result into the run's: expectations that are not met make it an error.
-func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger.Result, error) {
+func judge(ctx context.Context, env condition.Env, t *attempt, res loop.Result) (ledger.Result, error) {
 	out := ledger.Result{
 		Outcome: res.Outcome, Exit: res.Exit, Summary: res.Summary, Error: res.Error, Kind: errorKind(res), Verified: res.Verified,
 		Steps: res.Steps, Calls: res.Calls,
@@ -214,7 +214,7 @@ func (r *Runner) judge(ctx context.Context, t *attempt, res loop.Result) (ledger
 		return out, nil
 	}
 
-	why, err := condition.Unmet(ctx, r.conditionEnv(t), t.authorizer.Untrusted())
+	why, err := condition.Unmet(ctx, env, t.authorizer.Untrusted())
 	if err != nil {
 		return out, err
 	}

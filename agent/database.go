@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"rouse/agent/notice"
 	"rouse/agent/plan"
@@ -48,7 +49,7 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 	db, release, err := r.databases.Get(ctx, t.Agent.Name)
 	if err == nil {
 		defer release()
-		r.tellQuota(ctx, t, db)
+		tellQuota(ctx, r.ledger, r.log, t, db)
 		if res.Wait == nil {
 			err = db.RefreshViews(ctx)
 		}
@@ -59,11 +60,11 @@ func (r *Runner) afterAttempt(ctx context.Context, t *attempt, res ledger.Result
 	}
 }
 
-func (r *Runner) tellQuota(ctx context.Context, t *attempt, db *agentdb.DB) {
+func tellQuota(ctx context.Context, l *ledger.Ledger, log *slog.Logger, t *attempt, db *agentdb.DB) {
 	err := db.NotifyQuota(ctx, func(used, limit int64) error {
-		return r.ledger.AppendNotices(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
+		return l.AppendNotices(ctx, notice.DatabaseQuota(&t.Task, used, limit)...)
 	})
 	if err != nil {
-		r.log.Warn("the owner could not be told of a quota", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)
+		log.Warn("the owner could not be told of a quota", "agent", t.Agent.Name, "run", t.Run.ID, "error", err)
 	}
 }

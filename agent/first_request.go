@@ -90,7 +90,7 @@ func (r *Runner) promptTools(t *attempt) (*tool.Registry, error) {
 	t.reducer = newReducer(t)
 	t.found.Folder = prompt.ProjectFolder(t.Plan.Boundary, prompt.ProjectDir(&t.Task), true, t.Redactor().Replace, func(most int) int { return prompt.Part(&t.Task, most) }, nil)
 	t.found.Clock = prompt.Clock(&t.Task)
-	t.offers = r.offersOf(t, nil)
+	t.offers = r.modules.offersOf(t, nil)
 	return r.tools(t)
 }
 
@@ -190,6 +190,7 @@ func forPlan(p plan.Plan, approved string) (*Runner, error) {
 	if r.Servers, r.SignIns, err = servers.New(servers.Options{Log: r.log, Plan: r.Plan, Programs: programs, Approved: approved}); err != nil {
 		return nil, err
 	}
+	r.modules = &moduleRunner{log: r.log, plan: r.Plan, programs: programs, signIns: r.SignIns.Book()}
 	r.Blockers = blocker.New(blocker.Options{Plan: r.Plan, Programs: programs, Models: r.Models, Servers: r.Servers})
 	r.Set(p)
 	return r, nil

@@ -17,6 +17,7 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/skill"
 	"rouse/internal/domain"
+	"rouse/skills/module"
 )
 
 // options returns the options of the loop for an attempt, by the kind of its run. Each function below sets up one kind.
@@ -81,6 +82,42 @@ func (r *Runner) playbookOptions(ctx context.Context, t *attempt) (loop.Options,
 		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
 	o.Invocation.MustSucceed = true
+	return o, nil
+}
+
+// moduleOptions returns the options of a run that the module of a skill does.
+func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
+	if t.module, err = r.modules.newModuleRun(ctx, t, t.Job.Skill); err != nil {
+		return o, err
+	}
+	t.ModuleRedactor = t.module.redact
+	if err := r.modules.enterWorkspace(ctx, t); err != nil {
+		return o, err
+	}
+	r.openRecorder(t)
+	if o, err = r.toolOptions(ctx, t); err != nil {
+		return o, err
+	}
+	input, err := moduleInput(t, t.data)
+	if err != nil {
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
+	}
+
+	m, past := t.module, t.past
+	seen := newCallTimes(o.Recorder, past)
+	m.provider = &moduleProvider{
+		moduleRun: m, times: seen, prior: past.Calls, past: past.Module, skipped: past.Skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
+	}
+	m.completer = newCompleter(ctx, t)
+	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls
+	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // calls that are made again count again, questions are not asked again
+	r.askingModel(t, &o)
+
+	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
+	if err := r.modules.startModule(ctx, m, t, start); err != nil {
+		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
+	}
 	return o, nil
 }
 
@@ -183,8 +220,8 @@ func (r *Runner) openRecorder(t *attempt) {
 
 // toolOptions returns the options that every run of the loop has, with the tools of its skills and MCP servers.
 func (r *Runner) toolOptions(ctx context.Context, t *attempt) (loop.Options, error) {
-	t.offers = r.offersOf(t, t.found.Registered)
-	t.calls = r.newModuleCalls(ctx, t)
+	t.offers = r.modules.offersOf(t, t.found.Registered)
+	t.calls = r.modules.newModuleCalls(ctx, t)
 	t.servers = r.Servers.Connect(&t.Attempt, t.authorizer, t.found.Servers) //nolint:contextcheck // a request of a server is recorded even if its run ends
 	o, err := r.baseOptions(ctx, t)
 	if err == nil {

@@ -29,7 +29,7 @@ const maxOffered = 256 << 10
 
 // moduleCalls answers calls of one attempt by modules, each in a machine of its own within the run.
 type moduleCalls struct {
-	runner    *Runner
+	runner    *moduleRunner
 	task      *attempt
 	inner     *loop.Inner
 	completer *loop.Completer // nil: no model is asked
@@ -42,7 +42,7 @@ type moduleCalls struct {
 	started int // runs of their own
 }
 
-func (r *Runner) newModuleCalls(ctx context.Context, t *attempt) *moduleCalls {
+func (r *moduleRunner) newModuleCalls(ctx context.Context, t *attempt) *moduleCalls {
 	if len(t.offers) == 0 {
 		return nil
 	}
@@ -206,7 +206,7 @@ type offer struct {
 
 // offersOf returns the tools that the skills of a task's agent offer to its run. registered are
 // those that their modules have registered, by skill.
-func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
+func (r *moduleRunner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
 	if t.Job.Skill != nil { // a module calls no others
 		return nil
 	}
@@ -227,16 +227,16 @@ func (r *Runner) offersOf(t *attempt, registered map[string][]host.Offer) (out [
 }
 
 // findsTools says whether the model of a task can find tools that it is not told of.
-func (r *Runner) findsTools(t *attempt) bool {
+func (r *moduleRunner) findsTools(t *attempt) bool {
 	return !slices.ContainsFunc(skill.Specs(), func(s tool.Spec) bool {
 		return s.Requires == tool.RequiresUnlisted && !tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, s.Name)
 	})
 }
 
 // cannotOffer says whether a skill cannot be run for the agent of a task.
-func (r *Runner) cannotOffer(t *attempt, s *skills.Skill) bool {
+func (r *moduleRunner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	has := func(name string) bool {
-		return t.given(r.Specs().Find(name)) && tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name)
+		return t.given(t.Plan.Specs.Find(name)) && tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name)
 	}
 	can := host.Capabilities{Network: len(t.Agent.Network) > 0, Model: t.Model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.Agent.ServerNames()}
 	needed, _ := host.Ungranted(s.Manifest, can, t.Agent.SecretNames())
@@ -244,7 +244,7 @@ func (r *Runner) cannotOffer(t *attempt, s *skills.Skill) bool {
 }
 
 // registeredOffers returns the tools that the modules of a task's skills have registered, by skill.
-func (r *Runner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
+func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
 	out := map[string][]host.Offer{}
 	if t.Job.Skill != nil {
 		return out

@@ -83,7 +83,7 @@ type moduleHooks struct {
 }
 
 // openHooks finds the hooks that are due for a task, and has its run call them. With busy another run does so now.
-func (r *Runner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
+func (r *moduleRunner) openHooks(ctx context.Context, m *moduleRun, t *attempt) (h *moduleHooks, busy string, err error) {
 	h = &moduleHooks{host: m.host, run: m.run, removes: t.Detail.Removes}
 	manifest := m.skill.Manifest
 	if len(manifest.LifecycleHooks) == 0 {
@@ -140,7 +140,7 @@ func (h *moduleHooks) settle(m *skills.Manifest) {
 	}
 }
 
-func (r *Runner) isOver(ctx context.Context, run int64) (bool, error) {
+func (r *moduleRunner) isOver(ctx context.Context, run int64) (bool, error) {
 	other, err := r.ledger.Run(ctx, run)
 	if errors.Is(err, ledger.ErrNotFound) {
 		return true, nil

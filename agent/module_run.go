@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"rouse/agent/model"
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
+	"rouse/agent/programs"
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
@@ -31,6 +33,17 @@ import (
 	"rouse/skills/module"
 )
 
+// moduleRunner runs modules of skills: as a run of their own, or within a call of another run.
+type moduleRunner struct {
+	ledger   *ledger.Ledger
+	log      *slog.Logger
+	plan     *plan.Current
+	programs *programs.Hosts
+	signIns  *signin.Book // nil: modules sign in nowhere
+	storage  string       // folder for what skills store, "" if they can store nothing
+}
+
+// moduleRun is one run of a module.
 type moduleRun struct {
 	ledger    *ledger.Ledger
 	run       ledger.Run
@@ -52,43 +65,7 @@ type moduleRun struct {
 	provider  *moduleProvider
 }
 
-// moduleOptions returns the options of a run that the module of a skill does.
-func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options, err error) {
-	if t.module, err = r.newModuleRun(ctx, t, t.Job.Skill); err != nil {
-		return o, err
-	}
-	t.ModuleRedactor = t.module.redact
-	if err := r.enterWorkspace(ctx, t); err != nil {
-		return o, err
-	}
-	r.openRecorder(t)
-	if o, err = r.toolOptions(ctx, t); err != nil {
-		return o, err
-	}
-	input, err := moduleInput(t, t.data)
-	if err != nil {
-		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
-	}
-
-	m, past := t.module, t.past
-	seen := newCallTimes(o.Recorder, past)
-	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.Calls, past: past.Module, skipped: past.Skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
-		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
-	}
-	m.completer = newCompleter(ctx, t)
-	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls
-	o.Bounds = o.Bounds.AfterTokens(past.Used.Tokens) // calls that are made again count again, questions are not asked again
-	r.askingModel(t, &o)
-
-	start := module.Start{Export: "execute", Args: input, Now: m.run.StartedAt, Surface: module.Surface{Constants: m.constants(t.ModuleSettings.Config, "")}}
-	if err := r.startModule(ctx, m, t, start); err != nil {
-		return o, plan.EndEarly(domain.OutcomeError, "%v", err)
-	}
-	return o, nil
-}
-
-func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) (*moduleRun, error) {
+func (r *moduleRunner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) (*moduleRun, error) {
 	if err := install.Verify(s); err != nil {
 		return nil, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
@@ -116,9 +93,9 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 	m := &moduleRun{ledger: r.ledger, run: t.Run, skill: s, program: program, wasm: wasm, storage: r.storageOf(t.Agent.Name, s.Name), epoch: r.ledger.EpochOf(t.Run.ID).ID, redact: redactor(t.Plan.Secrets)}
 	m.learn = func(secret string) {
 		m.redact.Add(secret)
-		r.Plan.Learn(secret)
+		r.plan.Learn(secret)
 	}
-	m.signIns = r.SignIns.Book()
+	m.signIns = r.signIns
 	if t.Model != nil && t.AsksModel() {
 		m.complete = completing(t, m)
 	}
@@ -129,7 +106,7 @@ func (r *Runner) newModuleRun(ctx context.Context, t *attempt, s *skills.Skill) 
 }
 
 // storageOf is the file of what a skill stores for an agent, "" where it can store nothing.
-func (r *Runner) storageOf(agent, skill string) string {
+func (r *moduleRunner) storageOf(agent, skill string) string {
 	if r.storage == "" {
 		return ""
 	}
@@ -191,7 +168,7 @@ func newCompleter(ctx context.Context, t *attempt) *loop.Completer {
 }
 
 // startModule starts the machine that answers as the provider of a module, after the hooks that are due.
-func (r *Runner) startModule(ctx context.Context, m *moduleRun, t *attempt, s module.Start) (err error) {
+func (r *moduleRunner) startModule(ctx context.Context, m *moduleRun, t *attempt, s module.Start) (err error) {
 	p := m.provider
 	if p.machine, err = r.programs.Machine(); err != nil {
 		return err

@@ -37,7 +37,7 @@ func TestCallStartsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	r := &Runner{ledger: l}
+	r := &moduleRunner{ledger: l}
 	plan := plan.Active{Plan: plan.Plan{
 		Agents:  map[string]plan.Agent{"clerk": {Name: "clerk", Bounds: loop.Bounds{Calls: 50}}},
 		Jobs:    map[string]plan.Job{"ask": {Name: "ask", Agent: "clerk", Prompt: "x", Bounds: loop.Bounds{Calls: 7}, Notify: plan.Notify{On: []string{"error"}, Channels: []string{"mail"}}}},

@@ -17,7 +17,7 @@ import (
 
 // enterWorkspace puts the run of a module into the workspace that its job names, and creates it if
 // necessary (OSL-28).
-func (r *Runner) enterWorkspace(ctx context.Context, t *attempt) error {
+func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 	m, run := t.module, t.Run
 	name, err := workspaceName(t, t.data)
 	switch {
@@ -67,7 +67,7 @@ func workspaceName(t *attempt, data map[string]any) (string, error) {
 }
 
 // workspaceNamed is the workspace of a skill for an agent with a name, which is made where there is none.
-func (r *Runner) workspaceNamed(ctx context.Context, by ledger.Author, agent string, s *skills.Skill, name string) (ledger.Workspace, error) {
+func (r *moduleRunner) workspaceNamed(ctx context.Context, by ledger.Author, agent string, s *skills.Skill, name string) (ledger.Workspace, error) {
 	w, err := r.ledger.WorkspaceNamed(ctx, agent, s.Name, name)
 	if !errors.Is(err, ledger.ErrNotFound) {
 		return w, err

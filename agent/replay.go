@@ -35,7 +35,7 @@ func (r *Runner) ExportRecording(ctx context.Context, id int64) (replay.Recordin
 // model, and recorded results replace all tools. It writes into the runner's own ledger and
 // folders, which must be temporary.
 func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (record.Result, error) {
-	run, t, err := r.recordedTask(rec)
+	run, t, err := recordedTask(r.Plan, rec)
 	if err != nil {
 		return record.Result{}, err
 	}
@@ -45,7 +45,7 @@ func (r *Runner) Replay(ctx context.Context, rec replay.Recording) (record.Resul
 	})
 }
 
-func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *plan.Task, err error) {
+func recordedTask(p *plan.Current, rec replay.Recording) (run ledger.Run, t *plan.Task, err error) {
 	if rec.Run == nil || len(rec.Attempts) == 0 {
 		return run, t, errors.New("the recording holds no attempt at a run, so there is nothing to play again")
 	}
@@ -55,7 +55,7 @@ func (r *Runner) recordedTask(rec replay.Recording) (run ledger.Run, t *plan.Tas
 	if _, err := fmt.Sscan(rec.Run.ID, &run.ID); err != nil {
 		return run, t, fmt.Errorf("the recording is of run %q, which is no number", rec.Run.ID)
 	}
-	if t, err = r.Plan.Resolve(run); err != nil {
+	if t, err = p.Resolve(run); err != nil {
 		return run, t, err
 	}
 
@@ -114,7 +114,7 @@ func (r *Runner) play(ctx context.Context, again ledger.Run, a ledger.Attempt, r
 
 	expect := t.Job.Expect
 	t.Job.Expect = nil // nothing was done that could be looked at
-	out, err := r.judge(ctx, t, res)
+	out, err := judge(ctx, r.conditionEnv(t), t, res)
 	if len(expect) > 0 && out.Outcome.Done() {
 		p.AdoptVerdict(&out, condition.UnmetPrefix)
 	}
@@ -129,7 +129,7 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 	}
 
 	s := snapshot{File: d.File}
-	if s.LastSuccess, s.LastRun, err = r.timesAsOf(ctx, run); err != nil {
+	if s.LastSuccess, s.LastRun, err = timesAsOf(ctx, r.ledger, run); err != nil {
 		return nil, err
 	}
 
@@ -152,12 +152,12 @@ func (r *Runner) snapshotAsOf(ctx context.Context, run ledger.Run) (json.RawMess
 }
 
 // timesAsOf are times as they were when a run began.
-func (r *Runner) timesAsOf(ctx context.Context, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
+func timesAsOf(ctx context.Context, l *ledger.Ledger, run ledger.Run) (lastSuccess, lastRun time.Time, err error) {
 	if run.Job == "" {
 		return lastSuccess, lastRun, nil
 	}
 	for f := (ledger.RunFilter{Job: run.Job, State: domain.StateFinished, Before: run.ID}); ; {
-		earlier, err := r.ledger.Runs(ctx, f)
+		earlier, err := l.Runs(ctx, f)
 		if err != nil || len(earlier) == 0 {
 			return lastSuccess, lastRun, err
 		}

@@ -82,23 +82,19 @@ type Homes interface {
 
 // Runner executes runs.
 type Runner struct {
+	parts         Options
 	ledger        *ledger.Ledger
 	databases     *pool.Pool
 	homes         Homes // nil: nothing of an agent is anywhere else
 	files         trigger.Files
 	recordings    *record.Store
-	storage       string
+	modules       *moduleRunner
 	before        string
-	extraTools    []tool.Tool
 	specs         tool.Specs // of every tool that comes with no plan
 	log           *slog.Logger
 	programs      *programs.Hosts
 	fileLocks     *tool.Locks
-	viewer        *preview.Viewer
 	Blockers      *blocker.Finder
-	live          *live.Board // nil: nobody looks
-	desktop       func() bool // whether there is a desktop session; nil: there is none
-	canDeliver    func(ctx context.Context, channel string) (can, why string)
 	Plan          *plan.Current
 	Models        *failover.Health // which models are not asked now
 	Notices       *notice.Writer
@@ -119,8 +115,8 @@ func New(o Options) (*Runner, error) {
 	}
 
 	r := &Runner{
-		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger), storage: o.Storage, extraTools: o.Tools,
-		fileLocks: tool.NewLocks(o.Locks), live: o.Live, desktop: o.Desktop, canDeliver: o.CanDeliver, log: o.Logger,
+		ledger: o.Ledger, Plan: plan.NewCurrent(o.Ledger), databases: o.Databases, homes: o.Homes, files: trigger.Files{Ledger: o.Ledger, Log: o.Logger, Folder: o.Manifests}, recordings: record.NewStore(o.Recordings, o.Ledger, o.Homes, o.Logger),
+		fileLocks: tool.NewLocks(o.Locks), parts: o, log: o.Logger,
 	}
 	r.before = cmp.Or(o.Before, filepath.Join(os.TempDir(), "rouse-before-"+rand.Text()))
 	var err error
@@ -131,8 +127,7 @@ func New(o Options) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.viewer = preview.New(box)
-	r.programs.Viewer = r.viewer
+	r.programs.Viewer = preview.New(box)
 	if o.Checkouts != "" {
 		r.clones = runclone.New(&checkout.Store{Dir: o.Checkouts, Sandbox: box, Now: r.ledger.Now}, r.ledger, r.Plan.Redact, r.log)
 	}
@@ -145,6 +140,8 @@ func New(o Options) (*Runner, error) {
 	if r.Servers, r.SignIns, err = servers.New(servers.Options{Ledger: o.Ledger, Log: o.Logger, Plan: r.Plan, Programs: r.programs, Approved: o.Servers, Received: o.Manifests, Version: o.Version, SignIns: o.SignIns}); err != nil {
 		return nil, err
 	}
+
+	r.modules = &moduleRunner{ledger: r.ledger, log: r.log, plan: r.Plan, programs: r.programs, signIns: r.SignIns.Book(), storage: o.Storage}
 
 	pauses, err := r.ledger.ModelPauses(context.Background())
 	if err != nil {
@@ -169,7 +166,7 @@ func New(o Options) (*Runner, error) {
 
 // Set replaces the plan; runs that have started keep theirs.
 func (r *Runner) Set(p plan.Plan) {
-	r.Plan.Set(p, r.specs, hostTools(), r.desktop)
+	r.Plan.Set(p, r.specs, hostTools(), r.parts.Desktop)
 	r.Blockers.Forget() // folders and programs that the configuration names may have changed as well
 	r.Models.Reconsider(p)
 }

@@ -65,9 +65,9 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 		return s, err
 	}
 	s.Servers = r.Servers.Given(&t.Task)
-	s.Registered = r.registeredOffers(ctx, t)
+	s.Registered = r.modules.registeredOffers(ctx, t)
 	for name := range s.Registered {
-		s.registered = append(s.registered, host.StoragePlace(r.storageOf(t.Agent.Name, name)))
+		s.registered = append(s.registered, host.StoragePlace(r.modules.storageOf(t.Agent.Name, name)))
 	}
 	return s, s.ReadSkills(&t.Task)
 }

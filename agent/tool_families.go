@@ -204,7 +204,7 @@ func (r *Runner) allTools(t *attempt, roots *tool.Roots) ([]tool.Tool, error) {
 		all = append(all, tools...)
 	}
 
-	for _, one := range r.extraTools {
+	for _, one := range r.parts.Tools {
 		if t.given(one.Spec()) {
 			all = append(all, one)
 		}
@@ -235,9 +235,9 @@ func (t *attempt) given(s tool.Spec) bool {
 }
 
 func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
-	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.canDeliver, Board: t.board, Redact: t.Redactor().Replace}
+	o := control.Options{Ledger: r.ledger, Channels: t.Plan.Channels, Default: t.Channels, CanDeliver: r.parts.CanDeliver, Board: t.board, Redact: t.Redactor().Replace}
 	if t.Agent.Database {
-		o.Views = func(ctx context.Context) ([]string, error) { return r.viewNames(ctx, t.Agent.Name) }
+		o.Views = func(ctx context.Context) ([]string, error) { return r.Prompts().ViewNames(ctx, t.Agent.Name) }
 	}
 
 	all, err := control.Tools(o)
@@ -246,25 +246,6 @@ func controlTools(r *Runner, t *attempt, _ *tool.Roots) ([]tool.Tool, error) {
 	}
 	clarify, err := control.Clarify()
 	return append(all, clarify), err
-}
-
-// viewNames are the saved views of an agent. Of one whose database is not made yet there are none.
-func (r *Runner) viewNames(ctx context.Context, agent string) ([]string, error) {
-	if !r.databases.Has(agent) {
-		return nil, nil
-	}
-	db, release, err := r.databases.Get(ctx, agent)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-
-	views, err := db.Views(ctx)
-	names := make([]string, len(views))
-	for i, v := range views {
-		names[i] = v.Name
-	}
-	return names, err
 }
 
 // sharesContent reports whether a tool hands content to the owner, which an agent without files can do as well.
@@ -280,7 +261,7 @@ func toolsOfFiles(chosen func(tool.Spec) bool) func(*Runner, *attempt, *tool.Roo
 			return at.At, err
 		}
 		return file.Tools(file.Options{Roots: roots, Wanted: wanted, ContentOnly: t.Agent.Mode == plan.ModeNone, Log: r.ledger, Locks: r.fileLocks, Allow: t.Agent.Allow,
-			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.viewer, Since: since, Zone: t.Plan.Zone})
+			Redact: t.Redactor().Replace, RedactReads: t.NeedsModel(), Viewer: r.programs.Viewer, Since: since, Zone: t.Plan.Zone})
 	}
 }
 

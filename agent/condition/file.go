@@ -76,6 +76,7 @@ func findFile(ctx context.Context, b nofollow.Boundary, path string) (found stri
 	return "", tree.err
 }
 
+// IgnoreNotExist returns nil if an error says that a file does not exist or lies behind a link of an agent.
 func IgnoreNotExist(err error) error {
 	_, link := errors.AsType[*nofollow.LinkError](err)
 	switch {

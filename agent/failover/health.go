@@ -49,6 +49,7 @@ type circuit struct {
 	why    string
 }
 
+// NewHealth returns the health of all models. pauses are those on record.
 func NewHealth(l *ledger.Ledger, log *slog.Logger, p *plan.Current, pauses []ledger.ModelPause) *Health {
 	h := &Health{ledger: l, log: log, plan: p, circuits: map[string]circuit{}, down: map[string]time.Time{}, pauses: map[string]ledger.ModelPause{}, refusals: map[string]*refusal{}}
 	for _, p := range pauses {
@@ -235,6 +236,7 @@ func (h *Health) Paused(now time.Time) []ledger.ModelPause {
 	return out
 }
 
+// PauseText describes the pause of a model for an obstacle.
 func PauseText(p ledger.ModelPause) string {
 	return fmt.Sprintf("the model %s is not asked until %s, for its provider's quota is spent; a run that you start or retry asks it at once: %s",
 		p.Model, p.Until.UTC().Format(time.RFC3339), p.Reason)

@@ -104,6 +104,7 @@ func (r *Provider) Stream(ctx context.Context, req model.Request) iter.Seq2[mode
 	}
 }
 
+// Model returns the model that answers now.
 func (r *Provider) Model() *plan.Model { return r.models[r.now] }
 
 // Fallback tells the loop who may take over, nil when nobody may.

@@ -20,6 +20,7 @@ type Pass struct {
 	known map[string][]string
 }
 
+// Module is the history of a run that a module answers in.
 type Module struct {
 	Passes  []Pass
 	Passed  map[string]bool        // keys of calls at which a pass ended: they are behind the run

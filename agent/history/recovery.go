@@ -65,7 +65,7 @@ func (h *History) firstUncertain(calls []ledger.Call) (ledger.Call, bool) {
 	return ledger.Call{}, false
 }
 
-// recover handles a call that was cut off. A model can look what became of it, so its owner is only
+// AskAboutUncertain handles a call that was cut off. A model can look what became of it, so its owner is only
 // informed. A list of calls is parked until its owner has looked.
 func (h *History) AskAboutUncertain(ctx context.Context, l *ledger.Ledger, specs tool.Specs, t *plan.Attempt) error {
 	c := h.uncertain

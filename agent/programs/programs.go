@@ -83,7 +83,7 @@ func (p *Hosts) Sandbox(unconfined string) (*sandbox.Sandbox, error) {
 	return b, err
 }
 
-// host returns the launcher for the programs of an attempt.
+// Launcher returns the launcher for the programs of an attempt.
 func (p *Hosts) Launcher(t *plan.Attempt, roots *tool.Roots) (*shell.Launcher, error) {
 	box, err := p.Sandbox(t.Agent.Unconfined)
 	if err != nil {

@@ -53,6 +53,7 @@ var projects = []project{
 // adviceFiles are files in which people tell agents about a folder; the first that is there counts.
 var adviceFiles = []string{".hermes.md", "HERMES.md", "AGENTS.md", "CLAUDE.md", ".cursorrules"}
 
+// ProjectDir returns the folder that a prompt describes.
 func ProjectDir(t *plan.Task) string { return cmp.Or(t.Agent.HostFolder, t.Agent.Workdir) }
 
 // describeFolder is what a model is told of the working folder of a task when an attempt begins.

@@ -25,6 +25,7 @@ import (
 //go:embed phases.md
 var phasedInstructions string
 
+// Place describes where an agent works.
 func Place(a plan.Agent) string {
 	if a.Mode == plan.ModeNone {
 		return "You have no file tools, and start no programs.\n"

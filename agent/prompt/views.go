@@ -203,3 +203,22 @@ func (r Sources) tables(ctx context.Context, t *plan.Attempt) (string, error) {
 	}
 	return schema.Text(Part(&t.Task, MaxTablesText)), nil
 }
+
+// ViewNames returns the saved views of an agent. An agent without a database has none.
+func (r Sources) ViewNames(ctx context.Context, agent string) ([]string, error) {
+	if !r.Databases.Has(agent) {
+		return nil, nil
+	}
+	db, release, err := r.Databases.Get(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	views, err := db.Views(ctx)
+	names := make([]string, len(views))
+	for i, v := range views {
+		names[i] = v.Name
+	}
+	return names, err
+}

@@ -58,6 +58,7 @@ type Recorder struct {
 	err      error      // error of the first failed flush
 }
 
+// NewRecorder returns the recorder of an attempt. asks reports whether each step asks a model.
 func NewRecorder(record func(context.Context, ledger.Attempt, ...ledger.Entry) error, a ledger.Attempt, r *redact.Redactor, asks bool) *Recorder {
 	out := &Recorder{record: record, attempt: a, redact: r, asks: asks}
 	out.flushed = sync.NewCond(&out.mu)

@@ -50,6 +50,7 @@ func New(l *ledger.Ledger, w *Warnings, t *plan.Attempt, p *failover.Provider, l
 	return b
 }
 
+// ExceededError is the error of a reservation for which a budget has no room.
 type ExceededError struct {
 	outcome domain.Outcome
 	exit    domain.Exit

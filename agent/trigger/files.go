@@ -269,6 +269,7 @@ func fileChanged(ctx context.Context, b nofollow.Boundary, f ledger.File) (strin
 	return changed, nil
 }
 
+// ManifestPath returns the path of the manifest of a run.
 func (r Files) ManifestPath(run int64) string {
 	return filepath.Join(r.Folder, fmt.Sprintf("%d.json", run))
 }
@@ -323,6 +324,7 @@ func (r Files) RemoveManifest(t *plan.Attempt) {
 	}
 }
 
+// SweepManifests removes manifests and received files of runs that are finished or gone.
 func (r Files) SweepManifests(ctx context.Context) error {
 	entries, err := os.ReadDir(r.Folder)
 	if errors.Is(err, os.ErrNotExist) {
