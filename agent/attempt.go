@@ -22,7 +22,7 @@ import (
 	"rouse/agent/runlog"
 	"rouse/agent/servers"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/skill"
 	"rouse/agent/undo"
 	"rouse/internal/domain"
@@ -276,7 +276,7 @@ func waitQuestion(t *attempt, q loop.Question) *ledger.Question {
 	case q.SignIn != "":
 		out.Title = t.Asker() + " asks you to sign in"
 		// Runs that ask for the same are one entry of the inbox.
-		out.Action = ledger.Action{Tool: host.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, host.AuthorizeName(), q.SignIn)}
+		out.Action = ledger.Action{Tool: moduleapi.AuthorizeName(), Description: q.SignIn, Hash: tool.ActionHash(t.Agent.Name, moduleapi.AuthorizeName(), q.SignIn)}
 	case q.Title != "":
 		out.Title = t.Asker() + ": " + q.Title
 	}

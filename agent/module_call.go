@@ -13,7 +13,7 @@ import (
 	"rouse/agent/plan"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
 	"rouse/internal/domain"
@@ -198,7 +198,7 @@ func (c *moduleCalls) start(ctx context.Context, in tool.Invocation, s *skills.S
 
 // offer is a tool of a skill that a run has (OSL-32).
 type offer struct {
-	host.Offer
+	moduleapi.Offer
 	skill *skills.Skill
 	// apart: the model is not told of it, and finds it as it finds the skill, which its agent does not name.
 	apart bool
@@ -206,7 +206,7 @@ type offer struct {
 
 // offersOf returns the tools that the skills of a task's agent offer to its run. registered are
 // those that their modules have registered, by skill.
-func (r *moduleRunner) offersOf(t *attempt, registered map[string][]host.Offer) (out []offer) {
+func (r *moduleRunner) offersOf(t *attempt, registered map[string][]moduleapi.Offer) (out []offer) {
 	if t.Job.Skill != nil { // a module calls no others
 		return nil
 	}
@@ -218,7 +218,7 @@ func (r *moduleRunner) offersOf(t *attempt, registered map[string][]host.Offer) 
 			continue
 		}
 
-		fit, _ := host.Offers(s) // what does not fit is said where the configuration is checked
+		fit, _ := moduleapi.Offers(s) // what does not fit is said where the configuration is checked
 		for _, o := range slices.Concat(fit, registered[s.Name]) {
 			out = append(out, offer{o, s, apart})
 		}
@@ -238,14 +238,14 @@ func (r *moduleRunner) cannotOffer(t *attempt, s *skills.Skill) bool {
 	has := func(name string) bool {
 		return t.given(t.Plan.Specs.Find(name)) && tool.IsAllowed(t.Agent.Allow, t.Agent.Deny, name)
 	}
-	can := host.Capabilities{Network: len(t.Agent.Network) > 0, Model: t.Model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.Agent.ServerNames()}
-	needed, _ := host.Ungranted(s.Manifest, can, t.Agent.SecretNames())
-	return !s.Manifest.Supports(runtime.GOOS) || len(host.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
+	can := moduleapi.Capabilities{Network: len(t.Agent.Network) > 0, Model: t.Model != nil, Commands: has(shell.RunName()), Writing: has(file.WriteName()), Servers: t.Agent.ServerNames()}
+	needed, _ := moduleapi.Ungranted(s.Manifest, can, t.Agent.SecretNames())
+	return !s.Manifest.Supports(runtime.GOOS) || len(moduleapi.Missing(s.Manifest)) > 0 || len(needed) > 0 || install.Verify(s) != nil
 }
 
 // registeredOffers returns the tools that the modules of a task's skills have registered, by skill.
-func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[string][]host.Offer {
-	out := map[string][]host.Offer{}
+func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[string][]moduleapi.Offer {
+	out := map[string][]moduleapi.Offer{}
 	if t.Job.Skill != nil {
 		return out
 	}
@@ -254,7 +254,7 @@ func (r *moduleRunner) registeredOffers(ctx context.Context, t *attempt) map[str
 		if s.Manifest == nil || len(s.Manifest.Tools) == 0 { // its module can register none
 			continue
 		}
-		more, err := host.Registered(ctx, r.storageOf(t.Agent.Name, s.Name), s)
+		more, err := moduleapi.Registered(ctx, r.storageOf(t.Agent.Name, s.Name), s)
 		if err != nil {
 			r.log.Warn("the tools that a skill has registered cannot be read", "agent", t.Agent.Name, "skill", s.Name, "error", err)
 		}

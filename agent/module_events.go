@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rouse/agent/redact"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
 	"rouse/skills/module"
@@ -50,7 +50,7 @@ func (m *moduleEvents) add(kind string, data map[string]any) {
 	if !m.live {
 		return
 	}
-	if kind == host.EventProgress {
+	if kind == moduleapi.EventProgress {
 		now := time.Now()
 		if now.Sub(m.progress) < progressEvery {
 			m.late = data
@@ -73,7 +73,7 @@ func (m *moduleEvents) add(kind string, data map[string]any) {
 // settle adds the last progress, however soon it came: while a run waits, and after its end, it is what people see.
 func (m *moduleEvents) settle() {
 	if m.late != nil {
-		m.put(host.EventProgress, m.late)
+		m.put(moduleapi.EventProgress, m.late)
 		m.late = nil
 	}
 }
@@ -88,7 +88,7 @@ func (m *moduleEvents) result(e *module.End) {
 	if len(e.Value) > maxResult {
 		data = map[string]any{"text": text.Size(int64(len(e.Value))) + " of JSON, of which nothing is kept"}
 	}
-	m.put(host.EventResult, data)
+	m.put(moduleapi.EventResult, data)
 }
 
 func (m *moduleEvents) put(kind string, data map[string]any) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"rouse/agent/model"
-	"rouse/agent/tool/host"
-	"rouse/agent/tool/host/store"
+	"rouse/agent/tool/moduleapi"
+	"rouse/agent/tool/moduleapi/store"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -73,7 +73,7 @@ func lastHooks(m *skills.Manifest, l store.Lifecycle) []hook {
 // moduleHooks calls the due hooks, each in a machine of its own, before the module. A hook counts
 // as told once it has returned.
 type moduleHooks struct {
-	host    *host.Host
+	host    *moduleapi.Host
 	run     ledger.Run
 	removes bool // the skill is about to be removed: after its hooks nothing is called
 

@@ -16,7 +16,7 @@ import (
 	"rouse/agent/loop"
 	"rouse/agent/model"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -67,7 +67,7 @@ type moduleProvider struct {
 
 type openCall struct {
 	id    int
-	call  host.Call
+	call  moduleapi.Call
 	known bool // an earlier attempt has its result
 }
 
@@ -198,7 +198,7 @@ func (p *moduleProvider) answers(ctx context.Context, results []model.Result) ([
 
 // seen returns the time of a call's end as its module sees it. It is zero for a call whose record
 // may be lost, because a module must not depend on that.
-func (p *moduleProvider) seen(c host.Call, key string) time.Time {
+func (p *moduleProvider) seen(c moduleapi.Call, key string) time.Time {
 	if t, ok := p.registry.Lookup(c.Tool); ok && t.Once() {
 		return time.Time{}
 	}
@@ -217,7 +217,7 @@ func (p *moduleProvider) noteJob(ctx context.Context, c openCall, key string) er
 		return nil
 	}
 	data := map[string]any{"job": key, "state": state}
-	p.events.add(host.EventJob, data)
+	p.events.add(moduleapi.EventJob, data)
 	if p.workspace == nil {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 		return done(nil, nil)
 	}
 	if p.skipped[key] {
-		return done(nil, &host.Error{Message: "the owner of this run decided that the call is not made", Code: string(tool.KindUserDenied)})
+		return done(nil, &moduleapi.Error{Message: "the owner of this run decided that the call is not made", Code: string(tool.KindUserDenied)})
 	}
 	before, known := p.prior[key]
 	if known && call.AsksAgain(before.Envelope) {
@@ -281,7 +281,7 @@ func (p *moduleProvider) take(c module.Call) (*model.Call, *module.Answer) {
 	p.outage.made(call, p.effectOf(call), known)
 
 	if call.Method() == "bridge.executeCommand" {
-		p.events.add(host.EventJob, map[string]any{"job": key, "state": "queued"})
+		p.events.add(moduleapi.EventJob, map[string]any{"job": key, "state": "queued"})
 	}
 	p.open[key] = openCall{c.ID, call, known}
 	p.order = append(p.order, key)
@@ -297,7 +297,7 @@ func (p *moduleProvider) beginPass() {
 }
 
 // key names a call, the same in each attempt whose module makes it.
-func (p *moduleProvider) key(c host.Call) string {
+func (p *moduleProvider) key(c moduleapi.Call) string {
 	prefix := ""
 	if name := p.hooks.now(); name != "" {
 		prefix = "hook/" + name + "/"
@@ -322,7 +322,7 @@ func (p *moduleProvider) key(c host.Call) string {
 }
 
 // rehearse notes a call of a dry run, and ends the run before one that would change anything.
-func (p *moduleProvider) rehearse(c host.Call) bool {
+func (p *moduleProvider) rehearse(c moduleapi.Call) bool {
 	shown := p.redact(c.Describe())
 	if c.Looks() || p.effectOf(c) == domain.EffectRead {
 		p.made = append(p.made, shown)
@@ -334,7 +334,7 @@ func (p *moduleProvider) rehearse(c host.Call) bool {
 }
 
 // effectOf is that of a call. One of a tool that is not there has none.
-func (p *moduleProvider) effectOf(c host.Call) domain.Effect {
+func (p *moduleProvider) effectOf(c moduleapi.Call) domain.Effect {
 	t, ok := p.registry.Lookup(c.Tool)
 	if !ok {
 		return domain.EffectRead
@@ -353,7 +353,7 @@ func answer(id int, value json.RawMessage, err error, now time.Time) module.Answ
 	a := module.Answer{ID: id, Value: value, Now: now}
 	if err != nil {
 		a.Value, a.Error = nil, &module.CallError{Message: err.Error()}
-		var known *host.Error
+		var known *moduleapi.Error
 		if errors.As(err, &known) {
 			a.Error.Code = known.Code
 		}
@@ -391,7 +391,7 @@ func (p *moduleProvider) returned(output json.RawMessage) *model.End {
 	if len(output) == 0 {
 		output = json.RawMessage("null")
 	}
-	if err := host.CheckValue(p.returns, output); err != nil {
+	if err := moduleapi.CheckValue(p.returns, output); err != nil {
 		return p.failed(domain.OutcomeError, "what the module returned does not fit its outputSchema: %v", err)
 	}
 

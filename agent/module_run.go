@@ -20,9 +20,9 @@ import (
 	"rouse/agent/redact"
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agent/tool/host"
-	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/internal/awake"
@@ -59,8 +59,8 @@ type moduleRun struct {
 	redact    *redact.Redactor
 	learn     func(secret string) // keeps it out of every record
 	signIns   *signin.Book        // nil: modules sign in nowhere
-	complete  func(context.Context, tool.Invocation, host.Completion) (host.Completed, error)
-	host      *host.Host // made with the tools
+	complete  func(context.Context, tool.Invocation, moduleapi.Completion) (moduleapi.Completed, error)
+	host      *moduleapi.Host // made with the tools
 	completer *loop.Completer
 	provider  *moduleProvider
 }
@@ -69,7 +69,7 @@ func (r *moduleRunner) newModuleRun(ctx context.Context, t *attempt, s *skills.S
 	if err := install.Verify(s); err != nil {
 		return nil, plan.EndEarly(domain.OutcomeError, "%v", err)
 	}
-	if lacks := host.Missing(s.Manifest); len(lacks) > 0 {
+	if lacks := moduleapi.Missing(s.Manifest); len(lacks) > 0 {
 		return nil, plan.EndEarly(domain.OutcomeError, "the skill %s asks for what is not available in this version: %s", s.Name, lacks[0])
 	}
 	wasm, err := moduleWASM(s)
@@ -114,7 +114,7 @@ func (r *moduleRunner) storageOf(agent, skill string) string {
 }
 
 func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Registry) ([]tool.Tool, error) {
-	o := host.Options{
+	o := moduleapi.Options{
 		Agent: t.Agent.Name, Skill: m.skill.Name, Run: m.run.ID, Manifest: m.skill.Manifest, Exports: m.program.Exports(), Roots: roots, Secrets: t.Agent.Secrets, Storage: m.storage, Epoch: m.epoch, Complete: m.complete,
 		Ledger: m.ledger, Workspace: m.workspace, Redact: m.redact.Replace,
 		Network: web.Options{Grants: t.Agent.Network, Secrets: t.Agent.Secrets, Redact: m.redact.Replace},
@@ -142,16 +142,16 @@ func (m *moduleRun) hostTools(t *attempt, roots *tool.Roots, granted *tool.Regis
 		}
 	}
 	_, runs := granted.Lookup(shell.RunName())
-	o.Capabilities = host.Capabilities{
+	o.Capabilities = moduleapi.Capabilities{
 		Tools: o.Callable != nil, Network: len(t.Agent.Network) > 0, Model: m.complete != nil, Commands: runs, Writing: o.WriteFile != nil,
 		Workspace: m.workspace != nil, SignIns: m.signIns != nil, Within: m.within, Servers: t.Agent.ServerNames(),
 	}
-	if needed, _ := host.Ungranted(m.skill.Manifest, o.Capabilities, t.Agent.SecretNames()); len(needed) > 0 {
+	if needed, _ := moduleapi.Ungranted(m.skill.Manifest, o.Capabilities, t.Agent.SecretNames()); len(needed) > 0 {
 		return nil, fmt.Errorf("the skill %s needs %s", m.skill.Name, needed[0])
 	}
 
 	var err error
-	if m.host, err = host.New(o); err != nil {
+	if m.host, err = moduleapi.New(o); err != nil {
 		return nil, err
 	}
 	return m.host.Tools()
@@ -212,7 +212,7 @@ func moduleInput(t *attempt, data map[string]any) (json.RawMessage, error) {
 	if t.Detail.Removes {
 		return input, nil // hooks take none
 	}
-	if err := host.CheckValue(t.Job.Skill.Manifest.InputSchema, input); err != nil {
+	if err := moduleapi.CheckValue(t.Job.Skill.Manifest.InputSchema, input); err != nil {
 		return nil, fmt.Errorf("the input does not fit the inputSchema of the skill %s: %w", t.Job.Skill.Name, err)
 	}
 	return input, nil
@@ -252,22 +252,22 @@ func (m *moduleRun) close() {
 }
 
 // completing asks the model of a task for its module. What uses up a budget ends the run, whatever the module makes of it.
-func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation, host.Completion) (host.Completed, error) {
-	return func(ctx context.Context, in tool.Invocation, c host.Completion) (host.Completed, error) {
+func completing(t *attempt, m *moduleRun) func(context.Context, tool.Invocation, moduleapi.Completion) (moduleapi.Completed, error) {
+	return func(ctx context.Context, in tool.Invocation, c moduleapi.Completion) (moduleapi.Completed, error) {
 		if m.completer == nil {
-			return host.Completed{Why: "the agent has none"}, nil
+			return moduleapi.Completed{Why: "the agent has none"}, nil
 		}
 
 		res, err := m.completer.Complete(ctx, in, loop.Completion{System: c.System, Messages: c.Messages, MaxOutput: c.MaxTokens, Temperature: c.Temperature})
 		if err != nil {
-			return host.Completed{}, err
+			return moduleapi.Completed{}, err
 		}
 		if res.Failure != nil {
 			t.relay.Fail(ctx, res.Failure)
 		}
 		m.outage.heard(res)
 
-		done := host.Completed{Text: res.Summary, Input: res.Usage.Input, Output: res.Usage.Output}
+		done := moduleapi.Completed{Text: res.Summary, Input: res.Usage.Input, Output: res.Usage.Output}
 		switch res.Outcome {
 		case domain.OutcomeSuccess, domain.OutcomePartial:
 			if res.Summary != "" {
@@ -336,7 +336,7 @@ func (o *moduleOutage) heard(res loop.Result) {
 }
 
 // made notes a call, with the effect of its tool. known says that an earlier attempt has its result.
-func (o *moduleOutage) made(c host.Call, effect domain.Effect, known bool) {
+func (o *moduleOutage) made(c moduleapi.Call, effect domain.Effect, known bool) {
 	if c.Asks() && !known || c.Looks() || effect == domain.EffectRead {
 		return
 	}

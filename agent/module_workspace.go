@@ -9,7 +9,7 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/plan"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -27,7 +27,7 @@ func (r *moduleRunner) enterWorkspace(ctx context.Context, t *attempt) error {
 		return plan.EndEarly(domain.OutcomeError, "%v", err)
 	case run.Workspace == 0 && name == "" && m.skill.Manifest.NeedsWorkspace():
 		return plan.EndEarly(domain.OutcomeError, "the skill %s works in a workspace, and the run names none (workspace: NAME)", m.skill.Name)
-	case run.Workspace == 0 && name == "" || !host.KeepsWorkspace(m.skill.Manifest):
+	case run.Workspace == 0 && name == "" || !moduleapi.KeepsWorkspace(m.skill.Manifest):
 		return nil
 	}
 
@@ -90,7 +90,7 @@ const defaultWorkspace = "default"
 // workspaceFor returns the workspace for the module of a call: the run's own if it is the skill's,
 // else the only active one, or "". refused is why the skill cannot be called (OSL-23, OSL-28).
 func (c *moduleCalls) workspaceFor(ctx context.Context, s *skills.Skill) (name string, refused *tool.Envelope, err error) {
-	if !host.KeepsWorkspace(s.Manifest) {
+	if !moduleapi.KeepsWorkspace(s.Manifest) {
 		return "", nil, nil
 	}
 

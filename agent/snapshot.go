@@ -12,8 +12,8 @@ import (
 	"rouse/agent/permit"
 	"rouse/agent/plan/vars"
 	"rouse/agent/prompt"
-	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/ledger"
 )
 
@@ -27,7 +27,7 @@ type snapshot struct {
 	LastRun     time.Time `json:"last_run,omitzero"`
 	Mode        string    `json:"mode,omitempty"` // in which the agent worked
 	// The tools that modules of skills have registered, by skill.
-	Registered map[string][]host.Offer `json:"registered,omitempty"`
+	Registered map[string][]moduleapi.Offer `json:"registered,omitempty"`
 	// The MCP servers, with the tools of them that are approved.
 	Servers []mcp.Given `json:"servers,omitempty"`
 	// What is left of the files that started the run.
@@ -67,7 +67,7 @@ func (r *Runner) takeSnapshot(ctx context.Context, t *attempt) (s snapshot, err 
 	s.Servers = r.Servers.Given(&t.Task)
 	s.Registered = r.modules.registeredOffers(ctx, t)
 	for name := range s.Registered {
-		s.registered = append(s.registered, host.StoragePlace(r.modules.storageOf(t.Agent.Name, name)))
+		s.registered = append(s.registered, moduleapi.StoragePlace(r.modules.storageOf(t.Agent.Name, name)))
 	}
 	return s, s.ReadSkills(&t.Task)
 }

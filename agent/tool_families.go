@@ -19,7 +19,7 @@ import (
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/file"
 	"rouse/agent/tool/git"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/next"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/skill"
@@ -64,7 +64,7 @@ func families() []family {
 			{specs: tool.Specs{loop.ReduceSpec(reduceText)}, extend: withReduce},
 			{specs: skill.Specs(), extend: skillTools},
 			{specs: tool.Specs{loop.StepSpec()}, extend: withSteps},
-			{specs: host.Specs(), extend: withHost},
+			{specs: moduleapi.Specs(), extend: withHost},
 			{specs: executor.Specs()}, // its run has no other, see executorRegistry
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 )
@@ -56,7 +56,7 @@ func newModule(calls []ledger.Call, items []ledger.Item, continues int) Module {
 		}
 
 		seen[c.Key] = true
-		if mark, ok := host.ReadMark(c.Tool, c.Args); ok {
+		if mark, ok := moduleapi.ReadMark(c.Tool, c.Args); ok {
 			steps = mark.Steps
 			clear(since)
 			_, continued := h.answers[c.Key]
@@ -68,7 +68,7 @@ func newModule(calls []ledger.Call, items []ledger.Item, continues int) Module {
 			}
 			continue
 		}
-		if !host.ReadsWorkspace(c.Tool) {
+		if !moduleapi.ReadsWorkspace(c.Tool) {
 			since[baseOf(c.Key)] = append(since[baseOf(c.Key)], c.Key)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
 	"rouse/agent/tool/git"
-	"rouse/agent/tool/host"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/shell"
 	"rouse/skills"
 )
@@ -65,7 +65,7 @@ func (t *Task) CanCall(with tool.Requirement) bool {
 		case t.Job.Playbook != nil:
 			return slices.Contains(called, s.Name)
 		case t.Job.Skill != nil:
-			return with == tool.RequiresCommands && host.UsesCommands(t.Job.Skill.Manifest) || len(t.ModuleSettings.Tools) > 0 && tool.IsAllowed(t.ModuleSettings.Tools, nil, s.Name)
+			return with == tool.RequiresCommands && moduleapi.UsesCommands(t.Job.Skill.Manifest) || len(t.ModuleSettings.Tools) > 0 && tool.IsAllowed(t.ModuleSettings.Tools, nil, s.Name)
 		}
 		return true
 	})

@@ -18,9 +18,9 @@ import (
 	"rouse/agent/model/playbook"
 	"rouse/agent/tool"
 	"rouse/agent/tool/executor"
-	"rouse/agent/tool/host"
-	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/internal/domain"
@@ -167,7 +167,7 @@ type Job struct {
 
 // AsksModel reports whether the runs of the job need a language model, as prompts and some modules do.
 func (j Job) AsksModel() bool {
-	return j.Executor == nil && j.Playbook == nil && (j.Skill == nil || host.AsksModel(j.Skill.Manifest))
+	return j.Executor == nil && j.Playbook == nil && (j.Skill == nil || moduleapi.AsksModel(j.Skill.Manifest))
 }
 
 // Prompts reports whether the job has a prompt, for a model or an executor.
@@ -365,7 +365,7 @@ func (a Agent) ServerNames() (out []string) {
 // OfferSpecs are the specs of the tools that the skills of a plan offer.
 func (p Plan) OfferSpecs() (out tool.Specs) {
 	for _, s := range p.Modules {
-		out = append(out, host.OfferSpecs(s)...)
+		out = append(out, moduleapi.OfferSpecs(s)...)
 	}
 	return out
 }

@@ -9,7 +9,7 @@ import (
 
 	"rouse/agent/checkout"
 	"rouse/agent/redact"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -204,7 +204,7 @@ func (t *Task) callsAskingModule() bool {
 	}
 
 	return slices.ContainsFunc(t.Agent.Skills.All(), func(s *skills.Skill) bool {
-		return s.Manifest != nil && host.AsksModel(s.Manifest) && slices.ContainsFunc(names, func(name string) bool { return host.IsOffer(s, name) })
+		return s.Manifest != nil && moduleapi.AsksModel(s.Manifest) && slices.ContainsFunc(names, func(name string) bool { return moduleapi.IsOffer(s, name) })
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"strings"
 
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/skills"
 	"rouse/skills/install"
 	"rouse/skills/module"
@@ -47,7 +47,7 @@ func (p *Hosts) ModuleProblem(s *skills.Skill) string {
 	}
 
 	why := s.Manifest.Obstacles(runtime.GOOS)
-	for _, lack := range host.Missing(s.Manifest) {
+	for _, lack := range moduleapi.Missing(s.Manifest) {
 		why = append(why, "it asks for what is not available in this version: "+lack)
 	}
 	if len(why) > 0 {

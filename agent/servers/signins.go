@@ -7,9 +7,9 @@ import (
 	"net/url"
 
 	agentplan "rouse/agent/plan"
-	"rouse/agent/tool/host"
-	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/web"
 	"rouse/internal/ledger"
 	"rouse/skills"
@@ -59,7 +59,7 @@ var errNoSignIns = errors.New("no sign-ins are kept here")
 
 // signInOf is the sign-in that an item of the inbox asks for; false for any other item.
 func signInOf(i ledger.Item) (signin.ID, bool) {
-	if i.Kind != ledger.KindInput || i.Action.Tool != host.AuthorizeName() {
+	if i.Kind != ledger.KindInput || i.Action.Tool != moduleapi.AuthorizeName() {
 		return signin.ID{}, false
 	}
 	return signin.ParseID(i.Action.Description)
@@ -92,7 +92,7 @@ func (r *SignIns) signInProvider(id signin.ID) (signin.Provider, error) {
 	if s == nil {
 		return signin.Provider{}, &agentplan.NotConfiguredError{Kind: "skill", Name: id.Skill}
 	}
-	p, _, err := host.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.servers.plan.Redact})
+	p, _, err := moduleapi.SignInProvider(s.Manifest, id, web.Options{Grants: a.Network, Secrets: a.Secrets, Redact: r.servers.plan.Redact})
 	return p, err
 }
 

@@ -21,7 +21,7 @@ var connects = map[string]string{
 	"cmd/internal/api":      "the socket of the daemon",
 	"cmd/internal/daemon":   "PostgreSQL, at the address of the configuration",
 	"cmd/internal/traces":   "the receiver of the configuration; redirects are not followed",
-	"agent/model/modeltest": "tests", "agent/tool/host/signin/signintest": "tests", "cmd/internal/replicate/target/s3test": "tests",
+	"agent/model/modeltest": "tests", "agent/tool/moduleapi/signin/signintest": "tests", "cmd/internal/replicate/target/s3test": "tests",
 }
 
 // TestConnections fails on a package that connects past internal/dial.

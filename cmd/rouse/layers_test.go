@@ -17,8 +17,8 @@ import (
 // for one element of a path.
 var mayImport = map[string][]string{
 	"agent": {
-		"internal/ledger/*", "agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/host/signin",
-		"agent/tool/host/store", "agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory",
+		"internal/ledger/*", "agent/plan", "agent/loop", "agent/tool", "agent/tool/*", "agent/tool/moduleapi/signin",
+		"agent/tool/moduleapi/store", "agent/preflight", "agent/preview", "agent/redact", "agent/loop/memory",
 		"agent/model", "agent/model/*", "internal/ledger", "agentdb", "agentdb/pool", "skills", "skills/install",
 		"skills/module", "scheduler/schedule", "agent/sandbox", "agent/checkout", "agent/checkout/runclone",
 		"agent/record", "agent/undo", "agent/failover", "agent/notice", "agent/runlog", "agent/spend", "agent/plan/vars",
@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/eval": {"agent", "agent/plan", "agent/loop", "agent/model", "agentdb", "agentdb/pool", "internal/ledger"},
 	"agent/eval/cases": {
-		"agent", "agent/plan", "agent/eval", "agent/model/replay", "agent/tool", "agent/tool/host", "agent/tool/shell",
+		"agent", "agent/plan", "agent/eval", "agent/model/replay", "agent/tool", "agent/tool/moduleapi", "agent/tool/shell",
 		"internal/ledger", "skills",
 	},
 	"agent/failover": {"agent/loop", "agent/model", "agent/notice", "agent/plan", "internal/ledger"},
@@ -65,7 +65,7 @@ var mayImport = map[string][]string{
 	},
 	"agent/plan": {
 		"agent/checkout", "agent/loop", "agent/model", "agent/model/playbook", "agent/redact", "agent/tool", "agent/tool/*",
-		"agent/tool/host/signin", "internal/ledger", "internal/ledger/store", "scheduler/schedule", "skills",
+		"agent/tool/moduleapi/signin", "internal/ledger", "internal/ledger/store", "scheduler/schedule", "skills",
 	},
 	"agent/plan/vars": {"agent/plan", "internal/ledger"},
 	"agent/preflight": {},
@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"agent/sandbox": {},
 	"agent/servers": {
 		"agent/permit", "agent/plan", "agent/preflight", "agent/programs", "agent/runlog", "agent/tool", "agent/tool/*",
-		"agent/tool/host/signin", "internal/ledger", "skills",
+		"agent/tool/moduleapi/signin", "internal/ledger", "skills",
 	},
 	"agent/spend": {"agent/failover", "agent/loop", "agent/model", "agent/notice", "agent/plan", "agent/runlog", "internal/ledger", "internal/ledger/budget"},
 	"agent/tool":  {"agent/model", "internal/ledger"},
@@ -101,20 +101,20 @@ var mayImport = map[string][]string{
 		"agent/tool", "agent/preview", "agentdb/tabular", "internal/ledger", "agent/model", "agent/loop/memory",
 	},
 	"agent/tool/git": {"agent/tool", "agent/tool/shell"},
-	"agent/tool/host": {
-		"agent/tool", "agent/tool/host/signin", "agent/tool/host/store", "agent/tool/mcp", "agent/tool/web",
+	"agent/tool/moduleapi": {
+		"agent/tool", "agent/tool/moduleapi/signin", "agent/tool/moduleapi/store", "agent/tool/mcp", "agent/tool/web",
 		"agent/tool/shell", "agent/model", "agent/redact", "internal/ledger", "skills",
 	},
-	"agent/tool/host/signin":            {"skills"},
-	"agent/tool/host/signin/signintest": {"agent/tool/host/signin"},
-	"agent/tool/host/store":             {"internal/storage/sqlite"},
-	"agent/tool/mcp":                    {"agent/tool", "agent/tool/shell", "agent/tool/web", "agent/model", "agent/sandbox"},
-	"agent/tool/next":                   {"agent/tool", "internal/ledger", "scheduler/schedule"},
-	"agent/tool/shell":                  {"agent/tool", "agent/tool/file", "internal/ledger", "agent/sandbox", "agent/redact"},
-	"agent/tool/skill":                  {"agent/tool", "agent/model", "skills"},
-	"agent/tool/web":                    {"agent/tool"},
-	"agent/tool/workspace":              {"agent/tool", "internal/ledger"},
-	"agent/trigger":                     {"agent/condition", "agent/plan", "agent/runlog", "agent/tool", "internal/ledger"},
+	"agent/tool/moduleapi/signin":            {"skills"},
+	"agent/tool/moduleapi/signin/signintest": {"agent/tool/moduleapi/signin"},
+	"agent/tool/moduleapi/store":             {"internal/storage/sqlite"},
+	"agent/tool/mcp":                         {"agent/tool", "agent/tool/shell", "agent/tool/web", "agent/model", "agent/sandbox"},
+	"agent/tool/next":                        {"agent/tool", "internal/ledger", "scheduler/schedule"},
+	"agent/tool/shell":                       {"agent/tool", "agent/tool/file", "internal/ledger", "agent/sandbox", "agent/redact"},
+	"agent/tool/skill":                       {"agent/tool", "agent/model", "skills"},
+	"agent/tool/web":                         {"agent/tool"},
+	"agent/tool/workspace":                   {"agent/tool", "internal/ledger"},
+	"agent/trigger":                          {"agent/condition", "agent/plan", "agent/runlog", "agent/tool", "internal/ledger"},
 	"agent/undo": {
 		"agent/checkout", "agent/checkout/runclone", "agent/tool", "agent/tool/file", "agentdb", "agentdb/pool",
 		"internal/ledger",
@@ -144,13 +144,13 @@ var mayImport = map[string][]string{
 	"cmd/internal/calendars": {"agent/tool/web", "scheduler/calendar", "scheduler/schedule"},
 	"cmd/internal/cmdtest":   {},
 	"cmd/internal/config": {
-		"scheduler/schedule", "agent", "agent/checkout", "agent/plan", "agent/tool", "agent/tool/host", "agent/tool/mcp", "agent/tool/shell",
+		"scheduler/schedule", "agent", "agent/checkout", "agent/plan", "agent/tool", "agent/tool/moduleapi", "agent/tool/mcp", "agent/tool/shell",
 		"agent/tool/web", "agent/tool/executor", "skills", "skills/install", "agent/model", "agent/model/playbook",
 	},
 	"cmd/internal/config/check": {
 		"cmd/internal/config", "cmd/internal/config/places", "cmd/internal/config/yaml", "cmd/internal/notify",
 		"cmd/internal/webhook", "cmd/internal/layout", "cmd/internal/replicate/target", "scheduler/schedule",
-		"scheduler/calendar", "agent", "agent/clirun", "agent/plan", "agent/plan/vars", "agent/tool", "agent/tool/file", "agent/tool/host", "agent/tool/mcp",
+		"scheduler/calendar", "agent", "agent/clirun", "agent/plan", "agent/plan/vars", "agent/tool", "agent/tool/file", "agent/tool/moduleapi", "agent/tool/mcp",
 		"agent/tool/shell", "agent/tool/web", "agent/tool/executor", "agent/checkout", "skills", "skills/install",
 		"agent/model/playbook", "agent/model/replay",
 	},
@@ -159,11 +159,11 @@ var mayImport = map[string][]string{
 	"cmd/internal/config/places":     {"cmd/internal/config"},
 	"cmd/internal/config/yaml": {
 		"cmd/internal/config", "cmd/internal/config/places", "scheduler/schedule", "watcher", "agent", "agent/tool",
-		"agent/tool/host", "agent/redact",
+		"agent/tool/moduleapi", "agent/redact",
 	},
 	"cmd/internal/control": {
 		"agent/permit", "agent/servers", "agent/record", "cmd/internal/config/places", "cmd/internal/config/yaml", "internal/ledger/*", "agent", "agent/checkout", "agent/checkout/runclone", "agent/model/replay", "agent/plan", "agent/tool",
-		"agent/tool/host", "agent/tool/host/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
+		"agent/tool/moduleapi", "agent/tool/moduleapi/signin", "agent/tool/mcp", "agent/tool/next", "agent/undo",
 		"agentdb", "agentdb/pool", "cmd/internal/access", "cmd/internal/api", "cmd/internal/config",
 		"cmd/internal/notify", "cmd/internal/plan", "cmd/internal/web", "cmd/internal/webhook",
 		"cmd/internal/why", "internal/ledger", "scheduler", "scheduler/schedule", "skills/install", "watcher",
@@ -171,7 +171,7 @@ var mayImport = map[string][]string{
 	"cmd/internal/daemon":    everything,
 	"cmd/internal/dashboard": {"internal/ledger/store", "cmd/internal/web", "cmd/internal/api", "internal/ledger", "agentdb", "skills", "skills/install"},
 	"cmd/internal/doctor": {
-		"internal/ledger/*", "agent", "agent/permit", "agent/servers", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/host/signin", "agent/tool/mcp",
+		"internal/ledger/*", "agent", "agent/permit", "agent/servers", "agent/model", "agent/plan", "agent/sandbox", "agent/tool/moduleapi/signin", "agent/tool/mcp",
 		"cmd/internal/api", "cmd/internal/backup", "cmd/internal/config", "cmd/internal/notify",
 		"cmd/internal/plan", "cmd/internal/secret", "cmd/internal/service", "cmd/internal/why",
 		"internal/ledger", "scheduler/schedule", "skills", "skills/install", "skills/module", "agentdb/pool",

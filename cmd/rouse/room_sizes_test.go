@@ -58,7 +58,7 @@ var larger = map[string]int{
 	"agent/tool.Roots methods":                 38,
 	"agent/tool/executor.Reader fields":        21,
 	"agent/tool/file lines":                    5286,
-	"agent/tool/host.Host methods":             93,
+	"agent/tool/moduleapi.Host methods":        93,
 	"agentdb files":                            46,
 	"agentdb lines":                            7853,
 	"agentdb.DB methods":                       92,

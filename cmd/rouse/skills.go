@@ -13,7 +13,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/plan"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
 	"rouse/cmd/internal/config/yaml"
@@ -140,8 +140,8 @@ func firstError(problems []skills.Problem) string {
 // shownSkill is a skill with the tools that it has for models and playbooks.
 type shownSkill struct {
 	install.Detail
-	Tools   []host.Offer `json:"tools,omitempty"`
-	NoTools []string     `json:"no_tools,omitempty"` // why some of its tools are none
+	Tools   []moduleapi.Offer `json:"tools,omitempty"`
+	NoTools []string          `json:"no_tools,omitempty"` // why some of its tools are none
 }
 
 func newSkillsShow(at *place) *cobra.Command {
@@ -159,7 +159,7 @@ func newSkillsShow(at *place) *cobra.Command {
 				return err
 			}
 			shown := shownSkill{Detail: out}
-			shown.Tools, shown.NoTools = host.Offers(s)
+			shown.Tools, shown.NoTools = moduleapi.Offers(s)
 			return jsonOr(cmd, shown, func() error { return printShownSkill(cmd.OutOrStdout(), s, out) })
 		},
 	})
@@ -221,7 +221,7 @@ func printSkill(w io.Writer, s *skills.Skill) {
 		for _, why := range s.Manifest.Obstacles(runtime.GOOS) {
 			print("cannot run here", why)
 		}
-		offers, unfit := host.Offers(s)
+		offers, unfit := moduleapi.Offers(s)
 		for _, o := range offers {
 			print("agents call it with", o.Name+": "+o.Description)
 		}

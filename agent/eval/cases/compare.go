@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
@@ -57,7 +57,7 @@ func (p *played) compareOutput(ctx context.Context, run ledger.Run) error {
 	}
 	var last json.RawMessage
 	for _, e := range events {
-		if e.Kind == host.EventResult {
+		if e.Kind == moduleapi.EventResult {
 			last = e.Data
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"rouse/agent/model/replay"
 	agentplan "rouse/agent/plan"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/shell"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
@@ -82,7 +82,7 @@ func Play(ctx context.Context, s *skills.Skill, c Case, o Options) (report Repor
 
 // setUp has the world hold the skill, and an agent that is granted what the case lists.
 func (p *played) setUp(ctx context.Context) error {
-	config, err := host.Config(p.skill.Dir, p.Config)
+	config, err := moduleapi.Config(p.skill.Dir, p.Config)
 	if err != nil {
 		return fmt.Errorf("config does not fit the skill: %w", err)
 	}
@@ -103,7 +103,7 @@ func (p *played) setUp(ctx context.Context) error {
 	for name, value := range p.Secrets {
 		a.Secrets, plan.Secrets = append(a.Secrets, tool.SecretGrant{Name: name, Value: value}), append(plan.Secrets, value)
 	}
-	if host.AsksModel(p.skill.Manifest) {
+	if moduleapi.AsksModel(p.skill.Manifest) {
 		if a.Model, err = p.model(); err != nil {
 			return err
 		}

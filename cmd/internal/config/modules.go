@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"rouse/agent/plan"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/skills"
 )
 
@@ -51,7 +51,7 @@ func (c *Config) ModuleSettings() map[string]plan.ModuleSettings {
 
 // ModuleConfig is what a module sees as host.config, nil where it has no settings. The error says what of them is missing or wrong.
 func (c *Config) ModuleConfig(s *skills.Skill) (json.RawMessage, error) {
-	return host.Config(s.Dir, c.Skills.Of(s.Name).Config)
+	return moduleapi.Config(s.Dir, c.Skills.Of(s.Name).Config)
 }
 
 // Of returns the settings of a skill.

@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/cmd/internal/access"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/config"
@@ -117,10 +117,10 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 	if !ok {
 		return &api.Error{Status: 404, Message: text.NoSuch("skill with a module", f.Skill, slices.Sorted(maps.Keys(modules))), Usage: true}
 	}
-	if lacks := host.Missing(skill.Manifest); len(lacks) > 0 {
+	if lacks := moduleapi.Missing(skill.Manifest); len(lacks) > 0 {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the skill %s asks for what is not available in this version: %s", f.Skill, strings.Join(lacks, ", "))}
 	}
-	switch keeps := host.KeepsWorkspace(skill.Manifest); {
+	switch keeps := moduleapi.KeepsWorkspace(skill.Manifest); {
 	case f.Removes:
 		return nil // it is asked for nothing that its settings or its input are for
 	case f.Workspace != "" && !keeps:
@@ -131,7 +131,7 @@ func runnable(s *plan.Setup, f api.RunRequest) error {
 	if _, err := s.Config.ModuleConfig(skill); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the settings of the skill %s (skills.settings): %v", f.Skill, err)}
 	}
-	if err := host.CheckValue(skill.Manifest.InputSchema, f.Given); err != nil {
+	if err := moduleapi.CheckValue(skill.Manifest.InputSchema, f.Given); err != nil {
 		return &api.Error{Status: 400, Message: fmt.Sprintf("the input does not fit the inputSchema of the skill %s: %v", f.Skill, err), Usage: true}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/cmd/internal/api"
 	"rouse/internal/ledger"
 	"rouse/internal/text"

@@ -22,7 +22,7 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/model/modeltest"
-	"rouse/agent/tool/host/signin/signintest"
+	"rouse/agent/tool/moduleapi/signin/signintest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/web"

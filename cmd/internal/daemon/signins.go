@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/cmd/internal/secret"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"rouse/agent/tool/host/signin/signintest"
+	"rouse/agent/tool/moduleapi/signin/signintest"
 	"rouse/cmd/internal/api"
 	"rouse/cmd/internal/cmdtest"
 	"rouse/cmd/internal/secret"

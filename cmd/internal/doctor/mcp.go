@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"rouse/agent/servers"
-	"rouse/agent/tool/host/signin"
 	"rouse/agent/tool/mcp"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/cmd/internal/api"
 	"rouse/internal/noexec"
 	"rouse/internal/text"

@@ -8,7 +8,7 @@ import (
 
 	"rouse/agent/tool"
 	"rouse/agent/tool/file"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/agent/tool/shell"
 	"rouse/agent/tool/web"
 	"rouse/cmd/internal/config"
@@ -41,7 +41,7 @@ func (c *checker) moduleSettings() {
 			for at, glob := range config.Each(at+".tools", one.Tools) {
 				c.toolGlob(at, *glob)
 			}
-			if _, err := host.Config(s.Dir, one.Config); err != nil {
+			if _, err := moduleapi.Config(s.Dir, one.Config); err != nil {
 				c.bad(at+".config", "does not fit the config-schema.json of the skill %s: %v", s.Name, err)
 			}
 		}
@@ -77,21 +77,21 @@ func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 	if !m.Supports(runtime.GOOS) {
 		c.bad(at, "the skill %s is not for %s", s.Name, runtime.GOOS)
 	}
-	for _, what := range host.Missing(m) {
+	for _, what := range moduleapi.Missing(m) {
 		c.bad(at, "the skill %s asks for %s, which is not available in this version", s.Name, what)
 	}
 	if _, err := s.WASMCode(); err != nil {
 		c.bad(at, "%v", err)
 	}
 	if by != nil {
-		needed, wanted := host.Ungranted(m, c.capabilities(by, j.Model != ""), by.SecretNames())
+		needed, wanted := moduleapi.Ungranted(m, c.capabilities(by, j.Model != ""), by.SecretNames())
 		for _, what := range needed {
 			c.bad(at, "the skill %s needs %s", s.Name, what)
 		}
 		for _, what := range wanted {
 			c.warn(at, "the skill %s asks for %s", s.Name, what)
 		}
-		for _, why := range host.Unreachable(m, web.Options{Grants: by.Network(), Secrets: by.Secrets()}) {
+		for _, why := range moduleapi.Unreachable(m, web.Options{Grants: by.Network(), Secrets: by.Secrets()}) {
 			c.warn(at, "the skill %s could not sign in: %s", s.Name, why)
 		}
 	}
@@ -105,7 +105,7 @@ func (c *checker) module(path string, j *config.Job, by *config.Agent) {
 func (c *checker) moduleWorkspace(path string, s *skills.Skill, j *config.Job) {
 	m := s.Manifest
 	switch {
-	case j.Workspace != "" && !host.KeepsWorkspace(m):
+	case j.Workspace != "" && !moduleapi.KeepsWorkspace(m):
 		c.bad(path+".workspace", "the skill %s keeps no workspaces", s.Name)
 	case j.Workspace == "" && m.WorkspaceSupport == skills.SupportRequired:
 		c.bad(path+".skill", "the skill %s works in a workspace, and the job names none", s.Name).Hint = "name one: workspace: " + string(j.Name)
@@ -130,13 +130,13 @@ func (c *checker) moduleUnattended(path string, s *skills.Skill, j *config.Job) 
 }
 
 // capabilities are what an agent can do for a module; model says that one is there in any case.
-func (c *checker) capabilities(by *config.Agent, model bool) host.Capabilities {
+func (c *checker) capabilities(by *config.Agent, model bool) moduleapi.Capabilities {
 	has := func(name string) bool {
 		s := c.tools.Find(name)
 		why, _ := c.lacks(by, s)
 		return c.tools == nil || why == "" && by.Tools.Permits(s)
 	}
-	return host.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
+	return moduleapi.Capabilities{Network: len(by.Grants.Network) > 0, Model: model || by.Model != "", Commands: has(shell.RunName()), Writing: has(file.WriteName()), SignIns: true, Servers: by.MCP}
 }
 
 // findOffers finds the tools that skills offer to agents (OSL-32), and warns of missing ones.
@@ -148,7 +148,7 @@ func (c *checker) findOffers() {
 
 	c.tools = slices.Clone(c.tools)
 	for _, s := range c.cfg.Modules() {
-		c.tools = append(c.tools, host.OfferSpecs(s)...)
+		c.tools = append(c.tools, moduleapi.OfferSpecs(s)...)
 	}
 	c.tools = append(c.tools, c.serverSpecs()...)
 
@@ -160,9 +160,9 @@ func (c *checker) findOffers() {
 
 			lacks := c.lacksForOffers(a, s)
 			if len(lacks) == 0 {
-				c.offered[a] = append(c.offered[a], host.OfferSpecs(s)...)
+				c.offered[a] = append(c.offered[a], moduleapi.OfferSpecs(s)...)
 			}
-			_, unfit := host.Offers(s)
+			_, unfit := moduleapi.Offers(s)
 			for at, name := range config.Each(key+".skills", a.Skills) {
 				if strings.EqualFold(*name, s.Name) || isPath(*name) && config.RealPath(*name) == s.Dir {
 					c.warnOffers(at, s, append(lacks, unfit...))
@@ -177,10 +177,10 @@ func (c *checker) lacksForOffers(a *config.Agent, s *skills.Skill) (out []string
 	if !s.Manifest.Supports(runtime.GOOS) {
 		out = append(out, "it is not for "+runtime.GOOS)
 	}
-	for _, what := range host.Missing(s.Manifest) {
+	for _, what := range moduleapi.Missing(s.Manifest) {
 		out = append(out, "it asks for "+what+", which is not available in this version")
 	}
-	needed, _ := host.Ungranted(s.Manifest, c.capabilities(a, false), a.SecretNames())
+	needed, _ := moduleapi.Ungranted(s.Manifest, c.capabilities(a, false), a.SecretNames())
 	for _, what := range needed {
 		out = append(out, "it needs "+what)
 	}
@@ -202,7 +202,7 @@ func (c *checker) named(skill string) bool {
 	for i := range c.cfg.Agents {
 		a := &c.cfg.Agents[i]
 		given := slices.ContainsFunc(c.cfg.GivenSkills(a), func(s *skills.Skill) bool { return s.Name == skill })
-		if given && c.offers(a, host.ExecuteName(skill)) {
+		if given && c.offers(a, moduleapi.ExecuteName(skill)) {
 			return true
 		}
 	}
@@ -225,6 +225,6 @@ func (c *checker) mayBeRegistered(glob string) bool {
 // offersNetwork reports whether a tool of a skill that the agent may call asks servers.
 func (c *checker) offersNetwork(a *config.Agent) bool {
 	return slices.ContainsFunc(c.cfg.SkillView(a).All(), func(s *skills.Skill) bool {
-		return s.Manifest != nil && host.UsesNetwork(s.Manifest) && c.offers(a, host.ExecuteName(s.Name)) && len(host.OfferSpecs(s).Where(a.Tools.Permits)) > 0
+		return s.Manifest != nil && moduleapi.UsesNetwork(s.Manifest) && c.offers(a, moduleapi.ExecuteName(s.Name)) && len(moduleapi.OfferSpecs(s).Where(a.Tools.Permits)) > 0
 	})
 }

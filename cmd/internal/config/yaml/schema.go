@@ -9,7 +9,7 @@ import (
 
 	"rouse/agent"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/cmd/internal/config"
 )
 
@@ -66,7 +66,7 @@ func playbookCall(tools tool.Specs) (schema, error) {
 	slices.Sort(names)
 	properties := out["properties"].(schema)
 	// The tools of skills are known once these are found.
-	name := orVariable(schema{"anyOf": []any{schema{"enum": names}, schema{"type": "string", "pattern": host.OfferPattern}}})
+	name := orVariable(schema{"anyOf": []any{schema{"enum": names}, schema{"type": "string", "pattern": moduleapi.OfferPattern}}})
 	name["description"] = properties["call"].(schema)["description"]
 	properties["call"], out["allOf"] = name, takes
 	return out, nil

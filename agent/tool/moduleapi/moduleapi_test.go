@@ -1,4 +1,4 @@
-package host_test
+package moduleapi_test
 
 import (
 	"encoding/json"
@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/host"
+	"rouse/agent/tool/moduleapi"
 	"rouse/internal/contract"
 	"rouse/skills"
 )
 
 // open is the host of a module that stores, with the registry of its tools.
-func open(t *testing.T, path string) (*host.Host, *tool.Registry) {
+func open(t *testing.T, path string) (*moduleapi.Host, *tool.Registry) {
 	t.Helper()
 	roots, err := tool.NewRoots(t.TempDir(), nil)
 	if err != nil {
@@ -23,7 +23,7 @@ func open(t *testing.T, path string) (*host.Host, *tool.Registry) {
 	}
 
 	m := &skills.Manifest{Permissions: []skills.Permission{{Kind: skills.PermissionStorage}}, BridgeRequirement: skills.BridgeNever}
-	h, err := host.New(host.Options{Manifest: m, Roots: roots, Storage: path, Epoch: "e1"})
+	h, err := moduleapi.New(moduleapi.Options{Manifest: m, Roots: roots, Storage: path, Epoch: "e1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func open(t *testing.T, path string) (*host.Host, *tool.Registry) {
 }
 
 // call makes a call as the loop does, and gives what the module gets.
-func call(t *testing.T, h *host.Host, r *tool.Registry, run int64, key, method string, args ...any) (string, error) {
+func call(t *testing.T, h *moduleapi.Host, r *tool.Registry, run int64, key, method string, args ...any) (string, error) {
 	t.Helper()
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -147,7 +147,7 @@ func TestStorageIsBounded(t *testing.T) {
 func TestUndeclared(t *testing.T) {
 	t.Parallel()
 	h, r := open(t, filepath.Join(t.TempDir(), "sums.db"))
-	for _, method := range host.Names() {
+	for _, method := range moduleapi.Names() {
 		own := strings.HasPrefix(method, "storage.") || strings.HasPrefix(method, "events.")
 		if own || method == "log" {
 			continue
@@ -167,7 +167,7 @@ func TestUndeclared(t *testing.T) {
 // OSL-14: a run whose manifest has no bound may take a thousand steps, a checkpoint comes by itself where it says so, and a role is kept where there are roles.
 func TestSteps(t *testing.T) {
 	t.Parallel()
-	step := func(h *host.Host) host.Call {
+	step := func(h *moduleapi.Host) moduleapi.Call {
 		t.Helper()
 		c, err := h.Translate("run.reportStep", json.RawMessage(`["add", "clerk"]`))
 		if err != nil {
@@ -175,13 +175,13 @@ func TestSteps(t *testing.T) {
 		}
 		return c
 	}
-	opened := func(c *skills.AgenticConfig) *host.Host {
+	opened := func(c *skills.AgenticConfig) *moduleapi.Host {
 		t.Helper()
 		roots, err := tool.NewRoots(t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := host.New(host.Options{Manifest: &skills.Manifest{ExecutionMode: skills.ModeAgentic, BridgeRequirement: skills.BridgeNever, AgenticConfig: c}, Roots: roots})
+		h, err := moduleapi.New(moduleapi.Options{Manifest: &skills.Manifest{ExecutionMode: skills.ModeAgentic, BridgeRequirement: skills.BridgeNever, AgenticConfig: c}, Roots: roots})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,11 +216,11 @@ func TestSteps(t *testing.T) {
 // A schema that refers to another, or to itself, is none that a value could be held to: that would end the process.
 func TestSchemasReferToNothing(t *testing.T) {
 	for _, schema := range []string{`{"type": "object", "$ref": "#"}`, `{"$defs": {"a": {}}, "properties": {"a": {"$ref": "#/$defs/a"}}}`, `{"allOf": [{"$dynamicRef": "#"}]}`} {
-		if err := host.CheckValue(json.RawMessage(schema), json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "$ref") {
+		if err := moduleapi.CheckValue(json.RawMessage(schema), json.RawMessage(`{}`)); err == nil || !strings.Contains(err.Error(), "$ref") {
 			t.Errorf("%s: %v", schema, err)
 		}
 	}
-	if err := host.CheckValue(json.RawMessage(`{"type": "object"}`), json.RawMessage(`{}`)); err != nil {
+	if err := moduleapi.CheckValue(json.RawMessage(`{"type": "object"}`), json.RawMessage(`{}`)); err != nil {
 		t.Error(err)
 	}
 }

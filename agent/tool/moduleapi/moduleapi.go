@@ -1,4 +1,4 @@
-package host
+package moduleapi
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 
 	"rouse/agent/model"
 	"rouse/agent/tool"
-	"rouse/agent/tool/host/signin"
-	"rouse/agent/tool/host/store"
+	"rouse/agent/tool/moduleapi/signin"
+	"rouse/agent/tool/moduleapi/store"
 	"rouse/agent/tool/web"
 	"rouse/internal/ledger"
 	"rouse/skills"

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"rouse/agent/tool/host/signin"
-	"rouse/agent/tool/host/signin/signintest"
+	"rouse/agent/tool/moduleapi/signin"
+	"rouse/agent/tool/moduleapi/signin/signintest"
 	"rouse/skills"
 )
 

@@ -1,4 +1,4 @@
-package host
+package moduleapi
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/moduleapi/signin"
 	"rouse/agent/tool/web"
 	"rouse/internal/text"
 	"rouse/skills"

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rouse/agent/tool/host/store"
+	"rouse/agent/tool/moduleapi/store"
 )
 
 // OSL-06: what hooks were told is kept by the run that has claimed them alone, and is there for the next one, also after the

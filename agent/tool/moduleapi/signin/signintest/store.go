@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"rouse/agent/tool/host/signin"
+	"rouse/agent/tool/moduleapi/signin"
 )
 
 // Store is a store in memory, which outlives whoever uses it. The zero Store is empty.

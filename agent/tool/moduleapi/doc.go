@@ -1,5 +1,5 @@
-// Package host is what a module gets of its host: the methods of the object host, each of them a tool that the loop
-// authorizes, records and bounds like any other (OSL-07, OSL-08, OSL-09).
+// Package moduleapi is the API that a module of a skill gets from its host: the methods of the object
+// host, each of them a tool that the loop authorizes, records and bounds like any other (OSL-07, OSL-08, OSL-09).
 //
 // # Design
 //
@@ -16,4 +16,4 @@
 //
 // What a skill offers to agents are tools, too (Offers, OSL-32): those of its manifest, and those that its module registers, which are held to the
 // same rules when they are registered and again when they are read. Who answers their calls is for the caller.
-package host
+package moduleapi

@@ -1,4 +1,4 @@
-package host
+package moduleapi
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"rouse/agent/tool"
-	"rouse/agent/tool/host/store"
+	"rouse/agent/tool/moduleapi/store"
 	"rouse/internal/domain"
 	"rouse/internal/ledger"
 	"rouse/internal/text"
