@@ -106,8 +106,9 @@ func (r *Runner) moduleOptions(ctx context.Context, t *attempt) (o loop.Options,
 	m, past := t.module, t.past
 	seen := newCallTimes(o.Recorder, past)
 	m.provider = &moduleProvider{
-		moduleRun: m, times: seen, prior: past.Calls, past: past.Module, skipped: past.Skipped, dry: t.Detail.DryRun, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
-		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
+		moduleRun: m, times: seen, prior: past.Calls, skipped: past.Skipped, registry: o.Registry, returns: m.skill.Manifest.OutputSchema,
+		redact: m.redact.Replace, events: newModuleEvents(r.ledger, m.run, m.redact),
+		modulePosition: modulePosition{past: past.Module, counts: map[string]int{}}, moduleCallsOpen: moduleCallsOpen{open: map[string]openCall{}}, moduleRehearsal: moduleRehearsal{dry: t.Detail.DryRun},
 	}
 	m.completer = newCompleter(ctx, t)
 	o.Provider, o.Recorder, o.Completer, o.Policy, o.PriorCalls = m.provider, seen, m.completer, t.policy(loop.Playbook()), past.Calls

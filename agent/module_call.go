@@ -105,7 +105,7 @@ func (c *moduleCalls) call(ctx context.Context, in tool.Invocation, o offer, arg
 	m.completer = c.completer
 	m.provider = &moduleProvider{
 		moduleRun: m, times: c.times, prior: t.past.Calls, skipped: t.past.Skipped, registry: registry, within: in.Key, returns: o.Output,
-		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.Run, m.redact), counts: map[string]int{}, open: map[string]openCall{},
+		redact: m.redact.Replace, events: newModuleEvents(c.runner.ledger, c.task.Run, m.redact), modulePosition: modulePosition{counts: map[string]int{}}, moduleCallsOpen: moduleCallsOpen{open: map[string]openCall{}},
 	}
 	_, begun := t.past.BegunAt[in.Key]
 	m.provider.events.live = !begun

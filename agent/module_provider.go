@@ -50,17 +50,31 @@ type moduleProvider struct {
 	returns  json.RawMessage // the schema of what it returns; nil: anything
 	output   json.RawMessage // what it returned, nil until then
 
+	modulePosition
+	moduleCallsOpen
+	moduleRehearsal
+
+	ended *module.End // the module has; calls that it did not wait for are made
+	over  *model.End  // the run ends, whatever the module does
+}
+
+// modulePosition is how far a module has come.
+type modulePosition struct {
 	past    history.Module
-	pass    int  // of the module, which it is in since it has read its workspace
-	renewed bool // the module is to hear how many steps it took
+	pass    int            // of the module, which it is in since it has read its workspace
+	renewed bool           // the module is to hear how many steps it took
+	counts  map[string]int // of equal calls so far, in this pass
+}
 
-	counts map[string]int      // of equal calls so far, in this pass
-	open   map[string]openCall // that the loop makes now, by key
-	order  []string            // their keys
-	held   []module.Answer     // to calls beside them
-	ended  *module.End         // the module has; calls that it did not wait for are made
-	over   *model.End          // the run ends, whatever the module does
+// moduleCallsOpen are the calls of a module that have no answer yet.
+type moduleCallsOpen struct {
+	open  map[string]openCall // that the loop makes now, by key
+	order []string            // their keys
+	held  []module.Answer     // to calls beside them
+}
 
+// moduleRehearsal is the state of a dry run.
+type moduleRehearsal struct {
 	dry  bool     // no call is made that changes anything
 	made []string // calls of a dry run
 }

@@ -122,7 +122,7 @@ func (d definition) text() (string, error) {
 // unapprovedDefinition is a definition that others could have written, and that is not approved.
 type unapprovedDefinition struct{ uses, foreign, text, hash string }
 
-// findUnapproved says what is to be approved before a task begins, nil when nothing is.
+// findUnapproved returns the definition that must be approved before a task begins, or nil.
 func findUnapproved(ctx context.Context, l *ledger.Ledger, t *plan.Task) (*unapprovedDefinition, error) {
 	u := unapprovedDefinition{uses: t.UsesSystem(t.Plan.Specs), foreign: cmp.Or(t.Job.Foreign, t.Agent.Foreign)}
 	if u.foreign == "" || u.uses == "" {

@@ -18,7 +18,7 @@ type EarlyEnd struct{ ledger.Result }
 
 func (e *EarlyEnd) Error() string { return "the run ends before it begins: " + e.Result.Error }
 
-// EndEarly returns an earlyEnd.
+// EndEarly returns an EarlyEnd with a failed result.
 func EndEarly(outcome domain.Outcome, format string, args ...any) error {
 	return &EarlyEnd{Failed(outcome, format, args...)}
 }

@@ -51,7 +51,6 @@ var larger = map[string]int{
 
 	// To be divided.
 	"agent.Runner methods":                     43,
-	"agent.moduleProvider fields":              25,
 	"agent/checkout.Store methods":             42,
 	"agent/loop.run fields":                    35,
 	"agent/model/wire.Client methods":          41,
