@@ -22,7 +22,7 @@ func (*host) probe(context.Context, Tier) (Tier, []string) {
 }
 
 func (*host) run(ctx context.Context, t Tier, c Command) (Result, error) {
-	path, err := program(c, c.Dir)
+	path, err := findProgram(c, c.Dir)
 	if err != nil {
 		return Result{}, &StartError{Argv0: c.Argv[0], Tier: t, Err: err}
 	}

@@ -336,6 +336,15 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 		t.Errorf("somebody's own: %v", err)
 	}
 
+	for _, path := range []string{"../csv", "own/csv", filepath.Join(root, "csv")} { // a name is no path
+		if err := install.Remove(ctx, root, path); err == nil || !strings.Contains(err.Error(), "was not installed") {
+			t.Errorf("remove %s: %v", path, err)
+		}
+		if _, err := install.Pin(ctx, root, path); err == nil {
+			t.Errorf("%s is pinned", path)
+		}
+	}
+
 	if err := install.Remove(ctx, root, "csv"); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 		pins[root] = list
 	}
 
-	p := find(pins[root], s.Dir)
+	p := find(pins[root], filepath.Base(s.Dir))
 	if p == nil {
 		return listed, nil
 	}

@@ -79,9 +79,9 @@ func Installed(root string) ([]Pinned, error) {
 	return readList[Pinned](filepath.Join(root, lockName), "restore it, or remove it and install the skills again")
 }
 
-// find returns the entry of the skill in a folder, or nil if there is none.
-func find(all []Pinned, dir string) *Pinned {
-	if i := slices.IndexFunc(all, func(p Pinned) bool { return p.Name == filepath.Base(dir) }); i >= 0 {
+// find returns the entry of a skill, or nil if there is none.
+func find(all []Pinned, name string) *Pinned {
+	if i := slices.IndexFunc(all, func(p Pinned) bool { return p.Name == name }); i >= 0 {
 		return &all[i]
 	}
 	return nil
@@ -92,7 +92,7 @@ func find(all []Pinned, dir string) *Pinned {
 func Tags(root string) func(dir string) []string {
 	pinned := sync.OnceValue(func() []Pinned { all, _ := Installed(root); return all })
 	return func(dir string) []string {
-		if p := find(pinned(), dir); p != nil {
+		if p := find(pinned(), filepath.Base(dir)); p != nil {
 			return p.Tags
 		}
 		return nil
@@ -227,7 +227,7 @@ func Verify(s *skills.Skill) error {
 		return err
 	}
 
-	if p := find(pinned, s.Dir); p != nil {
+	if p := find(pinned, filepath.Base(s.Dir)); p != nil {
 		return p.check(root)
 	}
 	return nil // the owner put it there

@@ -167,7 +167,8 @@ func SameMessage(a, b model.Message) bool {
 	return a.Role == b.Role && a.Text == b.Text && a.CallID == b.CallID && a.Name == b.Name && bytes.Equal(a.Raw, b.Raw) &&
 		slices.EqualFunc(a.Calls, b.Calls, func(a, b model.Call) bool {
 			return a.ID == b.ID && a.Key == b.Key && a.Name == b.Name && bytes.Equal(a.Args, b.Args)
-		})
+		}) &&
+		slices.EqualFunc(a.Images, b.Images, func(a, b model.Image) bool { return a.Type == b.Type && bytes.Equal(a.Data, b.Data) })
 }
 
 // Read reads a file. The error names the line.

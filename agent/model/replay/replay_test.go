@@ -121,6 +121,22 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// TestFormatKeepsImages writes two requests that differ in an image alone.
+func TestFormatKeepsImages(t *testing.T) {
+	request := func(data string) *model.Request {
+		return &model.Request{Messages: []model.Message{{Role: model.RoleUser, Text: "look", Images: []model.Image{{Type: "image/png", Data: []byte(data)}}}}}
+	}
+	want := replay.Recording{Exchanges: []replay.Exchange{{Request: request("one")}, {Request: request("two")}}}
+	var file bytes.Buffer
+	if err := replay.Write(&file, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := replay.Read(bytes.NewReader(file.Bytes()))
+	if err != nil || len(got.Exchanges) != 2 || !reflect.DeepEqual(got.Exchanges[1].Request.Messages, want.Exchanges[1].Request.Messages) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
 // The transcript says which answer comes next, so that runs at once and after a restart get
 // theirs; what is asked otherwise is refused, with the place.
 func TestProvider(t *testing.T) {

@@ -32,7 +32,7 @@ func programDefaults(onMiss setting) []setting {
 		onMiss,
 		{"overlap", "skip", "one that still runs is not started again; allow does"},
 		{"notify", raw("{on: [failure, waiting]}"), "rouse show has the output of each run"},
-		{"bounds", raw("{wall: 24h, idle: 2h}"), "a program that writes nothing for an hour is ended too"},
+		{"bounds", raw("{wall: 24h, idle: 2h}"), "a program that writes nothing for 2 hours is ended too"},
 	}
 }
 
