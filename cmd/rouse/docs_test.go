@@ -60,7 +60,7 @@ func blocks(t *testing.T, page string) (out []block) {
 
 var (
 	variable   = regexp.MustCompile(`\benv:([A-Z_0-9]+)|\$\{([A-Z_0-9]+)\}`)
-	secretName = regexp.MustCompile(`\bsecret:([A-Za-z0-9_-]+)|secrets:\s*(?:\[|-)\s*\{name: ([A-Za-z0-9_-]+)`)
+	secretName = regexp.MustCompile(`\bsecret:([A-Za-z0-9_-]+)|secrets:\s*(?:\[|-)\s*\{\s*name: ([A-Za-z0-9_-]+)`)
 )
 
 // TestDocsConfigurations checks every YAML block of the handbook as a configuration of its own.
