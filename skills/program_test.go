@@ -280,21 +280,3 @@ func TestScaffold(t *testing.T) {
 		t.Errorf("%v %v %v", s, problems, err)
 	}
 }
-
-// The declarations that a new skill gets for its editor are those of the documentation.
-func TestHostTypes(t *testing.T) {
-	t.Parallel()
-	types, err := os.ReadFile("scaffold/host.d.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs, err := os.ReadFile("../docs/modules.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, declared, _ := strings.Cut(string(types), "\n") // below the line that says what it is
-	if _, said, found := strings.Cut(string(docs), "```ts\n"); !found || !strings.HasPrefix(said, declared+"```") {
-		t.Error("skills/scaffold/host.d.ts and docs/modules.md differ: copy the block of one to the other")
-	}
-}

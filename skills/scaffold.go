@@ -20,7 +20,7 @@ var scaffold embed.FS
 // CasesFolder is where the cases of an executable skill are, in its folder (agent/eval/cases).
 const CasesFolder = "tests"
 
-// typesFile tells editors what a module gets of its host. docs/modules.md has the same text.
+// typesFile declares the module API for editors.
 const typesFile = "host.d.ts"
 
 // Scaffold is a new executable skill.

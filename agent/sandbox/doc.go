@@ -5,7 +5,7 @@
 //
 // A [Sandbox] finds out by real trial starts which [Tier] this machine supports, and a [Command]
 // names the weakest one it accepts; on a weaker machine nothing is started ([TierError]). There is
-// no silent downgrade. docs/sandbox.md says what each tier guarantees, and what it does not.
+// no silent downgrade. docs/guides/sandbox.md says what each tier guarantees, and what it does not.
 //
 // A command has a place for temporary files, which its caller may give it ([Command.Temp]): then it is the
 // caller's to look through and to remove.

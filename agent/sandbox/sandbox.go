@@ -156,7 +156,7 @@ type Command struct {
 	ReadOnly []string
 	// Masked can neither be read nor created, even while they do not exist and even within Write.
 	// Where folders on the way to a path are missing, the first missing one cannot be created. None
-	// of them may be a link in a place that the command can write. See docs/sandbox.md on tier B.
+	// of them may be a link in a place that the command can write. See docs/guides/sandbox.md on tier B.
 	Masked []string
 	// Replaced has files that the command sees with the content of another file, which it cannot change. They lie where it
 	// may read and not write. They are masked on a tier without mounts.

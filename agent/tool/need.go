@@ -94,7 +94,7 @@ func (t Tool) Need(ctx context.Context, in Invocation, args json.RawMessage) (Ne
 // Taint is a set of labels for the data that a run has met. The host sets them, and they only grow.
 type Taint uint8
 
-// The labels (docs/security.md). No run holds all three without its owner's approval.
+// The labels (docs/dev/security-tests.md). No run holds all three without its owner's approval.
 const (
 	Untrusted Taint = 1 << iota // A: content that strangers may have written
 	Private                     // B: data from outside the agent's own places, and secrets

@@ -43,7 +43,7 @@ func sources(t *testing.T) map[string]string {
 	return files
 }
 
-// TestContracts checks docs/contracts.md: each row quotes literals, is built, and names the tests that run them; each
+// TestContracts checks docs/dev/contracts.md: each row quotes literals, is built, and names the tests that run them; each
 // contract id in the code has a row.
 func TestContracts(t *testing.T) {
 	endtoend.Unraced(t)
@@ -52,33 +52,33 @@ func TestContracts(t *testing.T) {
 	known := map[string]bool{}
 	for _, row := range contract.All(t) {
 		if known[row.ID] {
-			t.Errorf("docs/contracts.md has two rows %s", row.ID)
+			t.Errorf("docs/dev/contracts.md has two rows %s", row.ID)
 		}
 		known[row.ID] = true
 		if !strings.HasPrefix(row.State, "built") {
-			t.Errorf("docs/contracts.md: %s is not built: %s", row.ID, row.State)
+			t.Errorf("docs/dev/contracts.md: %s is not built: %s", row.ID, row.State)
 		}
 		if len(row.Literals) == 0 {
-			t.Errorf("docs/contracts.md: %s quotes no literal", row.ID)
+			t.Errorf("docs/dev/contracts.md: %s quotes no literal", row.ID)
 		}
 
 		use, runs := fmt.Sprintf("contract.Of(t, %q)", row.ID), false
 		for _, n := range testName.FindAllStringSubmatch(row.Tests, -1) {
 			body, found := testBody(files, n[1])
 			if !found {
-				t.Errorf("docs/contracts.md: %s names %s, which does not exist", row.ID, n[1])
+				t.Errorf("docs/dev/contracts.md: %s names %s, which does not exist", row.ID, n[1])
 			}
 			runs = runs || strings.Contains(body, use)
 		}
 		if !runs {
-			t.Errorf("docs/contracts.md: no test that %s names calls %s", row.ID, use)
+			t.Errorf("docs/dev/contracts.md: no test that %s names calls %s", row.ID, use)
 		}
 	}
 
 	for name, text := range files {
 		for _, id := range contractID.FindAllString(text, -1) {
 			if !known[id] {
-				t.Errorf("%s names %s, which has no row in docs/contracts.md", name, id)
+				t.Errorf("%s names %s, which has no row in docs/dev/contracts.md", name, id)
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func testBody(files map[string]string, test string) (string, bool) {
 	return body.String(), body.Len() > 0
 }
 
-// TestSecurityTable keeps the tables of docs/security.md and docs/security-model.md true: each row names tests that exist, and
-// so does every test and file that the pages name.
+// TestSecurityTable keeps the tables of docs/dev/security-tests.md true: each row names tests, and every test
+// and file that the page names exists.
 func TestSecurityTable(t *testing.T) {
 	endtoend.Unraced(t)
 	t.Parallel()
@@ -112,34 +112,32 @@ func TestSecurityTable(t *testing.T) {
 		}
 	}
 
-	rows := 0
-	for _, page := range []string{"docs/security.md", "docs/security-model.md"} {
-		doc, err := os.ReadFile("../../" + page)
-		if err != nil {
-			t.Fatal(err)
+	const page = "docs/dev/security-tests.md"
+	doc, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	rows, table := 0, false
+	for line := range strings.Lines(string(doc)) {
+		names := testName.FindAllStringSubmatch(line, -1)
+		for _, n := range names {
+			if !strings.Contains(code.String(), "func "+n[1]+"(") {
+				t.Errorf("%s names %s, and there is no such test", page, n[1])
+			}
 		}
 
-		table := false
-		for line := range strings.Lines(string(doc)) {
-			names := testName.FindAllStringSubmatch(line, -1)
-			for _, n := range names {
-				if !strings.Contains(code.String(), "func "+n[1]+"(") {
-					t.Errorf("%s names %s, and there is no such test", page, n[1])
-				}
-			}
-
-			head := strings.HasPrefix(line, "| asset |") || strings.HasPrefix(line, "| what | the one door |")
-			table = head || (table && strings.HasPrefix(line, "|"))
-			if !table || head || strings.HasPrefix(line, "|---") {
-				continue
-			}
-			if rows++; len(names) == 0 {
-				t.Errorf("%s: no test shows %s", page, strings.TrimSpace(line))
-			}
-			for _, n := range sourceName.FindAllStringSubmatch(line, -1) {
-				if _, err := os.Stat("../../" + n[1]); err != nil {
-					t.Errorf("%s names %s: %v", page, n[1], err)
-				}
+		head := strings.HasPrefix(line, "| asset |")
+		table = head || (table && strings.HasPrefix(line, "|"))
+		if !table || head || strings.HasPrefix(line, "|---") {
+			continue
+		}
+		if rows++; len(names) == 0 {
+			t.Errorf("%s: no test shows %s", page, strings.TrimSpace(line))
+		}
+		for _, n := range sourceName.FindAllStringSubmatch(line, -1) {
+			if _, err := os.Stat("../../" + n[1]); err != nil {
+				t.Errorf("%s names %s: %v", page, n[1], err)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func writeTools(t *testing.T, w *bytes.Buffer) {
 		writeTool(w, r)
 	}
 
-	fmt.Fprint(w, "## Of modules and agent programs\n\nNeither lists of tools nor people can name these: modules of skills call them as methods of `host` ([modules.md](../modules.md)), and agent programs are recorded with them.\n\n| tool | effect | what |\n|---|---|---|\n")
+	fmt.Fprint(w, "## Of modules and agent programs\n\nNeither lists of tools nor people can name these: modules of skills call them as methods of `host` ([skill modules](../guides/skill-modules.md)), and agent programs are recorded with them.\n\n| tool | effect | what |\n|---|---|---|\n")
 	for _, r := range others {
 		fmt.Fprintf(w, "| `%s` | %s | %s |\n", r.Name, r.Effect, cellText(r.Summary))
 	}

@@ -305,7 +305,7 @@ func casesOf(dir, name string) (*skills.Skill, []cases.Case, error) {
 		return nil, nil, err
 	}
 	if len(all) == 0 {
-		return nil, nil, usagef("the skill %s has no cases: they are files in %s (docs/skills.md)", s.Name, filepath.Join(dir, skills.CasesFolder, "*.json"))
+		return nil, nil, usagef("the skill %s has no cases: they are files in %s (docs/guides/skill-modules.md)", s.Name, filepath.Join(dir, skills.CasesFolder, "*.json"))
 	}
 	if name == "" {
 		return s, all, nil

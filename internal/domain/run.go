@@ -64,7 +64,7 @@ func (o Outcome) Reached() bool {
 	return o == OutcomeSuccess || o == OutcomeNothing || o == OutcomePartial || o == OutcomeSkipped
 }
 
-// Exit is how the loop of a run ended (OSA-02). docs/states.md has what becomes an outcome of
+// Exit is how the loop of a run ended (OSA-02). docs/dev/states.md has what becomes an outcome of
 // which exit.
 type Exit string
 

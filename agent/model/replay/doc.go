@@ -4,7 +4,7 @@
 // # Design
 //
 // A recording is a file of JSON lines, each complete in itself, so that a file that was cut off
-// by a crash can be read up to there. docs/recordings.md describes it. Most of a request is in the
+// by a crash can be read up to there. docs/guides/recordings.md describes it. Most of a request is in the
 // one before it, so a line holds only what is new; a reader gets whole requests.
 //
 // Provider has no state: the request holds the transcript, and the answer that comes next is the

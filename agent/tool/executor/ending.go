@@ -37,7 +37,7 @@ type ending struct {
 	refused        string // about one that git was refused in a program that did not fail, or ""
 }
 
-// conclude returns the result of a program by the table in docs/executors.md. A success needs a
+// conclude returns the result of a program by the table in docs/guides/coding-agents.md. A success needs a
 // result that is not empty and reports no failure, and an exit code of 0. After a final result it
 // does not matter how the program ends.
 func (e ending) conclude() Result {
@@ -93,7 +93,7 @@ func (e ending) judge(r Reading, answer string) (domain.Outcome, string) {
 	case r.Failed:
 		return domain.OutcomeError, e.said(r, "it says that it failed") + e.networkHint()
 	case r.Dialect == "":
-		return domain.OutcomeError, fmt.Sprintf("%s printed no JSON that is known (docs/executors.md has the forms); let it print JSON (%s), or write output: text%s", e.argv0, flagsOf(e.argv0), e.lastWords())
+		return domain.OutcomeError, fmt.Sprintf("%s printed no JSON that is known (docs/guides/coding-agents.md has the forms); let it print JSON (%s), or write output: text%s", e.argv0, flagsOf(e.argv0), e.lastWords())
 	case !r.Done:
 		return domain.OutcomeError, fmt.Sprintf("%s ended without its result: what it printed breaks off%s", e.argv0, e.lastWords())
 	case answer == "" && r.Question == "" && chosen(r.Outcome) == "":

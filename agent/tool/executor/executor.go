@@ -190,7 +190,7 @@ type action struct {
 	Tier    sandbox.Tier `json:"tier"`
 }
 
-// need tells the authorizer what the program can reach (docs/security.md).
+// need tells the authorizer what the program can reach (docs/dev/security-tests.md).
 func (p *program) need(ctx context.Context, in tool.Invocation, a Args) (tool.Need, error) {
 	s, roots := p.Settings, p.Launcher.Roots
 	n := roots.ProgramNeed()

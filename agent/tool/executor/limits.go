@@ -24,7 +24,7 @@ const (
 const day = 24 * time.Hour
 
 // sentences is the table of the sentences by which programs report a limit of a plan or an outage
-// (docs/executors.md). The first match applies.
+// (docs/guides/coding-agents.md). The first match applies.
 var sentences = []struct {
 	match    *regexp.Regexp
 	most     time.Duration // longest wait for a limit of this kind

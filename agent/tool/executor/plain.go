@@ -9,7 +9,7 @@ import (
 	"rouse/internal/domain"
 )
 
-// plain reads the form for programs without a form of their own (docs/executors.md): one object,
+// plain reads the form for programs without a form of their own (docs/guides/coding-agents.md): one object,
 // alone or last. It returns false for any other output.
 func (r *Reader) plain(d fields) bool {
 	if d == nil || !d.has("result") && d.text("question") == "" && !d.has("error") {

@@ -239,7 +239,7 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// The table of docs/executors.md: what an ending means.
+// The table of docs/guides/coding-agents.md: what an ending means.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	good := Reading{Dialect: "claude", Done: true, Text: "It is done."}

@@ -45,7 +45,7 @@ type Capabilities struct {
 	Within bool
 }
 
-// methods lists the methods. docs/modules.md lists those that do not exist yet.
+// methods lists the methods.
 var methods = []method{
 	{name: "log", has: always}, // callable, and an object with debug, info, warn and error
 	{name: "events.emitProgress", params: []string{"progress", "message"}, has: always, route: (*Host).emitProgress},

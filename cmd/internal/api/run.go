@@ -27,7 +27,7 @@ type ArtifactFiles struct {
 	More  int              `json:"more"` // that are not listed
 }
 
-// Recording is a run's recording: the text of a file, as docs/recordings.md describes it.
+// Recording is a run's recording: the text of a file, as docs/guides/recordings.md describes it.
 type Recording struct {
 	File string `json:"file"`
 }

@@ -41,7 +41,7 @@ var confined = []string{
 	"",
 	"Programs run confined: they read and write the workdir of their agent, see the programs of the system, and have no network.",
 	"They start in that workdir, which is HOME/agents/NAME/work where none is named. What they need beside it is granted at the",
-	"agent: docs/commands.md and docs/import.md say how.",
+	"agent: docs/guides/commands.md and docs/guides/coming-from-cron.md say how.",
 	"",
 }
 

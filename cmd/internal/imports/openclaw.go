@@ -23,7 +23,7 @@ var harmlessPayload = []string{"thinking", "fallbacks", "lightcontext", "besteff
 func OpenClaw(files []File) (*Document, error) {
 	d := NewDocument("openclaw", "",
 		"Each run begins without a conversation: say in the prompt, or in the agent's instructions, what it has to know.",
-		"Name a model under models:, or set a key in the environment; without one these jobs wait. docs/import.md says more.",
+		"Name a model under models:, or set a key in the environment; without one these jobs wait. docs/guides/coming-from-cron.md says more.",
 		"")
 	d.Defaults = agentDefaults
 	for _, f := range files {
@@ -257,7 +257,7 @@ func (j *Job) clawDelivery(n *node) {
 		j.leaveRest(delivery, []string{"channel", "to", "accountid", "threadid", "besteffort"}, "delivery: ")
 		return
 	}
-	j.lose("what it answers went to %s: name a channel under notifications: (docs/notifications.md) and here as notify: {channels: [NAME]}; without that it is a notice on the desktop", shown(delivery.short()))
+	j.lose("what it answers went to %s: name a channel under notifications: (docs/guides/notifications.md) and here as notify: {channels: [NAME]}; without that it is a notice on the desktop", shown(delivery.short()))
 }
 
 var (

@@ -107,7 +107,7 @@ func (j *Job) agentProgram(argv []string, env environment) bool {
 	}
 	name := path.Base(argv[0])
 	if why != "" {
-		j.lose("%s is a coding agent, which should be an executor here, but %s: write executor: {argv: [%s, …], network: host} and prompt: (docs/executors.md)", name, why, name)
+		j.lose("%s is a coding agent, which should be an executor here, but %s: write executor: {argv: [%s, …], network: host} and prompt: (docs/guides/coding-agents.md)", name, why, name)
 		return false
 	}
 
@@ -121,7 +121,7 @@ func (j *Job) agentProgram(argv []string, env environment) bool {
 			j.executorEnv = append(j.executorEnv, v)
 		}
 	}
-	j.lose("%s has its own HOME and is not signed in there: sign in once (docs/executors.md, Where it runs) or add login: [%s] to the executor, then enable the job", name, agentPrograms[name].login)
+	j.lose("%s has its own HOME and is not signed in there: sign in once (docs/guides/coding-agents.md, Where it runs) or add login: [%s] to the executor, then enable the job", name, agentPrograms[name].login)
 	return true
 }
 

@@ -246,10 +246,10 @@ func (d *Document) withoutFolder(jobs []*Job, p Problem) bool {
 	for _, j := range jobs {
 		switch {
 		case j.dir != "":
-			j.lose("it worked in %s, which cannot be a workdir: what rouse trusts lies there, or runs from there (docs/layout.md)", shown(j.dir))
+			j.lose("it worked in %s, which cannot be a workdir: what rouse trusts lies there, or runs from there (docs/start/files.md)", shown(j.dir))
 			j.dir, changed = "", true
 		case slices.ContainsFunc(j.grants, namesScript):
-			j.remark("no grant is written for what it runs, which its agent could change (docs/layout.md): its first run waits in rouse inbox")
+			j.remark("no grant is written for what it runs, which its agent could change (docs/start/files.md): its first run waits in rouse inbox")
 			j.grants, changed = nil, true
 		}
 	}

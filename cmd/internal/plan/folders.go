@@ -38,7 +38,7 @@ func untrustedFolders(cfg *config.Config) (out []string) {
 	return out
 }
 
-// newMasks returns the places that later runs trust, so no agent may change them (docs/security.md).
+// newMasks returns the places that later runs trust, so no agent may change them (docs/dev/security-tests.md).
 func newMasks(cfg *config.Config) tool.Masks {
 	m := tool.Masks{ReadOnly: slices.Concat(cfg.Files, places.Included(cfg)), Hidden: []string{string(cfg.Home)}}
 	for _, r := range cfg.SkillRoots(os.Getenv) {

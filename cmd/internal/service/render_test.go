@@ -50,7 +50,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// The lines on which the promises of docs/service.md hang.
+// The lines on which the promises of docs/operate/service.md hang.
 func TestUnit(t *testing.T) {
 	t.Parallel()
 	got, err := systemdManager{}.Render(odd)

@@ -19,7 +19,7 @@ import (
 // systemdManager runs services as user units of systemd.
 type systemdManager struct{ byLibrary }
 
-// unitTemplate is the description of a service. What each line is for stands in docs/service.md.
+// unitTemplate is the description of a service. What each line is for stands in docs/operate/service.md.
 const unitTemplate = `# {{.Marker}}
 # Changes of your own belong in: systemctl --user edit {{.Name}}.service
 [Unit]

@@ -10,7 +10,7 @@ import (
 	"rouse/internal/fspath"
 )
 
-// The labels, as places in a list of three (docs/security.md).
+// The labels, as places in a list of three (docs/dev/security-tests.md).
 const (
 	untrusted = iota
 	privateData
@@ -41,7 +41,7 @@ func (r *reach) add(label int, what string, at config.Position) {
 }
 
 // warnTaints decides what is private by default, and warns of jobs whose runs can combine untrusted
-// content, private data and external effects (docs/security.md).
+// content, private data and external effects (docs/dev/security-tests.md).
 func (c *checker) warnTaints() {
 	reached := map[*config.Agent]*reach{}
 	for path, a := range config.Each("agents", c.cfg.Agents) {

@@ -16,7 +16,7 @@ import (
 
 // attackCase is what a model does that its agent's owner did not want: the worst that it could answer,
 // and what must come of it. testdata/attacks has a file of them for each row of the threats in
-// docs/security.md.
+// docs/dev/security-tests.md.
 //
 // Each has a folder of its own, with work, the agent's workdir, and out, in which nothing may change
 // and from which nothing may leak. In all texts {{dir}}, {{work}} and {{out}} are these folders,

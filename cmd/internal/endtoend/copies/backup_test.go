@@ -404,16 +404,16 @@ func holdsNo(t *testing.T, dir, text string) {
 	}
 }
 
-// The drill of docs/backup.md, as it stands there.
+// The drill of docs/operate/backup.md, as it stands there.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../../docs/backup.md")
+	doc, err := os.ReadFile("../../../../docs/operate/backup.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, ok := strings.Cut(string(doc), "## A drill")
 	if !ok {
-		t.Fatal("docs/backup.md has no drill")
+		t.Fatal("docs/operate/backup.md has no drill")
 	}
 
 	dir := cmdtest.Write(t, map[string]string{"home/rouse.yaml": "version: 1\nhome: .\nagents: [{name: a}]\njobs: [{name: j, agent: a, playbook: [{call: db_query, with: {sql: select 1}}]}]\n"})

@@ -23,7 +23,7 @@ import (
 	"rouse/cmd/internal/endtoend"
 )
 
-// docPort is where the model server of docs/walkthrough.md listens; the test takes a port that is free.
+// docPort is where the model server of docs/start/quickstart.md listens; the test takes a port that is free.
 const docPort = "127.0.0.1:8080"
 
 // walk plays a page of commands. Blocks of yaml that begin with "# FILE" are written to that file. Blocks of sh
@@ -36,14 +36,14 @@ type walk struct {
 	daemon  *endtoend.Program
 }
 
-// TestWalkthrough plays docs/walkthrough.md as a stranger who types it: what it says is what they see.
+// TestWalkthrough plays docs/start/quickstart.md as a stranger who types it: what it says is what they see.
 func TestWalkthrough(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("the commands of the page are those of a Unix shell")
 	}
 
-	page, err := os.ReadFile("../../../../docs/walkthrough.md")
+	page, err := os.ReadFile("../../../../docs/start/quickstart.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-/** What this skill uses of its host: docs/modules.md has all of it. */
+/** What this skill uses of its host: docs/guides/skill-modules.md has all of it. */
 export interface Host {
   events: { emitProgress(progress: number, message: string): void };
   llm: {
