@@ -73,8 +73,8 @@ func AsidePath() string {
 	return filepath.Join(replacedFolder, time.Now().UTC().Format(stampLayout))
 }
 
-// WriteBackup calls copy to write a database to a temporary file next to to. It verifies the copy
-// before renaming it to to, so that an unfinished copy never looks like a backup.
+// WriteBackup writes a database to the file to. It lets copy write a temporary file, verifies the
+// copy and renames it, so that an unfinished copy never looks like a backup.
 func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite bool, copy func(to string) error) (Backup, error) {
 	unfinished := to + partialSuffix
 	if err := copy(unfinished); err != nil {
@@ -85,7 +85,7 @@ func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite 
 	if err == nil {
 		if overwrite {
 			err = atomicfile.Rename(unfinished, to)
-		} else { // CheckTarget found nothing there, but a file may have come meanwhile
+		} else { // CheckTarget found no file, but one may have been created since
 			err = atomicfile.RenameNew(unfinished, to)
 		}
 	}
@@ -96,8 +96,9 @@ func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite 
 	return backupOf(to)
 }
 
-// CheckTarget returns a *TargetError if a copy of the database at path cannot be written to to: to
-// exists and overwrite is false, its folder is missing, or to is the database itself.
+// CheckTarget returns a *TargetError if the database at path cannot be copied to the file to.
+// Possible reasons: the file exists and overwrite is false, its folder is missing, or it is the
+// database itself.
 func CheckTarget(path, to string, overwrite bool) error {
 	info, err := os.Lstat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -223,7 +224,7 @@ func LastGood(ctx context.Context, all []Backup, applicationID int32) (path stri
 		if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
 			return b.Path, skipped, nil
 		}
-		if ctx.Err() != nil { // the check was interrupted, so its error does not mean that the backup is damaged
+		if ctx.Err() != nil { // interrupted, so the backup may be intact
 			return "", nil, context.Cause(ctx)
 		}
 
@@ -271,8 +272,8 @@ func Find(path string, all []Backup, from, whose, list string) (string, error) {
 	return from, nil
 }
 
-// CopyBackup copies a backup to to and checks the whole copy. It returns a *TargetError if the
-// backup is damaged.
+// CopyBackup copies a backup to another file and checks the whole copy. It returns a *TargetError
+// if the backup is damaged.
 func CopyBackup(ctx context.Context, from, to string, applicationID int32) error {
 	err := sqlite.CopyFile(ctx, from, to)
 	if err == nil {
@@ -286,8 +287,8 @@ func CopyBackup(ctx context.Context, from, to string, applicationID int32) error
 	return err
 }
 
-// Prune keeps the newest keep backups whose reason begins with prefix and removes the others. It
-// also removes unfinished copies, so it must not run while a backup is being written.
+// Prune keeps the newest keep backups with the given reason prefix and removes the others. It also
+// removes unfinished copies, so it must not run while a backup is being written.
 func Prune(path, prefix string, keep int) error {
 	all, err := Backups(path)
 	if err != nil {

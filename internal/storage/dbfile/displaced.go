@@ -64,7 +64,7 @@ func quarantineDisplaced(path string) (*sqlite.CorruptError, error) {
 	return bad, errors.Join(atomicfile.SyncFolder(filepath.Dir(to)), atomicfile.SyncFolder(filepath.Dir(path)))
 }
 
-// Lost quarantines a database whose files were removed or replaced while it was open. The
+// Lost quarantines a database after its files were removed or replaced while it was open. The
 // quarantine survives a restart. The returned error is never nil.
 func (s *Keeper) Lost(lost *sqlite.LostError) error {
 	bad := &sqlite.CorruptError{Path: s.path, Reason: "its file " + lost.Path + " " + lost.Reason + " while it was in use"}

@@ -45,15 +45,16 @@ type Marker struct {
 	Sum   uint32 `json:"crc32c,omitempty"`
 	// Reason is the reason for a quarantine. For a closed file, it is the result of the last failed
 	// inspection.
-	Reason string    `json:"reason,omitempty"`
-	Aside  string    `json:"aside,omitempty"` // folder for the old database, relative to the folder of the file
-	At     time.Time `json:"at"`
+	Reason string `json:"reason,omitempty"`
+	// Aside is the folder for the old database, relative to the folder of the file.
+	Aside string    `json:"aside,omitempty"`
+	At    time.Time `json:"at"`
 	// Inode and LogInode identify the open file and its log. Zero means unknown.
 	Inode    uint64 `json:"inode,omitempty"`
 	LogInode uint64 `json:"log_inode,omitempty"`
 }
 
-// ReasonChanged is the CorruptError reason for a file whose checksum does not match.
+// ReasonChanged is the CorruptError reason for a file that does not match its checksum.
 const ReasonChanged = "it is not as rouse left it: its disk damaged it, or another program changed it"
 
 // ReasonLost is the CorruptError reason for a database file that is missing or empty.
@@ -294,8 +295,8 @@ func (s *Keeper) MarkOpen() error {
 	return nil
 }
 
-// Quarantine stops all use of a database whose content is not reliable any more. The quarantine
-// survives a restart. The file is left unchanged.
+// Quarantine stops all use of a database because its content is not reliable any more. The
+// quarantine survives a restart. The file is left unchanged.
 func (s *Keeper) Quarantine(bad *sqlite.CorruptError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,8 +329,8 @@ func (s *Keeper) Release() error {
 	return WriteMarker(s.path, Marker{State: StateOpen})
 }
 
-// Changed stops all use of a database whose checksum turned out not to match after it was opened.
-// If the database has not been written to since, restoring the original file makes it usable again.
+// Changed stops all use of a database that was opened and then found not to match its checksum. If
+// the database has not been written to since, restoring the original file makes it usable again.
 func (s *Keeper) Changed() error {
 	s.mu.Lock()
 	untouched := !s.markedOpen && s.damaged == nil
