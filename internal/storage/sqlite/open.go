@@ -19,7 +19,7 @@ import (
 
 const (
 	defaultReaders = 4
-	busyTimeout    = 5000 // milliseconds to wait for another process, for example one that makes a backup
+	busyTimeout    = 5000 // milliseconds to wait for a lock of another process
 )
 
 // Options configures Open.

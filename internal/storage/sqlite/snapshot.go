@@ -40,7 +40,8 @@ func (s *Snapshot) Take(ctx context.Context) (err error) {
 		return openError(s.path, err)
 	}
 	var pages int
-	return s.tx.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&pages) // the first read begins the snapshot
+	// The first read begins the snapshot.
+	return s.tx.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&pages)
 }
 
 // Bytes returns the size of a copy, in bytes.

@@ -483,7 +483,7 @@ func TestConnectingMakesNoFile(t *testing.T) {
 		conn, err := db.Read().Conn(t.Context())
 		if err == nil {
 			t.Cleanup(func() { _ = conn.Close() })
-			_, _ = conn.ExecContext(t.Context(), "select count(*) from t") // only the files matter, not the error
+			_, _ = conn.ExecContext(t.Context(), "select count(*) from t") // only the files matter
 		}
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

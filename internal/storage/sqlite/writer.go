@@ -494,7 +494,7 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.sanitized(args)...)}
 }
 
-// SQL returns the underlying transaction, for statements whose text varies. They are not cached.
+// SQL returns the underlying transaction, for SQL that varies. Its statements are not cached.
 func (t *Tx) SQL() *sql.Tx { return t.tx }
 
 // Raw calls use with the driver connection of the transaction.
