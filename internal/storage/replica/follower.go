@@ -141,7 +141,7 @@ func (f *Follower) continues(found dbfile.Marker) bool {
 
 // closing releases the log and records whether all of it is shipped.
 func (f *Follower) closing() {
-	if !f.mu.TryLock() { // another call is shipping, possibly to a place that does not answer; do not wait for it
+	if !f.mu.TryLock() { // do not wait for a call that is shipping
 		f.letGo()
 		return
 	}
