@@ -201,8 +201,8 @@ func (t *Tx) ChangeCount() int {
 	return len(t.confined.record.changes)
 }
 
-// DiscardChanges drops all recorded changes after the first mark ones. It is needed after a failed
-// statement: its changes were recorded before they were undone.
+// DiscardChanges keeps the first mark recorded changes and drops the rest. It is needed after a
+// failed statement, because its changes were recorded before they were undone.
 func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
 		t.confined.record.changes = t.confined.record.changes[:mark]
