@@ -368,9 +368,9 @@ func (f *Follower) scan(ctx context.Context) error {
 	return nil
 }
 
-// Ship writes the transactions that Cut found. If the shipped data does not continue, it writes the
-// whole database first. at is the timestamp in Unix milliseconds. n is the number of transactions
-// written, from 0 to 2.
+// Ship writes the transactions that Cut found. If the log does not continue the shipped data, Ship
+// writes the whole database first. at is the timestamp in Unix milliseconds. n is the number of
+// transactions written, from 0 to 2.
 func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -473,7 +473,7 @@ func (f *Follower) Restored(v Version) error {
 		return err
 	}
 
-	f.known = state{TX: v.TX, At: v.At.UnixMilli(), Whole: m.State == dbfile.StateClosed, Position: position{Commit: uint32(m.Size / pageSize)}, Size: m.Size, Sum: m.Sum} //nolint:gosec // SQLite has no more
+	f.known = state{TX: v.TX, At: v.At.UnixMilli(), Whole: m.State == dbfile.StateClosed, Position: position{Commit: uint32(m.Size / pageSize)}, Size: m.Size, Sum: m.Sum} //nolint:gosec // page counts fit in 32 bits
 	f.asked = true
 	return f.save()
 }

@@ -89,10 +89,10 @@ func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err e
 		return 0, err
 	}
 	pageSize := int(size)
-	commit = uint32(info.Size() / size) //nolint:gosec // SQLite has no more
+	commit = uint32(info.Size() / size) //nolint:gosec // page counts fit in 32 bits
 	numbers := make([]uint32, commit)
 	for i := range numbers {
-		numbers[i] = uint32(i) + 1 //nolint:gosec // as above
+		numbers[i] = uint32(i) + 1 //nolint:gosec // page counts fit in 32 bits
 	}
 
 	pr, pw := io.Pipe()

@@ -57,8 +57,8 @@ const (
 	fanIn  = 64
 )
 
-// Compact merges shipped files, so that a restore reads fewer of them. Prune removes the files of
-// single transactions.
+// Compact merges shipped files, so that a restore reads fewer of them. The merged files stay until
+// Prune removes them.
 func Compact(ctx context.Context, client litestream.ReplicaClient) error {
 	c := litestream.NewCompactor(client, quiet)
 	for level := 1; level <= levels; level++ {

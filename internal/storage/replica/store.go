@@ -104,8 +104,7 @@ func parseName(name string) (*ltx.FileInfo, bool) {
 	return &ltx.FileInfo{MinTXID: from, MaxTXID: to, CreatedAt: time.UnixMilli(at).UTC()}, true
 }
 
-// VersionOf returns the version that the name of a single transaction's file describes. It returns
-// false if the name cannot be parsed.
+// VersionOf parses the file name of a single transaction. It returns false if the name is invalid.
 func VersionOf(name string) (Version, bool) {
 	info, ok := parseName(name)
 	if !ok {

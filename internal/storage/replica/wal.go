@@ -23,7 +23,7 @@ type position struct {
 	Seq    uint32    `json:"seq"`    // number of log restarts
 	Salt   [2]uint32 `json:"salt"`
 	Sum    [2]uint32 `json:"sum"`    // checksum of all frames before Offset
-	Commit uint32    `json:"commit"` // pages of the database
+	Commit uint32    `json:"commit"` // database size, in pages
 }
 
 // header is the header of a log.
