@@ -1,4 +1,5 @@
-// Package contract gives tests the rows of docs/contracts.md, so that each test runs the literals that its row quotes.
+// Package contract provides the rows of docs/contracts.md to tests, so that each test uses the
+// literals that its row quotes.
 package contract
 
 import (
@@ -12,7 +13,7 @@ import (
 	"testing"
 )
 
-// A Row is one contract. Its literals are the texts in backticks of its second column.
+// A Row is one contract. Its literals are the texts in backticks in its second column.
 type Row struct {
 	ID       string
 	Contract string
@@ -26,8 +27,8 @@ type Row struct {
 	used map[string]bool
 }
 
-// Of returns the row with this id. The test fails if the row does not exist, or if the test ends without using
-// each literal that the row quotes.
+// Of returns the row with this id. The test fails if the row does not exist, or if the test does
+// not use every literal of the row.
 func Of(t testing.TB, id string) *Row {
 	t.Helper()
 	for _, row := range All(t) {
@@ -54,7 +55,8 @@ func (r *Row) Quote(literal string) string {
 	return literal
 }
 
-// Number returns the number of a literal such as `8,000`. The test fails if the row does not quote it.
+// Number returns the number in a literal such as `8,000`. The test fails if the row does not quote
+// it.
 func (r *Row) Number(literal string) int {
 	r.t.Helper()
 	n, err := strconv.Atoi(strings.ReplaceAll(r.Quote(literal), ",", ""))
@@ -64,7 +66,7 @@ func (r *Row) Number(literal string) int {
 	return n
 }
 
-// Between returns the literals that follow the text after and precede the text before, for example the members of a list.
+// Between returns the literals between the texts after and before, for example the items of a list.
 func (r *Row) Between(after, before string) []string {
 	r.t.Helper()
 	_, rest, found := strings.Cut(r.Contract, after)
@@ -130,7 +132,7 @@ func literals(text string) []string {
 	return found
 }
 
-// root returns the top folder of the repository, in which every test runs.
+// root returns the top folder of the repository. Every test runs inside it.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
