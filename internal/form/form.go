@@ -64,7 +64,7 @@ const (
 
 // Problem describes an error in one field of an answer.
 type Problem struct {
-	Field   string `json:"field"` // Field.Name, or "" for the whole answer
+	Field   string `json:"field"` // name of the field, with dots; "" for the whole answer
 	Message string `json:"message"`
 }
 
