@@ -34,13 +34,12 @@ const LastBackup = "last"
 
 // Backup is a copy of a database.
 type Backup struct {
-	// Name identifies the backup in Find. It is empty if the file is not in the backups folder.
+	// Name selects the backup in commands; it is empty outside of the backups folder.
 	Name  string    `json:"name"`
 	Path  string    `json:"path"`
 	Bytes int64     `json:"bytes"`
 	At    time.Time `json:"at"`
-	// Why is the reason for the backup: "manual", or the operation that followed, such as
-	// "before-run-12" or "before-schema-5".
+	// Why is the reason for the backup: "manual", or the next operation, such as "before-run-12".
 	Why string `json:"why"`
 }
 
