@@ -1,17 +1,10 @@
-// Package atomicfile writes files whole: whoever reads one sees the old content or the new,
-// after a crash too, and never a part.
+// Package atomicfile writes files atomically: a reader sees the old or the new content, never a
+// part, even after a crash.
 //
-// # Design
-//
-// The content goes to a hidden file in the same folder, which watches and lists of skills ignore.
-// The file is synced and renamed, and the folder is synced too: only then does the name survive a
-// power cut. A process that dies on the way leaves the old file, and the hidden one beside it.
-//
-// StreamNew, CommitNew and RenameNew never replace a file. They check and take the name in one step
-// where the file system can do that.
-//
-// Errors name the file that was to be written, because nobody knows the hidden one:
-// "cannot write out.csv: no space left on device".
+// The content is written to a hidden file in the same folder, synced and renamed. The folder is
+// synced too, because only then does the new name survive a power cut. A process that dies during a
+// write leaves the old file and the hidden file. StreamNew, CommitNew and RenameNew never replace a
+// file. Errors name the target file instead of the hidden one.
 package atomicfile
 
 import (
@@ -29,25 +22,26 @@ const (
 	suffix = ".tmp"
 )
 
-// op begins the text of each *fs.PathError.
+// op is the operation in each *fs.PathError.
 const op = "cannot write"
 
-// Unfinished reports whether a name is one of a file that is being written, or was by a dead process.
+// Unfinished reports whether a name belongs to a file that is being written, or was left by a dead
+// process.
 func Unfinished(name string) bool {
 	return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, suffix)
 }
 
-// TempName is a new name beside that of a file, for the time until it is whole; Unfinished knows it.
+// TempName returns a new name for an unfinished file in the same folder. Unfinished recognizes it.
 func TempName(name string) string {
 	return filepath.Join(filepath.Dir(name), prefix+rand.Text()+suffix)
 }
 
-// Write makes or replaces a file. The umask narrows its mode.
+// Write creates or replaces a file. The umask applies to mode.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	return stream(path, mode, writing(content), (*File).Commit)
 }
 
-// writing returns a function that writes the content.
+// writing returns a function that writes content.
 func writing(content []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -55,7 +49,8 @@ func writing(content []byte) func(io.Writer) error {
 	}
 }
 
-// WriteUnsynced is Write for what is of no use after a power cut, so that the disk is not waited for: such a cut may leave an empty file.
+// WriteUnsynced is like Write, but does not wait for the disk. After a power cut, the file may be
+// empty.
 func WriteUnsynced(path string, content []byte, mode fs.FileMode) error {
 	return stream(path, mode, writing(content), func(f *File) error {
 		f.unsynced = true
@@ -63,14 +58,15 @@ func WriteUnsynced(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// Stream is Write for content that comes in parts. An error of write is returned unchanged.
+// Stream is like Write, for content that comes in parts. It returns an error of write unchanged.
 func Stream(path string, mode fs.FileMode, write func(io.Writer) error) error {
 	return stream(path, mode, write, (*File).Commit)
 }
 
-// StreamNew is Stream for a free name. It returns fs.ErrExist if a file has the name, then or later.
+// StreamNew is like Stream, but does not replace a file. It returns fs.ErrExist if the name is
+// taken before or during the write.
 func StreamNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	// CommitNew decides; this saves writing much in vain.
+	// CommitNew makes the final check. This one avoids useless writes.
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: op, Path: path, Err: fs.ErrExist}
 	}
@@ -94,14 +90,14 @@ type File struct {
 	root     *os.Root
 	ownsRoot bool // the root was opened for this file
 	file     *os.File
-	temp     string // within the root
-	name     string // within the root
-	unsynced bool   // what was written need not survive a power cut
+	temp     string // relative to root
+	name     string // relative to root
+	unsynced bool   // the content need not survive a power cut
 	closed   bool
 	done     bool
 }
 
-// Create starts a file. The folder has to exist.
+// Create starts writing a file. The folder must exist.
 func Create(path string, mode fs.FileMode) (*File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -118,7 +114,7 @@ func Create(path string, mode fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// CreateIn starts a file in a root. The caller closes the root after Commit or Abort.
+// CreateIn starts writing a file in a root. The caller must close the root after Commit or Abort.
 func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 	f := &File{root: root, name: name, temp: TempName(name)}
 
@@ -130,25 +126,26 @@ func CreateIn(root *os.Root, name string, mode fs.FileMode) (*File, error) {
 	return f, nil
 }
 
-// Write adds to the content.
+// Write implements io.Writer.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	return n, f.pathError(err)
 }
 
-// WriteString adds to the content.
+// WriteString implements io.StringWriter.
 func (f *File) WriteString(s string) (int, error) {
 	n, err := f.file.WriteString(s)
 	return n, f.pathError(err)
 }
 
-// Chmod sets the mode of the file, whatever the umask.
+// Chmod sets the mode of the file. The umask does not apply.
 func (f *File) Chmod(mode fs.FileMode) error { return f.pathError(f.file.Chmod(mode)) }
 
-// TempName returns the name in the root until Commit. After Close the content can be read there.
+// TempName returns the name of the unfinished file in the root. After Close, its content can be
+// read.
 func (f *File) TempName() string { return f.temp }
 
-// Close ends the writing and syncs the content to the disk. Commit calls it.
+// Close finishes the content and syncs it to the disk. Commit calls it.
 func (f *File) Close() error {
 	if f.closed {
 		return nil
@@ -162,12 +159,13 @@ func (f *File) Close() error {
 	return f.pathError(errors.Join(err, f.file.Close()))
 }
 
-// Commit renames the file to its name. After an error the old file stays, unless only a sync failed.
+// Commit renames the file to its final name. After an error, the old file is unchanged, unless only
+// the sync of the folder failed.
 func (f *File) Commit() error {
 	return f.commit(func() error { return f.root.Rename(f.temp, f.name) })
 }
 
-// CommitNew is Commit for a name that is free. A file that has it by now stays: fs.ErrExist.
+// CommitNew is like Commit, but returns fs.ErrExist if the name is taken.
 func (f *File) CommitNew() error {
 	return f.commit(func() error { return renameNew(f.root, f.temp, f.name) })
 }
@@ -182,14 +180,14 @@ func (f *File) commit(rename func() error) error {
 	}
 
 	f.done = true
-	if !f.unsynced { // the rename is not durable before its folder is
+	if !f.unsynced { // the rename is durable only after the folder is synced
 		err = f.pathError(SyncFolderIn(f.root, filepath.Dir(f.name)))
 	}
 
 	return errors.Join(err, f.closeRoot())
 }
 
-// Abort deletes the file; what has its name stays. After a commit it does nothing.
+// Abort deletes the unfinished file. After Commit or CommitNew, it does nothing.
 func (f *File) Abort() error {
 	if f.done {
 		return nil
@@ -214,7 +212,7 @@ func (f *File) closeRoot() error {
 	return f.root.Close()
 }
 
-// pathError names the file in an error as the caller knows it.
+// pathError returns err with the path that the caller knows.
 func (f *File) pathError(err error) error {
 	if err == nil {
 		return nil
@@ -223,7 +221,7 @@ func (f *File) pathError(err error) error {
 	return &fs.PathError{Op: op, Path: filepath.Join(f.root.Name(), f.name), Err: bareError(err)}
 }
 
-// bareError is an error without the names of files that os put into it.
+// bareError returns the cause of an error without the file names that package os adds.
 func bareError(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

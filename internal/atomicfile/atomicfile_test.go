@@ -17,7 +17,7 @@ import (
 
 const half = 1 << 16 // more than a file system writes at once
 
-// child, when it is set, is the path that a process of this test writes until it is killed.
+// child is the path that a child process of the test writes until it is killed. Optional.
 const child = "ROUSE_TEST_ATOMICFILE"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// content is one letter, many times: a part of it, or of two, is not what it was.
+// content is one repeated letter, so that partial and mixed contents are detected.
 func content(i int) []byte { return bytes.Repeat([]byte{byte('a' + i%2)}, 2*half) }
 
 func read(t *testing.T, path string) string {
@@ -43,7 +43,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// names lists a folder, with "unfinished" for a file on its way.
+// names lists a folder, with "unfinished" for each unfinished file.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -63,8 +63,8 @@ func names(t *testing.T, dir string) string {
 	return strings.Join(out, " ")
 }
 
-// TestCommitAndAbort: wherever the writing of a file ends, its name stands for the old content or the new
-// one, whole; and nothing is left beside it unless the process died there.
+// TestCommitAndAbort: after an interruption at any point, the file has its complete old or new
+// content. Other files remain only if the process died.
 func TestCommitAndAbort(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the source broke off")
@@ -130,8 +130,7 @@ func TestCommitAndAbort(t *testing.T) {
 	}
 }
 
-// TestKilled: a process that writes a file again and again is killed, and whoever reads it before
-// and after finds it whole.
+// TestKilled: a process that keeps writing a file is killed. Readers always see a complete file.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")
@@ -154,7 +153,7 @@ func TestKilled(t *testing.T) {
 	}
 
 	seen := map[byte]bool{}
-	for len(seen) < 2 { // it is at work
+	for len(seen) < 2 { // until it has written
 		whole()
 		seen[read(t, path)[0]] = true
 	}
@@ -167,7 +166,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_ = writer.Wait() // it was killed
+	_ = writer.Wait() // always fails after the kill
 	whole()
 }
 
@@ -202,8 +201,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// TestErrors: who reads one knows which file it is about.
-// What need not survive a power cut is whole, too, and nothing stays beside it.
+// TestWriteUnsynced: an unsynced file is complete, too, and leaves no other file.
 func TestWriteUnsynced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "holder.json")
@@ -221,6 +219,7 @@ func TestWriteUnsynced(t *testing.T) {
 	}
 }
 
+// TestErrors: errors name the file.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -240,7 +239,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCreateIn: in a root the hidden name can be read before the file has its own, and no link leads out.
+// TestCreateIn: an unfinished file in a root can be read, and links do not lead out of the root.
 func TestCreateIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,7 +12,7 @@ func MoveNew(from, to Name) error {
 		return unix.RenameatxNp(from, old, to, name, unix.RENAME_EXCL)
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		return reserveAndRename(from, to) // the file system does not support it
+		return reserveAndRename(from, to) // not supported by the file system
 	}
 	return err
 }

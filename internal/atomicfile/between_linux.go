@@ -12,7 +12,7 @@ func MoveNew(from, to Name) error {
 		return unix.Renameat2(from, old, to, name, unix.RENAME_NOREPLACE)
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return reserveAndRename(from, to) // the file system does not support it
+		return reserveAndRename(from, to) // not supported by the file system
 	}
 	return err
 }

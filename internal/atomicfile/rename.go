@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Rename renames a synced file or folder durably, and replaces an existing file.
+// Rename renames a synced file or folder durably. It replaces an existing file.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -16,7 +16,7 @@ func Rename(from, to string) error {
 	return syncFolders(from, to)
 }
 
-// RenameNew renames a file durably in its folder. It returns fs.ErrExist if the name is taken.
+// RenameNew renames a file durably within its folder. It returns fs.ErrExist if the name is taken.
 func RenameNew(from, to string) error {
 	if filepath.Dir(from) != filepath.Dir(to) {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrInvalid}
@@ -35,7 +35,8 @@ func RenameNew(from, to string) error {
 	return SyncFolder(filepath.Dir(to))
 }
 
-// renameNew uses a hard link, or else a placeholder, which a crash may leave behind.
+// renameNew renames a file with a hard link, or else with a placeholder, which a crash may leave
+// behind.
 func renameNew(root *os.Root, from, to string) error {
 	err := root.Link(from, to)
 	switch {
@@ -50,7 +51,8 @@ func renameNew(root *os.Root, from, to string) error {
 
 func syncFolders(from, to string) error {
 	err := SyncFolder(filepath.Dir(to))
-	// The old folder last: after a crash in between the file has two names, not none.
+	// Sync the old folder last: after a crash in between, the file has two names instead of being
+	// lost.
 	if filepath.Dir(from) != filepath.Dir(to) {
 		err = errors.Join(err, SyncFolder(filepath.Dir(from)))
 	}
@@ -68,7 +70,7 @@ func SyncFolder(path string) error {
 	return errors.Join(syncDir(folder), folder.Close())
 }
 
-// SyncFolderIn is SyncFolder for a folder of a root; "." is the root itself.
+// SyncFolderIn is like SyncFolder, for a folder in a root. "." is the root itself.
 func SyncFolderIn(root *os.Root, name string) error {
 	folder, err := root.Open(name)
 	if err != nil {
@@ -78,9 +80,9 @@ func SyncFolderIn(root *os.Root, name string) error {
 	return errors.Join(syncDir(folder), folder.Close())
 }
 
-// Name is the name of a file or folder in an open root. Renames stay in that root even if a folder of the path is replaced by
-// a link. MoveOver replaces an existing file; MoveNew returns fs.ErrExist instead. Neither syncs. Between file systems both
-// return syscall.EXDEV.
+// Name is the name of a file or folder in an open root. Renames stay in the root, even if a folder
+// in the path is replaced by a link. MoveOver replaces an existing file; MoveNew returns
+// fs.ErrExist instead. They do not sync, and return syscall.EXDEV between file systems.
 type Name struct {
 	Root *os.Root
 	Name string // relative to Root
@@ -89,7 +91,7 @@ type Name struct {
 // Path joins the name to the path of its root.
 func (n Name) Path() string { return filepath.Join(n.Root.Name(), n.Name) }
 
-// reserveAndRename creates an empty file or folder with the new name and renames over it.
+// reserveAndRename creates an empty file or folder with the new name, and replaces it by a rename.
 func reserveAndRename(from, to Name) error {
 	info, err := from.Root.Lstat(from.Name)
 	if err != nil {

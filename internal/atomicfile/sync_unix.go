@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// syncDir syncs the names in an open folder to the disk. A file system that does not support this
-// says so, and there is nothing else to do.
+// syncDir syncs the names in an open folder to the disk. It returns nil if the file system does not
+// support that.
 func syncDir(folder *os.File) error {
 	err := folder.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {

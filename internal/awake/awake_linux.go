@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of logind, which keeps the machine awake while a file that it gave is open.
+// The D-Bus names of logind. It keeps the machine awake while the file that it returned is open.
 const (
 	login       = "org.freedesktop.login1"
 	loginObject = "/org/freedesktop/login1"
@@ -23,7 +23,7 @@ func hold(ctx context.Context, why string) (release func() error, err error) {
 		address = systemBus
 	}
 
-	// A connection of our own, which ends here: what holds is the file.
+	// Use a separate connection. It can be closed because the file keeps the lock.
 	bus, err := dbus.Dial(address, dbus.WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("the system bus does not answer: %w", err)
@@ -37,6 +37,6 @@ func hold(ctx context.Context, why string) (release func() error, err error) {
 	if err := bus.Object(login, loginObject).CallWithContext(ctx, login+".Manager.Inhibit", 0, "sleep:idle", "rouse", why, "block").Store(&fd); err != nil {
 		return nil, fmt.Errorf("logind does not keep this machine awake: %w", err)
 	}
-	unix.CloseOnExec(int(fd)) // a program that is started would hold it, too
+	unix.CloseOnExec(int(fd)) // a child process would keep it open
 	return os.NewFile(uintptr(fd), "awake").Close, nil
 }

@@ -9,7 +9,7 @@ import (
 	"rouse/internal/awake/awaketest"
 )
 
-// OSL-37: the machine is kept awake from the hold to its release.
+// OSL-37: the machine is kept awake from Hold to release.
 func TestHold(t *testing.T) {
 	l := awaketest.New(t)
 	release, err := awake.Hold(t.Context(), "a run is on")
@@ -31,7 +31,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// OSL-37: where it is refused, or nobody is there, that is said.
+// OSL-37: Hold returns an error if logind refuses or is missing.
 func TestCannotHold(t *testing.T) {
 	awaketest.New(t).Refuse()
 	if err := awake.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "logind does not keep this machine awake: Interactive authentication required.") {

@@ -10,13 +10,13 @@ import (
 
 var setThreadExecutionState = windows.NewLazySystemDLL("kernel32.dll").NewProc("SetThreadExecutionState")
 
-// Of winbase.h.
+// Constants of winbase.h.
 const (
 	systemRequired = 0x00000001
 	continuous     = 0x80000000
 )
 
-// hold keeps a thread, whose state it is that holds.
+// hold starts an OS thread and keeps it, because the state belongs to the thread.
 func hold(_ context.Context, _ string) (release func() error, err error) {
 	began, end, ended := make(chan error), make(chan struct{}), make(chan error)
 	go func() {

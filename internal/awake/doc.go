@@ -1,10 +1,8 @@
-// Package awake keeps the machine from going to sleep while something is on (OSL-37).
+// Package awake prevents the machine from sleeping.
 //
-// # Design
-//
-// Each system has a way by which programs ask it not to sleep, and each ends by itself with the process that asked: a file of
-// logind on Linux, a child of caffeinate on macOS, the state of a thread on Windows. Whether it is granted is known when it is asked
-// for, and not before: logind refuses it to a service of a user who has no session, unless polkit allows it.
+// It uses an inhibitor lock of logind on Linux, a caffeinate process on macOS, and the execution
+// state of a thread on Windows. Each ends with this process. A request can fail: logind refuses it
+// to a service of a user without a session, unless polkit allows it.
 package awake
 
 import (
@@ -12,18 +10,18 @@ import (
 	"time"
 )
 
-// patience is how long a system has to answer.
+// patience is the timeout for an answer of the operating system.
 const patience = 2 * time.Second
 
-// Hold keeps the machine awake until release is called. why stands where the system lists who keeps it awake. The error says why the
-// machine may sleep all the same.
+// Hold keeps the machine awake until release is called. The operating system shows why in its list
+// of inhibitors. If Hold returns an error, the machine may sleep.
 func Hold(ctx context.Context, why string) (release func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return hold(ctx, why)
 }
 
-// Check says why the machine cannot be kept awake, nil where it can.
+// Check returns an error if the machine cannot be kept awake.
 func Check(ctx context.Context) error {
 	release, err := Hold(ctx, "rouse sees whether it can keep this machine awake")
 	if err != nil {

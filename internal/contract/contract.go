@@ -1,4 +1,5 @@
-// Package contract gives tests the rows of docs/dev/contracts.md, so that each test runs the literals that its row quotes.
+// Package contract provides the rows of docs/contracts.md to tests, so that each test uses the
+// literals that its row quotes.
 package contract
 
 import (
@@ -12,7 +13,7 @@ import (
 	"testing"
 )
 
-// A Row is one contract. Its literals are the texts in backticks of its second column.
+// A Row is one contract. Its literals are the texts in backticks in its second column.
 type Row struct {
 	ID       string
 	Contract string
@@ -26,8 +27,8 @@ type Row struct {
 	used map[string]bool
 }
 
-// Of returns the row with this id. The test fails if the row does not exist, or if the test ends without using
-// each literal that the row quotes.
+// Of returns the row with this id. The test fails if the row does not exist, or if the test does
+// not use every literal of the row.
 func Of(t testing.TB, id string) *Row {
 	t.Helper()
 	for _, row := range All(t) {
@@ -39,7 +40,7 @@ func Of(t testing.TB, id string) *Row {
 		t.Cleanup(row.unused)
 		return row
 	}
-	t.Fatalf("docs/dev/contracts.md has no row %s", id)
+	t.Fatalf("docs/contracts.md has no row %s", id)
 	return nil
 }
 
@@ -50,28 +51,29 @@ func (r *Row) Quote(literal string) string {
 		r.use(literal)
 		return literal
 	}
-	r.t.Errorf("docs/dev/contracts.md: %s does not quote `%s`", r.ID, literal)
+	r.t.Errorf("docs/contracts.md: %s does not quote `%s`", r.ID, literal)
 	return literal
 }
 
-// Number returns the number of a literal such as `8,000`. The test fails if the row does not quote it.
+// Number returns the number in a literal such as `8,000`. The test fails if the row does not quote
+// it.
 func (r *Row) Number(literal string) int {
 	r.t.Helper()
 	n, err := strconv.Atoi(strings.ReplaceAll(r.Quote(literal), ",", ""))
 	if err != nil {
-		r.t.Fatalf("docs/dev/contracts.md: %s: `%s` is not a number", r.ID, literal)
+		r.t.Fatalf("docs/contracts.md: %s: `%s` is not a number", r.ID, literal)
 	}
 	return n
 }
 
-// Between returns the literals that follow the text after and precede the text before, for example the members of a list.
+// Between returns the literals between the texts after and before, for example the items of a list.
 func (r *Row) Between(after, before string) []string {
 	r.t.Helper()
 	_, rest, found := strings.Cut(r.Contract, after)
 	list, _, ended := strings.Cut(rest, before)
 	quoted := literals(list)
 	if !found || !ended || len(quoted) == 0 {
-		r.t.Fatalf("docs/dev/contracts.md: %s quotes nothing between %q and %q", r.ID, after, before)
+		r.t.Fatalf("docs/contracts.md: %s quotes nothing between %q and %q", r.ID, after, before)
 	}
 	r.use(quoted...)
 	return quoted
@@ -91,15 +93,15 @@ func (r *Row) unused() {
 	}
 	for _, l := range r.Literals {
 		if !r.used[l] {
-			r.t.Errorf("docs/dev/contracts.md: %s quotes `%s`, and its test does not use it", r.ID, l)
+			r.t.Errorf("docs/contracts.md: %s quotes `%s`, and its test does not use it", r.ID, l)
 		}
 	}
 }
 
-// All returns every row of docs/dev/contracts.md.
+// All returns every row of docs/contracts.md.
 func All(t testing.TB) []*Row {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "docs", "dev", "contracts.md"))
+	text, err := os.ReadFile(filepath.Join(root(t), "docs", "contracts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,7 @@ func All(t testing.TB) []*Row {
 			continue
 		}
 		if len(cells) != 7 {
-			t.Fatalf("docs/dev/contracts.md: %s has %d columns, not 5; write a vertical bar as \\|", cells[1], len(cells)-2)
+			t.Fatalf("docs/contracts.md: %s has %d columns, not 5; write a vertical bar as \\|", cells[1], len(cells)-2)
 		}
 		rows = append(rows, &Row{ID: cells[1], Contract: cells[2], Packages: cells[3], Tests: cells[4], State: cells[5], Literals: literals(cells[2])})
 	}
@@ -130,7 +132,7 @@ func literals(text string) []string {
 	return found
 }
 
-// root returns the top folder of the repository, in which every test runs.
+// root returns the top folder of the repository. Every test runs inside it.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

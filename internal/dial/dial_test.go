@@ -27,7 +27,8 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// A server of the configuration is asked. Whatever it redirects to on this machine is not, however that is written.
+// A configured server can be requested, but not the addresses on this machine that it redirects to,
+// in any notation.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	var touched atomic.Int32
@@ -76,7 +77,7 @@ func TestTransport(t *testing.T) {
 	if !errors.As(err, new(*dial.AddrError)) || !strings.Contains(err.Error(), "only the configuration can name such an address") {
 		t.Errorf("the refusal is %v", err)
 	}
-	// The same host with another scheme is another address.
+	// A different scheme is a different origin.
 	if _, err := get(own.URL + "/?to=https" + own.URL[4:]); !errors.As(err, new(*dial.AddrError)) {
 		t.Errorf("with https: %v", err)
 	}

@@ -1,6 +1,7 @@
-// Package dial connects to addresses that others name: redirects, metadata of servers, calendars, skills.
+// Package dial connects to addresses from untrusted sources: redirects, server metadata, calendars
+// and skills. It allows only the public internet and addresses from the configuration.
 //
-// The address is judged when the connection is made, after its name was resolved. An earlier check would leave time to
-// change the address of the name. Connections go to the public internet only. A host and port that the owner wrote into
-// the configuration is the exception. Everything that such a server names is judged like any other address.
+// The address is checked when connecting, after the name was resolved. An earlier check could be
+// bypassed by changing the name's address in between. Addresses named by a configured server are
+// checked like any other.
 package dial

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// GuardDefault makes http.DefaultTransport refuse redirects to other hosts. Libraries use it with addresses of the configuration, as
-// those of notification channels, and follow redirects: a server could have them ask any address of this machine or its network.
-// It must be called before anything uses the transport.
+// GuardDefault makes http.DefaultTransport refuse redirects to other hosts. Libraries use this
+// transport with configured addresses, such as those of notification channels, and follow
+// redirects. Without the guard, a server could redirect them to this machine or its network.
+// GuardDefault must be called before the transport is used.
 func GuardDefault() {
 	if t, ok := http.DefaultTransport.(*http.Transport); ok {
 		t.Proxy = sameHost(t.Proxy)
 	}
 }
 
-// sameHost returns a proxy function that fails for a redirect to another host. It is the one hook of a transport that knows the request.
+// sameHost returns a proxy function that fails for a redirect to another host. The proxy function
+// is the only hook of a transport that gets the request.
 func sameHost(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		if r.Response != nil && r.Response.Request != nil { // the redirect that led here

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A client with the default transport follows a redirect on the same host only.
+// A client with the default transport follows redirects only on the same host.
 func TestSameHost(t *testing.T) {
 	t.Parallel()
 	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,28 +14,30 @@ import (
 	"syscall"
 )
 
-// maxHeader bounds the header of a response, in bytes.
+// maxHeader is the maximum size of a response header, in bytes.
 const maxHeader = 64 << 10
 
-// Options configure a Transport.
+// Options configures a Transport.
 type Options struct {
-	// Own are addresses from the configuration. Their hosts and ports may be anywhere, also on this machine.
+	// Own lists URLs from the configuration. Requests to their hosts and ports are always allowed,
+	// also on this machine.
 	Own   []string
-	Proxy bool // requests to Own go through the proxy of the environment
-	HTTP  bool // other addresses may be asked without TLS
+	Proxy bool // use the environment's proxy for requests to Own
+	HTTP  bool // allow HTTP without TLS for other addresses
 
 	Resolver *net.Resolver  // nil means the system's
 	RootCAs  *x509.CertPool // nil means the system's
 }
 
-// Transport is an http.RoundTripper for addresses that others name. Its errors do not quote the URL.
+// Transport is an http.RoundTripper for addresses from untrusted sources. Its errors do not contain
+// the URL.
 type Transport struct {
 	own             map[string]bool // origins
 	http            bool
 	inside, outside *http.Transport
 }
 
-// New returns a Transport. Connections are not kept for later requests.
+// New returns a Transport. It does not reuse connections.
 func New(o Options) *Transport {
 	t := &Transport{own: map[string]bool{}, http: o.HTTP}
 	for _, address := range o.Own {
@@ -52,7 +54,8 @@ func New(o Options) *Transport {
 	return t
 }
 
-// Pool returns an http.Transport whose connections connect makes. It has no proxy, which would connect past the dialer.
+// Pool returns an http.Transport that uses connect for its connections. It has no proxy, because a
+// proxy would bypass connect.
 func Pool(connect func(ctx context.Context, network, address string) (net.Conn, error), rootCAs *x509.CertPool) *http.Transport {
 	return &http.Transport{
 		Proxy: nil, DialContext: connect, DisableKeepAlives: true, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
@@ -69,7 +72,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// Refuses returns an error if a URL could not be requested, whatever its name resolves to.
+// Refuses returns an error if a URL cannot be requested, regardless of its address.
 func (t *Transport) Refuses(u *url.URL) error {
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("the address does not begin with https:// and a host")
@@ -102,7 +105,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Describe words the error of a connection to host. The result wraps err.
+// Describe returns a readable error for a failed connection to host. The result wraps err.
 func Describe(host string, err error) error {
 	var addr *AddrError
 	var dns *net.DNSError

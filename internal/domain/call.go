@@ -1,27 +1,28 @@
 package domain
 
-// Effect is the worst that a call can do; it decides what may be repeated after a crash.
+// Effect is the most severe possible effect of a tool call. It decides whether the call may be
+// repeated after a crash.
 type Effect string
 
-// The effects, from harmless to irreversible.
+// The effects, ordered by severity.
 const (
 	EffectRead     Effect = "read"
-	EffectDatabase Effect = "database" // happens once, by the journal of the agent's own database
-	EffectWrite    Effect = "write"    // of files
-	EffectExternal Effect = "external" // of anything else
+	EffectDatabase Effect = "database" // the agent's database; its journal runs the call once
+	EffectWrite    Effect = "write"    // files
+	EffectExternal Effect = "external" // anything else
 )
 
-// CallState is where a call of a tool stands.
+// CallState is the state of a tool call.
 type CallState string
 
-// The states of a call. Only a running one moves: by its end, or when its attempt is found dead.
+// The states of a call. A running call changes when it ends, or when its attempt is found dead.
 const (
 	CallRunning     CallState = "running"
 	CallDone        CallState = "done"
 	CallFailed      CallState = "failed"
-	CallDeduped     CallState = "deduped"     // the result of the same call earlier in the run still held, and was used
+	CallDeduped     CallState = "deduped"     // the result of an equal, earlier call of the run was used
 	CallReplayed    CallState = "replayed"    // the recorded result of an earlier attempt was used
-	CallCancelled   CallState = "cancelled"   // never began
-	CallInterrupted CallState = "interrupted" // was cut off, and may be repeated
-	CallUncertain   CallState = "uncertain"   // was cut off, and may have changed the world; never repeated silently
+	CallCancelled   CallState = "cancelled"   // not started
+	CallInterrupted CallState = "interrupted" // interrupted, may be repeated
+	CallUncertain   CallState = "uncertain"   // interrupted with a possible effect; never repeated silently
 )

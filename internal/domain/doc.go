@@ -1,11 +1,6 @@
-// Package domain has the words that every part of rouse says the same things with: what asks for a
-// run, where it stands, how it ended, what a call does and became of, and what is done with an
-// instant of a schedule. They are what stands in the configuration, in the ledger and in JSON, so
-// a word that is in use never changes its spelling.
+// Package domain defines the shared vocabulary of rouse: triggers, states and outcomes of runs,
+// effects and states of tool calls, and schedule policies.
 //
-// # Design
-//
-// Each word says, where it is declared, what it means and who moves it next. There are types and
-// constants here, and what can be told of a word by itself; whoever decides anything does so in its
-// own package.
+// The values appear in the configuration, in the ledger and in JSON, so they must not change. The
+// package contains only types, constants and simple predicates. Decisions belong to other packages.
 package domain

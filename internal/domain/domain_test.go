@@ -18,7 +18,7 @@ func TestOutcome(t *testing.T) {
 		domain.OutcomeCancelled:   {},
 		domain.OutcomeInterrupted: {},
 		domain.OutcomeSkipped:     {},
-		"":                        {}, // it is not finished
+		"":                        {}, // not finished
 	} {
 		if done, failed := outcome.Done(), outcome.Failed(); done != want.done || failed != want.failed {
 			t.Errorf("%s: done %t, failed %t", outcome, done, failed)

@@ -1,12 +1,12 @@
 package domain
 
-// Epoch is a stretch of a ledger's life in which run ids are not given twice. What is kept outside
-// the ledger under the id of a run is kept under that of its epoch as well, so that run 3 of another
-// ledger, or of one that was lost or put back to an older state, is never taken for this one's.
+// Epoch is a range of run ids within which the ledger does not reuse an id. Data outside the ledger
+// is stored by epoch and run id. So the data of run 3 is not used for run 3 of another ledger, or
+// of an older state that was restored.
 type Epoch struct {
-	ID    string // 32 hexadecimal digits, random; the last epoch's is the ledger's own
-	First int64  // the first run id that it may give
-	Last  int64  // the last that it gave; 0 for the epoch that goes on
+	ID    string // 32 random hexadecimal digits; the id of the last epoch identifies the ledger
+	First int64  // first run id
+	Last  int64  // last run id; zero for the current epoch
 }
 
 // Holds reports whether a run of the ledger belongs to the epoch.

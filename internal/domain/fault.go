@@ -8,16 +8,17 @@ import (
 	"syscall"
 )
 
-// HostError is an error of the files that rouse itself depends on, such as the ledger. It ends the run, because a model cannot
-// correct it.
+// HostError reports an error of the files that rouse itself depends on, such as the ledger. It ends
+// the run, because a model cannot correct it.
 type HostError struct{ Err error }
 
 func (e *HostError) Error() string { return e.Err.Error() }
 
 func (e *HostError) Unwrap() error { return e.Err }
 
-// IsFileFault reports whether an error of the file system may be temporary or concern only one path, such as a missing
-// folder, a permission or too many open files. HostErrors and failed connections are not file faults.
+// IsFileFault reports whether an error of the file system may be temporary or concern only one
+// path: for example a missing folder, a permission or too many open files. HostErrors and failed
+// connections are not file faults.
 func IsFileFault(err error) bool {
 	if _, host := errors.AsType[*HostError](err); host {
 		return false

@@ -1,24 +1,24 @@
 package domain
 
-// Trigger is what asks for a run.
+// Trigger is the cause of a run.
 type Trigger string
 
 // The triggers.
 const (
-	TriggerSchedule Trigger = "schedule" // the scheduler: an instant has come
-	TriggerBackfill Trigger = "backfill" // a person: past instants of a schedule are to run after all
-	TriggerWatch    Trigger = "watch"    // the watcher: files have come or changed
+	TriggerSchedule Trigger = "schedule" // the scheduler, at a scheduled time
+	TriggerBackfill Trigger = "backfill" // a person, for past scheduled times
+	TriggerWatch    Trigger = "watch"    // the watcher, for new or changed files
 	TriggerWebhook  Trigger = "webhook"  // a request of another program
-	TriggerAfter    Trigger = "after"    // the end of a run of another job
-	TriggerSelf     Trigger = "self"     // the scheduler: a wake that the agent planned has come
-	TriggerManual   Trigger = "manual"   // a person, by a command
-	TriggerAPI      Trigger = "api"      // a program: by the API, or a model that calls a skill
+	TriggerAfter    Trigger = "after"    // the end of another job's run
+	TriggerSelf     Trigger = "self"     // the scheduler, at a wake-up that the agent planned
+	TriggerManual   Trigger = "manual"   // a person, with a command
+	TriggerAPI      Trigger = "api"      // a program using the API, or a model that calls a skill
 )
 
-// Triggers are all of them.
+// Triggers returns all triggers.
 func Triggers() []Trigger {
 	return []Trigger{TriggerSchedule, TriggerBackfill, TriggerWatch, TriggerWebhook, TriggerAfter, TriggerSelf, TriggerManual, TriggerAPI}
 }
 
-// OfInstant reports whether its run belongs to an instant of a schedule.
+// OfInstant reports whether a run with this trigger belongs to a scheduled time.
 func (t Trigger) OfInstant() bool { return t == TriggerSchedule || t == TriggerBackfill }

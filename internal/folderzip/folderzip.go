@@ -1,4 +1,5 @@
-// Package folderzip keeps a folder as one file: a ZIP archive that is the same for the same files, whenever it is made.
+// Package folderzip stores a folder as a reproducible ZIP archive: the same files always produce
+// the same bytes.
 package folderzip
 
 import (
@@ -11,26 +12,27 @@ import (
 	"time"
 )
 
-// MaxFiles is how many files of an archive are listed, and the most that are worth keeping in one.
+// MaxFiles is the maximum number of files that Files lists, and that an archive should contain.
 const MaxFiles = 2_000
 
-// epoch is the time of every file: the earliest that the format knows, so that the same files make the same archive.
+// epoch is the timestamp of every file, so that archives are reproducible. It is the earliest time
+// that the format supports.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Writer makes an archive. The caller adds files in the order in which they are to be listed.
+// Writer creates an archive. The caller adds the files in the order of the listing.
 type Writer struct {
 	out bytes.Buffer
 	zip *zip.Writer
 }
 
-// NewWriter begins an archive.
+// NewWriter starts an archive.
 func NewWriter() *Writer {
 	w := &Writer{}
 	w.zip = zip.NewWriter(&w.out)
 	return w
 }
 
-// Add adds a file by its path within the folder, with slashes.
+// Add adds a file. name is its path within the folder, with slashes.
 func (w *Writer) Add(name string, content []byte) error {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: epoch}
 	h.SetMode(0o644)
@@ -42,7 +44,7 @@ func (w *Writer) Add(name string, content []byte) error {
 	return err
 }
 
-// Bytes ends the archive, and is what it holds.
+// Bytes finishes the archive and returns it.
 func (w *Writer) Bytes() ([]byte, error) {
 	if err := w.zip.Close(); err != nil {
 		return nil, err
@@ -50,14 +52,16 @@ func (w *Writer) Bytes() ([]byte, error) {
 	return w.out.Bytes(), nil
 }
 
-// File is one file of an archive.
+// File is an entry of an archive.
 type File struct {
-	Path string `json:"path"` // within it, with slashes, as the archive says: it may have been made by anybody
-	Size int64  `json:"size"` // bytes, as the archive says
+	// Path is the path within the archive, with slashes. It is untrusted, because anyone may have
+	// made the archive.
+	Path string `json:"path"`
+	Size int64  `json:"size"` // size in bytes, as declared by the archive
 }
 
-// Files lists an archive, up to MaxFiles, without unpacking anything; more is how many it has beyond. What is no archive gives
-// an error.
+// Files lists up to MaxFiles files of an archive, without unpacking it. more is the number of
+// further files. Files returns an error if content is not an archive.
 func Files(content []byte) (files []File, more int, err error) {
 	r, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
@@ -76,8 +80,8 @@ func Files(content []byte) (files []File, more int, err error) {
 	return files, more, nil
 }
 
-// Tree shows files by their folders, each line with its size, in the order in which they come. name and size word what
-// an archive of strangers says.
+// Tree prints files as a tree of folders, each with its size, in the given order. name and size
+// format the values of an untrusted archive.
 func Tree(to io.Writer, files []File, more int, name func(string) string, size func(int64) string) error {
 	var at []string
 	for _, f := range files {

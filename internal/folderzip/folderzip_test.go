@@ -25,7 +25,7 @@ func packed(t *testing.T, files ...string) []byte {
 	return content
 }
 
-// The same files make the same archive; it is listed as a tree, and names that an archive of strangers has are only shown.
+// The same files make the same archive. It is listed as a tree, and untrusted names are only shown.
 func TestTree(t *testing.T) {
 	t.Parallel()
 	content := packed(t, "a.txt", "b/c.txt", "b/d/e.txt", "b/f.txt", "../out", "x\x1b[31m\ny/z")
@@ -51,7 +51,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// However many files an archive has, so many are listed and the others are counted.
+// At most MaxFiles files are listed, and the others are counted.
 func TestManyFiles(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -64,7 +64,7 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// FuzzFiles: whatever bytes are taken for an archive, listing them ends and bounds what it gives.
+// FuzzFiles: listing arbitrary bytes ends and returns a limited result.
 func FuzzFiles(f *testing.F) {
 	w := folderzip.NewWriter()
 	if err := w.Add("a/b", []byte("x")); err != nil {

@@ -1,11 +1,10 @@
-// Package form reads from a JSON Schema what a person is to be asked, field by field, makes values of
-// what they type, and says of each field what is wrong with an answer.
+// Package form turns a JSON Schema into form fields, parses what a person types, and checks answers
+// field by field.
 //
-// # Design
-//
-// Schemas come from models and from skills, so they are data: bounded in size, and without references,
-// which could make a check run without end. Whether an answer fits is said by google/jsonschema-go
-// alone; this package says of which field, and in words.
+// Schemas come from models and skills and are untrusted. Their size is limited, and references are
+// refused, because a recursive reference makes a check run forever. The library
+// google/jsonschema-go alone decides whether an answer is valid; this package explains which field
+// is wrong.
 package form
 
 import (
@@ -21,53 +20,55 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Bounds of a schema.
+// Limits of a schema.
 const (
 	maxSchema = 16 << 10 // bytes
-	maxDepth  = 8        // objects within objects
+	maxDepth  = 8        // levels of nested objects
 )
 
-// Form is what a person is asked.
+// Form is a parsed form.
 type Form struct {
 	fields []Field
 	root   *jsonschema.Resolved
-	object bool // the answer is an object; else it is the one field's value
+	object bool // the answer is an object; otherwise it is the value of the only field
 }
 
-// Field is one value that a person is asked for.
+// Field is a value that a form asks for.
 type Field struct {
-	Path        []string // names of properties, from the outside; none: the answer is this value
+	// Path is the list of property names, outermost first. It is empty if the answer itself is the
+	// value.
+	Path        []string
 	Kind        Kind
 	Title       string
 	Description string
-	Enum        []json.RawMessage // the values to choose of; none: any
-	Default     json.RawMessage   // nil: there is none
+	Enum        []json.RawMessage // allowed values; empty means any value
+	Default     json.RawMessage   // nil if there is no default
 	Required    bool
 
-	requires []bool // of each name of the path: whether the object before it has to have it
+	requires []bool // for each name of Path: whether it is required in its object
 	check    *jsonschema.Resolved
 }
 
-// Kind is what is typed for a field.
+// Kind is the type of input for a field.
 type Kind string
 
-// The kinds.
+// The kinds of input.
 const (
 	Text    Kind = "text"
 	Integer Kind = "whole number"
 	Number  Kind = "number"
 	Boolean Kind = "yes or no"
-	List    Kind = "list" // of texts
+	List    Kind = "list" // list of texts
 	JSON    Kind = "JSON" // anything else
 )
 
-// Problem is what is wrong with one field of an answer.
+// Problem describes an error in one field of an answer.
 type Problem struct {
-	Field   string `json:"field"` // as Field.Name; "" is the answer as a whole
+	Field   string `json:"field"` // name of the field, with dots; "" for the whole answer
 	Message string `json:"message"`
 }
 
-// String is the problem as a clause.
+// String returns the problem as a clause.
 func (p Problem) String() string {
 	if p.Field == "" {
 		return p.Message
@@ -75,7 +76,7 @@ func (p Problem) String() string {
 	return p.Field + ": " + p.Message
 }
 
-// object is the part of a schema that a person is asked by.
+// object is the part of a schema that describes a form.
 type object struct {
 	Type        any               `json:"type"`
 	Title       string            `json:"title"`
@@ -87,7 +88,7 @@ type object struct {
 	Items       json.RawMessage   `json:"items"`
 }
 
-// read reads a schema; true and false are schemas, too, which say nothing of a form.
+// read parses a schema. The schemas true and false are valid, but do not describe a form.
 func (o *object) read(schema json.RawMessage) error {
 	if s := string(bytes.TrimSpace(schema)); s == "true" || s == "false" {
 		return nil
@@ -95,13 +96,14 @@ func (o *object) read(schema json.RawMessage) error {
 	return json.Unmarshal(schema, o)
 }
 
-// ofTexts reports whether the items of an array are texts.
+// ofTexts reports whether the items of an array are strings.
 func (o object) ofTexts() bool {
 	var item object
 	return len(o.Items) > 0 && item.read(o.Items) == nil && item.kindOf() == "string"
 }
 
-// Parse reads a schema. The error says what no form can be made of.
+// Parse returns the form of a schema. It returns an error if the schema is invalid, too large or
+// has references.
 func Parse(schema json.RawMessage) (*Form, error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("the schema has %d bytes; at most %d are read", len(schema), maxSchema)
@@ -125,8 +127,9 @@ func Parse(schema json.RawMessage) (*Form, error) {
 	return f, f.add(schema, Field{Required: true}, 0)
 }
 
-// SelfContained refuses a schema that refers to another, or to itself: a check of {"$ref": "#"} has no end, and ends the
-// process whose stack it fills. Schemas of strangers are held to this before a value is held to them.
+// SelfContained returns an error if a schema has references. Checking a value against {"$ref": "#"}
+// recurses until the stack overflows and the process dies. Call it before using an untrusted
+// schema.
 func SelfContained(schema json.RawMessage) error {
 	var any any
 	if err := json.Unmarshal(schema, &any); err != nil {
@@ -138,7 +141,7 @@ func SelfContained(schema json.RawMessage) error {
 	return nil
 }
 
-// refers reports whether a schema has a reference anywhere.
+// refers reports whether a schema contains a reference.
 func refers(v any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -159,7 +162,8 @@ func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
 		return nil, fmt.Errorf("the schema is not understood: %w", err)
 	}
 
-	// Of other versions of JSON Schema the validator would take no answer at all; what a form can say is the same in all.
+	// The validator rejects every answer if it does not know the schema version. The keywords that
+	// forms use are the same in all versions.
 	if !strings.Contains(s.Schema, "draft-07") {
 		s.Schema = ""
 	}
@@ -171,7 +175,7 @@ func resolve(schema json.RawMessage) (*jsonschema.Resolved, error) {
 	return resolved, nil
 }
 
-// kindOf is the type that a schema asks for, null aside.
+// kindOf returns the type that a schema requires, ignoring null.
 func (o object) kindOf() string {
 	switch t := o.Type.(type) {
 	case string:
@@ -190,7 +194,7 @@ func (o object) kindOf() string {
 	return ""
 }
 
-// add adds the fields of a schema: those of its properties, or the one that it is itself.
+// add adds the fields of a schema: one for each property, or a single one for the schema itself.
 func (f *Form) add(schema json.RawMessage, at Field, depth int) error {
 	var o object
 	if err := o.read(schema); err != nil {
@@ -250,7 +254,7 @@ func (f *Form) addField(schema json.RawMessage, o object, at Field) error {
 	return nil
 }
 
-// keys are the names in a JSON object, in their order.
+// keys returns the names in a JSON object, in their order.
 func keys(raw json.RawMessage) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if _, err := dec.Token(); err != nil { // the brace
@@ -275,10 +279,10 @@ func keys(raw json.RawMessage) ([]string, error) {
 	return out, nil
 }
 
-// Fields are what is asked, in the order of the schema.
+// Fields returns the fields in the order of the schema.
 func (f *Form) Fields() []Field { return f.fields }
 
-// Name is the path with dots: "address.city".
+// Name returns the path joined with dots: "address.city".
 func (f Field) Name() string { return strings.Join(f.Path, ".") }
 
 func (f Field) name() string {
@@ -288,7 +292,7 @@ func (f Field) name() string {
 	return f.Name()
 }
 
-// Answer returns the answer that a person typed in one line: JSON, or a text for a single value.
+// Answer converts one line of input to an answer. The line is JSON, or the text of a single value.
 func (f *Form) Answer(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	if f.object && strings.HasPrefix(text, "{") || !f.object && strings.HasPrefix(text, `"`) && json.Valid([]byte(text)) {
@@ -318,7 +322,7 @@ func (f *Form) names() string {
 	return strings.Join(out, ", ")
 }
 
-// example is an answer with the kinds of the fields that are required.
+// example returns an example answer with the required fields.
 func (f *Form) example() string {
 	values := map[string]json.RawMessage{}
 	for _, one := range f.fields {
@@ -347,7 +351,7 @@ var examples = map[Kind]json.RawMessage{
 	List: json.RawMessage(`["…"]`), JSON: json.RawMessage(`{}`),
 }
 
-// Value makes the JSON of a value of what a person typed, and checks it. The error says what it has to be.
+// Value converts typed text to a JSON value and checks it. The error describes the expected value.
 func (f Field) Value(text string) (json.RawMessage, error) {
 	text = strings.TrimSpace(text)
 	value, ok := f.choice(text)
@@ -368,7 +372,7 @@ func (f Field) Value(text string) (json.RawMessage, error) {
 	return value, nil
 }
 
-// choice is the value of an enumeration that a text names, by its word or its number.
+// choice returns the enum value that a text selects by its text or its number.
 func (f Field) choice(text string) (json.RawMessage, bool) {
 	for _, v := range f.Enum {
 		if strings.EqualFold(Plain(v), text) {
@@ -376,14 +380,14 @@ func (f Field) choice(text string) (json.RawMessage, bool) {
 		}
 	}
 
-	// After the words, so that a value that is itself a number means itself.
+	// Compare numbers last, so that a numeric enum value selects itself.
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(f.Enum) {
 		return f.Enum[n-1], true
 	}
 	return nil, false
 }
 
-// Plain is a JSON value as a person reads it: a text without quotes.
+// Plain returns a JSON value for display: strings without quotes.
 func Plain(v json.RawMessage) string {
 	var text string
 	if json.Unmarshal(v, &text) == nil {
@@ -426,7 +430,7 @@ func (f Field) parse(text string) (json.RawMessage, error) {
 	return json.RawMessage(text), nil
 }
 
-// Assemble makes the JSON of an answer of values by the names of their fields.
+// Assemble returns the answer for a map from field names to values.
 func (f *Form) Assemble(values map[string]json.RawMessage) (json.RawMessage, error) {
 	if !f.object {
 		return values[""], nil
@@ -438,7 +442,7 @@ func (f *Form) Assemble(values map[string]json.RawMessage) (json.RawMessage, err
 		if !ok {
 			continue
 		}
-		if len(one.Path) == 0 { // an object of which nothing is known
+		if len(one.Path) == 0 { // an object without known properties
 			return value, nil
 		}
 
@@ -456,11 +460,11 @@ func (f *Form) Assemble(values map[string]json.RawMessage) (json.RawMessage, err
 	return json.Marshal(out)
 }
 
-// Check returns an answer in canonical form, or its problems.
+// Check validates an answer. It returns the answer in canonical form, or its problems.
 func (f *Form) Check(answer json.RawMessage) (json.RawMessage, []Problem) {
 	var decoded, exact any
 	dec := json.NewDecoder(bytes.NewReader(answer))
-	dec.UseNumber() // large numbers stay what they are
+	dec.UseNumber() // preserves large numbers
 	if err := dec.Decode(&exact); err != nil {
 		return nil, []Problem{{Message: "it is no JSON"}}
 	}
@@ -478,7 +482,7 @@ func (f *Form) Check(answer json.RawMessage) (json.RawMessage, []Problem) {
 		}
 	}
 
-	// What no field says: names that are not there, conditions between fields.
+	// Check the rest of the schema: unknown names and conditions between fields.
 	if len(problems) == 0 {
 		if err := f.root.Validate(decoded); err != nil {
 			problems = append(problems, Problem{Message: reason(err)})
@@ -495,13 +499,13 @@ func (f *Form) Check(answer json.RawMessage) (json.RawMessage, []Problem) {
 	return out, nil
 }
 
-// problem is what is wrong with a field in an answer, "" for nothing.
+// problem returns an error message for a field of an answer, or "" if the field is valid.
 func (f Field) problem(answer any) string {
 	v := answer
 	for level, name := range f.Path {
 		object, ok := v.(map[string]any)
 		if !ok {
-			return "" // the check of the whole says that no object is there
+			return "" // the check of the whole answer reports a missing object
 		}
 		if v, ok = object[name]; !ok {
 			if slices.Contains(f.requires[level:], false) {
@@ -517,7 +521,7 @@ func (f Field) problem(answer any) string {
 	return ""
 }
 
-// explain says what a field has to be.
+// explain returns a clause that describes the expected value.
 func (f Field) explain(err error) string {
 	if len(f.Enum) > 0 {
 		var values []string
@@ -542,7 +546,8 @@ func (f Field) explain(err error) string {
 	return why
 }
 
-// reason is the innermost part of a message of the validator, which names the parts of the schema before it.
+// reason returns the innermost error of a validator error. The outer ones contain parts of the
+// schema.
 func reason(err error) string {
 	for {
 		inner := errors.Unwrap(err)

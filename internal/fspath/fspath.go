@@ -1,4 +1,5 @@
-// Package fspath compares paths by their names. It does not look at the file system and follows no links.
+// Package fspath compares paths by their names, without accessing the file system or resolving
+// links.
 package fspath
 
 import (
@@ -6,8 +7,8 @@ import (
 	"strings"
 )
 
-// Rel returns path relative to folder, "." for the folder itself. It returns false if path lies outside of folder, or if only
-// one of the two is absolute.
+// Rel returns path relative to folder, or "." for the folder itself. It returns false if path is
+// outside of folder, or if only one of the two is absolute.
 func Rel(folder, path string) (string, bool) {
 	rel, err := filepath.Rel(folder, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
@@ -16,13 +17,13 @@ func Rel(folder, path string) (string, bool) {
 	return rel, true
 }
 
-// Within reports whether path is folder, or lies in it.
+// Within reports whether path is folder or inside it.
 func Within(path, folder string) bool {
 	_, ok := Rel(folder, path)
 	return ok
 }
 
-// Shorten returns path relative to folder if it lies there, else path.
+// Shorten returns path relative to folder if path is inside folder, and path otherwise.
 func Shorten(folder, path string) string {
 	if rel, ok := Rel(folder, path); ok {
 		return rel

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names are compared as a whole: /inn is not in /in, and ..a is a name like any other.
+// Whole names are compared: /inn is not inside /in, and ..a is a normal name.
 func TestRel(t *testing.T) {
 	for _, c := range []struct {
 		folder, path, want string

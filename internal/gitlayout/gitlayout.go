@@ -1,5 +1,6 @@
-// Package gitlayout knows by which names and folders git finds a repository. git runs the programs that the
-// configuration of a repository names, for every user who asks it anything in a folder of that repository.
+// Package gitlayout recognizes the names and folders by which git finds a repository. This matters
+// because git runs programs named in a repository's configuration for every user who runs git
+// there.
 package gitlayout
 
 import (
@@ -9,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// IsName reports whether git, or a file system that git guards against, takes a name for .git. It
-// follows git's own protection of paths (verify_path): names that NTFS and HFS+ treat as the same.
+// IsName reports whether git or a file system treats a name as .git. It follows git's own check of
+// paths (verify_path) for names that are equivalent on NTFS and HFS+.
 func IsName(name string) bool {
-	// Asked of every name in large folders, of which next to none can be one.
+	// Fast path for large folders, where hardly any name matches.
 	if name == "" || !strings.ContainsRune(".gG", rune(name[0])) && name[0] < utf8.RuneSelf {
 		return false
 	}
@@ -20,16 +21,17 @@ func IsName(name string) bool {
 	return name == ".git" || name == "git~1"
 }
 
-// Fold returns a name as the least strict file systems compare it: in lower case, without the characters
-// that HFS+ ignores, the dots and spaces that Windows drops, and the streams of NTFS.
+// Fold returns a name in the form used for comparison by the least strict file systems. It is in
+// lower case, without the characters that HFS+ ignores, the dots and spaces that Windows drops, and
+// the streams of NTFS.
 func Fold(name string) string {
-	// NTFS has streams behind a colon, and a backslash ends a name there.
+	// On NTFS, a colon starts a stream name and a backslash ends the name.
 	name, _, _ = strings.Cut(name, ":")
 	name, _, _ = strings.Cut(name, `\`)
 	return strings.ToLower(strings.TrimRight(strings.Map(withoutIgnored, name), ". "))
 }
 
-// withoutIgnored drops the characters that HFS+ ignores in names.
+// withoutIgnored returns -1 for the characters that HFS+ ignores in names.
 func withoutIgnored(r rune) rune {
 	switch {
 	case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
@@ -38,21 +40,20 @@ func withoutIgnored(r rune) rune {
 	return r
 }
 
-// IsLayout reports whether git takes a folder for a repository, whatever its name, when it has the names
-// that has reports: a HEAD, and either objects and refs of its own or the name of a folder that has them.
+// IsLayout reports whether git treats a folder as a repository, whatever its name. has reports
+// whether the folder has an entry. A repository has HEAD, and either objects and refs or commondir.
 func IsLayout(has func(name string) bool) bool {
 	return has("HEAD") && (has("commondir") || has("objects") && has("refs"))
 }
 
-// Has returns a function that reports whether one of names is a given one, in any case of letters.
+// Has returns a function that reports whether names contains a name, ignoring case.
 func Has(names []string) func(name string) bool {
 	return func(name string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 	}
 }
 
-// Disarmed returns the name that takes an entry out of git's sight: what is "git" or "HEAD", and a number
-// that is free.
+// Disarmed returns a free name that git does not recognize. what is "git" or "HEAD".
 func Disarmed(what string, free func(name string) bool) string {
 	for n := 1; ; n++ {
 		if name := fmt.Sprintf("disarmed-%s-%d", what, n); free(name) {
@@ -61,8 +62,9 @@ func Disarmed(what string, free func(name string) bool) string {
 	}
 }
 
-// Disarm returns new names for the entries of a folder by which git would find a repository: an entry called
-// .git, and the HEAD of a folder that is a repository by its entries. names are all entries of the folder.
+// Disarm returns new names for the entries by which git would find a repository: an entry called
+// .git, and the HEAD of a folder with the layout of a repository. names must contain all entries of
+// the folder.
 func Disarm(names []string) map[string]string {
 	var out map[string]string
 	rename := func(name, what string) {

@@ -7,7 +7,7 @@ import (
 	"rouse/internal/gitlayout"
 )
 
-// The names are those that git itself refuses in a tree, by its protection of paths.
+// The names that git itself refuses in a tree.
 func TestIsGitName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{".git", ".GIT", ".Git", ".git.", ".git ", ".git. .", "git~1", "GIT~1", ".git::$INDEX_ALLOCATION", ".git:x", `.git\config`, ".g\u200cit", "\ufeff.git", ".gi\u202et", ".git\u206f "} {
@@ -22,7 +22,7 @@ func TestIsGitName(t *testing.T) {
 	}
 }
 
-// Each entry by which git would find a repository gets a name that no other entry has or gets.
+// Each entry by which git would find a repository gets a unique new name.
 func TestDisarm(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

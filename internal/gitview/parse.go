@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// setting is one entry of a git configuration. Section and key are in lower case, as git compares them.
+// setting is an entry of a git configuration. Section and key are in lower case, because git
+// ignores their case.
 type setting struct {
 	section, sub, key, value string
 	named                    bool // sub is set
@@ -16,13 +17,14 @@ type setting struct {
 
 var errDamaged = errors.New("the configuration of the repository cannot be read")
 
-// parser reads git's configuration format (git-config(1), "Syntax").
+// parser parses git's configuration format (git-config(1), "Syntax").
 type parser struct {
 	rest     []byte
 	comments bool
 }
 
-// parse returns the settings of a configuration without those of included files, and whether it has comments.
+// parse returns the settings of a configuration and reports whether it has comments. It does not
+// read included files.
 func parse(text []byte) (out []setting, comments bool, err error) {
 	p := &parser{rest: bytes.ReplaceAll(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("\r\n"), []byte("\n"))}
 	if bytes.IndexByte(text, 0) >= 0 {
@@ -68,7 +70,7 @@ func (p *parser) comment() {
 	}
 }
 
-// section reads a header such as [core] or [remote "origin"], after its bracket.
+// section parses a header such as [core] or [remote "origin"], after its opening bracket.
 func (p *parser) section() (s setting, err error) {
 	end := bytes.IndexAny(p.rest, "] \t")
 	if end < 1 {
@@ -107,7 +109,7 @@ func (p *parser) section() (s setting, err error) {
 	}
 }
 
-// entry reads a name and its value, after the first letter of the name.
+// entry parses a name and its value, after the first letter of the name.
 func (p *parser) entry(first byte) (key, value string, err error) {
 	end := slices.IndexFunc(p.rest, func(c byte) bool { return !isWord(c) })
 	if end < 0 {
@@ -125,10 +127,10 @@ func (p *parser) entry(first byte) (key, value string, err error) {
 	return key, value, err
 }
 
-// value reads the text behind an equals sign, to the end of its last line.
+// value parses a value, after its equals sign, to the end of its last line.
 func (p *parser) value() (string, error) {
 	var out strings.Builder
-	quoted, kept := false, 0 // what is kept when trailing blanks are dropped
+	quoted, kept := false, 0 // length without trailing blanks
 	for {
 		c, ok := p.next()
 		switch {

@@ -1,5 +1,5 @@
-// Package gitview makes the part of a git repository that others than its owner may see: a configuration that names no
-// program, no other file and no credential.
+// Package gitview creates a view of a git repository that is safe to share. Its configuration
+// contains no programs, no other files and no credentials.
 package gitview
 
 import (
@@ -10,25 +10,27 @@ import (
 	"strings"
 )
 
-// Storage lists the settings that say how a repository stores its files and objects. None of them names a program or another file.
+// Storage lists the settings for how a repository stores files and objects. They cannot name
+// programs or other files.
 var Storage = []string{
 	"core.repositoryformatversion", "core.filemode", "core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.autocrlf", "core.eol", "core.safecrlf",
 	"extensions.objectformat", "extensions.refstorage",
 }
 
-// Env returns variables that keep git from the configuration of the machine and its user, and from asking at a terminal.
+// Env returns environment variables that make git ignore the configurations of the system and the
+// user, and not prompt.
 func Env() []string {
 	return []string{"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C.UTF-8"}
 }
 
-// safe lists the other settings of a view: who commits, and what branches follow. None of them names a program or another file. A name
-// with * has a subsection.
+// safe lists further settings of a view, such as the committer and the tracked branches. They
+// cannot name programs or other files. A * stands for a subsection.
 var safe = []string{
 	"core.bare", "core.logallrefupdates", "user.name", "user.email", "branch.*.remote", "branch.*.merge", "branch.*.rebase", "remote.*.fetch", "remote.*.url", "submodule.*.active", "submodule.*.url",
 	"lfs.repositoryformatversion", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote",
 }
 
-// fixed has the settings of every view, whatever the repository says.
+// fixed contains the settings of every view, which override the repository's own.
 const fixed = `[core]
 	hooksPath = /dev/null
 	fsmonitor = false
@@ -39,14 +41,14 @@ const fixed = `[core]
 	auto = false
 `
 
-// View is what may be seen of a configuration.
+// View is the safe part of a configuration.
 type View struct {
 	settings []setting
-	// Whole reports that the configuration has nothing else.
+	// Whole reports whether the configuration contains only settings of the view.
 	Whole bool
 }
 
-// New reads a configuration. It does not follow its includes.
+// New parses a configuration and returns its view. It does not read included files.
 func New(config []byte) (View, error) {
 	all, comments, err := parse(config)
 	if err != nil {
@@ -71,7 +73,7 @@ func (s setting) safe() bool {
 	return (slices.Contains(Storage, name) || slices.Contains(safe, name)) && (s.key != "url" || isSafeURL(s.value))
 }
 
-// isSafeURL reports whether an address of a repository has no credential in it, and names no program.
+// isSafeURL reports whether the URL of a repository contains no credential and no program.
 func isSafeURL(url string) bool {
 	if strings.ContainsAny(url, "?#%\n") || strings.Contains(url, "::") {
 		return false
@@ -85,12 +87,13 @@ func isSafeURL(url string) bool {
 	return at < 0 || (!full || scheme == "ssh") && !strings.Contains(host[:at], ":")
 }
 
-// Has reports whether the view has a setting, such as user.name, with a value.
+// Has reports whether the view has a non-empty value for a setting such as user.name.
 func (v View) Has(name string) bool {
 	return slices.ContainsFunc(v.settings, func(s setting) bool { return !s.named && s.section+"."+s.key == name && s.value != "" })
 }
 
-// Config returns the configuration of the view, with more settings after it: git lets the last value of a setting win.
+// Config returns the configuration of the view, followed by more. In git, the last value of a
+// setting wins.
 func (v View) Config(more string) string {
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 	var out strings.Builder
@@ -104,11 +107,11 @@ func (v View) Config(more string) string {
 	return out.String() + fixed + more
 }
 
-// sharedParts are the parts of a repository that git looks for in its common folder.
+// sharedParts are the files and folders that git reads from a repository's common folder.
 var sharedParts = []string{"HEAD", "objects", "refs", "packed-refs", "reftable", "info", "logs", "shallow", "modules", "worktrees"}
 
-// MakeCommon makes a folder that git takes for the common folder of a repository (GIT_COMMON_DIR), and that has
-// another configuration.
+// MakeCommon creates a folder for GIT_COMMON_DIR. It links to the parts of a repository, but has
+// its own configuration.
 func MakeCommon(folder, gitDir, config string) error {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err

@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestView: no program, no other file and no credential is in a view.
+// TestView: a view contains no programs, no other files and no credentials.
 func TestView(t *testing.T) {
 	t.Parallel()
 	for config, whole := range map[string]bool{

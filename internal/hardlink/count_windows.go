@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// Count counts the names of an open file: more than one, and the others may lie anywhere.
+// Count returns the number of names of an open file. If it is more than one, the other names may be
+// anywhere.
 func Count(f *os.File) (uint64, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {

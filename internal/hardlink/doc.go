@@ -1,2 +1,2 @@
-// Package hardlink counts the names of a file.
+// Package hardlink counts the names (hard links) of a file.
 package hardlink

@@ -1,11 +1,9 @@
-// Package jsonread reads JSON as encoding/json does, for half of the work where texts are small and many: the chunks of
-// a model's answer, the arguments of its calls.
+// Package jsonread parses many small JSON texts, such as chunks of a model's response, with less
+// work than encoding/json.
 //
-// # Design
-//
-// Unmarshal of encoding/json makes a parser for each text, which costs as much as to read a short one. A json.Decoder
-// keeps its parser, so that one is used for text after text. Whatever it refuses, and what follows a value, is left to
-// encoding/json alone: values and errors are the same.
+// json.Unmarshal sets up a parser for each text, which costs as much as parsing a short one. This
+// package reuses the parser of a json.Decoder. Text that the Decoder refuses, or that has data
+// after the value, is passed to encoding/json. So the values and errors are the same.
 package jsonread
 
 import (
@@ -17,10 +15,11 @@ import (
 	"sync"
 )
 
-// maxPooled is the longest text, in bytes, that a parser is used again for: it keeps a buffer of that size.
+// maxPooled is the size of the longest text for a pooled parser, in bytes. The parser keeps a
+// buffer of that size.
 const maxPooled = 16 << 10
 
-// Unmarshal reads a text into what v points to, which has to be zero.
+// Unmarshal parses text into the value that v points to. The value must be zero.
 func Unmarshal(text []byte, v any) error {
 	if readPooled(&plain, text, v) {
 		return nil
@@ -28,7 +27,8 @@ func Unmarshal(text []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// UnmarshalNumbers is Unmarshal with numbers that go into an any as json.Number, so that large ones stay exact.
+// UnmarshalNumbers is like Unmarshal, but stores numbers in an any as json.Number, so that large
+// numbers stay exact.
 func UnmarshalNumbers(text []byte, v any) error {
 	if readPooled(&exact, text, v) {
 		return nil
@@ -36,7 +36,7 @@ func UnmarshalNumbers(text []byte, v any) error {
 	return freshNumbers(text, v)
 }
 
-// freshNumbers reads with a parser that has read nothing before.
+// freshNumbers is like UnmarshalNumbers, with a new parser.
 func freshNumbers(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -49,11 +49,11 @@ func freshNumbers(text []byte, v any) error {
 	return nil
 }
 
-// parser reads one text after the other.
+// parser parses a sequence of texts with one json.Decoder.
 type parser struct {
 	text bytes.Reader
 	json *json.Decoder
-	fed  int64 // bytes of all texts
+	fed  int64 // total length of all texts, in bytes
 }
 
 var (
@@ -71,14 +71,15 @@ func newParser() *parser {
 	return p
 }
 
-// readPooled reads a text that is one value, and blanks, with a parser of a pool. After any other v is zero again.
+// readPooled parses text with a parser of the pool. It returns false, and resets v to zero, unless
+// text is a single value with optional white space.
 func readPooled(pool *sync.Pool, text []byte, v any) bool {
 	if len(text) > maxPooled {
 		return false
 	}
 
 	p := pool.Get().(*parser)
-	if !p.read(text, v) { // it stands at a place that nobody knows, and is not used again
+	if !p.read(text, v) { // the position of the parser is unknown, so it is not reused
 		reflect.ValueOf(v).Elem().SetZero()
 		return false
 	}

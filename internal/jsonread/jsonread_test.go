@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// typed has what encoding/json treats in ways of their own.
+// typed has field types that encoding/json handles specially.
 type typed struct {
 	Text string
 	N    int
@@ -23,7 +23,7 @@ var texts = []string{
 	`{"raw": {"a" : [1, 2]} ,"any":12345678901234567890,"map":{"a":1e400,"b":{}}}`, `{"text":"` + strings.Repeat("a", maxPooled) + `","n":7}`,
 }
 
-// Whatever is read, and whatever a parser has read before, comes out as it does of encoding/json, and so does what is refused.
+// Values and errors are the same as those of encoding/json, even if a parser is reused.
 func FuzzUnmarshal(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -52,7 +52,7 @@ func compare(t *testing.T, text []byte, into func() any, read, fresh func([]byte
 	}
 }
 
-// What was read keeps nothing of the buffer of its parser.
+// A parsed value does not refer to the parser's buffer.
 func TestUnmarshalKeepsWhatItRead(t *testing.T) {
 	t.Parallel()
 	var first, second typed

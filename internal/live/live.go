@@ -7,53 +7,59 @@ import (
 	"time"
 )
 
-// MaxText bounds what is held of an answer, in bytes. The beginning is kept: cut off at its front, the rest could begin
-// with half a secret, which nobody would find.
+// MaxText is the maximum stored size of a response, in bytes. The beginning is kept: a text cut at
+// the front could begin with a part of a secret, which cannot be recognized.
 const MaxText = 64 << 10
 
-// Cleaner keeps secrets out of what is shown. It may be used by many at a time.
+// Cleaner removes secrets from shown text. It must be safe for concurrent use.
 type Cleaner interface {
-	// Begun is what is certain of a text that goes on: without its secrets, and without an end that may be the beginning of one.
+	// Begun returns the text without secrets, and without an end that may be the beginning of one.
 	Begun(text string) string
 }
 
-// State is what a run is doing.
+// State is the current activity of a run.
 type State struct {
-	Run   int64
-	Job   string
-	Step  int
-	Try   int    // counts the requests of the run: with another one, Text begins again
-	Text  string // of the answer that is being written, without secrets; "" when none is
-	Cut   bool   // Text has no more than the beginning
-	Tool  string // the call that was begun last in this step, "" while the model answers
-	Bytes int64  // that have arrived since the step or the call began: of the answer, or of what a program printed
+	Run  int64
+	Job  string
+	Step int
+	// Try counts the requests of the run. Text starts over when it changes.
+	Try int
+	// Text is the response received so far, without secrets. It is empty if no response is in
+	// progress.
+	Text string
+	Cut  bool   // Text is truncated
+	Tool string // last tool call of this step, "" while the model responds
+	// Bytes is the number of bytes received since the step or the call began: of the response, or
+	// of the output of a program.
+	Bytes int64
 	Since time.Time
 	Model string // requested model with its address; "" once its response has begun
 	Retry string // reason for a retry, "" in the first attempt
 }
 
-// Board is what the runs of a process are doing. The zero value is one of none.
+// Board holds the states of the runs of a process. The zero value is an empty board.
 type Board struct {
 	mu      sync.Mutex
 	runs    map[int64]*Run
-	changed chan struct{} // nil while nobody waits
+	changed chan struct{} // nil if there are no waiting readers
 }
 
-// Run is what one run is doing. A nil one, as From returns where nobody looks, takes everything and does nothing.
+// Run is the state of one run on a Board. The methods of a nil Run do nothing.
 type Run struct {
 	board *Board
 	clean Cleaner
 
 	// Guarded by the mutex of the board.
 	state State
-	raw   []byte // of the answer
+	raw   []byte // response so far
 
 	cleaning sync.Mutex
-	shown    string // what was shown last, of that many bytes of that try
-	of, try  int
+	// shown is the last cleaned text. of and try identify the length and the try it was made from.
+	shown   string
+	of, try int
 }
 
-// Begin shows a run until its End. A nil board shows nothing.
+// Begin adds a run to the board until End is called. It returns nil if the board is nil.
 func (b *Board) Begin(run int64, job string, clean Cleaner) *Run {
 	if b == nil {
 		return nil
@@ -69,7 +75,7 @@ func (b *Board) Begin(run int64, job string, clean Cleaner) *Run {
 	return r
 }
 
-// Changed is closed with the next change.
+// Changed returns a channel that is closed at the next change.
 func (b *Board) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +85,8 @@ func (b *Board) Changed() <-chan struct{} {
 	return b.changed
 }
 
-// States are those of the runs that are on, by their ids: of one run, of one job, or with 0 and "" of all.
+// States returns the states of the active runs, ordered by id. If run is not 0 or job is not "", it
+// returns only the states of that run or job.
 func (b *Board) States(run int64, job string) []State {
 	b.mu.Lock()
 	var runs []*Run
@@ -98,10 +105,11 @@ func (b *Board) States(run int64, job string) []State {
 	return out
 }
 
-// show is the state with the text as it may be seen. The text is cleaned beside the lock that the run needs.
+// show returns the state with cleaned text. It cleans without holding the board's lock, which the
+// run needs.
 func (r *Run) show() State {
 	r.board.mu.Lock()
-	state, raw := r.state, r.raw[:len(r.raw):len(r.raw)] // what is appended later does not change these
+	state, raw := r.state, r.raw[:len(r.raw):len(r.raw)] // later appends do not change this slice
 	r.board.mu.Unlock()
 	if len(raw) == 0 {
 		return state
@@ -116,7 +124,7 @@ func (r *Run) show() State {
 	return state
 }
 
-// change changes the state, and tells whoever waits.
+// change changes the state and wakes waiting readers.
 func (r *Run) change(to func()) {
 	if r == nil {
 		return
@@ -131,27 +139,28 @@ func (r *Run) change(to func()) {
 	}
 }
 
-// End takes the run off the board.
+// End removes the run from the board.
 func (r *Run) End() {
 	r.change(func() {
-		if r.board.runs[r.state.Run] == r { // a later attempt may have taken its place
+		if r.board.runs[r.state.Run] == r { // a later attempt may have replaced it
 			delete(r.board.runs, r.state.Run)
 		}
 	})
 }
 
-// Ask says that a model is asked in a step, for the first time or again: what had come of an answer counts no more.
+// Ask records that a model is asked in a step, for the first time or again. It discards a partial
+// response.
 func (r *Run) Ask(step int) {
 	r.change(func() {
 		s := &r.state
 		s.Step, s.Tool, s.Cut, s.Bytes, s.Since, s.Model, s.Retry = step, "", false, 0, time.Now(), "", ""
 		s.Try++
-		r.raw = nil // not cut to zero: somebody may still read it
+		r.raw = nil // do not reuse the slice: a reader may still have it
 	})
 }
 
-// Text adds a part of the answer of a step. A part of another step than the one that was begun last is left out: steps within calls
-// that are made at the same time cannot all be shown.
+// Text adds a part of a step's response. It ignores parts of other steps than the last one: only
+// one of several parallel steps can be shown.
 func (r *Run) Text(step int, part string) {
 	if part == "" {
 		return
@@ -167,7 +176,8 @@ func (r *Run) Text(step int, part string) {
 	})
 }
 
-// Answered says that the answer of a step is whole, or of no use: from now on the record has it.
+// Answered records that the response of a step is complete or useless. The ledger stores it from
+// now on.
 func (r *Run) Answered(step int) {
 	r.change(func() {
 		if step == r.state.Step {
@@ -176,7 +186,7 @@ func (r *Run) Answered(step int) {
 	})
 }
 
-// Call says that a call of a tool begins.
+// Call records that a tool call begins.
 func (r *Run) Call(step int, tool string) {
 	r.change(func() {
 		s := &r.state
@@ -184,7 +194,7 @@ func (r *Run) Call(step int, tool string) {
 	})
 }
 
-// Arrived counts bytes that a model or a program has sent, whatever they are.
+// Arrived counts received bytes of a response or of a program's output.
 func (r *Run) Arrived(n int) {
 	r.change(func() { r.state.Bytes, r.state.Model, r.state.Retry = r.state.Bytes+int64(n), "", "" })
 }
@@ -196,10 +206,10 @@ func (r *Run) Waits(model, retry string) {
 
 type key struct{}
 
-// With has From find the run.
+// With returns a context from which From returns the run.
 func (r *Run) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, r) }
 
-// From is the run that a context belongs to, nil where nobody looks.
+// From returns the run of a context, or nil if there is none.
 func From(ctx context.Context) *Run {
 	r, _ := ctx.Value(key{}).(*Run)
 	return r

@@ -7,12 +7,12 @@ import (
 	"rouse/internal/live"
 )
 
-// whole shows all of a text.
+// whole is a Cleaner that returns the whole text.
 type whole struct{}
 
 func (whole) Begun(text string) string { return text }
 
-// TestBoard: the newest state of each run, bounded, and nothing of one that is over (OSA-26).
+// TestBoard: the newest state of each run, with limits, and no state of a finished run (OSA-26).
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	var b live.Board
@@ -43,7 +43,7 @@ func TestBoard(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 
-	r.Ask(1) // again, for the first answer broke off
+	r.Ask(1) // again, because the first response was cut off
 	r.Text(1, "Some")
 	if s := one(); s.Text != "Some" || s.Try == first.Try {
 		t.Errorf("%+v", s)
@@ -76,7 +76,7 @@ func TestBoard(t *testing.T) {
 	}
 }
 
-// Where nobody looks, there is nothing to do.
+// A nil Run does nothing.
 func TestNobodyLooks(t *testing.T) {
 	t.Parallel()
 	var none *live.Board

@@ -1,8 +1,8 @@
-// Package noexec marks work that must start no program: answering a request that only looks, or any request that came over the
-// network.
+// Package noexec marks requests that must not start programs: read-only requests, and all requests
+// from the network.
 //
-// The mark is set in one place, where a daemon takes requests, and is read in one place, where the sandbox starts a program
-// (agent/sandbox). A handler that is added later is held by it without knowing of it.
+// The daemon sets the mark when it accepts a request, and the sandbox checks it before it starts a
+// program. So the rule also applies to handlers that are added later.
 package noexec
 
 import (
@@ -11,23 +11,23 @@ import (
 	"net/http"
 )
 
-// Err is why a program was not started.
+// Err is returned if a marked request would start a program.
 var Err = errors.New("a request that only looks, or that came over the network, starts no program; use a command of rouse on its machine")
 
 type key struct{}
 
-// With returns a context in which no program is started.
+// With returns a context that must not start programs.
 func With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, true) }
 
-// Is reports whether no program may be started.
+// Is reports whether the context must not start programs.
 func Is(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 
-// Handler marks all requests that next answers.
+// Handler marks all requests to next.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(w, r.WithContext(With(r.Context()))) })
 }
 
-// Gets marks the requests that only look.
+// Gets marks GET and HEAD requests to next.
 func Gets(next http.Handler) http.Handler {
 	marked := Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,7 +1,6 @@
-// Package nofollow opens folders and files for the host in places where somebody else can make names.
+// Package nofollow opens folders and files in places where agents or other users can create links.
 //
-// A folder that an agent may write, or in which strangers leave files, belongs to its owner only down
-// to its own name: what lies below may be a link by now. The host has its owner's rights, so a link
-// that it followed there would lead it wherever whoever made it likes. Links above such places are the
-// owner's own and are followed, at each use, so that an owner may replace them.
+// Inside such a folder, any name may have become a link. rouse must not follow these links, because
+// its own permissions would apply to the target. Links above such a folder belong to the owner.
+// They are followed at each use, so that the owner can change them.
 package nofollow

@@ -2,5 +2,5 @@
 
 package nofollow
 
-// openFlags has nothing to add: what was opened is compared with what was looked at.
+// openFlags is empty. Open compares the opened file with the file that it found before.
 const openFlags = 0

@@ -4,5 +4,5 @@ package nofollow
 
 import "syscall"
 
-// openFlags keep a last element from being followed, and an open from waiting for a pipe's writer.
+// openFlags prevents Open from following a link and from waiting for the writer of a pipe.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

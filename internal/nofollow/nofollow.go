@@ -14,32 +14,32 @@ import (
 	"syscall"
 )
 
-// maxLinks bounds the links of its owner's that a path may lead through, as systems do.
+// maxLinks is the maximum number of links that locate follows in a path, as in operating systems.
 const maxLinks = 40
 
-// Boundary is where the owner's own part of the file system ends: folders below which somebody else
-// makes names. The zero value has none, and every link is the owner's.
+// Boundary is a set of folders below which other users or agents can create names. Links below
+// these folders are not followed. The zero Boundary has no folders, so it follows every link.
 type Boundary struct {
-	folders map[string]bool // resolved, clean, and folded where case does not count
+	folders map[string]bool // resolved, clean and folded paths
 }
 
-// NewBoundary returns the boundary of absolute folders. Missing folders count by name.
+// NewBoundary returns the boundary of absolute folders. Missing folders are included by name.
 func NewBoundary(folders ...string) Boundary { return NewGlance().Boundary(folders...) }
 
-// Glance follows many paths at about one time: it looks at each name on their way once.
+// Glance resolves many paths at about the same time. It caches each name that it has looked at.
 type Glance struct{ names map[string]seen }
 
-// seen is what stands at a path: a link, with where it leads to, something else, or nothing.
+// seen is the cached state of a path: a link with its target, another file or folder, or missing.
 type seen struct {
 	link, missing bool
 	to            string
-	err           error // of reading a link
+	err           error // error of reading a link
 }
 
-// NewGlance returns one that has seen nothing yet.
+// NewGlance returns an empty Glance.
 func NewGlance() *Glance { return &Glance{names: map[string]seen{}} }
 
-// Boundary is NewBoundary.
+// Boundary is like NewBoundary, but uses the cache.
 func (g *Glance) Boundary(folders ...string) Boundary {
 	type folder struct {
 		path          string
@@ -53,9 +53,9 @@ func (g *Glance) Boundary(folders ...string) Boundary {
 		}
 	}
 
-	// Outer folders first: one within another does not end the owner's part, for that one does, and
-	// whoever writes there may have made it a link. Those that links lead to come last, for some of
-	// these links may lie in the others.
+	// Process outer folders first. A folder inside another one is already covered, and its name may
+	// have become a link. Process folders reached through links last, because these links may lie
+	// in the other folders.
 	slices.SortStableFunc(all, func(x, y folder) int { return cmp.Or(x.linked-y.linked, x.depth-y.depth) })
 
 	b := Boundary{map[string]bool{}}
@@ -67,7 +67,7 @@ func (g *Glance) Boundary(folders ...string) Boundary {
 	return b
 }
 
-// Resolve is that of the zero Boundary.
+// Resolve resolves all links of a path.
 func (g *Glance) Resolve(path string) (string, error) {
 	at, err := (Boundary{}).locate(path, g.look)
 	return at.resolved, err
@@ -82,11 +82,11 @@ func (g *Glance) look(path string) seen {
 	return at
 }
 
-// look says what stands at a path now.
+// look returns the current state of a path.
 func look(path string) seen {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		// What may not be seen is reported by whoever opens it.
+		// Other errors are reported when the file is opened.
 		return seen{missing: errors.Is(err, fs.ErrNotExist)}
 	}
 
@@ -94,26 +94,26 @@ func look(path string) seen {
 	return seen{link: true, to: to, err: err}
 }
 
-// LinkError is a link that is not followed: it lies where somebody else makes names.
+// LinkError reports a link that is not followed, because it lies below a folder of the boundary.
 type LinkError struct {
-	Path   string // of the link
-	Folder string // of the boundary that it lies in
+	Path   string // path of the link
+	Folder string // folder of the boundary that contains the link
 }
 
 func (e *LinkError) Error() string {
 	return fmt.Sprintf("%s is a link, and lies in %s, where agents or strangers can make links: it is not followed; put a folder or a file in its place", e.Path, e.Folder)
 }
 
-// location is a path cut at the boundary.
+// location is a path, split at the boundary.
 type location struct {
-	resolved string // the whole path, with the owner's links resolved
-	folder   string // of the boundary that it lies in, "" when all of it is the owner's
-	rest     string // below folder
+	resolved string // the whole path, with links above the boundary resolved
+	folder   string // folder of the boundary that contains the path, "" if there is none
+	rest     string // path relative to folder
 }
 
-// locate resolves the links of a path down to the boundary, with look, and keeps missing parts.
+// locate resolves the links of a path down to the boundary, using look. Missing parts are kept.
 func (b Boundary) locate(path string, look func(string) seen) (location, error) {
-	if path == "" { // which is not the current folder, to the system
+	if path == "" { // the system does not treat an empty path as the current folder
 		return location{}, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
 
@@ -123,10 +123,11 @@ func (b Boundary) locate(path string, look func(string) seen) (location, error) 
 	}
 
 	at := root(path)
-	todo, missing := elements(path), false // what lies below what is missing is so, too
+	todo, missing := elements(path), false // below a missing folder, everything is missing
 	for links := 0; len(todo) > 0; {
 		if b.has(at) {
-			// Lexically from here on: no link below is followed, so ".." cannot mean anything else.
+			// Clean the rest lexically: links below the boundary are not followed, so ".." has no
+			// other meaning.
 			rest := filepath.Clean(filepath.Join(todo...))
 			if rest != ".." && !strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
 				return location{resolved: filepath.Join(at, rest), folder: at, rest: rest}, nil
@@ -166,12 +167,12 @@ func (b Boundary) locate(path string, look func(string) seen) (location, error) 
 	return location{resolved: at}, nil
 }
 
-// has reports whether a path is one of the folders.
+// has reports whether a path is a folder of the boundary.
 func (b Boundary) has(path string) bool {
 	return len(b.folders) > 0 && b.folders[fold(path)]
 }
 
-// fold is a path as it is compared: file systems of some systems usually do not tell case apart.
+// fold returns a path in the form used for comparison. It ignores case on systems that usually do.
 func fold(path string) string {
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
 		return strings.ToLower(path)
@@ -186,7 +187,7 @@ func elements(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
 }
 
-// Resolve returns a path with its links resolved down to the boundary.
+// Resolve resolves the links of a path down to the boundary.
 func (b Boundary) Resolve(path string) (string, error) {
 	at, err := b.locate(path, look)
 	return at.resolved, err
@@ -195,7 +196,7 @@ func (b Boundary) Resolve(path string) (string, error) {
 // Equal reports whether two boundaries are the same.
 func (b Boundary) Equal(o Boundary) bool { return maps.Equal(b.folders, o.folders) }
 
-// Holds returns the folder of the boundary that a path lies in, "" when it lies in none.
+// Holds returns the folder of the boundary that contains a path, or "" if there is none.
 func (b Boundary) Holds(path string) (folder string) {
 	at, err := b.locate(path, look)
 	if err != nil {
@@ -204,13 +205,13 @@ func (b Boundary) Holds(path string) (folder string) {
 	return at.folder
 }
 
-// Covers reports whether a path is one of the folders of the boundary, or lies in one.
+// Covers reports whether a path is a folder of the boundary or lies below one.
 func (b Boundary) Covers(path string) bool {
 	at, err := b.locate(path, look)
 	return err == nil && (at.folder != "" || b.has(at.resolved))
 }
 
-// Within is the part of a path below the boundary, "" where there is none.
+// Within returns the part of a path below the boundary, or "" if there is none.
 func (b Boundary) Within(path string) string {
 	at, err := b.locate(path, look)
 	if err != nil {
@@ -219,15 +220,17 @@ func (b Boundary) Within(path string) string {
 	return at.rest
 }
 
-// OpenRoot opens a folder. Below the boundary a link in its path is a *LinkError.
+// OpenRoot opens a folder. It returns a *LinkError if a link below the boundary is in the path. The
+// caller must close the root.
 func (b Boundary) OpenRoot(path string) (*os.Root, error) { return b.open(path, 0) }
 
-// MakeRoot is OpenRoot that makes missing folders. Those at and below the boundary get the mode.
+// MakeRoot is like OpenRoot, but creates missing folders. Folders at and below the boundary get the
+// given mode.
 func (b Boundary) MakeRoot(path string, mode fs.FileMode) (*os.Root, error) {
 	return b.open(path, mode)
 }
 
-// open makes what is missing with a mode that is not 0.
+// open opens a folder. If create is not 0, it creates missing folders with that mode.
 func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 	at, err := b.locate(path, look)
 	if err != nil {
@@ -246,7 +249,7 @@ func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 
 	folder, err := os.OpenRoot(start)
 	if info, bad := os.Stat(start); err != nil && bad == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "open", Path: start, Err: syscall.ENOTDIR} // as everybody else says it
+		err = &fs.PathError{Op: "open", Path: start, Err: syscall.ENOTDIR} // the usual error for a file
 	}
 	if err != nil {
 		return nil, err
@@ -259,15 +262,17 @@ func (b Boundary) open(path string, create fs.FileMode) (*os.Root, error) {
 	return descend(folder, at.rest, create)
 }
 
-// OpenBelow opens a folder below an open one, which stays open. It returns *LinkError for a link.
+// OpenBelow opens a folder below an open one, which stays open. It returns a *LinkError if a link
+// is in the path. The caller must close the root.
 func OpenBelow(in *os.Root, path string) (*os.Root, error) { return descend(in, path, 0) }
 
-// MakeBelow is OpenBelow that makes missing folders with a mode, whatever the umask.
+// MakeBelow is like OpenBelow, but creates missing folders with a mode that the umask does not
+// change.
 func MakeBelow(in *os.Root, path string, mode fs.FileMode) (*os.Root, error) {
 	return descend(in, path, mode)
 }
 
-// descend opens a folder below another one. If create is not 0, it makes missing folders.
+// descend opens a folder below another one. If create is not 0, it creates missing folders.
 func descend(in *os.Root, path string, create fs.FileMode) (folder *os.Root, err error) {
 	for _, name := range elements(path) {
 		if name == "." {
@@ -294,7 +299,7 @@ func descend(in *os.Root, path string, create fs.FileMode) (folder *os.Root, err
 	return folder, nil
 }
 
-// makeFolder makes a folder of the owner's with a mode, and what is missing above it.
+// makeFolder creates a folder with a mode, and its missing parents.
 func makeFolder(path string, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -303,19 +308,20 @@ func makeFolder(path string, mode fs.FileMode) error {
 	err := os.Mkdir(path, mode)
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		return nil // what it is shows when it is opened
+		return nil // opening it reports if it is not a folder
 	case err != nil:
 		return err
 	}
-	return os.Chmod(path, mode) // the umask may have taken some of it
+	return os.Chmod(path, mode) // undo the umask
 }
 
-// enter opens a folder in another one, unless it is a link. Others make names below top.
+// enter opens a folder in another one. It returns a *LinkError if the folder is a link. top is the
+// folder of the boundary for the error.
 func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) {
 	made := false
 	info, err := in.Lstat(name)
 	if create != 0 && errors.Is(err, fs.ErrNotExist) {
-		// Somebody else may make it at the same time, and it may be a link then.
+		// Another process may create the name at the same time, possibly as a link.
 		failed := in.Mkdir(name, create)
 		if failed != nil && !errors.Is(failed, fs.ErrExist) {
 			return nil, failed
@@ -340,13 +346,13 @@ func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) 
 		return nil, err
 	}
 
-	// os.Root follows links that stay within it, and one may have taken the place of the folder since.
+	// os.Root follows links that stay within it. A link may have replaced the folder since Lstat.
 	opened, err := below.Stat(".")
 	if err == nil && !os.SameFile(info, opened) {
 		err = &LinkError{path, top}
 	}
 	if err == nil && made {
-		err = below.Chmod(".", create) // the umask may have taken some of it
+		err = below.Chmod(".", create) // undo the umask
 	}
 	if err != nil {
 		return nil, errors.Join(err, below.Close())
@@ -355,7 +361,8 @@ func enter(in *os.Root, name, top string, create fs.FileMode) (*os.Root, error) 
 	return below, nil
 }
 
-// Stat describes a file or folder. It returns *LinkError for a link below the boundary.
+// Stat returns information about a file or folder. It returns a *LinkError for a link below the
+// boundary.
 func (b Boundary) Stat(path string) (fs.FileInfo, error) {
 	folder, _, info, err := b.find(path)
 	if err != nil {
@@ -364,7 +371,8 @@ func (b Boundary) Stat(path string) (fs.FileInfo, error) {
 	return info, folder.Close()
 }
 
-// find opens the folder of a path, and says what is there by that name.
+// find opens the parent folder of a path and returns information about the path's last element. The
+// caller must close the folder.
 func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileInfo, err error) {
 	at, err := b.locate(path, look)
 	if err != nil {
@@ -375,7 +383,7 @@ func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileI
 		return nil, "", nil, err
 	}
 
-	// The base of a root such as / is no name in it.
+	// The base of a root such as / is not a name in it.
 	if name = filepath.Base(at.resolved); at.resolved == filepath.Dir(at.resolved) {
 		name = "."
 	}
@@ -390,7 +398,7 @@ func (b Boundary) find(path string) (folder *os.Root, name string, info fs.FileI
 	return folder, name, info, nil
 }
 
-// ReadDir lists a folder. Below the boundary a link in its path is a *LinkError.
+// ReadDir lists a folder. It returns a *LinkError if a link below the boundary is in the path.
 func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
 	folder, err := b.OpenRoot(path)
 	if err != nil {
@@ -401,7 +409,7 @@ func (b Boundary) ReadDir(path string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(folder.FS(), ".")
 }
 
-// Open opens a regular file for reading. It returns *LinkError for a link below the boundary.
+// Open opens a regular file for reading. It returns a *LinkError for a link below the boundary.
 func (b Boundary) Open(path string) (*os.File, error) {
 	folder, name, info, err := b.find(path)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"rouse/internal/nofollow"
 )
 
-// tree makes folders, files and links below a temporary folder, and returns its real path. A value that
-// starts with "->" is a link, with "/" at its end a folder, and else a file's text.
+// tree creates folders, files and links below a temporary folder, and returns its real path. A
+// value with the prefix "->" is a link. A name ending in "/" is a folder. Otherwise the value is
+// the content of a file.
 func tree(t *testing.T, of ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -47,14 +48,14 @@ func tree(t *testing.T, of ...string) string {
 	return dir
 }
 
-// Links above the boundary are followed, those below are not, wherever in the path they stand.
+// Links above the boundary are followed, but not links below it, in any part of the path.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	dir := tree(t,
 		"disk/work/in/a.txt", "inside", "disk/work/deep/er/b.txt", "deeper", "secret/in/a.txt", "secret", "own/a.txt", "own",
 		"link", "->disk", "rel", "->./link/work", "chain", "->link/../link/work/in", "own/l.txt", "->a.txt",
 		"disk/work/out", "->/secret", "disk/work/deep/up", "->../in", "disk/work/in/l.txt", "->a.txt", "loop", "->loop")
-	work := filepath.Join(dir, "link", "work") // named by its owner by way of a link
+	work := filepath.Join(dir, "link", "work") // the owner's path contains a link
 
 	for _, c := range []struct{ path, text, link string }{
 		{"disk/work/in/a.txt", "inside", ""},
@@ -80,7 +81,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 
-	for _, path := range []string{"own", "disk/work", "disk/work/deep/er", "link/work/in"} { // by what it is called without links
+	for _, path := range []string{"own", "disk/work", "disk/work/deep/er", "link/work/in"} { // without links
 		root, err := nofollow.NewBoundary(work).OpenRoot(filepath.Join(dir, path))
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +104,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// Without a boundary every link is its owner's.
+// Without a boundary, every link is followed.
 func TestNoBoundary(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "a/b.txt", "text", "l", "->a", "a/l.txt", "->b.txt")
@@ -112,7 +113,7 @@ func TestNoBoundary(t *testing.T) {
 	}
 }
 
-// Folders are made below the boundary, never through a link; one that is in the way is an error.
+// Folders are created below the boundary, but never through a link. A link in the path is an error.
 func TestMakeRoot(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "work/", "/", "out/", "/", "work/link", "->../out", "work/file", "text", "work/gone", "->../out/new")
@@ -146,8 +147,8 @@ func TestMakeRoot(t *testing.T) {
 	}
 }
 
-// Below a folder that is open no link is followed, also one that stays within it, and the folder is the one that was
-// opened, whatever has its name by now.
+// Below an open folder, links are not followed, even if they stay within it. The folder remains the
+// one that was opened, even if another one has its name now.
 func TestBelow(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "work/a/b/f", "inside", "work/link", "->a", "out/a/b/f", "outside")
@@ -203,7 +204,8 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// Resolve and Holds follow the owner's links alone. A folder within another one ends nothing.
+// Resolve and Holds follow only links above the boundary. A folder inside another one has no
+// effect.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "disk/work/sub", "/", "link", "->disk/work", "disk/work/out", "->/disk", "disk/work/x/f", "text")
@@ -232,7 +234,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Somebody who swaps a folder for a link, again and again, leads no open out of the boundary.
+// Repeatedly swapping a folder for a link does not lead an open out of the boundary.
 func TestSwaps(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "work/in/a.txt", "inside", "out/a.txt", "outside")
@@ -257,7 +259,7 @@ func TestSwaps(t *testing.T) {
 
 	read := 0
 	for range 3000 {
-		// How an open fails depends on the instant of the swap.
+		// The error depends on the time of the swap.
 		text, err := contentOf(b, filepath.Join(in, "a.txt"))
 		if err == nil && string(text) != "inside" {
 			t.Errorf("%q was read", text)
@@ -273,7 +275,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// What is described or listed is never behind a link below the boundary.
+// Stat and ReadDir do not follow a link below the boundary.
 func TestStat(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "disk/work/in/a.txt", "inside", "out/b.txt", "outside", "link", "->disk", "disk/work/l", "->/out", "disk/work/f", "->/out/b.txt")
@@ -302,7 +304,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// A link that somebody made below the boundary does not move the boundary, whichever way leads there.
+// A link below the boundary does not move the boundary, whichever path leads there.
 func TestBoundaryByLinks(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "own/deep/work/x", "/", "in", "->own/deep/work/in", "own/deep/work/in", "->/")
@@ -317,8 +319,8 @@ func TestBoundaryByLinks(t *testing.T) {
 	}
 }
 
-// contentOf reads a whole file, as Open opens it.
-// What was seen once is what holds for all paths: a link that comes later is not followed, and one behind a name that is missing is.
+// TestGlance: the cached state applies to all paths. A link created later is not followed, but a
+// link after ".." behind a missing name is.
 func TestGlance(t *testing.T) {
 	t.Parallel()
 	dir := tree(t, "disk/work/a.txt", "a", "link", "->disk", "chain", "->link/work", "loop", "->loop")
@@ -337,7 +339,7 @@ func TestGlance(t *testing.T) {
 		}
 	}
 
-	for range 2 { // by a look, and by what was seen
+	for range 2 { // without and with the cache
 		resolves("link/work/a.txt", "disk/work/a.txt")
 		resolves("chain/a.txt", "disk/work/a.txt")
 		resolves("missing/below/it", "missing/below/it")
@@ -355,6 +357,7 @@ func TestGlance(t *testing.T) {
 	}
 }
 
+// contentOf returns the content of a file that Open opens.
 func contentOf(b nofollow.Boundary, path string) ([]byte, error) {
 	file, err := b.Open(path)
 	if err != nil {

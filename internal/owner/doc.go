@@ -1,7 +1,8 @@
-// Package owner says whose files, folders and connections are, and keeps what this process makes to its user.
+// Package owner checks the ownership of files, folders and connections. It also makes files of this
+// process private.
 //
-// The judgement is that of ssh: what another user owns or may write is theirs, and so is all that lies below it. root can change
-// everything anyway, the group with the user's own number is the user alone, and in a folder with the
-// sticky bit others cannot replace what is not theirs. Where modes say nothing about other users, as on Windows,
-// everything counts as the user's own.
+// The rules are those of ssh: a file is unsafe if another user owns it or can write to it, or to a
+// folder above it. Root is trusted, and so is the group with the user's own number. In a folder
+// with the sticky bit, other users cannot replace the user's files. If file modes do not describe
+// other users' rights, as on Windows, every file is treated as the user's own.
 package owner

@@ -7,25 +7,25 @@ import (
 	"os"
 )
 
-// WritableByOthers finds nobody: file modes say nothing about other users here.
+// WritableByOthers returns "", because file modes do not describe other users' rights here.
 func WritableByOthers(string) string { return "" }
 
-// Chmod is never needed.
+// Chmod returns "", because there is no mode to change.
 func Chmod(string) string { return "" }
 
-// Foreign finds nobody.
+// Foreign returns "", because file modes do not describe other users' rights here.
 func Foreign(fs.FileInfo) string { return "" }
 
-// Mine says yes.
+// Mine returns true.
 func Mine(fs.FileInfo) bool { return true }
 
-// Whose says that it is somebody else's.
+// Whose returns a clause that describes the owner of a file or folder.
 func Whose(fs.FileInfo) string { return "belongs to another user" }
 
-// HasModes says whether the modes of files say anything about other users.
+// HasModes reports whether file modes describe other users' rights.
 const HasModes = false
 
-// Private makes a folder.
+// Private creates a folder and its parents.
 func Private(path string) error { return os.MkdirAll(path, 0o700) }
 
 // CheckPrivate checks that a folder exists.

@@ -11,15 +11,16 @@ import (
 	"syscall"
 )
 
-// WritableByOthers says how somebody else could change a file or a folder: they own it or a folder above it, or
-// may write to one of these. It is "" when nobody can, and for what does not exist.
+// WritableByOthers returns a clause that explains how another user could change a file or folder.
+// The other user may own or be able to write it or a folder above it. It returns "" if there is no
+// such way or the path does not exist.
 func WritableByOthers(path string) string {
 	_, why := writableByOthers(path)
 	return why
 }
 
-// Chmod is the command that takes from others what WritableByOthers found. It is "" when nothing was found, and for
-// what belongs to another user, root included, whose mode is not this user's to change.
+// Chmod returns the command that removes the write permission that WritableByOthers found. It
+// returns "" if there is no such permission, or if another user (including root) owns the file.
 func Chmod(path string) string {
 	at, why := writableByOthers(path)
 	if info, err := os.Stat(at); why == "" || err != nil || !Mine(info) {
@@ -28,7 +29,7 @@ func Chmod(path string) string {
 	return "chmod go-w " + at
 }
 
-// writableByOthers is WritableByOthers with the file or folder at fault.
+// writableByOthers is like WritableByOthers, but also returns the file or folder with the problem.
 func writableByOthers(path string) (fault, why string) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -38,10 +39,10 @@ func writableByOthers(path string) (fault, why string) {
 	for at, above := path, false; ; at, above = filepath.Dir(at), true {
 		info, err := os.Stat(at)
 		if err != nil {
-			return "", "" // it was there a moment ago; whoever reads it next reports what is wrong
+			return "", "" // later access to the path reports the error
 		}
 
-		// The sticky bit is about what lies in a folder, not about the folder itself.
+		// The sticky bit protects the content of a folder, not the folder itself.
 		if why := foreign(info, above); why != "" {
 			if above {
 				why = "lies in " + at + ", which " + why
@@ -55,7 +56,8 @@ func writableByOthers(path string) (fault, why string) {
 	}
 }
 
-// Foreign says how somebody else could change this file or folder, whatever lies above it.
+// Foreign returns a clause that explains how another user could change this file or folder. It
+// ignores the folders above it.
 func Foreign(info fs.FileInfo) string { return foreign(info, false) }
 
 func foreign(info fs.FileInfo, above bool) string {
@@ -64,10 +66,10 @@ func foreign(info fs.FileInfo, above bool) string {
 	case !ok:
 		return ""
 	case sys.Uid != 0 && int(sys.Uid) != os.Geteuid():
-		// Root can change everything anyway, so files of root are fine.
+		// Root can change every file, so files of root are safe.
 		return fmt.Sprintf("belongs to another user (number %d)", sys.Uid)
 	case info.Mode()&fs.ModeSymlink != 0 || above && info.Mode()&fs.ModeSticky != 0:
-		return "" // a link has no mode of its own
+		return "" // a link has no mode of its own; the sticky bit protects names in a folder
 	case info.Mode().Perm()&0o002 != 0:
 		return fmt.Sprintf("may be written by everybody (mode %#o)", info.Mode().Perm())
 	case info.Mode().Perm()&0o020 != 0 && sys.Gid != 0 && sys.Gid != sys.Uid:
@@ -77,14 +79,14 @@ func foreign(info fs.FileInfo, above bool) string {
 	return ""
 }
 
-// Mine says whether a file or a folder belongs to the user of this process.
+// Mine reports whether a file or folder belongs to the user of this process.
 func Mine(info fs.FileInfo) bool {
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || int(sys.Uid) == os.Geteuid()
 }
 
-// Private checks a folder that is the user's alone, in a place where others may make names: it is made if
-// it is missing, and is no link, nobody else's, and open to nobody else.
+// Private creates a folder for this user alone if it is missing, and checks it with CheckPrivate.
+// It is for places in which other users can create names.
 func Private(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -95,7 +97,8 @@ func Private(path string) error {
 	return CheckPrivate(path)
 }
 
-// CheckPrivate is Private for a folder that has to exist.
+// CheckPrivate returns an error unless path is a folder, not a link, that only this user can
+// access.
 func CheckPrivate(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -118,7 +121,7 @@ func kind(info fs.FileInfo) string {
 	return "a file"
 }
 
-// Whose says to whom a file or a folder belongs, as part of a sentence.
+// Whose returns a clause that describes the owner of a file or folder.
 func Whose(info fs.FileInfo) string {
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("belongs to another user (number %d)", sys.Uid)
@@ -126,5 +129,5 @@ func Whose(info fs.FileInfo) string {
 	return "belongs to another user"
 }
 
-// HasModes says whether the modes of files say anything about other users.
+// HasModes reports whether file modes describe other users' rights.
 const HasModes = true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// OSL-19: the file and every folder above it decide who else could write a definition.
+// OSL-19: the file and every folder above it decide whether another user could write a definition.
 func TestWritableByOthers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "conf", "rouse.yaml")

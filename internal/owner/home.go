@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// CheckHome refuses a folder for rouse's state that others could change: whoever writes there decides what rouse does,
-// and reads what it keeps. One that does not exist yet is fine.
+// CheckHome returns an error if another user can change rouse's home folder. Such a user could
+// control rouse and read its data. A folder that does not exist is accepted.
 func CheckHome(dir string) error {
 	info, err := os.Stat(dir)
 	switch {

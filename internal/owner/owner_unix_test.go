@@ -16,16 +16,16 @@ import (
 	"testing"
 )
 
-// Nobody is a user that has no process and no file in these tests.
+// Nobody is a user without processes and files in these tests.
 const nobody = 65534
 
-// TestMain lets this binary be a process that connects to a socket, and says what it heard, or one that listens there.
+// TestMain can turn this binary into a process that connects to a socket or listens on it.
 func TestMain(m *testing.M) {
 	switch socket := os.Getenv("TEST_SOCKET"); os.Getenv("TEST_ROLE") {
 	case "dial":
 		c, err := net.Dial("unix", socket)
 		if err == nil {
-			_, _ = fmt.Fprintln(c, "approve 1") // fails where it was hung up on
+			_, _ = fmt.Fprintln(c, "approve 1") // fails if the connection was closed
 			text, _ := bufio.NewReader(c).ReadString('\n')
 			fmt.Printf("heard %q\n", text)
 		}
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// as prepares a process of this binary that plays a role at a socket, as another user.
+// as prepares a process of this binary that connects or listens as another user.
 func as(t *testing.T, role, socket string, uid int) *exec.Cmd {
 	t.Helper()
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
@@ -63,8 +63,9 @@ func as(t *testing.T, role, socket string, uid int) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(filepath.Dir(socket), "program") // a folder that the other user may enter
-	// Another process writes the copy: a child that a parallel test starts would inherit the open file, and the copy could not be run.
+	program := filepath.Join(filepath.Dir(socket), "program") // a folder accessible to the other user
+	// Another process writes the copy. If this process did, a child of a parallel test could
+	// inherit the open file, and the copy could not be executed.
 	if out, err := exec.CommandContext(t.Context(), "cp", self, program).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -77,7 +78,7 @@ func as(t *testing.T, role, socket string, uid int) *exec.Cmd {
 	return c
 }
 
-// open is a folder in which anybody may make names.
+// open returns a folder in which every user can create names.
 func open(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "own-") //nolint:usetesting // a folder that others may enter, with a short name
@@ -91,14 +92,15 @@ func open(t *testing.T) string {
 	return dir
 }
 
-// Somebody else who connects is hung up on, and neither heard nor told anything; the user's own process is served.
+// A connection of another user is closed before any data is exchanged. The user's own process is
+// served.
 func TestListener(t *testing.T) {
 	t.Parallel()
 	for _, uid := range []int{os.Geteuid(), nobody} {
 		socket := filepath.Join(open(t), "s")
 		plain, err := net.Listen("unix", socket)
 		if err == nil {
-			err = os.Chmod(socket, 0o777) // so that the user is all that stands in between
+			err = os.Chmod(socket, 0o777) // so that only the user check protects the socket
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +142,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// Somebody else who listens is known before anything is said.
+// A listener of another user is detected before any data is sent.
 func TestCheckPeer(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(open(t), "s")
@@ -173,7 +175,8 @@ func TestCheckPeer(t *testing.T) {
 	}
 }
 
-// A private folder is made, and none is accepted that is a link, open to others, or somebody else's.
+// A private folder is created. A link, a folder with access for others, or another user's is
+// refused.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	dir := open(t)
@@ -199,7 +202,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// A home that others could change is refused; one that they could only read is not.
+// A home that others could change is refused. A home that others can only read is accepted.
 func TestCheckHome(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -223,7 +226,7 @@ func TestCheckHome(t *testing.T) {
 	}
 }
 
-// Folders that are made for others have the usual mode whatever the umask; those that exist keep theirs.
+// New folders get the usual mode regardless of the umask. Existing folders keep their mode.
 func TestMakeFolders(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(formerUmask, "027")

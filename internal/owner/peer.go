@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// PeerError is a connection with a process of another user.
+// PeerError reports a connection to a process of another user.
 type PeerError struct {
 	Uid int
 }
@@ -16,8 +16,9 @@ func (e *PeerError) Error() string {
 	return fmt.Sprintf("the process at the other end belongs to another user (number %d)", e.Uid)
 }
 
-// CheckPeer refuses a connection over a Unix socket whose other end is neither of this user nor of root: with
-// a *PeerError. Systems that do not tell who is there are left to the modes of files.
+// CheckPeer returns a *PeerError unless the other end of a Unix socket belongs to this user or
+// root. If the system does not report the peer, CheckPeer returns nil; the mode of the socket has
+// to protect it.
 func CheckPeer(c net.Conn) error {
 	unix, ok := c.(*net.UnixConn)
 	if !ok {
@@ -36,11 +37,11 @@ func CheckPeer(c net.Conn) error {
 	return nil
 }
 
-// Listener is a listener on a Unix socket that accepts the user's own processes, and root's. Others are hung up on
-// before anything is read from them or said to them.
+// Listener is a listener on a Unix socket that accepts only processes of this user and root. It
+// closes other connections before any data is exchanged.
 type Listener struct {
 	net.Listener
-	Refused func(error) // is told of each that was
+	Refused func(error) // called for each refused connection
 }
 
 // Accept implements net.Listener.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is the user who opened the other end, as it was then.
+// peer returns the user who opened the other end, at the time of the connection.
 func peer(c *net.UnixConn) (uid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

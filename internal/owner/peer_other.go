@@ -7,5 +7,5 @@ import (
 	"net"
 )
 
-// peer is not known here.
+// peer returns errors.ErrUnsupported.
 func peer(*net.UnixConn) (uid int, err error) { return 0, errors.ErrUnsupported }

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// formerUmask is the variable of the environment in which Tighten leaves the umask of before. The umask is
-// the process's, and so is this; programs of agents get an environment of their own, without it.
+// formerUmask is the environment variable in which Tighten stores the previous umask. Programs of
+// agents get their own environment without it.
 const formerUmask = "ROUSE_FORMER_UMASK"
 
-// defaultUmask is what systems set unless somebody changes it.
+// defaultUmask is the usual umask of operating systems.
 const defaultUmask = 0o022
 
-// Umask is the umask that the user had before Tighten, which the programs of agents are given back.
+// Umask returns the user's umask from before Tighten. Programs of agents run with it.
 func Umask() fs.FileMode {
 	if n, err := strconv.ParseUint(os.Getenv(formerUmask), 8, 9); err == nil {
 		return fs.FileMode(n)
@@ -23,25 +23,25 @@ func Umask() fs.FileMode {
 	return defaultUmask
 }
 
-// Usual narrows a mode as the umask of before would have. Files and folders that are made for others than this
-// process (in workdirs, exports) are given it with Chmod.
+// Usual applies the umask from before Tighten to a mode. Use it with Chmod for files and folders
+// that other programs need, for example in workdirs and exports.
 func Usual(mode fs.FileMode) fs.FileMode { return mode &^ Umask() }
 
-// MakeFolders is os.MkdirAll for folders that are made for others, too: those that did not exist have
-// the usual mode.
+// MakeFolders is like os.MkdirAll, for folders that other programs need. New folders get the mode
+// Usual(0o755).
 func MakeFolders(path string) error { return makeFolders(host{}, filepath.Clean(path)) }
 
-// MakeFoldersIn is MakeFolders within a root.
+// MakeFoldersIn is like MakeFolders, within a root.
 func MakeFoldersIn(root *os.Root, path string) error { return makeFolders(root, filepath.Clean(path)) }
 
-// files is what makeFolders needs of a file system.
+// files is the set of file system operations that makeFolders needs.
 type files interface {
 	Mkdir(name string, mode fs.FileMode) error
 	Stat(name string) (fs.FileInfo, error)
 	Chmod(name string, mode fs.FileMode) error
 }
 
-// host is the file system of the host.
+// host is the operating system's file system.
 type host struct{}
 
 func (host) Mkdir(name string, mode fs.FileMode) error { return os.Mkdir(name, mode) }
@@ -62,7 +62,7 @@ func makeFolders(in files, path string) error {
 
 	switch err := in.Mkdir(path, 0o755); {
 	case errors.Is(err, fs.ErrExist):
-		// Somebody made it meanwhile, and it is as they want it; or it is no folder.
+		// Another process created it: keep its mode. Or it is not a folder.
 		if info, statErr := in.Stat(path); statErr != nil || !info.IsDir() {
 			return err
 		}

@@ -2,5 +2,5 @@
 
 package owner
 
-// Tighten does nothing: files have no modes for others here.
+// Tighten does nothing, because files have no modes for other users here.
 func Tighten() {}

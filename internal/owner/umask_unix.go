@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Tighten has what this process makes belong to its user alone, whichever library makes it: files are 0600 and
-// folders 0700. It is called once, at the start of main.
+// Tighten makes all files that this process creates private to its user, including those created by
+// libraries: files get mode 0600, folders 0700. It must be called once, at the start of main.
 func Tighten() {
 	former := syscall.Umask(0o077)
-	_ = os.Setenv(formerUmask, strconv.FormatInt(int64(former), 8)) // fails for names and values that no variable can have
+	// Setenv cannot fail for this name and value.
+	_ = os.Setenv(formerUmask, strconv.FormatInt(int64(former), 8))
 }

@@ -2,7 +2,8 @@ package powercut
 
 import "golang.org/x/sys/unix"
 
-// oldCalls are those that newer machines have in one form alone, which also says the folder that a path begins in.
+// oldCalls are the system calls that newer architectures support only in the form with a folder
+// descriptor.
 var oldCalls = map[uint64]call{
 	unix.SYS_OPEN:   {do: callOpen, paths: []int{0}, flags: 1},
 	unix.SYS_RENAME: {do: callRename, paths: []int{0, 1}},

@@ -1,15 +1,13 @@
-// Package powercut makes, for tests, what a power cut may leave of a folder.
+// Package powercut simulates, for tests, the states that a power cut can leave in a folder.
 //
-// # Design
+// Record traces the system calls of a program: its writes, syncs, renames and removals in the
+// folder, and its output. Nothing in the program is replaced, so the trace includes SQLite.
 //
-// Record runs a program and follows its system calls: what it writes, syncs, renames and removes in the folder, and what it
-// says meanwhile. Nothing of the program is replaced, so that SQLite, the files beside it and the folders are seen alike.
-//
-// State is what the folder may be after a cut at some instant of that. What was synced is there. Of what was not, each write
-// may be missing, and each sector of 512 bytes of it by itself, in any order; the changes of names in a folder are there up to
-// one of them, as file systems with a journal have it. A file that was mapped into memory and written there holds anything.
-//
-// Not modelled: disks that lose what was synced, or that tear a sector.
+// State creates a possible state of the folder after a power cut. Synced data is complete. Of
+// unsynced data, each write or each sector of 512 bytes may be missing, in any order. As in
+// journaling file systems, the changes of names in a folder are complete up to one of them. A file
+// written through a memory mapping has arbitrary content. Disks that lose synced data or tear
+// sectors are not simulated.
 package powercut
 
 import (
@@ -22,59 +20,59 @@ import (
 	"slices"
 )
 
-// sector is what disks write whole, in bytes.
+// sector is the unit that disks write atomically, in bytes.
 const sector = 512
 
-// Trace is what a program did to a folder.
+// Trace is the sequence of changes that a program made to a folder.
 type Trace struct {
 	root  string
-	began map[string][]byte // files before the program began, by path within the folder
-	dirs  []string          // folders before it began
+	began map[string][]byte // initial files, by path within the folder
+	dirs  []string          // initial folders
 	ops   []op
 }
 
-// Options say what is recorded.
+// Options configures Record.
 type Options struct {
-	Root    string   // the folder
-	Program string   // absolute
-	Env     []string // of the program, NAME=VALUE
+	Root    string   // folder to record
+	Program string   // absolute path
+	Env     []string // environment of the program, NAME=VALUE
 
-	// FailSync, when set, is asked at each sync of a file or a folder, by its path within Root, and true has the program be told
-	// that it failed: EIO, although all of it is done, as disks have it.
+	// FailSync is called for each sync with the path within Root. If it returns true, the program
+	// gets EIO and the trace does not contain the sync. Optional.
 	FailSync func(path string) bool
 }
 
 type kind int
 
 const (
-	opName      kind = iota // a file gets a name
-	opUnname                // a name is removed
-	opMkdir                 // a folder is made
-	opRmdir                 // an empty one is removed
+	opName      kind = iota // file gets a name
+	opUnname                // name is removed
+	opMkdir                 // folder is created
+	opRmdir                 // folder is removed
 	opWrite                 // data is written to a file
-	opResize                // a file is cut, or made longer
-	opMap                   // a file is mapped, to be written in memory
-	opSync                  // a file is on disk
-	opSyncNames             // the names in a folder are
+	opResize                // file is truncated or extended
+	opMap                   // file is mapped for writing
+	opSync                  // file is synced
+	opSyncNames             // names in a folder are synced
 	opSay
 )
 
 // op is one step of a trace.
 type op struct {
 	kind kind
-	file int    // a number that no other file has, whatever its name
-	path string // within the folder
-	old  string // the name that a renamed file had
-	off  int64  // of opWrite; the size, of opResize
+	file int    // unique number of the file, regardless of its name
+	path string // path within the folder
+	old  string // previous name of a renamed file
+	off  int64  // offset of opWrite, or size of opResize
 	data []byte
-	// began is how many steps there were when a sync was asked for: what came later need not be on disk.
+	// began is the number of steps at the start of a sync. The sync does not cover later steps.
 	began int
 }
 
-// Len is the number of steps: a cut is behind so many of them.
+// Len returns the number of steps. A cut is a number of completed steps.
 func (t *Trace) Len() int { return len(t.ops) }
 
-// Said is what the program had written to its standard output, each write by itself, before a cut.
+// Said returns the writes to standard output before a cut.
 func (t *Trace) Said(cut int) []string {
 	var out []string
 	for _, o := range t.ops[:cut] {
@@ -85,7 +83,7 @@ func (t *Trace) Said(cut int) []string {
 	return out
 }
 
-// Syncs is how often a file or a folder was synced.
+// Syncs returns the number of syncs of files and folders.
 func (t *Trace) Syncs() (n int) {
 	for _, o := range t.ops {
 		if o.kind == opSync || o.kind == opSyncNames {
@@ -95,7 +93,7 @@ func (t *Trace) Syncs() (n int) {
 	return n
 }
 
-// State writes to the empty folder dir what may be there after a cut, of which r decides.
+// State writes a possible state after a cut to the empty folder dir. r makes the random choices.
 func (t *Trace) State(cut int, r *rand.Rand, dir string) error {
 	s := t.state(cut, r)
 	for _, d := range slices.Sorted(maps.Keys(s.dirs)) {
@@ -106,7 +104,7 @@ func (t *Trace) State(cut int, r *rand.Rand, dir string) error {
 
 	for path, file := range s.names {
 		err := os.WriteFile(filepath.Join(dir, path), s.content(file), 0o600)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its folder is not there: so neither is the file
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its folder is missing, so the file is, too
 			return err
 		}
 	}
@@ -121,7 +119,7 @@ type state struct {
 	mapped map[int]bool
 }
 
-// durable says up to which step a file, or the names of a folder, are on disk.
+// durable holds, for each file and each folder's names, the step up to which they are on disk.
 type durable struct {
 	files map[int]int
 	names map[string]int
@@ -149,7 +147,7 @@ func (t *Trace) state(cut int, r *rand.Rand) *state {
 		s.names[path], s.data[i] = i, slices.Clone(t.began[path])
 	}
 
-	// From nothing that was not synced to all of it, as after a kill.
+	// From no unsynced data to all of it, as after a kill.
 	likely := []float64{0, 0.2, 0.5, 0.8, 1}[r.IntN(5)]
 	torn := r.IntN(2) == 0
 	safe := t.durableAt(cut)
@@ -183,7 +181,7 @@ func (t *Trace) state(cut int, r *rand.Rand) *state {
 	return s
 }
 
-// lastOf draws the step up to which the names of a folder are on disk.
+// lastOf chooses the step up to which the names of a folder are on disk.
 func (t *Trace) lastOf(dir string, cut int, likely float64, r *rand.Rand) int {
 	until := 0
 	for i, o := range t.ops[:cut] {
@@ -211,7 +209,7 @@ func (s *state) rename(o op) {
 	}
 }
 
-// write has each sector of what is written reach the file, or not.
+// write applies a write to the file, keeping each sector with the given probability.
 func (s *state) write(o op, likely float64) {
 	if o.kind == opResize {
 		if s.r.Float64() < likely {
@@ -236,12 +234,12 @@ func (s *state) write(o op, likely float64) {
 
 func resized(data []byte, size int64) []byte {
 	if size <= int64(len(data)) {
-		return data[:size:size] // what lies behind must not come back
+		return data[:size:size] // hidden data must not reappear
 	}
 	return append(data, make([]byte, size-int64(len(data)))...)
 }
 
-// content is what a file holds.
+// content returns the content of a file.
 func (s *state) content(file int) []byte {
 	data := s.data[file]
 	if !s.mapped[file] {

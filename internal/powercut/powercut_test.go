@@ -15,7 +15,7 @@ import (
 	"rouse/internal/powercut"
 )
 
-// programIn is the variable that makes this program the one that is recorded.
+// programIn is the environment variable that makes this binary the recorded program.
 const programIn = "ROUSE_TEST_PROGRAM_IN"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// large spans many sectors, no two of which are alike.
+// large spans many sectors with different contents.
 func large(first byte) []byte {
 	out := make([]byte, 20*512+7)
 	for i := range out {
@@ -38,7 +38,7 @@ func large(first byte) []byte {
 	return out
 }
 
-// program writes files with care and without.
+// program writes files with and without syncs.
 func program(dir string) error {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	say := func(what string) error {
@@ -50,7 +50,7 @@ func program(dir string) error {
 		return err
 	}
 
-	// Without a sync, and with one of the content alone.
+	// Without a sync, and with a sync of the content only.
 	f, err := os.Create(in("hasty"))
 	if err != nil {
 		return err
@@ -60,12 +60,12 @@ func program(dir string) error {
 		return err
 	}
 
-	// In a folder whose own name is not synced.
+	// In a folder with an unsynced name.
 	if err := errors.Join(os.Mkdir(in("new"), 0o700), atomicfile.Write(in("new/file"), large('b'), 0o600), say("in a new folder")); err != nil {
 		return err
 	}
 
-	// A copy that the kernel makes, written over the first file, cut, and removed.
+	// A copy made by the kernel, written over the first file, truncated, and removed.
 	from, err := os.Open(in("hasty"))
 	if err != nil {
 		return err
@@ -82,7 +82,8 @@ func program(dir string) error {
 	return say("end")
 }
 
-// What was synced is there after each cut; what was not is there in some states, not in others, and in parts in others still.
+// Synced data is present after each cut. Unsynced data is complete, partial or missing in different
+// states.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("ROUSE_TEST_POWERCUTS") == "" {

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotAllowed: this system lets nobody follow the calls of a program.
+// ErrNotAllowed is returned if the system does not allow tracing a program.
 var ErrNotAllowed = errors.New("the calls of a program cannot be followed here")
 
-// What the kernel says at a stop of a program, of ptrace(2); golang.org/x/sys/unix does not have it.
+// Constants of ptrace(2) that golang.org/x/sys/unix does not define.
 const (
 	getSyscallInfo = 0x420e
 	infoEntry      = 1
@@ -33,17 +33,17 @@ type syscallInfo struct {
 	op    uint8
 	_     [3]uint8
 	_     uint32 // architecture
-	_, _  uint64 // where the program is, and its stack
-	first uint64 // the number of the call, or what it answered
+	_, _  uint64 // instruction and stack pointers
+	first uint64 // system call number, or its result
 	args  [6]uint64
 }
 
-// call says what a system call does with the files of a folder, and where its arguments say with which.
+// call describes how a system call affects files, and the positions of its arguments.
 type call struct {
 	do    func(r *recorder, p *pending) error
-	paths []int // the arguments that are paths
-	at    bool  // before each of them stands the folder that it begins in
-	flags int   // the argument with the flags of an open
+	paths []int // indexes of path arguments
+	at    bool  // a folder descriptor precedes each path
+	flags int   // index of the flags of open
 }
 
 var calls = map[uint64]call{
@@ -65,20 +65,20 @@ var calls = map[uint64]call{
 	unix.SYS_FDATASYNC:       {do: callSync},
 }
 
-// pending is a call that has begun.
+// pending is a system call that has begun.
 type pending struct {
 	call
 	thread int
 	args   [6]uint64
-	path   [2]string // from the root of the file system
-	found  bool      // that something had the last of these names before
-	last   bool      // and no other
+	path   [2]string // absolute paths
+	found  bool      // the last path existed before the call
+	last   bool      // and had only this name
 	ino    uint64
 	began  int
 	answer int64
 }
 
-// recorder follows one program.
+// recorder traces one program.
 type recorder struct {
 	trace *Trace
 	pid   int
@@ -87,13 +87,14 @@ type recorder struct {
 
 	failSync func(path string) bool
 
-	// One call goes on at a time, or nobody could say which of two was first.
+	// Only one call runs at a time, so that their order is known.
 	inside  *pending
 	waiting []*pending
 }
 
-// Record runs a program to its end. What it does to the files of the folder is recorded, and what it writes to its standard
-// output; a program that fails is an error that tells what it wrote to its standard error. ErrNotAllowed where this cannot be.
+// Record runs a program to its end. It records the program's changes in the folder and its standard
+// output. If the program fails, the error contains its standard error. Record returns ErrNotAllowed
+// if tracing is not possible.
 func Record(o Options) (*Trace, error) {
 	root, err := filepath.EvalSymlinks(o.Root)
 	if err != nil {
@@ -105,7 +106,8 @@ func Record(o Options) (*Trace, error) {
 		return nil, err
 	}
 
-	// A program is followed by one thread of the system. It ends with its goroutine, because it stays locked to it.
+	// A program must be traced by a single OS thread. The thread ends with its goroutine, because
+	// it stays locked.
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -117,7 +119,7 @@ func Record(o Options) (*Trace, error) {
 	return r.trace, nil
 }
 
-// look takes down what is in the folder, all of which is on disk.
+// look records the initial content of the folder, which is on disk.
 func (r *recorder) look() error {
 	err := filepath.WalkDir(r.trace.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -129,7 +131,7 @@ func (r *recorder) look() error {
 			return nil
 		}
 
-		r.files[inode(path)] = r.next // in the order of their names, as they are numbered
+		r.files[inode(path)] = r.next // in the order of names, like their numbers
 		r.next++
 		r.trace.began[name], err = os.ReadFile(path)
 		return err
@@ -169,10 +171,11 @@ func (r *recorder) run(program string, env []string) error {
 	return nil
 }
 
-// ofThisThread has wait4 see the threads of the program and no other process that this one has started.
+// ofThisThread restricts wait4 to the threads of the traced program. Other children of this process
+// are ignored.
 const ofThisThread = unix.WALL | 0x20000000
 
-// follow lets the program run from one call to the next.
+// follow runs the program from one system call to the next.
 func (r *recorder) follow() (status unix.WaitStatus, err error) {
 	if _, err := unix.Wait4(r.pid, &status, ofThisThread, nil); err != nil || !status.Stopped() {
 		return status, fmt.Errorf("%w: %v %w", ErrNotAllowed, status, err)
@@ -201,9 +204,9 @@ func (r *recorder) follow() (status unix.WaitStatus, err error) {
 			}
 		case status.StopSignal() == unix.SIGTRAP|0x80:
 			err = r.stopped(thread)
-		case status.StopSignal() == unix.SIGTRAP: // a thread was begun
+		case status.StopSignal() == unix.SIGTRAP: // new thread
 			err = resume(thread, 0)
-		case status.StopSignal() == unix.SIGSTOP && !known[thread]: // by which it begins
+		case status.StopSignal() == unix.SIGSTOP && !known[thread]: // initial stop of a new thread
 			known[thread] = true
 			err = resume(thread, 0)
 		default:
@@ -215,7 +218,8 @@ func (r *recorder) follow() (status unix.WaitStatus, err error) {
 	}
 }
 
-// resume lets a thread go on to its next call. One that has ended meanwhile says so at the next wait.
+// resume continues a thread until its next system call. If the thread has ended, the next wait
+// reports it.
 func resume(thread, signal int) error {
 	if err := unix.PtraceSyscall(thread, signal); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
@@ -223,7 +227,7 @@ func resume(thread, signal int) error {
 	return nil
 }
 
-// stopped takes down a call that begins or ends, and lets its thread go on, or wait for its turn.
+// stopped handles the start or end of a system call. It continues the thread or queues the call.
 func (r *recorder) stopped(thread int) error {
 	var info syscallInfo
 	_, _, e := unix.Syscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(thread), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
@@ -260,7 +264,7 @@ func (r *recorder) stopped(thread int) error {
 	return resume(thread, 0)
 }
 
-// enter has a call begin.
+// enter starts a call.
 func (r *recorder) enter(p *pending) error {
 	p.began = len(r.trace.ops)
 	if err := r.prepare(p); err != nil {
@@ -270,7 +274,7 @@ func (r *recorder) enter(p *pending) error {
 	return resume(p.thread, 0)
 }
 
-// leave has the next call begin.
+// leave starts the next queued call.
 func (r *recorder) leave() error {
 	r.inside = nil
 	if len(r.waiting) == 0 {
@@ -281,7 +285,7 @@ func (r *recorder) leave() error {
 	return r.enter(p)
 }
 
-// prepare reads what can only be known before a call.
+// prepare reads the data that is only available before a call.
 func (r *recorder) prepare(p *pending) error {
 	for i, arg := range p.paths {
 		var err error
@@ -296,7 +300,7 @@ func (r *recorder) prepare(p *pending) error {
 	return nil
 }
 
-// path reads the path of an argument.
+// path returns the absolute path of an argument.
 func (r *recorder) path(p *pending, arg int) (string, error) {
 	path, err := r.text(p.args[arg])
 	if err != nil || filepath.IsAbs(path) {
@@ -313,11 +317,11 @@ func (r *recorder) path(p *pending, arg int) (string, error) {
 	return filepath.Join(dir, path), nil
 }
 
-// text reads a string of the program's memory.
+// text reads a string from the program's memory.
 func (r *recorder) text(at uint64) (string, error) {
 	var out []byte
 	for {
-		// Up to the end of its page, behind which there may be none.
+		// Read up to the end of the page, because the next page may not exist.
 		part := make([]byte, 4096-at%4096)
 		if err := r.memory(part, at); err != nil {
 			return "", err
@@ -339,7 +343,7 @@ func (r *recorder) memory(into []byte, at uint64) error {
 	return err
 }
 
-// within is a path within the folder, "" for one that is not in it.
+// within returns the path within the folder, or "" if path is outside of it.
 func (r *recorder) within(path string) string {
 	name, err := filepath.Rel(r.trace.root, path)
 	if err != nil || !filepath.IsLocal(name) {
@@ -350,8 +354,8 @@ func (r *recorder) within(path string) string {
 
 func (r *recorder) add(o op) { r.trace.ops = append(r.trace.ops, o) }
 
-// opened is the file that a descriptor of the program stands for: its number, and where it can be opened. ok is false for one
-// that is not in the folder, and for folders.
+// opened returns the number of the file behind a descriptor, and a path that opens it. ok is false
+// for folders and for files outside of the folder.
 func (r *recorder) opened(p *pending, descriptor uint64) (file int, at string, ok bool) {
 	at = fmt.Sprintf("/proc/%d/fd/%d", p.thread, int32(descriptor))
 	file, ok = r.files[inode(at)]
@@ -361,7 +365,7 @@ func (r *recorder) opened(p *pending, descriptor uint64) (file int, at string, o
 func inode(path string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
-		return 0 // which no file has
+		return 0 // not a valid inode
 	}
 	return st.Ino
 }
@@ -386,7 +390,7 @@ func callOpen(r *recorder, p *pending) error {
 
 func callRename(r *recorder, p *pending) error {
 	from, to := r.within(p.path[0]), r.within(p.path[1])
-	if p.found && p.last { // what had the name is gone, and another file may get its number
+	if p.found && p.last { // the replaced file is gone, and its inode may be reused
 		delete(r.files, p.ino)
 	}
 	file, ok := r.files[inode(p.path[1])]
@@ -433,7 +437,7 @@ func callMkdir(r *recorder, p *pending) error {
 	return nil
 }
 
-// callWrite is a write to where the file was left by the call before.
+// callWrite records a write at the current position of a file.
 func callWrite(r *recorder, p *pending) error {
 	file, at, ok := r.opened(p, p.args[0])
 	if !ok {
@@ -476,7 +480,7 @@ func callCopy(r *recorder, p *pending) error {
 	return r.written(file, at, end-p.answer, p.answer)
 }
 
-// position is where the next write of a descriptor goes.
+// position returns the offset of the next write of a descriptor.
 func (r *recorder) position(p *pending, descriptor uint64) (int64, error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", p.thread, int32(descriptor)))
 	if err != nil {
@@ -486,7 +490,7 @@ func (r *recorder) position(p *pending, descriptor uint64) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 }
 
-// written takes down what a write has put into a file.
+// written records the data that a write has put into a file.
 func (r *recorder) written(file int, at string, off, n int64) error {
 	f, err := os.Open(at)
 	if err != nil {
@@ -509,7 +513,7 @@ func callTruncate(r *recorder, p *pending) error {
 	return nil
 }
 
-// callAllocate makes a file longer; it makes none shorter.
+// callAllocate records that a file may become longer.
 func callAllocate(r *recorder, p *pending) error {
 	file, at, ok := r.opened(p, p.args[0])
 	if !ok {
@@ -552,7 +556,7 @@ func callSync(r *recorder, p *pending) error {
 	return nil
 }
 
-// answer has a call that ends answer something else to the program.
+// answer replaces the result of a system call.
 func answer(thread int, value int64) error {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(thread, &regs); err != nil {

@@ -4,8 +4,8 @@ package powercut
 
 import "errors"
 
-// ErrNotAllowed: this system lets nobody follow the calls of a program.
+// ErrNotAllowed is returned by Record, because tracing is only supported on Linux.
 var ErrNotAllowed = errors.New("the calls of a program can be followed on Linux alone")
 
-// Record is there on Linux.
+// Record returns ErrNotAllowed.
 func Record(Options) (*Trace, error) { return nil, ErrNotAllowed }

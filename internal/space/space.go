@@ -1,10 +1,11 @@
-// Package space asks what a file system has left.
+// Package space returns the free space of file systems.
 package space
 
-// Left is what a file system has left for this user.
+// Left is the free space of a file system for this user.
 type Left struct {
-	ID           string // of the file system: two folders with the same one share it
-	Bytes        int64
-	Inodes       int64
-	CountsInodes bool // some have as many as there is space for
+	ID     string // identifies the file system
+	Bytes  int64
+	Inodes int64
+	// CountsInodes reports whether the file system has a fixed number of inodes.
+	CountsInodes bool
 }

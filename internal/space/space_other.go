@@ -4,7 +4,7 @@ package space
 
 import "errors"
 
-// Of is not known here.
+// Of returns an error, because it is not implemented for this system.
 func Of(string) (Left, error) {
 	return Left{}, errors.New("this system does not tell how much is left")
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Of says what the file system of a folder has left.
+// Of returns the free space of the file system that contains a folder.
 func Of(folder string) (Left, error) {
 	var file syscall.Stat_t
 	if err := syscall.Stat(folder, &file); err != nil {
@@ -19,7 +19,7 @@ func Of(folder string) (Left, error) {
 		return Left{}, os.NewSyscallError("statfs", err)
 	}
 
-	// Bavail: what is kept for root is not for us.
+	// Use Bavail, because Bfree includes the space reserved for root.
 	//nolint:unconvert // Bsize is an uint32 on darwin.
 	return Left{ID: fmt.Sprint(file.Dev), Bytes: int64(fs.Bavail) * int64(fs.Bsize), Inodes: int64(fs.Ffree), CountsInodes: fs.Files > 0}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Of says what the volume of a folder has left.
+// Of returns the free space of the volume that contains a folder.
 func Of(folder string) (Left, error) {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes: "21 B", "1.5 MiB".
+// Size formats a number of bytes: "21 B", "1.5 MiB".
 func Size(bytes int64) string {
 	n, unit := float64(max(bytes, 0)), -1
 	for ; n >= 1024; unit++ {
@@ -22,7 +22,7 @@ func Size(bytes int64) string {
 	return fmt.Sprintf("%.0f %ciB", math.Round(n), "KMGTPE"[unit])
 }
 
-// Comma writes a number with a comma between each three digits: "1,234,567".
+// Comma formats a number with thousands separators: "1,234,567".
 func Comma(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -31,12 +31,12 @@ func Comma(n int64) string {
 	return digits
 }
 
-// Plural is a number of things: "1 row", "2 rows", "0 entries".
+// Plural formats a number with its noun: "1 row", "2 rows", "0 entries".
 func Plural[N ~int | ~int64](n N, thing string) string {
 	return fmt.Sprintf("%d %s", n, Noun(n, thing))
 }
 
-// Noun is the word for a number of things, without the number.
+// Noun returns the singular or plural of thing for the number n.
 func Noun[N ~int | ~int64](n N, thing string) string {
 	if n == 1 {
 		return thing
@@ -48,7 +48,7 @@ func Noun[N ~int | ~int64](n N, thing string) string {
 	return thing + "s"
 }
 
-// List names the first of some names: "a, b and 3 more".
+// List joins at most the given number of names: "a, b and 3 more".
 func List(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -57,7 +57,7 @@ func List(names []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// Strings are words of a kind of their own as plain text.
+// Strings converts values of a string type to strings.
 func Strings[T ~string](words []T) []string {
 	out := make([]string, len(words))
 	for i, w := range words {

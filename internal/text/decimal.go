@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	exactDigits = 15 // significant ones that a float64 gives back as somebody wrote them
-	soundDigits = 14 // that survive a sum of such numbers
-	noiseDigits = 2  // of the sound ones that have to be zero for what follows to be noise
+	exactDigits = 15 // significant digits that a float64 preserves
+	soundDigits = 14 // significant digits that survive a sum of such numbers
+	noiseDigits = 2  // trailing zeros within soundDigits that mark the following digits as noise
 )
 
-// Decimal is the number as a person would have written it: 122.35, where the arithmetic of binary fractions
-// made 122.35000000000001 of it. A number that somebody may have written, and one whose digits go on, as those
-// of 1/3, stays as it is.
+// Decimal removes the rounding noise of binary fractions: 122.35000000000001 becomes 122.35.
+// Numbers with at most exactDigits digits and numbers with endless digits, such as 1/3, do not
+// change.
 func Decimal(f float64) float64 {
 	if f == math.Trunc(f) || significant(strconv.FormatFloat(f, 'e', -1, 64)) <= exactDigits {
 		return f
@@ -31,7 +31,7 @@ func Decimal(f float64) float64 {
 	return written
 }
 
-// significant counts the digits of a number in scientific notation, without zeros at the end.
+// significant returns the number of digits in scientific notation, without trailing zeros.
 func significant(number string) int {
 	mantissa, _, _ := strings.Cut(strings.TrimPrefix(number, "-"), "e")
 	return len(strings.TrimRight(strings.Replace(mantissa, ".", "", 1), "0"))

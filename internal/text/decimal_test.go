@@ -36,7 +36,7 @@ func TestDecimal(t *testing.T) {
 	}
 }
 
-// Whatever somebody has written stays as it is, and nothing changes by more than noise.
+// Numbers typed by people do not change, and other numbers change at most by noise.
 func TestDecimalProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

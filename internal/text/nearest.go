@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// maxNameBytes is the longest name for which a nearest one is looked for: comparing takes time
-	// proportional to the product of the lengths.
+	// maxNameBytes is the longest name that Nearest compares. Comparing takes time proportional to
+	// the product of the lengths.
 	maxNameBytes = 2 * 63
-	// maxListed is how many names a message lists.
+	// maxListed is the maximum number of names in a message.
 	maxListed = 200
 )
 
-// Nearest is the known name that was probably meant by a wrong one, regardless of case; "" when
-// none is near. Two letters that changed places are the likeliest slip; of equally near names it is the first.
+// Nearest returns the known name that is most similar to a wrong one, ignoring case, or "" if there
+// is no similar name. A name with two swapped letters is preferred. Of equally similar names, the
+// first is returned.
 func Nearest(wrong string, known []string) string {
 	if len(wrong) > maxNameBytes {
 		return ""
@@ -23,7 +24,7 @@ func Nearest(wrong string, known []string) string {
 
 	wrong = strings.ToLower(wrong)
 	size := utf8.RuneCountInString(wrong)
-	// Short names need a closer match: "a" is not meant by "b".
+	// Short names need a closer match: "b" is not a typo of "a".
 	best, least := "", min(size/2, size/3+1)+1
 	for _, name := range known {
 		if swapped(wrong, strings.ToLower(name)) {
@@ -40,7 +41,7 @@ func Nearest(wrong string, known []string) string {
 // Distance returns the Levenshtein distance between two texts, in characters.
 func Distance(a, b string) int {
 	from, to := []rune(a), []rune(b)
-	row := make([]int, len(to)+1) // of the distances from a prefix of a to each prefix of b
+	row := make([]int, len(to)+1) // distances from a prefix of a to each prefix of b
 	for j := range row {
 		row[j] = j
 	}
@@ -58,7 +59,7 @@ func Distance(a, b string) int {
 	return row[len(to)]
 }
 
-// swapped reports whether two texts differ by two neighbours that changed places.
+// swapped reports whether two texts differ only by two swapped neighboring characters.
 func swapped(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -73,7 +74,8 @@ func swapped(a, b string) bool {
 	return false
 }
 
-// DidYouMean asks for the nearest name: `did you mean "expenses"?`; "" when none is near.
+// DidYouMean returns a question with the nearest name: `did you mean "expenses"?`. It returns "" if
+// there is no similar name.
 func DidYouMean(wrong string, known []string) string {
 	best := Nearest(wrong, known)
 	if best == "" {
@@ -83,7 +85,8 @@ func DidYouMean(wrong string, known []string) string {
 	return fmt.Sprintf("did you mean %q?", best)
 }
 
-// NoSuch says that there is no thing with a name, and which there are: the nearest, or all.
+// NoSuch returns a message that there is no thing of that name. It suggests the nearest name or
+// lists all of them.
 func NoSuch(thing, wrong string, known []string) string {
 	text := fmt.Sprintf("there is no %s %q; ", thing, wrong)
 	if ask := DidYouMean(wrong, known); ask != "" {

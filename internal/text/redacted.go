@@ -2,10 +2,11 @@ package text
 
 import "unicode/utf8"
 
-// RedactedHead redacts the beginning of a longer text, and drops its last spare bytes: they are there so that a
-// secret which begins before them is seen as a whole.
+// RedactedHead redacts the beginning of a longer text and drops its last spare bytes. These bytes
+// are needed to recognize a secret that begins before them.
 func RedactedHead(s string, spare int, redact func(string) string) string {
-	// With the rest and without it a secret across the end reads differently: what both agree on comes before it.
+	// A secret across the cut is redacted differently with and without the spare bytes. The common
+	// prefix ends before the secret.
 	whole, part := redact(s), redact(HeadBytes(s, len(s)-spare))
 	n := 0
 	for n < min(len(whole), len(part)) && whole[n] == part[n] {
@@ -14,7 +15,7 @@ func RedactedHead(s string, spare int, redact func(string) string) string {
 	return HeadBytes(part, n)
 }
 
-// RedactedTail redacts the end of a longer text, and drops its first spare bytes: as RedactedHead.
+// RedactedTail redacts the end of a longer text and drops its first spare bytes, like RedactedHead.
 func RedactedTail(s string, spare int, redact func(string) string) string {
 	whole, part := redact(s), redact(s[len(HeadBytes(s, spare)):])
 	n := 0

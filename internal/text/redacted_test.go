@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRedactedEnds: of a secret across a cut nothing is left, whatever was blacked out before it.
+// TestRedactedEnds: no part of a secret across the cut remains, whatever was redacted before it.
 func TestRedactedEnds(t *testing.T) {
 	t.Parallel()
 	const secret = "sésame-street"

@@ -9,15 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// escapeSequences matches what a terminal obeys: colours, titles, cursor moves, character sets. A
-// sequence without its end is not matched, and neither is ESC alone, so that no text is lost after it.
+// escapeSequences matches terminal escape sequences: colors, titles, cursor moves and character
+// sets. Incomplete sequences and a single ESC do not match, so that no text after them is lost.
 var escapeSequences = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[PX^_][^\x1b]*\x1b\\\\|[#%()*+./-][0-9A-Za-z]|[=>])")
 })
 
-// OneLine makes a text from anywhere safe for one line of a terminal: a file name or the words of a
-// model can neither move the cursor nor start another line. Repeated blanks stay, because people look
-// up a path by what is shown of it.
+// OneLine makes text safe for one line of a terminal: it cannot move the cursor or start another
+// line. Repeated spaces are kept, so that a shown path can be used.
 func OneLine(s string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r == '\n' {
@@ -27,7 +26,7 @@ func OneLine(s string) string {
 	}, Lines(s)))
 }
 
-// Lines is OneLine for a text of several lines, and keeps its line breaks.
+// Lines is like OneLine, but keeps line breaks.
 func Lines(s string) string {
 	s = escapeSequences().ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
 
@@ -35,7 +34,7 @@ func Lines(s string) string {
 		switch {
 		case r == '\n':
 			return r
-		case r != ' ' && unicode.IsSpace(r) && !unicode.Is(unicode.Zs, r): // tabs, and other line breaks
+		case r != ' ' && unicode.IsSpace(r) && !unicode.Is(unicode.Zs, r): // tabs and other line breaks
 			return ' '
 		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			return utf8.RuneError
@@ -44,37 +43,36 @@ func Lines(s string) string {
 	}, s)
 }
 
-// Clean turns the output of a program into text to work on: valid UTF-8, in lines that end in "\n",
-// without what a terminal would obey. What else could hide a part of it is escaped; letters and blanks
-// of every language stay.
+// Clean makes program output safe to process: valid UTF-8, lines ending in "\n", no terminal escape
+// sequences. It escapes hidden characters, and keeps the letters and spaces of all languages.
 func Clean(s string) string {
 	s = escapeSequences().ReplaceAllString(strings.ToValidUTF8(s, "\uFFFD"), "")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
-	s = strings.ReplaceAll(s, "\r", "\n") // a progress line that overwrites itself
+	s = strings.ReplaceAll(s, "\r", "\n") // progress output that overwrites its line
 
 	return escape(s, func(r rune) bool {
 		return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r))
 	})
 }
 
-// Visible escapes every character that does not show as itself, for a person who decides about the
-// text: what moves the cursor, reverses the text, has no width, or only looks like a space. Line breaks
-// stay. Applied again it changes nothing.
+// Visible escapes every character that is invisible or misleading, for a person who must approve
+// the text: cursor movement, text direction, zero width, and unusual spaces. Line breaks are kept.
+// Visible is idempotent.
 func Visible(s string) string {
 	return escape(s, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })
 }
 
-// escape writes \x1b, \u202e or \U000e0041 in place of each hidden character, and of each byte that
-// is not UTF-8.
+// escape replaces each hidden character, and each byte that is not UTF-8, by an escape such as
+// \x1b, \u202e or \U000e0041.
 func escape(s string, hidden func(rune) bool) string {
-	// Nearly always there is nothing to escape, and nothing to copy.
+	// Avoid a copy in the usual case.
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, hidden) {
 		return s
 	}
 
 	var out strings.Builder
 	for i, r := range s {
-		// Size 1 tells a byte that is not UTF-8 from a U+FFFD that was in the text.
+		// A size of 1 distinguishes an invalid byte from a U+FFFD in the text.
 		_, size := utf8.DecodeRuneInString(s[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
@@ -93,7 +91,7 @@ func escape(s string, hidden func(rune) bool) string {
 	return out.String()
 }
 
-// IsPlain reports whether s has at most that many bytes, all of them characters of ASCII that can be printed.
+// IsPlain reports whether s consists of printable ASCII characters and has at most that many bytes.
 func IsPlain(s string, most int) bool {
 	return len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

@@ -10,18 +10,19 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// farAway is from when on a distance says less than a date.
+	// farAway is the distance from which on When returns a date.
 	farAway = 60 * day
 )
 
-// maxDays is what a time.Duration holds, 292 years.
+// maxDays is the maximum of a time.Duration in days, 292 years.
 const maxDays = 106_751
 
-// ParseSpan reads a length of time as the configuration and commands have it: a Go duration (90s, 1h30m), or a number of days (7d), of 24
-// hours each.
+// ParseSpan parses a duration in the configuration and on the command line: a Go duration (90s,
+// 1h30m) or a number of days (7d) of 24 hours each.
 //
-// time.ParseDuration reads no days, because their length depends on the calendar. Libraries that read days also read weeks, months and years
-// of a fixed length, which a configuration must not contain.
+// time.ParseDuration does not support days, because their length depends on the calendar. Libraries
+// that support days also accept weeks, months and years of a fixed length, which a configuration
+// must not contain.
 func ParseSpan(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err == nil {
@@ -37,7 +38,7 @@ func ParseSpan(s string) (time.Duration, error) {
 	return time.Duration(math.Round(n*24*3600*1000)) * time.Millisecond, nil
 }
 
-// FormatSpan writes a length of time as ParseSpan reads it, without units that are zero: 1m30s, 6h, 7d.
+// FormatSpan formats a duration for ParseSpan, without zero units: 1m30s, 6h, 7d.
 func FormatSpan(d time.Duration) string {
 	if d != 0 && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -52,7 +53,8 @@ func FormatSpan(d time.Duration) string {
 	return s
 }
 
-// Span is a length of time as a person says it, in two units at most: "340 ms", "12.3 s", "3 min", "2 h 5 min", "4 d 16 h".
+// Span formats a duration for people, in at most two units: "340 ms", "12.3 s", "3 min", "2 h 5
+// min", "4 d 16 h".
 func Span(d time.Duration) string {
 	switch d = max(d, -d); {
 	case d < time.Second:
@@ -63,7 +65,7 @@ func Span(d time.Duration) string {
 	return wholeSpan(d)
 }
 
-// wholeSpan is Span without parts of a second.
+// wholeSpan is like Span, without fractions of a second.
 func wholeSpan(d time.Duration) string {
 	d = d.Round(time.Second)
 	switch {
@@ -73,7 +75,7 @@ func wholeSpan(d time.Duration) string {
 		return units(d, time.Minute, "min", time.Second, "s")
 	}
 
-	// Rounded to the smaller unit first: an hour is not "60 min".
+	// Round to the smaller unit first, so that an hour is not "60 min".
 	if d = d.Round(time.Minute); d < time.Hour {
 		return fmt.Sprintf("%d min", d/time.Minute)
 	}
@@ -93,8 +95,8 @@ func units(d, large time.Duration, first string, small time.Duration, second str
 	return fmt.Sprintf("%d %s", d/large, first)
 }
 
-// When is an instant as a person says it, seen from now: "3 min ago", "in 4 d 16 h", "now", "2026-08-01" when it is far away; "–" for the
-// zero time.
+// When formats a time relative to now: "3 min ago", "in 4 d 16 h", "now". If it is far away, it
+// returns the date: "2026-08-01". For the zero time, it returns "–".
 func When(t, now time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -108,7 +110,7 @@ func When(t, now time.Time) string {
 		return t.Local().Format(time.DateOnly)
 	case d > 0:
 		return "in " + wholeSpan(d)
-	case d > -10*time.Minute && d <= -time.Minute: // nobody counts the seconds of what is over
+	case d > -10*time.Minute && d <= -time.Minute: // seconds do not matter for the past
 		return wholeSpan((-d).Truncate(time.Minute)) + " ago"
 	}
 	return wholeSpan(-d) + " ago"

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// IsTerminal reports whether w is a terminal, where a person reads what is written.
+// IsTerminal reports whether w is a character device, which usually is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

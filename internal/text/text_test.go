@@ -26,8 +26,8 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestTruncateProperties: whatever the text and the length, what is shown is valid, no longer, the
-// beginning of the text, and marked where something is missing.
+// TestTruncateProperties: the result is valid, not too long, a prefix of the text, and has a mark
+// if something is missing.
 func TestTruncateProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -45,8 +45,8 @@ func TestTruncateProperties(t *testing.T) {
 	})
 }
 
-// TestHeadTail: a head and the tail of what is left are the whole, and a head in bytes is the
-// longest that fits.
+// TestHeadTail: a head and the remaining tail make the whole text. HeadBytes returns the longest
+// prefix that fits.
 func TestHeadTail(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,7 +69,7 @@ func TestHeadTail(t *testing.T) {
 
 const hostile = "a\x00b\xffc\x1b[31mred\x1b[0m\x1b]0;title\x07 \u202eback\u2066\u00a0\tx\u200d\u3000y\u009b1m"
 
-// TestLastOf: the end of what a program wrote, of each of its outputs, bounded in lines and characters.
+// TestLastOf: the end of each output, limited in lines and characters.
 func TestLastOf(t *testing.T) {
 	if got := text.LastOf("", " \n\n"); got != "" {
 		t.Errorf("of nothing: %q", got)
@@ -107,7 +107,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestSanitizeProperties: nothing is left that a terminal obeys, and what was made harmless stays as it is.
+// TestSanitizeProperties: no control sequence remains, and a second call does not change the
+// result.
 func TestSanitizeProperties(t *testing.T) {
 	t.Parallel()
 	word := rapid.SampledFrom([]string{"\x1b", "[", "]", "31m", "\x07", "\\", "\u202e", "\u2066", "\u009b", "\r", "\n", "\t", "a", " ", "P", "\xff", "\x00"})

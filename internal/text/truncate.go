@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// ellipsis ends a text that was cut for a reader.
+// ellipsis marks text that was cut.
 const ellipsis = "…"
 
-// Truncate cuts a text to at most n characters; "…" is the last one where something was cut. Bytes
-// that are not UTF-8 become U+FFFD.
+// Truncate cuts text to at most n characters, including the "…" that marks a cut. Invalid UTF-8
+// becomes U+FFFD.
 func Truncate(s string, n int) string {
 	if n <= 0 {
 		return ""
@@ -23,8 +23,7 @@ func Truncate(s string, n int) string {
 	return strings.ToValidUTF8(Head(s, n-1), "\uFFFD") + ellipsis
 }
 
-// Head is the first n characters of a text, or all of it. A byte that is not UTF-8 counts as a
-// character.
+// Head returns the first n characters of a text. An invalid byte counts as a character.
 func Head(s string, n int) string {
 	for i := range s {
 		if n <= 0 {
@@ -36,7 +35,7 @@ func Head(s string, n int) string {
 	return s
 }
 
-// Tail is the last n characters of a text, or all of it.
+// Tail returns the last n characters of a text.
 func Tail(s string, n int) string {
 	at := len(s)
 	for ; n > 0 && at > 0; n-- {
@@ -47,7 +46,7 @@ func Tail(s string, n int) string {
 	return s[at:]
 }
 
-// HeadBytes is the beginning of a text in at most n bytes, which ends with a whole character.
+// HeadBytes returns the beginning of a text, with at most n bytes and no partial character.
 func HeadBytes(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -61,17 +60,18 @@ func HeadBytes(s string, n int) string {
 	return s[:n]
 }
 
-// Collapse replaces each run of white space, line breaks included, by one space, and trims the ends.
+// Collapse replaces each run of white space, including line breaks, by one space, and trims the
+// ends.
 func Collapse(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// The most of what LastOf shows of one output.
+// Limits of LastOf for each output.
 const (
 	lastLines      = 10
 	lastCharacters = 800
 )
 
-// LastOf ends a sentence about the lines that a program wrote with the last ones of each of its outputs, a
-// line each: they say why it failed. It is "" when nothing was written.
+// LastOf returns an addition to an error message: the last lines of each output of a program, which
+// usually contain the cause. It returns "" if the outputs are empty.
 func LastOf(outputs ...string) string {
 	var last string
 	for _, output := range outputs {

@@ -1,8 +1,9 @@
-// Package urlpath prepares the path of a URL for comparison with a rule, such as those of networkRules and of granted commands.
+// Package urlpath prepares the path of a URL for comparison with a rule, for example of
+// networkRules or granted commands.
 //
-// A server may resolve dot segments and decode a path before it looks at it, so that a rule about /public/* would let a request
-// for /public/../private through. Dot segments are therefore resolved, and spellings that servers read in different ways match no
-// rule that is about a path.
+// A server may resolve dot segments and decode a path, so that a rule for /public/* would allow
+// /public/../private. Dot segments are therefore resolved. Paths that servers interpret differently
+// do not match any rule with a path.
 package urlpath
 
 import (
@@ -12,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Clean resolves the dot segments of an escaped path, as RFC 3986 (5.2.4) does. It leaves all else as it is.
+// Clean resolves the dot segments of an escaped path as in RFC 3986, section 5.2.4. The rest is
+// unchanged.
 func Clean(escaped string) string {
 	parts := strings.Split(escaped, "/")
 	if !slices.ContainsFunc(parts, dots) {
@@ -20,7 +22,7 @@ func Clean(escaped string) string {
 	}
 
 	var out []string
-	for _, part := range parts[1:] { // what is before the first slash is empty
+	for _, part := range parts[1:] { // the part before the first slash is empty
 		switch {
 		case part == ".." && len(out) > 0:
 			out = out[:len(out)-1]
@@ -36,8 +38,9 @@ func Clean(escaped string) string {
 
 func dots(segment string) bool { return segment == "." || segment == ".." }
 
-// Ambiguous returns the part of an escaped path that servers read in different ways, or "" if there is none: dot segments, also with
-// parameters, encoded dots, slashes, backslashes and percent signs, backslashes, and bytes that are not UTF-8.
+// Ambiguous returns the first part of an escaped path that servers interpret differently, or "" if
+// there is none. Such parts are dot segments, also with parameters, encoded dots, slashes,
+// backslashes and percent signs, literal backslashes, and invalid UTF-8.
 func Ambiguous(escaped string) string {
 	lower := strings.ToLower(escaped)
 	for _, spelling := range []string{"%2e", "%2f", "%5c", "%25", "%00", `\`} {

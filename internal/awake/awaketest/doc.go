@@ -1,2 +1,3 @@
-// Package awaketest is what keeps the machine awake, for tests: a bus of their own with a logind on it. Elsewhere than on Linux it is empty.
+// Package awaketest provides a fake logind on a private D-Bus for tests. It is empty except on
+// Linux.
 package awaketest

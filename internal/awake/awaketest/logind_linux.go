@@ -14,15 +14,17 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Logind is what a test has for logind.
+// Logind is a fake logind.
 type Logind struct {
-	mu          sync.Mutex
-	asked       []string
-	refuses     bool
-	held, given *os.File // the end that is kept of what was given, and what was given
+	mu      sync.Mutex
+	asked   []string
+	refuses bool
+	// held is the read end of the last pipe. given is its write end, which the caller got.
+	held, given *os.File
 }
 
-// New starts a bus with a logind, and has it be that of the system. The test is skipped where no bus can be started.
+// New starts a bus with a fake logind and makes it the system bus. It skips the test if no bus can
+// be started.
 func New(t *testing.T) *Logind {
 	t.Helper()
 	program, err := exec.LookPath("dbus-daemon")
@@ -40,7 +42,7 @@ func New(t *testing.T) *Logind {
 	}
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
-		_ = c.Wait() // it was killed
+		_ = c.Wait() // always fails after Kill
 	})
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -64,21 +66,22 @@ func New(t *testing.T) *Logind {
 	return l
 }
 
-// Refuse has it refuse what it is asked from now on.
+// Refuse makes all later requests fail.
 func (l *Logind) Refuse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refuses = true
 }
 
-// Asked is what it was asked, the arguments of each call.
+// Asked returns the arguments of each request.
 func (l *Logind) Asked() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string{}, l.asked...)
 }
 
-// Holds says whether anybody keeps the machine awake, by what was given last. Where somebody does it waits as long as most for the end.
+// Holds reports whether the last file returned is still open. It waits at most that long for the
+// file to be closed.
 func (l *Logind) Holds(t *testing.T, most time.Duration) bool {
 	t.Helper()
 	l.mu.Lock()
@@ -87,7 +90,8 @@ func (l *Logind) Holds(t *testing.T, most time.Duration) bool {
 		return false
 	}
 
-	if err := l.given.Close(); err != nil && !errors.Is(err, os.ErrClosed) { // what was sent is a file of its own
+	// The caller has its own duplicate.
+	if err := l.given.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Fatal(err)
 	}
 	if err := l.held.SetReadDeadline(time.Now().Add(most)); err != nil {
@@ -97,10 +101,10 @@ func (l *Logind) Holds(t *testing.T, most time.Duration) bool {
 	return !errors.Is(err, io.EOF)
 }
 
-// methods are those of logind.
+// methods implements the D-Bus methods of logind.
 type methods struct{ *Logind }
 
-// Inhibit gives a file that holds as long as it is open.
+// Inhibit returns a file that keeps the machine awake while it is open.
 func (m methods) Inhibit(what, who, why, mode string) (dbus.UnixFD, *dbus.Error) {
 	l := m.Logind
 	l.mu.Lock()

@@ -20,37 +20,39 @@ const (
 	replacedFolder = "replaced"
 	stampLayout    = "20060102T150405.000Z"
 	backupSuffix   = ".sqlite"
-	partialSuffix  = ".partial" // of a copy that is not whole yet
+	partialSuffix  = ".partial" // suffix of an unfinished copy
 )
 
-// The reasons for a copy that nothing but its owner, or a replacement, made.
+// Backup reasons that do not name a planned operation.
 const (
 	WhyManual   = "manual"
-	WhyReplaced = "replaced" // of a database that was replaced
+	WhyReplaced = "replaced" // a database that Replace moved aside
 )
 
-// LastBackup stands for the newest backup that is intact.
+// LastBackup is the backup name that selects the newest intact backup.
 const LastBackup = "last"
 
 // Backup is a copy of a database.
 type Backup struct {
-	Name  string    `json:"name"` // what Find takes; "" when it is not in the folder of backups
+	// Name selects the backup in commands; it is empty outside of the backups folder.
+	Name  string    `json:"name"`
 	Path  string    `json:"path"`
 	Bytes int64     `json:"bytes"`
 	At    time.Time `json:"at"`
-	// Why is "manual", or what rouse was about to do: "before-run-12", "before-schema-5".
+	// Why is the reason for the backup: "manual", or the next operation, such as "before-run-12".
 	Why string `json:"why"`
 }
 
-// TargetError is a place that a backup cannot be written to, or one that cannot be taken from.
+// TargetError reports that a backup cannot be written to a path or restored from it.
 type TargetError struct {
 	Message string
-	Missing bool // there is no such backup
+	Missing bool // the backup does not exist
 }
 
 func (e *TargetError) Error() string { return e.Message }
 
-// BackupPath names a copy of a database that is made at an instant, and makes its folder.
+// BackupPath returns the path for a backup of path taken at the given time. It creates the backups
+// folder if necessary.
 func BackupPath(path, label string, at time.Time) (string, error) {
 	dir := filepath.Join(filepath.Dir(path), backupFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -64,13 +66,14 @@ func BackupPath(path, label string, at time.Time) (string, error) {
 	return filepath.Join(dir, name+backupSuffix), nil
 }
 
-// AsidePath names a folder, relative to that of its file, for a database that is replaced now.
+// AsidePath returns a timestamped folder for a database that is being replaced. The path is
+// relative to the folder of the database.
 func AsidePath() string {
 	return filepath.Join(replacedFolder, time.Now().UTC().Format(stampLayout))
 }
 
-// WriteBackup has copy write a database to a file beside to, which gets its name once it was
-// verified: an unfinished one must never look like a backup.
+// WriteBackup writes a database to the file to. It lets copy write a temporary file, verifies the
+// copy and renames it, so that an unfinished copy never looks like a backup.
 func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite bool, copy func(to string) error) (Backup, error) {
 	unfinished := to + partialSuffix
 	if err := copy(unfinished); err != nil {
@@ -81,7 +84,7 @@ func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite 
 	if err == nil {
 		if overwrite {
 			err = atomicfile.Rename(unfinished, to)
-		} else { // CheckTarget found nothing there, but a file may have come meanwhile
+		} else { // CheckTarget found no file, but one may have been created since
 			err = atomicfile.RenameNew(unfinished, to)
 		}
 	}
@@ -92,8 +95,9 @@ func WriteBackup(ctx context.Context, to string, applicationID int32, overwrite 
 	return backupOf(to)
 }
 
-// CheckTarget refuses, with a *TargetError, a place for a copy of the database path that is taken,
-// and the database itself even when overwriting.
+// CheckTarget returns a *TargetError if the database at path cannot be copied to the file to.
+// Possible reasons: the file exists and overwrite is false, its folder is missing, or it is the
+// database itself.
 func CheckTarget(path, to string, overwrite bool) error {
 	info, err := os.Lstat(to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +111,7 @@ func CheckTarget(path, to string, overwrite bool) error {
 		return fmt.Errorf("cannot write the backup: %w", err)
 	}
 
-	// By identity and not by name: a link may lead there.
+	// Compare file identities instead of names, because to may be a link to the database.
 	own, err := os.Stat(path)
 	switch {
 	case err == nil && os.SameFile(info, own):
@@ -121,7 +125,7 @@ func CheckTarget(path, to string, overwrite bool) error {
 	return nil
 }
 
-// backupOf describes a copy by its name.
+// backupOf returns the Backup for a file, based on its name.
 func backupOf(path string) (Backup, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -141,7 +145,7 @@ func backupOf(path string) (Backup, error) {
 	return b, nil
 }
 
-// Backups lists the copies in the folder beside a database, the newest first.
+// Backups returns the copies in the backups folder beside the database, newest first.
 func Backups(path string) ([]Backup, error) {
 	dir := filepath.Join(filepath.Dir(path), backupFolder)
 	entries, err := os.ReadDir(dir)
@@ -159,14 +163,14 @@ func Backups(path string) ([]Backup, error) {
 		}
 
 		b, err := backupOf(filepath.Join(dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed since ReadDir
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
 
-		if b.Name == "" { // somebody gave it another name
+		if b.Name == "" { // the file was renamed
 			b.Name = strings.TrimSuffix(e.Name(), backupSuffix)
 		}
 
@@ -183,7 +187,7 @@ func Backups(path string) ([]Backup, error) {
 	return out, nil
 }
 
-// BackupsAndReplaced lists also the databases that another took the place of.
+// BackupsAndReplaced returns the backups and the databases that Replace moved aside, newest first.
 func BackupsAndReplaced(path string) ([]Backup, error) {
 	out, err := Backups(path)
 	if err != nil {
@@ -199,7 +203,7 @@ func BackupsAndReplaced(path string) ([]Backup, error) {
 		stamp := filepath.Base(filepath.Dir(old))
 		at, err := time.Parse(stampLayout, stamp)
 		if err != nil {
-			continue // somebody else made this folder
+			continue // not created by Replace
 		}
 		out = append(out, Backup{Name: stamp + "-" + WhyReplaced, Path: old, Bytes: Size(old), At: at, Why: WhyReplaced})
 	}
@@ -208,8 +212,8 @@ func BackupsAndReplaced(path string) ([]Backup, error) {
 	return out, nil
 }
 
-// LastGood gives the newest backup that is intact, "" when none is, and the names of newer ones
-// that are damaged.
+// LastGood returns the path of the newest intact backup, or "" if there is none. skipped lists the
+// names of newer backups that are damaged.
 func LastGood(ctx context.Context, all []Backup, applicationID int32) (path string, skipped []string, err error) {
 	skipped = []string{}
 	for _, b := range all {
@@ -219,7 +223,7 @@ func LastGood(ctx context.Context, all []Backup, applicationID int32) (path stri
 		if sqlite.Verify(ctx, b.Path, applicationID, false) == nil {
 			return b.Path, skipped, nil
 		}
-		if ctx.Err() != nil { // the check was cut off, which says nothing about the backup
+		if ctx.Err() != nil { // interrupted, so the backup may be intact
 			return "", nil, context.Cause(ctx)
 		}
 
@@ -229,9 +233,9 @@ func LastGood(ctx context.Context, all []Backup, applicationID int32) (path stri
 	return "", skipped, nil
 }
 
-// Find gives the file that from names: a backup of the database path, the beginning of the name of
-// one, or the path of a file. whose and list are for the *TargetError that says why there is none:
-// of what they are backups, and the command that lists them.
+// Find returns the file that from selects. from is the name of a backup, a unique prefix of one, or
+// an absolute file path. If there is no such file, Find returns a *TargetError. Its message uses
+// whose (the owner of the backups) and list (the command that lists them).
 func Find(path string, all []Backup, from, whose, list string) (string, error) {
 	var found []Backup
 	for _, b := range all {
@@ -267,7 +271,8 @@ func Find(path string, all []Backup, from, whose, list string) (string, error) {
 	return from, nil
 }
 
-// CopyBackup copies what may be restored, and checks the whole copy.
+// CopyBackup copies a backup to another file and checks the whole copy. It returns a *TargetError
+// if the backup is damaged.
 func CopyBackup(ctx context.Context, from, to string, applicationID int32) error {
 	err := sqlite.CopyFile(ctx, from, to)
 	if err == nil {
@@ -281,8 +286,8 @@ func CopyBackup(ctx context.Context, from, to string, applicationID int32) error
 	return err
 }
 
-// Prune removes the oldest of the copies whose reason begins with a prefix, until keep are left,
-// and unfinished ones: nobody may be writing one.
+// Prune keeps the newest keep backups with the given reason prefix and removes the others. It also
+// removes unfinished copies, so it must not run while a backup is being written.
 func Prune(path, prefix string, keep int) error {
 	all, err := Backups(path)
 	if err != nil {
@@ -292,7 +297,7 @@ func Prune(path, prefix string, keep int) error {
 	var errs []error
 	kept := 0
 	for _, b := range all {
-		// Copies that the owner asked for are the owner's to remove.
+		// Backups that the owner requested are kept until the owner removes them.
 		if !strings.HasPrefix(b.Why, prefix) {
 			continue
 		}

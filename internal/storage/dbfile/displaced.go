@@ -11,24 +11,24 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// A log belongs to the file that was open when it was written, and SQLite does not notice when
-// another takes that one's place: it would bring the log into a file that it was not written for. So
-// the marker of an open file says which file that is, and which log.
+// A write-ahead log belongs to the database file that was open when the log was written. SQLite
+// does not notice if that file is replaced, and would apply the log to the wrong file. The marker
+// of an open database therefore records the inodes of the file and its log.
 
-// reasonDisplaced is how the reason begins for which a file is refused that took the place of one
-// that was open.
+// reasonDisplaced is the start of the CorruptError reason for a file that replaced an open
+// database.
 const reasonDisplaced = "it took the place of another file that was in use"
 
-// Acceptable says whether a file that was refused for that reason can be one that its owner put there.
+// Acceptable reports whether a file rejected for this reason may have been put there by the owner.
 func Acceptable(reason string) bool {
 	return reason == ReasonChanged || strings.HasPrefix(reason, reasonDisplaced)
 }
 
-// identify has the marker of an open file say which files are open.
+// identify records the inodes of the open database and its log in the marker.
 func (s *Marker) identify(path string) { s.Inode, s.LogInode = inode(path), inode(path+"-wal") }
 
-// displaced says whether another file is there than the one that was open, with the log of that one.
-// Where both are others, they were copied together.
+// displaced reports whether path is a different file than the one that was open, while the log is
+// still the old one. If the log is different too, the file and its log were copied together.
 func (s Marker) displaced(path string) bool {
 	if s.State != StateOpen || s.Inode == 0 || !HasLog(path) {
 		return false
@@ -37,7 +37,8 @@ func (s Marker) displaced(path string) bool {
 	return now != 0 && now != s.Inode && (s.LogInode == 0 || inode(path+"-wal") == s.LogInode)
 }
 
-// quarantineDisplaced refuses the file that took the place of one, and sets that one's log aside.
+// quarantineDisplaced quarantines a file that replaced an open database. It moves the log of the
+// original file aside.
 func quarantineDisplaced(path string) (*sqlite.CorruptError, error) {
 	aside := filepath.Join(AsidePath(), filepath.Base(path)+"-wal")
 	bad := &sqlite.CorruptError{Path: path, Reason: reasonDisplaced}
@@ -45,7 +46,7 @@ func quarantineDisplaced(path string) (*sqlite.CorruptError, error) {
 		bad.Reason += "; the log of that one is kept in " + aside
 	}
 
-	// Before the log is away, which alone would tell the two files apart.
+	// Write the marker before moving the log. Without the log, the two files cannot be told apart.
 	if err := WriteMarker(path, Marker{State: StateQuarantined, Reason: bad.Reason}); err != nil {
 		return bad, fmt.Errorf("that the database %s was replaced cannot be recorded: %w", path, err)
 	}
@@ -63,8 +64,8 @@ func quarantineDisplaced(path string) (*sqlite.CorruptError, error) {
 	return bad, errors.Join(atomicfile.SyncFolder(filepath.Dir(to)), atomicfile.SyncFolder(filepath.Dir(path)))
 }
 
-// Lost stops all use of a database whose files were taken away while it was open, also after a
-// restart. The error, which says why, is never nil.
+// Lost quarantines a database after its files were removed or replaced while it was open. The
+// quarantine survives a restart. The returned error is never nil.
 func (s *Keeper) Lost(lost *sqlite.LostError) error {
 	bad := &sqlite.CorruptError{Path: s.path, Reason: "its file " + lost.Path + " " + lost.Reason + " while it was in use"}
 	if !lost.Displaced {

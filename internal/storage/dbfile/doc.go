@@ -1,13 +1,7 @@
-// Package dbfile keeps the files of databases well: what is known of one that is closed, its
-// copies, and how another takes its place.
+// Package dbfile protects database files while they are closed: it detects changes with checksums,
+// makes backups and replaces files atomically.
 //
-// # Design
-//
-// A Marker beside the file says whether it was closed, and with which size and checksum. Inspect
-// compares a file that nobody has open with it; a Keeper writes it while one is open: "open" before
-// the first write, the checksum when the file is closed.
-//
-// Backups are in a folder backups/ beside the file, with the time and the reason in their names.
-// Replace puts another file into the place of one, which it keeps in replaced/; a crash leaves
-// either.
+// A marker file beside each database records whether it was closed cleanly, its size and its
+// checksum. Inspect compares a closed file with its marker; a Keeper updates the marker of an open
+// one. Replace keeps the old database, and a crash leaves either the old or the new one in place.
 package dbfile

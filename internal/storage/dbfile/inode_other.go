@@ -2,5 +2,5 @@
 
 package dbfile
 
-// inode is 0, which says nothing: a file that is open cannot be replaced here.
+// inode returns 0 (unknown). An open file cannot be replaced on these systems.
 func inode(string) uint64 { return 0 }

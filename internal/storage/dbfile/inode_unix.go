@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// inode is the number of a file within its disk; 0 when there is no such file. That of its disk is left
-// out: it may be another after a restart of the machine.
+// inode returns the inode number of a file, or 0 if the file does not exist. The device number is
+// not used, because it can change when the machine restarts.
 func inode(path string) uint64 {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -17,53 +17,58 @@ import (
 	"rouse/internal/text"
 )
 
-// SQLite has no checksums: it does not notice a bit that flips inside a text. So the size and
-// the checksum of a file that was closed are stored beside it, in PATH-seal, and compared
-// when it is opened. This clean-shutdown marker also says that there was a database, so that
-// one which got lost is not silently replaced by an empty one, and that one is quarantined.
+// SQLite has no checksums: it does not notice a bit that flips inside a text. When a database is
+// closed, its size and checksum are therefore stored in PATH-seal and compared when it is next
+// opened. This clean-shutdown marker also records that a database existed, so that a lost one is
+// not silently replaced by an empty one, and that a database is quarantined.
 //
-// A file that was not closed, because its process was killed, has no checksum; SQLite checks
-// its structure instead.
+// If its process was killed, a file has no checksum. SQLite then checks its structure instead.
 
-// The states of a marker, as they are on disk.
+// The marker states. These are the values stored on disk.
 const (
-	StateOpen        = "open"      // the file may change at any time, or was not closed; with a Size it is still as it was closed
-	StateClosed      = "closed"    // the file is as Size and Sum say
-	StateQuarantined = "damaged"   // nobody is to use the file, for Reason
-	StateReplacing   = "replacing" // PATH-new is to be the file, and what is there goes to Aside
+	// The file is open or was not closed. If Size is set, the file itself has not changed since it
+	// was last closed.
+	StateOpen        = "open"
+	StateClosed      = "closed"    // Size and Sum describe the file
+	StateQuarantined = "damaged"   // the file must not be used, see Reason
+	StateReplacing   = "replacing" // PATH-new replaces the file, which moves to Aside
 )
 
-// markerBytes is the length of a marker. It is overwritten in place, within one sector, so that
-// after a crash it is the old or the new one.
+// markerBytes is the length of a marker. The marker is overwritten in place within one disk sector,
+// so that a crash leaves either the old or the new marker.
 const markerBytes = 512
 
 // Marker is the clean-shutdown marker of a database file.
 type Marker struct {
-	State  string    `json:"state"`
-	Size   int64     `json:"size,omitempty"`
-	Sum    uint32    `json:"crc32c,omitempty"`
-	Reason string    `json:"reason,omitempty"` // of a closed one: why it was refused when it was last inspected
-	Aside  string    `json:"aside,omitempty"`  // a folder, relative to that of the file
-	At     time.Time `json:"at"`
-	// Of an open one: which file is open, and which log. 0 when that is not known.
+	State string `json:"state"`
+	Size  int64  `json:"size,omitempty"`
+	Sum   uint32 `json:"crc32c,omitempty"`
+	// Reason is the reason for a quarantine. For a closed file, it is the result of the last failed
+	// inspection.
+	Reason string `json:"reason,omitempty"`
+	// Aside is the folder for the old database, relative to the folder of the file.
+	Aside string    `json:"aside,omitempty"`
+	At    time.Time `json:"at"`
+	// Inode and LogInode identify the open file and its log. Zero means unknown.
 	Inode    uint64 `json:"inode,omitempty"`
 	LogInode uint64 `json:"log_inode,omitempty"`
 }
 
-// ReasonChanged is why a file is refused whose checksum does not match.
+// ReasonChanged is the CorruptError reason for a file that does not match its checksum.
 const ReasonChanged = "it is not as rouse left it: its disk damaged it, or another program changed it"
 
-// ReasonLost is why a database is refused that is not there any more, or empty.
+// ReasonLost is the CorruptError reason for a database file that is missing or empty.
 const ReasonLost = "the file is gone, or empty, and was not"
 
-// held says that a file was not closed, but that nothing got into it since it was.
+// held reports whether the file was not closed but has not changed since it was last closed: all
+// later writes are still in the log.
 func (s Marker) held() bool { return s.State == StateOpen && s.Size > 0 }
 
-// MarkerPath is where the marker of a file is.
+// MarkerPath returns the path of the marker of a file.
 func MarkerPath(path string) string { return path + "-seal" }
 
-// ReadMarker reads the marker of a file; its State is "" when there is none. One that cannot be
-// parsed says no more than that there was a database.
+// ReadMarker reads the marker of a file. State is empty if there is no marker. A marker that cannot
+// be parsed is returned as open, because it only proves that a database existed.
 func ReadMarker(path string) (Marker, error) {
 	text, err := os.ReadFile(MarkerPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,14 +86,15 @@ func ReadMarker(path string) (Marker, error) {
 	return s, nil
 }
 
-// WriteMarker is durable when it returns.
+// WriteMarker writes the marker of the file at path. The marker is durable when WriteMarker
+// returns.
 func WriteMarker(path string, s Marker) error {
 	s.At = time.Now().UTC()
 	if s.State == StateOpen {
 		s.identify(path)
 	}
 
-	// The marker must not outgrow its sector, and the reason is the only part without a bound.
+	// The marker must fit into its sector. Only the reason has no fixed limit.
 	line, err := json.Marshal(s)
 	for err == nil && len(line) > markerBytes-1 {
 		s.Reason = text.HeadBytes(s.Reason, len(s.Reason)-(len(line)-markerBytes+8))
@@ -103,8 +109,9 @@ func WriteMarker(path string, s Marker) error {
 		return err
 	}
 
-	// No rename: this is written before the first write of every opened database, and one
-	// sector needs none. The padding overwrites what a longer marker left.
+	// Overwrite in place instead of renaming: a marker is written before the first write of every
+	// opened database, and writing one sector is atomic. The padding erases the rest of a longer
+	// marker.
 	_, err = f.WriteAt([]byte(fmt.Sprintf("%-*s\n", markerBytes-1, line)), 0)
 	if err == nil {
 		err = f.Sync()
@@ -113,7 +120,7 @@ func WriteMarker(path string, s Marker) error {
 	return errors.Join(err, f.Close())
 }
 
-// Checksum reads a whole file.
+// Checksum reads a whole file and returns its size and CRC-32C.
 func Checksum(path string) (size int64, sum uint32, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,12 +129,13 @@ func Checksum(path string) (size int64, sum uint32, err error) {
 	defer f.Close()
 
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	// Hiding the file's WriteTo makes CopyBuffer use this buffer, which is 32 times the usual one.
+	// Hiding the file's WriteTo makes CopyBuffer use this 1 MiB buffer instead of the 32 KiB
+	// default.
 	size, err = io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, 1<<20))
 	return size, h.Sum32(), err
 }
 
-// Matches reads an opened file to its end, and says whether it is as the marker has it.
+// Matches reads an open file to its end and reports whether its size and checksum match the marker.
 func (s Marker) Matches(ctx context.Context, f *os.File) (bool, error) {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	buffer := make([]byte, 1<<20)
@@ -148,15 +156,15 @@ func (s Marker) Matches(ctx context.Context, f *os.File) (bool, error) {
 	}
 }
 
-// ClosedMarker computes the marker of a file that nobody has open.
+// ClosedMarker returns the marker for a file that is not open in any process.
 func ClosedMarker(path string) (Marker, error) {
 	size, sum, err := Checksum(path)
 	return Marker{State: StateClosed, Size: size, Sum: sum}, err
 }
 
-// Inspect compares a file that nobody has open with its marker. whole says that the checksum
-// matches; otherwise its structure has to be checked. A *sqlite.CorruptError says why the file
-// must not be used.
+// Inspect compares a file that is not open in any process with its marker. whole reports whether
+// the checksum matches; if false, the caller must check the file's structure. Inspect returns a
+// *sqlite.CorruptError if the file must not be used.
 func Inspect(path string, log *slog.Logger) (s Marker, whole bool, err error) {
 	if s, err = ReadMarker(path); err != nil {
 		return s, false, err
@@ -202,12 +210,12 @@ func Inspect(path string, log *slog.Logger) (s Marker, whole bool, err error) {
 
 	whole = now.Size == s.Size && now.Sum == s.Sum
 	if !whole && s.State == StateClosed && HasLog(path) {
-		// The marker is forced to the disk before the first write, but a power cut may have
-		// kept the log and not the marker. The log is rouse's own, so SQLite recovers from it.
+		// The marker is synced before the first write, but a power cut may have kept the log and
+		// lost the marker. The log was written by rouse, so SQLite can recover from it.
 		return s, false, nil
 	}
 
-	// The outcome is stored, so that QuickInspect knows it without reading the file.
+	// Store the outcome, so that QuickInspect knows it without reading the file.
 	if refused := s.Reason != ""; refused == whole {
 		if s.Reason = ReasonChanged; whole {
 			s.Reason = ""
@@ -221,7 +229,7 @@ func Inspect(path string, log *slog.Logger) (s Marker, whole bool, err error) {
 	case !whole:
 		return bad(ReasonChanged)
 	case s.held():
-		// From now on the log gets into the file.
+		// From now on, checkpoints copy the log into the file.
 		s = Marker{State: StateOpen}
 		return s, true, WriteMarker(path, s)
 	}
@@ -229,7 +237,7 @@ func Inspect(path string, log *slog.Logger) (s Marker, whole bool, err error) {
 	return s, true, nil
 }
 
-// Size is that of a file, 0 when there is none.
+// Size returns the size of a file, or 0 if it does not exist.
 func Size(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -238,31 +246,33 @@ func Size(path string) int64 {
 	return info.Size()
 }
 
-// HasLog says whether a database was not closed: SQLite removes the log of one that is.
+// HasLog reports whether a database has a non-empty log, which means that it was not closed. SQLite
+// removes the log when it closes a database.
 func HasLog(path string) bool {
 	log, err := os.Stat(path + "-wal")
 	return err == nil && log.Size() > 0
 }
 
-// NewKeeper takes the marker that Inspect found.
+// NewKeeper returns a Keeper for the database at path. m is the marker that Inspect returned.
 func NewKeeper(path string, m Marker) *Keeper {
 	return &Keeper{path: path, found: m, markedOpen: m.State == StateOpen}
 }
 
-// Keeper writes the marker of an open database.
+// Keeper updates the marker of an open database.
 type Keeper struct {
 	path  string
-	found Marker // when the file was opened
+	found Marker // marker when the file was opened
 
 	mu         sync.Mutex
-	markedOpen bool  // the marker says open
-	identified bool  // and which files are open since this was made
-	held       bool  // what is written stays in the log, so that the checksum holds for the file
+	markedOpen bool  // the marker on disk has the state open
+	identified bool  // this Keeper has recorded the inodes in the marker
+	held       bool  // writes stay in the log, so the checksum of the file remains valid
 	damaged    error // a *sqlite.CorruptError
-	checked    bool  // the whole file was checked and is sound
+	checked    bool  // a check of the whole file succeeded
 }
 
-// MarkOpen is called before each write, and writes once: from then on the checksum is void.
+// MarkOpen records that the database is open, which invalidates its checksum. It must be called
+// before each write; only the first call writes the marker.
 func (s *Keeper) MarkOpen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,8 +295,8 @@ func (s *Keeper) MarkOpen() error {
 	return nil
 }
 
-// Quarantine stops all use of the database, now and after a restart: its content cannot be
-// trusted any more. The file stays as it is.
+// Quarantine stops all use of a database because its content is not reliable any more. The
+// quarantine survives a restart. The file is left unchanged.
 func (s *Keeper) Quarantine(bad *sqlite.CorruptError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,14 +310,14 @@ func (s *Keeper) Quarantine(bad *sqlite.CorruptError) error {
 	return bad
 }
 
-// Hold says that what is written stays in the log until Release.
+// Hold records that writes stay in the log until Release is called.
 func (s *Keeper) Hold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = true
 }
 
-// Release says that from now on what is written gets into the file. It is called before it does.
+// Release records that writes reach the file again. It must be called before the first checkpoint.
 func (s *Keeper) Release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,8 +329,8 @@ func (s *Keeper) Release() error {
 	return WriteMarker(s.path, Marker{State: StateOpen})
 }
 
-// Changed stops all use of a database whose checksum was compared while it was open, and differs.
-// Where nothing was written meanwhile, putting the file back as it was mends it.
+// Changed stops all use of a database that was opened and then found not to match its checksum. If
+// the database has not been written to since, restoring the original file makes it usable again.
 func (s *Keeper) Changed() error {
 	s.mu.Lock()
 	untouched := !s.markedOpen && s.damaged == nil
@@ -338,34 +348,36 @@ func (s *Keeper) Changed() error {
 	return errors.Join(s.damaged, WriteMarker(s.path, m))
 }
 
-// SetChecked records that the whole file was checked, so that it may get a checksum again.
+// SetChecked records that a check of the whole file succeeded, so that MarkClosed may store a
+// checksum again.
 func (s *Keeper) SetChecked() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checked = true
 }
 
-// Checked says whether the whole file was checked.
+// Checked reports whether a check of the whole file succeeded.
 func (s *Keeper) Checked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.checked
 }
 
-// Quarantined is why the database must not be used, a *sqlite.CorruptError; nil: it may be.
+// Quarantined returns the *sqlite.CorruptError of a quarantined database, or nil if it may be used.
 func (s *Keeper) Quarantined() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.damaged
 }
 
-// MarkClosed computes and stores the checksum of a file that was closed. One without a
-// checksum is checked when it is next opened.
+// MarkClosed computes and stores the checksum of a closed file. If the file gets no checksum, its
+// structure is checked when it is next opened.
 func (s *Keeper) MarkClosed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// Nothing was written; or a checksum would vouch for a file that nobody has checked.
+	// A checksum is not needed if there were no writes. A checksum must not vouch for an unchecked
+	// file.
 	if !s.markedOpen || !s.checked || s.damaged != nil || HasLog(s.path) {
 		return nil
 	}
@@ -382,8 +394,8 @@ func (s *Keeper) MarkClosed() error {
 	return nil
 }
 
-// QuickInspect says what can be said of a closed file without reading it: only its size is
-// compared, and what Inspect found when it was last opened.
+// QuickInspect inspects a closed file without reading it. It compares only the size and the stored
+// result of the last Inspect. It returns a *sqlite.CorruptError if the file must not be used.
 func QuickInspect(path string) error {
 	s, err := ReadMarker(path)
 	if err != nil || s.State == "" || s.State == StateReplacing {

@@ -10,16 +10,17 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// NewSuffix marks the file that is to take a database's place.
+// NewSuffix is the suffix of the file that will replace a database.
 const NewSuffix = "-new"
 
-// databaseFiles are the suffixes of the files of a database that was not closed. The database itself is
-// last: while it is in its old place, a replacement that was cut off can be repeated.
+// databaseFiles are the suffixes of the files of a database that was not closed. The database
+// itself comes last: until it moves, an interrupted replacement can be repeated.
 var databaseFiles = []string{"-journal", "-shm", "-wal", ""}
 
-// Replace puts PATH-new, which is closed and has its checksum, into the place of a database
-// that nobody has open; the old one goes to the folder aside. After a crash either the old one
-// is there, or finishReplacing completes the step when the database is next opened.
+// Replace replaces the database at path with PATH-new and moves the old database to the folder
+// aside. PATH-new must be closed and have a checksum, and the old database must not be open in any
+// process. After a crash, either the old database is still there, or finishReplacing completes the
+// replacement when the database is next opened.
 func Replace(path, aside string) error {
 	s, err := ReadMarker(path + NewSuffix)
 	if err != nil {
@@ -28,7 +29,7 @@ func Replace(path, aside string) error {
 	if s.State != StateClosed {
 		return fmt.Errorf("%s has no checksum", path+NewSuffix)
 	}
-	// The marker must not name a file that a power cut could still take away.
+	// Sync the folder first: a power cut must not remove a file that the marker names.
 	if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
@@ -42,8 +43,8 @@ func Replace(path, aside string) error {
 	return err
 }
 
-// finishReplacing can be repeated wherever it was cut off: as long as PATH-new exists, what is
-// at PATH is the old database.
+// finishReplacing completes a replacement. It can be repeated after an interruption at any point:
+// as long as PATH-new exists, the file at path is the old database.
 func finishReplacing(path string, s Marker) (Marker, error) {
 	fail := func(err error) (Marker, error) {
 		return s, fmt.Errorf("the database %s is not yet replaced; that goes on when it is next opened: %w", path, err)
@@ -70,7 +71,7 @@ func finishReplacing(path string, s Marker) (Marker, error) {
 		}
 	}
 
-	// The marker already has the size and checksum of the new file; see replace.
+	// The marker already has the size and checksum of the new file; see Replace.
 	s.State, s.Aside = StateClosed, ""
 	if err := WriteMarker(path, s); err != nil {
 		return fail(err)
@@ -79,7 +80,7 @@ func finishReplacing(path string, s Marker) (Marker, error) {
 	return s, ignoreNotExist(os.Remove(MarkerPath(path + NewSuffix)))
 }
 
-// DiscardNew removes what a replacement left that was cut off before it began.
+// DiscardNew removes the files of a replacement that was interrupted before Replace was called.
 func DiscardNew(path string) error {
 	var errs []error
 	for _, part := range append([]string{"-seal"}, databaseFiles...) {
@@ -88,7 +89,7 @@ func DiscardNew(path string) error {
 	return errors.Join(errs...)
 }
 
-// ignoreNotExist makes removing what is not there no error.
+// ignoreNotExist returns err, or nil if err is fs.ErrNotExist.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -14,20 +14,21 @@ import (
 	"rouse/internal/space"
 )
 
-// Reserve is room on the disk of a database for the time when there is none left: a file beside it, PATH-reserve, which is removed as
-// soon as a write does not fit. What is under way can end in that room, and nothing new should begin until Keep has made it again.
+// Reserve is a file beside a database, PATH-reserve, that reserves disk space for running work when
+// the disk is full. The caller releases it as soon as a write does not fit. After that, the caller
+// must not start new work until Keep has recreated the reserve.
 type Reserve struct {
 	path string
 	size int64
 	gone atomic.Bool
 }
 
-// NewReserve is the reserve of a database, of size bytes. It is not made before Keep.
+// NewReserve returns a reserve of size bytes for a database. The file is created by Keep.
 func NewReserve(database string, size int64) *Reserve {
 	return &Reserve{path: database + "-reserve", size: size}
 }
 
-// Release frees the room, where it is still kept.
+// Release removes the reserve file, if it exists, to free its space.
 func (r *Reserve) Release() error {
 	r.gone.Store(true)
 	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,11 +37,12 @@ func (r *Reserve) Release() error {
 	return nil
 }
 
-// Gone says that the room was used, or could not be had.
+// Gone reports whether the reserve was released or could not be created.
 func (r *Reserve) Gone() bool { return r.gone.Load() }
 
-// Keep makes the reserve where it is not there. That takes as much again, so that what could not be written before does not use it up at
-// once; without it the reserve is gone, which is no error.
+// Keep creates the reserve file if it does not exist. It requires twice that much free space, so
+// that pending writes do not exhaust the disk again at once. A disk without enough space is not an
+// error: Gone then returns true.
 func (r *Reserve) Keep() error {
 	if info, err := os.Lstat(r.path); err == nil && info.Mode().IsRegular() && info.Size() == r.size {
 		r.gone.Store(false)
@@ -61,11 +63,11 @@ func (r *Reserve) Keep() error {
 	return nil
 }
 
-// Needs is how much has to be free before the reserve is made again, in bytes.
+// Needs returns the free space that Keep requires to recreate the reserve, in bytes.
 func (r *Reserve) Needs() int64 { return 2 * r.size }
 
 func (r *Reserve) create() (err error) {
-	// One of another size is of a process that was killed while it wrote, or of another version.
+	// A file of a different size was left by a killed process or by another version.
 	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -75,7 +77,7 @@ func (r *Reserve) create() (err error) {
 	}
 
 	if err = allocate(f, r.size); errors.Is(err, errors.ErrUnsupported) {
-		// What cannot be compressed: a file of zeros may take no room.
+		// Write random data, because a file of zeros may be compressed and take no space.
 		_, err = io.CopyN(f, rand.Reader, r.size)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate gives a file its room, in one call where the file system can do that.
+// allocate allocates disk space for a file in one call. It fails if the file system does not
+// support that.
 func allocate(f *os.File, size int64) error {
 	for {
 		if err := unix.Fallocate(int(f.Fd()), 0, 0, size); !errors.Is(err, unix.EINTR) {

@@ -37,7 +37,7 @@ func TestReserve(t *testing.T) {
 	}
 	keep("made again")
 
-	// What a killed process left, and what is no file of ours.
+	// A file left by a killed process, and a link in place of the reserve.
 	if err := os.WriteFile(path, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"rouse/internal/atomicfile"
 )
 
-// Folder is a Store that is a folder.
+// Folder is a Store in a local folder.
 type Folder struct{ Path string }
 
 func (f Folder) file(name string) (string, error) {
@@ -32,7 +32,7 @@ func (f Folder) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err != nil {
 		return err
 	}
-	// The folder itself is its owner's to make: it may be a disk that is not there.
+	// Do not create the top folder: it may be the mount point of a disk that is not mounted.
 	if _, err := os.Stat(f.Path); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (f Folder) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	})
 }
 
-// patient reads until its context ends.
+// patient is a reader that fails once its context is done.
 type patient struct {
 	ctx context.Context
 	r   io.Reader
@@ -82,14 +82,14 @@ func (f Folder) Get(_ context.Context, name string, offset, length int64) (io.Re
 
 // List implements Store.
 func (f Folder) List(ctx context.Context, prefix, after string) ([]Object, error) {
-	// What begins like the prefix lies in the folder before its last slash.
+	// All names with the prefix are below the folder that the prefix names up to its last slash.
 	top, err := f.file(path.Dir(prefix + "x"))
 	if err != nil {
 		return nil, err
 	}
 
 	if _, err := os.Stat(f.Path); err != nil {
-		return nil, err // gone, and not empty
+		return nil, err // a missing folder is an error, not an empty list
 	}
 
 	var out []Object

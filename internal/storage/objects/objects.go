@@ -1,4 +1,5 @@
-// Package objects keeps named objects at a place beside a database: continuous copies, and large values.
+// Package objects stores named objects in a folder or a bucket: continuous copies of databases, and
+// large values.
 package objects
 
 import (
@@ -6,18 +7,20 @@ import (
 	"io"
 )
 
-// Store is a place for named objects: a folder, or a bucket. Names have slashes.
+// Store holds named objects. It is a folder or a bucket. Names may contain slashes.
 type Store interface {
-	// Put writes an object whole, or not at all; one of that name is replaced.
+	// Put writes an object of size bytes atomically and replaces an existing object of that name.
 	Put(ctx context.Context, name string, r io.Reader, size int64) error
-	// Get reads an object from an offset, length bytes or, with 0, to its end. fs.ErrNotExist: there is none.
+	// Get returns a reader for length bytes of an object, starting at offset. If length is zero, it
+	// reads to the end. The error is fs.ErrNotExist if there is no such object. The caller must
+	// close the reader.
 	Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
-	// List gives the objects whose names begin with prefix and come after a name, in order.
+	// List returns the objects with the given name prefix that sort after the name after, in order.
 	List(ctx context.Context, prefix, after string) ([]Object, error)
 	Delete(ctx context.Context, names ...string) error
 }
 
-// Object is what a store holds under a name.
+// Object describes an object in a store.
 type Object struct {
 	Name  string
 	Bytes int64

@@ -21,57 +21,73 @@ import (
 )
 
 const (
-	// maxLog is how large a log may become, in bytes, while it waits for being shipped.
+	// maxLog is the size of the log in bytes at which a Follower stops waiting for the log to be
+	// shipped.
 	maxLog = 64 << 20
-	// drainAt is from which size a log that is shipped is brought into the file, in bytes: as SQLite does by itself.
+	// drainAt is the size of a shipped log in bytes at which Drain checkpoints it. It equals
+	// SQLite's default for automatic checkpoints.
 	drainAt = 1000 * 4096
 )
 
-// Follower ships one database.
+// Follower reads the transactions of one database from its write-ahead log and ships them to a
+// litestream.ReplicaClient as LTX files.
+//
+// A read transaction (keep) prevents SQLite from restarting the log while it contains data that is
+// not shipped. Once everything is shipped, Drain checkpoints the log in the writer's turn. A log
+// larger than maxLog is released, and the whole database is shipped next.
+//
+// The whole database is also shipped if the log may not continue the shipped data: after another
+// process wrote to the file, after the file was replaced, or if a shipped frame is missing. So the
+// copies never mix states of different files. The salts and the running checksum of the log
+// identify a position in it. For a closed file without a log, the clean-shutdown marker's size and
+// checksum do.
 type Follower struct {
-	path   string // of the database
-	state  string // of the file that keeps what is shipped
+	path   string // path of the database
+	state  string // file that stores the shipped state
 	client litestream.ReplicaClient
 
-	mu      sync.Mutex // held while something is shipped, opened and closed
-	db      *sqlite.DB // nil while it is closed
+	mu      sync.Mutex // held while shipping, opening and closing
+	db      *sqlite.DB // nil while the database is closed
 	known   state
-	asked   bool // the place of the copies was asked what it has
+	asked   bool // known was compared with the copies
 	at      position
-	whole   bool     // what is shipped is all until at
-	drained bool     // the log may begin again, once, where nothing came after at
-	early   bool     // the keep may be of before the first frame, where it holds back every checkpoint
-	base    string   // a copy of the whole database as it was at at, "" where none is needed
-	end     position // of what is found in the log
+	whole   bool     // everything before at is shipped
+	drained bool     // the log may restart once if nothing was written after at
+	early   bool     // keep may precede the first frame, where it blocks every checkpoint
+	base    string   // copy of the whole database at the position at, "" if not needed
+	end     position // end of the transactions in found
 	found   map[uint32]int64
 
 	keepMu sync.Mutex
 	keep   *sqlite.Snapshot
-	lost   atomic.Bool // the keep was given up, so that the log may not hold what is expected there
+	lost   atomic.Bool // keep was released, so the log may have lost data that is not shipped
 }
 
-// state is what is kept beside the home of what is shipped.
+// state is the shipped state, stored as JSON in the state file.
 type state struct {
-	TX ltx.TXID `json:"tx"` // the last that is shipped
-	At int64    `json:"at"` // of when that is, in milliseconds
-	// Whole says that all until Position is shipped; Size and Sum are those of the file, once it was closed at it.
+	TX ltx.TXID `json:"tx"` // last shipped transaction
+	At int64    `json:"at"` // time of TX, in Unix milliseconds
+	// Whole reports whether everything before Position is shipped. Size and Sum describe the file
+	// if it was closed at Position.
 	Whole    bool     `json:"whole"`
 	Position position `json:"position"`
 	Size     int64    `json:"size,omitempty"`
 	Sum      uint32   `json:"crc32c,omitempty"`
 }
 
-// New follows the database path, of which nothing is read yet. stateFile keeps what is shipped.
+// New returns a Follower for the database at path. It does not read the database yet. stateFile
+// stores the shipped state.
 func New(path, stateFile string, client litestream.ReplicaClient) *Follower {
 	f := &Follower{path: path, state: stateFile, client: client}
 	text, err := os.ReadFile(stateFile)
 	if err != nil || json.Unmarshal(text, &f.known) != nil {
-		f.known = state{} // the whole database is shipped then
+		f.known = state{} // the whole database is shipped next
 	}
 	return f
 }
 
-// Shipped is until when all was shipped that was written to a file that is closed: false where that is not known, or it has changed.
+// Shipped reports whether everything that was written to a closed file is shipped. It returns false
+// if that is unknown or the file has changed.
 func (f *Follower) Shipped() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,8 +99,9 @@ func (f *Follower) closedAs(m dbfile.Marker) bool {
 	return f.known.Whole && f.known.Size > 0 && m.State == dbfile.StateClosed && m.Size == f.known.Size && m.Sum == f.known.Sum
 }
 
-// Opened begins to follow a database that was opened, and that nobody writes to yet, or in its turn. committed is called after writes;
-// it must not wait. What cannot be followed is shipped whole.
+// Opened starts following a database. It must be called before the first write, or in the writer's
+// turn. committed is called after writes and must not block. If the log does not continue the
+// shipped data, the whole database is shipped next.
 func (f *Follower) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marker, committed func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +114,8 @@ func (f *Follower) Opened(ctx context.Context, db *sqlite.DB, found dbfile.Marke
 	db.Observe(committed, f.closing)
 }
 
-// continues finds the position of what was shipped in the log of a file that was opened.
+// continues sets f.at to the position in the log up to which the opened file is shipped. It returns
+// false if there is no such position.
 func (f *Follower) continues(found dbfile.Marker) bool {
 	if !f.known.Whole {
 		return false
@@ -121,9 +139,9 @@ func (f *Follower) continues(found dbfile.Marker) bool {
 	return closed && l.seq == 0
 }
 
-// closing lets the log go, and remembers whether all of it is shipped.
+// closing releases the log and records whether all of it is shipped.
 func (f *Follower) closing() {
-	if !f.mu.TryLock() { // something is on its way to a place that does not answer; nobody waits for it
+	if !f.mu.TryLock() { // do not wait for a call that is shipping
 		f.letGo()
 		return
 	}
@@ -133,12 +151,13 @@ func (f *Follower) closing() {
 	f.db, f.base = nil, f.dropBase()
 	f.known.Whole, f.known.Position, f.known.Size, f.known.Sum = whole, f.at, 0, 0
 	if whole {
-		return // Closed keeps it
+		return // Closed saves the state
 	}
-	_ = f.save() // what is not known is shipped whole
+	_ = f.save() // the whole database is shipped next
 }
 
-// Closed is told once the file is closed: its marker says how.
+// Closed records the checksum of the file from its marker. It must be called after the file is
+// closed.
 func (f *Follower) Closed() {
 	if !f.mu.TryLock() {
 		return
@@ -152,7 +171,7 @@ func (f *Follower) Closed() {
 		f.known.Whole = false
 	}
 	f.known.Size, f.known.Sum = m.Size, m.Sum
-	_ = f.save() // what is not known is shipped whole
+	_ = f.save() // the whole database is shipped next
 }
 
 func (f *Follower) save() error {
@@ -163,7 +182,7 @@ func (f *Follower) save() error {
 	if err != nil {
 		return err
 	}
-	// A name that appears whole is enough: what is lost with the power is shipped again.
+	// An atomic rename is enough, without a sync: data lost in a power cut is shipped again.
 	to := atomicfile.TempName(f.state)
 	if err := os.WriteFile(to, text, 0o600); err != nil {
 		return err
@@ -171,7 +190,7 @@ func (f *Follower) save() error {
 	return os.Rename(to, f.state)
 }
 
-// hold has the log stay as it is from now on, but for what is added.
+// hold opens a new keep, so that the log can only grow.
 func (f *Follower) hold(ctx context.Context) error {
 	s, err := sqlite.OpenSnapshot(ctx, f.path)
 	if err != nil {
@@ -199,13 +218,14 @@ func (f *Follower) letGo() {
 	f.keepMu.Lock()
 	defer f.keepMu.Unlock()
 	if f.keep != nil {
-		_ = f.keep.Close() // it only read
+		_ = f.keep.Close() // read-only
 		f.keep = nil
 	}
 	f.lost.Store(true)
 }
 
-// Bound lets a log go that has become too large while it could not be shipped. It waits for nobody.
+// Bound releases a log that has become too large before it could be shipped, and reports whether it
+// did. It does not block.
 func (f *Follower) Bound() (gone bool) {
 	f.keepMu.Lock()
 	held := f.keep != nil
@@ -217,7 +237,7 @@ func (f *Follower) Bound() (gone bool) {
 	return true
 }
 
-// Waiting is how much of the log is not shipped, in bytes, about.
+// Waiting returns the approximate size of the log that is not shipped, in bytes.
 func (f *Follower) Waiting() int64 {
 	info, err := os.Stat(f.path + "-wal")
 	if err != nil {
@@ -226,8 +246,8 @@ func (f *Follower) Waiting() int64 {
 	return info.Size()
 }
 
-// Prepare gets ready for a Cut, so that this is short: it reads what is in the log so far, or copies the database where that is not
-// enough. The database is open.
+// Prepare does the slow part of a Cut in advance: it reads the log, or copies the whole database if
+// the log is not enough. The database must be open.
 func (f *Follower) Prepare(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,7 +273,8 @@ func (f *Follower) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// ask compares the known state with the copies: a process may have died before it knew of a file.
+// ask compares the known state with the copies. They can differ if a process died after writing a
+// copy.
 func (f *Follower) ask(ctx context.Context) error {
 	files, err := f.client.LTXFiles(ctx, 0, f.known.TX, false)
 	if err != nil {
@@ -268,7 +289,7 @@ func (f *Follower) ask(ctx context.Context) error {
 	if err := files.Err(); err != nil {
 		return err
 	}
-	if !there { // the place was emptied, or put back to an older state: what it has now is gone on from
+	if !there { // the copies were removed or reset to an older state: continue from the newest one
 		if newest, err = f.newest(ctx); err != nil {
 			return err
 		}
@@ -280,7 +301,7 @@ func (f *Follower) ask(ctx context.Context) error {
 	return nil
 }
 
-// newest is the last transaction that the place of the copies has, 0 for none.
+// newest returns the newest transaction among the copies, or 0 if there are no copies.
 func (f *Follower) newest(ctx context.Context) (ltx.TXID, error) {
 	versions, err := Versions(ctx, f.client)
 	if err != nil || len(versions) == 0 {
@@ -289,7 +310,7 @@ func (f *Follower) newest(ctx context.Context) (ltx.TXID, error) {
 	return versions[len(versions)-1].TX, nil
 }
 
-// Cut fixes what Ship ships. Nothing that belongs to it is written meanwhile.
+// Cut determines the transactions that Ship writes. The caller must prevent writes during the call.
 func (f *Follower) Cut(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -299,7 +320,7 @@ func (f *Follower) Cut(ctx context.Context) error {
 	return f.scan(ctx)
 }
 
-// scan reads what has come into the log since the last time.
+// scan reads the transactions added to the log since the last call.
 func (f *Follower) scan(ctx context.Context) error {
 	l, err := openLog(f.path)
 	if errors.Is(err, errNoLog) {
@@ -312,7 +333,7 @@ func (f *Follower) scan(ctx context.Context) error {
 	defer l.f.Close()
 
 	switch {
-	case f.end.Offset == 0: // its first log has begun
+	case f.end.Offset == 0: // the database's first log was created
 		f.whole = f.whole && l.seq == 0
 		f.end = l.begin(f.end.Commit)
 		f.at = f.end
@@ -347,8 +368,9 @@ func (f *Follower) scan(ctx context.Context) error {
 	return nil
 }
 
-// Ship writes what Cut has found, as of an instant in milliseconds: the whole database first, where what is there does not
-// continue. It says how many transactions were written, 0 to 2.
+// Ship writes the transactions that Cut found. If the log does not continue the shipped data, Ship
+// writes the whole database first. at is the timestamp in Unix milliseconds. n is the number of
+// transactions written, from 0 to 2.
 func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -362,7 +384,7 @@ func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 	if f.base != "" {
 		commit, err := f.shipBase(ctx, at)
 		if err != nil {
-			f.asked = false // it may have arrived
+			f.asked = false // the file may have been written
 			return 0, err
 		}
 		f.at.Commit = commit
@@ -384,14 +406,15 @@ func (f *Follower) Ship(ctx context.Context, at int64) (n int, err error) {
 		return n, err
 	}
 	if _, err := f.client.WriteLTXFile(ctx, 0, f.known.TX+1, f.known.TX+1, body); err != nil {
-		f.asked = false // it may have arrived
+		f.asked = false // the file may have been written
 		return n, err
 	}
 	f.at, f.found = f.end, nil
 	return n + 1, f.remember(at)
 }
 
-// read makes an LTX file of what was found. What was read while the log was let go is not used.
+// read encodes the found transactions as an LTX file. It returns an error if the log was released
+// meanwhile.
 func (f *Follower) read(at int64) (io.Reader, error) {
 	l, err := openLog(f.path)
 	if err != nil {
@@ -407,14 +430,14 @@ func (f *Follower) read(at int64) (io.Reader, error) {
 	return &body, err
 }
 
-// remember keeps that one more transaction is shipped.
+// remember saves that one more transaction is shipped.
 func (f *Follower) remember(at int64) error {
 	f.asked = true
 	f.known = state{TX: f.known.TX + 1, At: at, Whole: f.whole, Position: f.at}
 	return f.save()
 }
 
-// Drain brings a log that is shipped into the file, so that it does not grow without bound.
+// Drain checkpoints a shipped log, so that it does not grow without limit.
 func (f *Follower) Drain(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -427,7 +450,7 @@ func (f *Follower) Drain(ctx context.Context) error {
 		}
 		f.letGo()
 		err := f.db.Checkpoint(ctx)
-		// In the same turn, so that the log can begin again once, and not twice.
+		// Take the new snapshot in the same turn, so that the log cannot restart twice.
 		if e := f.hold(ctx); e != nil {
 			f.whole = false
 			return errors.Join(err, e)
@@ -437,7 +460,7 @@ func (f *Follower) Drain(ctx context.Context) error {
 	})
 }
 
-// Restored says that the file, which is closed, is what was restored of a transaction.
+// Restored records that the closed file was restored from a transaction.
 func (f *Follower) Restored(v Version) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -450,19 +473,20 @@ func (f *Follower) Restored(v Version) error {
 		return err
 	}
 
-	f.known = state{TX: v.TX, At: v.At.UnixMilli(), Whole: m.State == dbfile.StateClosed, Position: position{Commit: uint32(m.Size / pageSize)}, Size: m.Size, Sum: m.Sum} //nolint:gosec // SQLite has no more
+	f.known = state{TX: v.TX, At: v.At.UnixMilli(), Whole: m.State == dbfile.StateClosed, Position: position{Commit: uint32(m.Size / pageSize)}, Size: m.Size, Sum: m.Sum} //nolint:gosec // page counts fit in 32 bits
 	f.asked = true
 	return f.save()
 }
 
-// Last is the last transaction that is known to be shipped.
+// Last returns the last transaction known to be shipped.
 func (f *Follower) Last() Version {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return Version{f.known.TX, time.UnixMilli(f.known.At).UTC()}
 }
 
-// Holds says whether the file, which is closed, is as it was at a transaction, and sound. It reads the whole file.
+// Holds reports whether the closed file is intact and has the state of a transaction. It reads the
+// whole file.
 func (f *Follower) Holds(ctx context.Context, v Version) bool {
 	m, err := dbfile.ReadMarker(f.path)
 	if err != nil || m.Reason != "" || !f.Shipped() || f.Last() != v {

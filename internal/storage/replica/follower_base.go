@@ -10,7 +10,7 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// copyBase makes a copy of the database, and knows its position in the log.
+// copyBase copies the whole database and records the position of the copy in the log.
 func (f *Follower) copyBase(ctx context.Context) (err error) {
 	s, err := sqlite.OpenSnapshot(ctx, f.path)
 	if err != nil {
@@ -89,10 +89,10 @@ func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err e
 		return 0, err
 	}
 	pageSize := int(size)
-	commit = uint32(info.Size() / size) //nolint:gosec // SQLite has no more
+	commit = uint32(info.Size() / size) //nolint:gosec // page counts fit in 32 bits
 	numbers := make([]uint32, commit)
 	for i := range numbers {
-		numbers[i] = uint32(i) + 1 //nolint:gosec // as above
+		numbers[i] = uint32(i) + 1 //nolint:gosec // page counts fit in 32 bits
 	}
 
 	pr, pw := io.Pipe()
@@ -107,7 +107,7 @@ func (f *Follower) shipBase(ctx context.Context, at int64) (commit uint32, err e
 	return commit, err
 }
 
-// readPageSize reads the header of a database file.
+// readPageSize returns the page size from the header of a database file.
 func readPageSize(path string) (int64, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -120,7 +120,7 @@ func readPageSize(path string) (int64, error) {
 		return 0, err
 	}
 	if size := int64(head[16])<<8 | int64(head[17]); size != 1 {
-		return max(size, 512), nil // of none smaller is SQLite's
+		return max(size, 512), nil // SQLite's minimum
 	}
 	return 65536, nil
 }

@@ -18,7 +18,7 @@ import (
 
 const mark = 0x74657374
 
-// home is one database with its follower, as an agent's is kept.
+// home is a database with its follower.
 type home struct {
 	t       testing.TB
 	path    string
@@ -39,7 +39,7 @@ func newHome(t testing.TB) *home {
 	return h
 }
 
-// follow is what a new process does.
+// follow starts a new follower, like a new process.
 func (h *home) follow() {
 	h.f = New(h.path, filepath.Join(filepath.Dir(h.path), "state.json"), h.client)
 }
@@ -118,7 +118,7 @@ func (h *home) ship() int {
 	return n
 }
 
-// content is all that a database holds.
+// content returns the whole content of a database.
 func content(t testing.TB, path string) string {
 	t.Helper()
 	db, err := sqlite.OpenReadOnly(path)
@@ -148,8 +148,8 @@ func (h *home) same() {
 	}
 }
 
-// What was shipped is what was written, in whichever order it is written, closed, opened and drained; and it is shipped whole only where
-// that is needed.
+// The copies equal the written data in any order of writes, closes, opens and drains. The whole
+// database is shipped only if necessary.
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -170,7 +170,7 @@ func TestFollows(t *testing.T) {
 		case 2:
 			h.exec("pragma incremental_vacuum(10)")
 		case 3:
-			h.write(random.IntN(1500), 1+random.IntN(500)) // also more than a log holds before it is drained
+			h.write(random.IntN(1500), 1+random.IntN(500)) // also more than the log holds before a drain
 		default:
 			h.write(random.IntN(5), 1+random.IntN(100))
 		}
@@ -198,7 +198,7 @@ func TestFollows(t *testing.T) {
 		t.Error("what was shipped and closed is not known to be")
 	}
 
-	// Another process goes on with it: nothing has to be shipped whole.
+	// Another process continues: the whole database does not have to be shipped.
 	h.follow()
 	if !h.f.Shipped() {
 		t.Error("the next process does not know that it is shipped")
@@ -212,7 +212,7 @@ func TestFollows(t *testing.T) {
 	h.same()
 	h.close()
 
-	// Something that nobody followed was written meanwhile.
+	// A write without a follower.
 	unfollowed := *h
 	unfollowed.f = New(h.path, filepath.Join(t.TempDir(), "state.json"), NewClient(objects.Folder{Path: t.TempDir()}, "y"))
 	unfollowed.open()
@@ -241,7 +241,7 @@ func TestFollows(t *testing.T) {
 	h.close()
 }
 
-// A log that is not shipped grows to a bound, and the database is shipped whole then.
+// A log that cannot be shipped is released at its limit. The whole database is shipped next.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	if raced {
@@ -273,7 +273,7 @@ func TestLogIsBounded(t *testing.T) {
 	h.close()
 }
 
-// Another file in the place of a database is shipped whole: what is there of both is never mixed.
+// A replaced database is shipped whole, so that the copies of both files are not mixed.
 func TestReplacedFile(t *testing.T) {
 	t.Parallel()
 	h, other := newHome(t), newHome(t)
@@ -300,7 +300,7 @@ func TestReplacedFile(t *testing.T) {
 	h.close()
 }
 
-// What is kept goes back to the newest merged state that is old enough; all later ones can be brought back, and nothing older is left.
+// Prune keeps the newest merged state that is old enough and all later states, but no older ones.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
@@ -339,7 +339,7 @@ func TestPrune(t *testing.T) {
 	h.close()
 }
 
-// BenchmarkWrites compares a write of a row whose transactions are shipped a second later with one that nobody follows.
+// BenchmarkWrites compares writes that are shipped after a second with writes without a follower.
 func BenchmarkWrites(b *testing.B) {
 	for _, followed := range []bool{false, true} {
 		b.Run(map[bool]string{false: "alone", true: "followed"}[followed], func(b *testing.B) {

@@ -2,5 +2,5 @@
 
 package replica
 
-// raced says that the race detector watches, which makes what writes much take minutes.
+// raced reports whether the race detector is on. It makes tests with many writes take minutes.
 const raced = true

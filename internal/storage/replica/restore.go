@@ -13,13 +13,13 @@ import (
 	"github.com/superfly/ltx"
 )
 
-// Version is one state of a database that can be brought back.
+// Version is a state of a database that can be restored.
 type Version struct {
 	TX ltx.TXID
 	At time.Time
 }
 
-// Versions are the states that a client has, the oldest first.
+// Versions returns the states that can be restored from a client, oldest first.
 func Versions(ctx context.Context, client litestream.ReplicaClient) ([]Version, error) {
 	files, err := client.LTXFiles(ctx, 0, 0, true)
 	if err != nil {
@@ -34,7 +34,7 @@ func Versions(ctx context.Context, client litestream.ReplicaClient) ([]Version, 
 	return out, files.Err()
 }
 
-// Restore writes a state of a database to a new file.
+// Restore writes the state of a database after transaction tx to a new file.
 func Restore(ctx context.Context, client litestream.ReplicaClient, tx ltx.TXID, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
@@ -50,13 +50,15 @@ func Restore(ctx context.Context, client litestream.ReplicaClient, tx ltx.TXID, 
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// The levels of compaction, and how many files of one become a file of the next.
+// levels is the number of compaction levels. fanIn is the number of files of one level that are
+// merged into a file of the next.
 const (
 	levels = 2
 	fanIn  = 64
 )
 
-// Compact merges what was shipped, so that a restore reads few files. The single transactions stay, until Prune.
+// Compact merges shipped files, so that a restore reads fewer of them. The merged files stay until
+// Prune removes them.
 func Compact(ctx context.Context, client litestream.ReplicaClient) error {
 	c := litestream.NewCompactor(client, quiet)
 	for level := 1; level <= levels; level++ {
@@ -125,7 +127,7 @@ func Checkpoint(ctx context.Context, client litestream.ReplicaClient, age time.D
 		merge, err := ltx.NewCompactor(pw, inputs)
 		if err == nil {
 			merge.HeaderFlags = ltx.HeaderFlagNoChecksum
-			merge.AllowNonContiguousTXIDs = true // files of several levels may overlap
+			merge.AllowNonContiguousTXIDs = true // files of different levels may overlap
 			err = merge.Compact(ctx)
 		}
 		pw.CloseWithError(err)
@@ -135,13 +137,14 @@ func Checkpoint(ctx context.Context, client litestream.ReplicaClient, age time.D
 	return err
 }
 
-// Prune removes what is only of use for states before an instant. The newest state always stays.
+// Prune removes files that are only needed for states before the given time. The newest state
+// always stays.
 func Prune(ctx context.Context, client litestream.ReplicaClient, before time.Time) error {
 	snapshots, err := litestream.FindLTXFiles(ctx, client, litestream.SnapshotLevel, true, func(*ltx.FileInfo) (bool, error) { return true, nil })
 	if err != nil {
 		return err
 	}
-	var from *ltx.FileInfo // with which the restores begin that are still wanted
+	var from *ltx.FileInfo // base of the oldest state to keep
 	for _, info := range snapshots {
 		if !info.CreatedAt.After(before) {
 			from = info
@@ -157,7 +160,8 @@ func Prune(ctx context.Context, client litestream.ReplicaClient, before time.Tim
 			continue
 		}
 		old, err := litestream.FindLTXFiles(ctx, client, level, true, func(info *ltx.FileInfo) (bool, error) {
-			return info.MaxTXID < from.MaxTXID, nil // its last single transaction says of when it is
+			// The file of the snapshot's last transaction stays, because it contains the time.
+			return info.MaxTXID < from.MaxTXID, nil
 		})
 		if err != nil {
 			return err

@@ -21,24 +21,25 @@ import (
 	"rouse/internal/storage/objects"
 )
 
-// Store is where LTX files are kept.
+// Store is the storage of LTX files.
 type Store = objects.Store
 
-// Object is what a Store holds under a name.
+// Object describes an object in a Store.
 type Object = objects.Object
 
-// Client is a Litestream client on a Store. A file is PREFIX/LEVEL/MIN-MAX-MILLISECONDS.ltx.
+// Client is a litestream.ReplicaClient that stores files in a Store. The name of a file is
+// PREFIX/LEVEL/MIN-MAX-MILLISECONDS.ltx.
 type Client struct {
 	store  Store
 	prefix string
 
 	mu    sync.Mutex
-	names map[string]string // of LTX files that were listed or written, by level and transactions
+	names map[string]string // names of known LTX files, by level and transactions
 }
 
 var _ litestream.ReplicaClient = (*Client)(nil)
 
-// NewClient keeps LTX files below a prefix of a store.
+// NewClient returns a Client that stores LTX files below a prefix of a store.
 func NewClient(s Store, prefix string) *Client {
 	return &Client{store: s, prefix: prefix, names: map[string]string{}}
 }
@@ -66,7 +67,7 @@ func span(level int, from, to ltx.TXID) string {
 func (c *Client) LTXFiles(ctx context.Context, level int, seek ltx.TXID, _ bool) (ltx.FileIterator, error) {
 	prefix, after := c.level(level), ""
 	if seek > 0 {
-		after = prefix + seek.String() // names of that transaction are longer, and so come after it
+		after = prefix + seek.String() // names of this transaction are longer, so they sort after it
 	}
 	objects, err := c.store.List(ctx, prefix, after)
 	if err != nil {
@@ -103,7 +104,7 @@ func parseName(name string) (*ltx.FileInfo, bool) {
 	return &ltx.FileInfo{MinTXID: from, MaxTXID: to, CreatedAt: time.UnixMilli(at).UTC()}, true
 }
 
-// VersionOf is what a single transaction is by the name of its file.
+// VersionOf parses the file name of a single transaction. It returns false if the name is invalid.
 func VersionOf(name string) (Version, bool) {
 	info, ok := parseName(name)
 	if !ok {
@@ -161,10 +162,12 @@ func (c *Client) WriteLTXFile(ctx context.Context, level int, from, to ltx.TXID,
 	return &ltx.FileInfo{Level: level, MinTXID: from, MaxTXID: to, Size: size, CreatedAt: time.UnixMilli(header.Timestamp).UTC()}, nil
 }
 
-// maxSpool is how much of an LTX file is held in memory, in bytes; more of it goes through a temporary file.
+// maxSpool is the maximum part of an LTX file held in memory, in bytes. Larger files are buffered
+// in a temporary file.
 const maxSpool = 4 << 20
 
-// spool reads all of r, so that its size is known, and no reader of a database waits for a slow store.
+// spool reads all of r to determine its size. It also prevents a slow store from keeping a database
+// reader open.
 func spool(r io.Reader) (body io.Reader, size int64, done func(), err error) {
 	var head bytes.Buffer
 	if _, err := io.CopyN(&head, r, maxSpool); errors.Is(err, io.EOF) {
@@ -178,7 +181,7 @@ func spool(r io.Reader) (body io.Reader, size int64, done func(), err error) {
 		return nil, 0, nil, err
 	}
 	done = func() {
-		_ = f.Close() // it is thrown away
+		_ = f.Close() // the file is removed
 		_ = os.Remove(f.Name())
 	}
 	size, err = io.Copy(f, io.MultiReader(&head, r))

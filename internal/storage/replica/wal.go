@@ -17,31 +17,32 @@ const (
 	frameHeader = 24
 )
 
-// position is a place between two transactions of a write-ahead log.
+// position is a position between two transactions of a write-ahead log.
 type position struct {
-	Offset int64     `json:"offset"` // 0: before the first log of a file that has none yet
-	Seq    uint32    `json:"seq"`    // how often the log has begun again
+	Offset int64     `json:"offset"` // zero before the first log of a file exists
+	Seq    uint32    `json:"seq"`    // number of log restarts
 	Salt   [2]uint32 `json:"salt"`
-	Sum    [2]uint32 `json:"sum"`    // of all frames before it
-	Commit uint32    `json:"commit"` // pages of the database
+	Sum    [2]uint32 `json:"sum"`    // checksum of all frames before Offset
+	Commit uint32    `json:"commit"` // database size, in pages
 }
 
-// header is that of a log.
+// header is the header of a log.
 type header struct {
 	seq      uint32
 	pageSize int
 	salt     [2]uint32
 	sum      [2]uint32
-	order    binary.ByteOrder // of the words that are summed
+	order    binary.ByteOrder // byte order of the checksums
 }
 
-// log is a write-ahead log that is open for reading. Its file has no locks, so that it may be closed at will.
+// log is a write-ahead log opened for reading. SQLite holds no locks on the log's file, so closing
+// it is safe.
 type log struct {
 	f *os.File
 	header
 }
 
-// errNoLog says that there is no log yet.
+// errNoLog is returned if there is no log yet.
 var errNoLog = errors.New("there is no log")
 
 func openLog(path string) (*log, error) {
@@ -54,7 +55,7 @@ func openLog(path string) (*log, error) {
 	}
 	var raw [walHeader]byte
 	if _, err := f.ReadAt(raw[:], 0); err != nil {
-		_ = f.Close() // it was only read
+		_ = f.Close() // read-only
 		if errors.Is(err, io.EOF) {
 			return nil, errNoLog
 		}
@@ -68,13 +69,13 @@ func openLog(path string) (*log, error) {
 	}
 	l.sum = checksum(l.order, [2]uint32{}, raw[:24])
 	if word(0)&^1 != 0x377f0682 || l.sum != [2]uint32{word(6), word(7)} {
-		_ = f.Close()        // it was only read
-		return nil, errNoLog // its header is being written for the first time
+		_ = f.Close()        // read-only
+		return nil, errNoLog // the header is being written for the first time
 	}
 	return l, nil
 }
 
-// checksum is the running sum of SQLite's logs.
+// checksum returns the running checksum of SQLite's log format, continued from s.
 func checksum(order binary.ByteOrder, s [2]uint32, b []byte) [2]uint32 {
 	for i := 0; i+8 <= len(b); i += 8 {
 		s[0] += order.Uint32(b[i:]) + s[1]
@@ -83,12 +84,12 @@ func checksum(order binary.ByteOrder, s [2]uint32, b []byte) [2]uint32 {
 	return s
 }
 
-// begin is the position before the first frame.
+// begin returns the position before the first frame.
 func (l *log) begin(commit uint32) position {
 	return position{Offset: walHeader, Seq: l.seq, Salt: l.salt, Sum: l.sum, Commit: commit}
 }
 
-// holds says whether the frame before a position is still the one that was read there.
+// holds reports whether the frame before a position is unchanged since the position was recorded.
 func (l *log) holds(at position) bool {
 	if at.Salt != l.salt {
 		return false
@@ -104,13 +105,14 @@ func (l *log) holds(at position) bool {
 		[2]uint32{binary.BigEndian.Uint32(raw[8:]), binary.BigEndian.Uint32(raw[12:])} == l.salt
 }
 
-// scan reads the transactions after a position that are whole, enters where their pages are, and says where they end.
+// scan reads the complete transactions after a position. It records the offsets of their pages in
+// pages and returns the position after the last transaction.
 func (l *log) scan(from position, pages map[uint32]int64) (position, error) {
 	type page struct {
 		number uint32
 		offset int64
 	}
-	var open []page // of a transaction whose end was not seen yet
+	var open []page // pages of a transaction that is not complete
 	end, sum := from, from.Sum
 	frame := make([]byte, frameHeader+l.pageSize)
 
@@ -124,7 +126,7 @@ func (l *log) scan(from position, pages map[uint32]int64) (position, error) {
 		word := func(i int) uint32 { return binary.BigEndian.Uint32(frame[4*i:]) }
 		sum = checksum(l.order, checksum(l.order, sum, frame[:8]), frame[frameHeader:])
 		if [2]uint32{word(2), word(3)} != l.salt || [2]uint32{word(4), word(5)} != sum {
-			return end, nil // what an earlier round of the log, or a write that is under way, left there
+			return end, nil // left from an earlier use of the log, or an unfinished write
 		}
 
 		open = append(open, page{word(0), at + frameHeader})
@@ -138,14 +140,15 @@ func (l *log) scan(from position, pages map[uint32]int64) (position, error) {
 	}
 }
 
-// segment is what was written between two positions.
+// segment is the set of changed pages between two positions.
 type segment struct {
-	pages  map[uint32]int64 // where the newest content of each is in the log
-	before uint32           // pages of the database before it
-	commit uint32           // and after
+	pages  map[uint32]int64 // log offset of the newest content of each page
+	before uint32           // database size in pages before the segment
+	commit uint32           // database size in pages after the segment
 }
 
-// encode writes a segment as an LTX file. Pages that are not in the log are free, so they are zeros.
+// encode writes a segment as an LTX file. New pages that are not in the log are free, so they are
+// written as zeros.
 func (s segment) encode(w io.Writer, l *log, tx ltx.TXID, at int64) error {
 	numbers := make([]uint32, 0, len(s.pages))
 	for n := range s.pages {
@@ -183,7 +186,7 @@ func encode(w io.Writer, pageSize int, commit uint32, tx ltx.TXID, at int64, num
 	page := make([]byte, pageSize)
 	for _, n := range numbers {
 		if n == ltx.LockPgno(uint32(pageSize)) { //nolint:gosec // at most 65536
-			continue // SQLite never uses it
+			continue // SQLite never uses the lock page
 		}
 		if err := read(n, page); err != nil {
 			return fmt.Errorf("page %d cannot be read: %w", n, err)

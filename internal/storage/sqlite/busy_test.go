@@ -9,9 +9,10 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// Somebody else's lock is reported in words, and forgotten as soon as it is gone.
+// A lock of another process causes an error with advice. Writes work again after the lock is
+// released.
 func TestBusy(t *testing.T) {
-	t.Parallel() // the lock is waited for, for five seconds
+	t.Parallel() // waits five seconds for the lock
 	path := filepath.Join(t.TempDir(), "a.db")
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 	if err != nil {

@@ -13,44 +13,45 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Confinement is what surrounds a write in which SQL of a model runs.
+// Confinement limits a write transaction that runs SQL written by a model.
 type Confinement struct {
-	// Allow decides each action of a statement while it is compiled, both of the model's
-	// own text and of code inside the schema: then inside names the trigger or the view.
+	// Allow decides each action of a statement while it is compiled. This includes the model's own
+	// statements and code in the schema; for the latter, inside names the trigger or view.
 	Allow func(action Action, arg1, arg2, database, inside string) bool
-	// Ignore, when set, names tables whose rows nobody wants recorded.
+	// Ignore reports whether changed rows of a table are not recorded. Optional.
 	Ignore func(table string) bool
-	// MaxLength bounds a string or row, in bytes; 0 means 16 MiB.
+	// MaxLength is the maximum size of a string or row, in bytes. Zero means 16 MiB.
 	MaxLength int
-	// Timeout bounds the work, not the waiting for its turn; 0 means no bound.
+	// Timeout limits the operation, not the time it waits in the queue. Zero means no limit.
 	Timeout time.Duration
-	// MaxPages bounds the file, in pages; 0 leaves it as it is.
+	// MaxPages is the maximum size of the file, in pages. Zero means no limit.
 	MaxPages int64
 }
 
-// ErrTimeout ends an operation that took longer than its Confinement allows.
+// ErrTimeout is the cause of cancellation if an operation exceeds Confinement.Timeout.
 var ErrTimeout = errors.New("the write took too long")
 
-// ErrTooManyChanges ends an operation whose record of changed rows outgrew memory.
+// ErrTooManyChanges is returned if the changed rows of an operation exceed the memory for recording
+// them.
 var ErrTooManyChanges = errors.New("more rows are changed at once than can be recorded")
 
-const maxRecorded = 64 << 20 // bytes of row images that an operation may hold
+const maxRecorded = 64 << 20 // maximum total size of the recorded rows of an operation, in bytes
 
-// confined is the second connection that writes to a file, on a driver instance of its own. It
-// works while the writer's own connection has no transaction.
+// confined is a second write connection to a file, with its own driver instance. It is used only
+// while the writer's own connection has no transaction.
 type confined struct {
 	path  string
 	db    *sql.DB
-	conn  *connection // nil when the last one broke
+	conn  *connection // nil before the first use and after an error
 	state *confinement
 }
 
-// confinement is the state that the callbacks of the connection read. They run inside SQLite's
-// calls, on the writer's goroutine, so that no lock is needed.
+// confinement is the state that the callbacks of the connection read. SQLite calls them on the
+// writer's goroutine, so they need no lock.
 type confinement struct {
 	Confinement
 	enforced bool
-	record   *changeRecord // nil: nobody wants to know
+	record   *changeRecord // nil if changes are not recorded
 }
 
 type changeRecord struct {
@@ -60,9 +61,8 @@ type changeRecord struct {
 	stop    context.CancelCauseFunc
 }
 
-// DoConfined runs op in its turn, in a transaction of its own, with an authorizer, limits and a
-// record of every changed row. The end of ctx interrupts op, and an error rolls back this operation
-// alone.
+// DoConfined runs op in its own transaction when its turn comes, with an authorizer, limits and a
+// record of changed rows. Canceling ctx interrupts op. An error rolls back only this operation.
 func (db *DB) DoConfined(ctx context.Context, c Confinement, op func(context.Context, *Tx) error) error {
 	if err := db.beforeWrite(); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 		defer cancel()
 	}
 
-	// Statements end with ctx. The transaction must not: database/sql would roll it back from
-	// another goroutine while op is still running.
+	// Statements use ctx, but the transaction must not: if ctx were canceled, database/sql would
+	// roll it back from another goroutine while op is still running.
 	c.conn.ctx = ctx
 	if err := c.applyLimits(detached); err != nil {
 		return c.discard(err)
@@ -130,15 +130,15 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 	}
 
 	err = recoverTx(func(t *Tx) error { return op(ctx, t) }, &Tx{conn: c.conn, tx: tx, confined: c.state})
-	// What follows are statements of the host.
+	// The statements from here on are rouse's own.
 	c.state.enforced, c.state.record = false, nil
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = errors.Join(cause, err)
 		}
 
-		// An interrupted statement has rolled the transaction back already. What cannot be rolled
-		// back leaves a connection in an unknown state.
+		// An interrupted statement has already rolled back the transaction. If the rollback fails,
+		// the state of the connection is unknown.
 		if e := tx.Rollback(); e != nil {
 			return c.discard(err)
 		}
@@ -152,7 +152,7 @@ func (c *confined) do(ctx context.Context, how Confinement, op func(context.Cont
 	return nil
 }
 
-// discard closes the connection; the next operation opens a new one.
+// discard closes the connection and returns err. The next operation opens a new connection.
 func (c *confined) discard(err error) error {
 	c.conn.close()
 	c.conn = nil
@@ -170,20 +170,20 @@ func (c *confined) applyLimits(ctx context.Context) error {
 
 	pages := c.state.MaxPages
 	if pages <= 0 {
-		// The most that SQLite can have.
+		// The maximum that SQLite supports.
 		pages = 1<<32 - 2
 	}
 
-	// The pragma returns the limit that is in force.
+	// The pragma returns the resulting limit.
 	var now int64
 	return c.conn.conn.QueryRowContext(ctx, fmt.Sprintf("pragma max_page_count=%d", pages)).Scan(&now)
 }
 
-// Confined says whether SQL of a model may run here.
+// Confined reports whether the transaction may run SQL written by a model.
 func (t *Tx) Confined() bool { return t.confined != nil }
 
-// WithAuthorizer runs fn with the authorizer in force: the statements that it compiles are a
-// model's.
+// WithAuthorizer runs fn while the authorizer is in force, so that it checks the statements that fn
+// compiles.
 func (t *Tx) WithAuthorizer(fn func() error) error {
 	if t.confined == nil {
 		return errors.New("sqlite: only a confined transaction can be armed")
@@ -193,7 +193,7 @@ func (t *Tx) WithAuthorizer(fn func() error) error {
 	return fn()
 }
 
-// ChangeCount is the number of row changes recorded so far.
+// ChangeCount returns the number of row changes recorded so far.
 func (t *Tx) ChangeCount() int {
 	if t.confined == nil || t.confined.record == nil {
 		return 0
@@ -201,8 +201,8 @@ func (t *Tx) ChangeCount() int {
 	return len(t.confined.record.changes)
 }
 
-// DiscardChanges drops what was recorded after the first mark changes: a statement that failed
-// changed nothing in the end, though the hook was called for its first rows.
+// DiscardChanges keeps the first mark recorded changes and drops the rest. It is needed after a
+// failed statement, because its changes were recorded before they were undone.
 func (t *Tx) DiscardChanges(mark int) {
 	if t.confined != nil && t.confined.record != nil && mark < len(t.confined.record.changes) {
 		t.confined.record.changes = t.confined.record.changes[:mark]
@@ -210,7 +210,7 @@ func (t *Tx) DiscardChanges(mark int) {
 }
 
 // RecordChanges runs fn and returns every row that it changed, in order. It cancels fn's context
-// with ErrTooManyChanges when they are too many to hold in memory.
+// with ErrTooManyChanges if the changes do not fit into memory.
 func (t *Tx) RecordChanges(ctx context.Context, fn func(context.Context) error) ([]RowChange, error) {
 	if t.confined == nil {
 		return nil, errors.New("sqlite: only a confined transaction records rows")
@@ -251,7 +251,7 @@ func (s *confinement) recordChange(d msqlite.SQLitePreUpdateData) {
 	}
 }
 
-// size returns about how many bytes of memory a change needs.
+// size returns the approximate memory size of a change, in bytes.
 func (c RowChange) size() int {
 	n := 200
 	for _, v := range slices.Concat(c.Old, c.New) {
@@ -266,8 +266,8 @@ func (c RowChange) size() int {
 	return n
 }
 
-// install puts authorizer and hook on a new connection. Statements of the host pass the authorizer,
-// but not what a trigger or a view does on their behalf.
+// install adds the authorizer and the hook to a new connection. The authorizer allows rouse's own
+// statements, but checks the triggers and views that they run.
 func (s *confinement) install(_ context.Context, conn driver.Conn) error {
 	hooks, ok := conn.(msqlite.HookRegisterer)
 	if !ok {
@@ -275,21 +275,22 @@ func (s *confinement) install(_ context.Context, conn driver.Conn) error {
 	}
 	hooks.RegisterPreUpdateHook(s.recordChange)
 	return authorize(conn, func(action Action, a1, a2, database, inside string) bool {
-		// inside names the trigger or view whose code asks: that is never the host's own statement.
+		// If inside is set, the code of a trigger or view is being compiled, not rouse's own
+		// statement.
 		return !s.enforced && inside == "" || s.Allow(action, a1, a2, database, inside)
 	})
 }
 
-// MaxLength is how long a string or a row can be for SQL of a model, in bytes, unless it is said
-// otherwise: a longer one cannot be read.
+// MaxLength is the default limit for strings and rows in SQL written by a model, in bytes. Longer
+// values cannot be read.
 const MaxLength = 16 << 20
 
-// setLimits bounds what one statement can be and make. They belong to the connection;
-// setting them again costs less than remembering.
+// setLimits sets the limits of a connection. Setting them again is cheaper than tracking which
+// connections have them.
 func setLimits(conn *sql.Conn, length int) error {
 	for id, value := range map[int]int{
 		sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-		// A pattern of one LIKE is compared at every place, and nothing interrupts that.
+		// LIKE compares the pattern at every position and cannot be interrupted.
 		sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 100,
 		sqlite3.SQLITE_LIMIT_LENGTH:              length,
 		sqlite3.SQLITE_LIMIT_SQL_LENGTH:          1 << 18,

@@ -10,12 +10,12 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// copyStep is how many pages are copied before the context is checked again: 1 MiB of pages of
-// 4 KiB. Larger steps are no faster.
+// copyStep is the number of pages copied between two checks of the context (1 MiB with 4 KiB
+// pages). Larger steps are not faster.
 const copyStep = 256
 
-// copyOpen copies the snapshot of the transaction that is open on the connection to a new file,
-// which is durable when it returns. An unfinished file is removed.
+// copyOpen copies the snapshot of the connection's open transaction to the file to. The copy is
+// durable when copyOpen returns. An unfinished file is removed.
 func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done, of int)) (err error) {
 	f, err := os.OpenFile(to, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -38,7 +38,7 @@ func copyOpen(ctx context.Context, conn *sql.Conn, to string, progress func(done
 	return nil
 }
 
-// CopyFile copies a database that nobody has open, with what is in its log.
+// CopyFile copies a database and its log. The database must not be open in any process.
 func CopyFile(ctx context.Context, from, to string) (err error) {
 	db, err := OpenReadOnly(from)
 	if err != nil {
@@ -57,14 +57,14 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 			return errors.New("the SQLite driver cannot copy a database")
 		}
 
-		// An unfinished copy is thrown away, so it needs no journal of its own.
+		// An unfinished copy is removed, so it needs no journal.
 		b, err := source.NewBackup(dsn(to, "_pragma=journal_mode(off)", "_pragma=synchronous(off)"))
 		if err != nil {
 			return err
 		}
 
 		defer func() {
-			if e := b.Finish(); err == nil { // after a failed step it returns the same error again
+			if e := b.Finish(); err == nil { // after a failed step, Finish returns the same error again
 				err = e
 			}
 		}()
@@ -86,8 +86,8 @@ func copyPages(ctx context.Context, conn *sql.Conn, to string, progress func(don
 	})
 }
 
-// Copy writes the database as it is at this instant to a new file, which is durable when it
-// returns. Others may write meanwhile. progress, which may be nil, is called with numbers of pages.
+// Copy writes the current state of the database to a new file. The copy is durable when Copy
+// returns. Writes may continue during the copy. progress receives page counts; it is optional.
 func (db *DB) Copy(ctx context.Context, to string, progress func(done, of int)) error {
 	return copyDB(ctx, db.read, db.path, to, progress)
 }
@@ -99,13 +99,13 @@ func copyDB(ctx context.Context, db *sql.DB, from, to string, progress func(done
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	// An open read transaction holds the snapshot; without it each write by another
-	// connection would restart the copy.
+	// The open read transaction holds the snapshot. Without it, each write by another connection
+	// would restart the copy.
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // it only read
+	defer func() { _ = tx.Rollback() }() // read-only
 
 	var pages int
 	if err := tx.QueryRowContext(ctx, "pragma page_count").Scan(&pages); err != nil {

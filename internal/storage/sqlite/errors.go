@@ -9,18 +9,19 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// noShared is SQLite's extended code for a full disk under the -shm file, a few KiB that even
-// reading needs.
+// noShared is SQLite's extended code for a disk that is too full for the -shm file. Reading needs
+// this file of a few KiB, too.
 const noShared = sqlite3.SQLITE_IOERR_SHMSIZE
 
-// CorruptError is a file that is not the database it should be. It is left untouched.
+// CorruptError reports a file that is damaged or not the expected database. The file is left
+// unchanged.
 type CorruptError struct{ Path, Reason string }
 
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s cannot be used: %s; it was left as it is: restore it from a backup, or move it away to start with an empty one", e.Path, e.Reason)
 }
 
-// Code returns SQLite's primary result code of an error, or 0 if the error is none of SQLite's.
+// Code returns SQLite's primary result code of an error, or 0 if the error is not from SQLite.
 func Code(err error) int { return extendedCode(err) & 0xff }
 
 func extendedCode(err error) int {
@@ -48,10 +49,11 @@ func StorageFailed(err error) bool {
 	return false
 }
 
-// Full reports whether a write failed for lack of space, and so left everything as it was.
+// Full reports whether a write failed because the disk is full. The database is unchanged then.
 func Full(err error) bool { return Code(err) == sqlite3.SQLITE_FULL || extendedCode(err) == noShared }
 
-// openError words SQLite's error for the owner of the file. A broken file is a *CorruptError.
+// openError returns an error with advice for the owner of the file. If the file is damaged, it is a
+// *CorruptError.
 func openError(path string, err error) error {
 	switch {
 	case isCorrupt(err):
@@ -60,13 +62,13 @@ func openError(path string, err error) error {
 		return &CorruptError{path, "it is damaged or not a database (" + e.Error() + ")"}
 	case extendedCode(err) == noShared:
 		return fmt.Errorf("cannot open the database %s: there is no space for its -shm file, so its disk is probably full; free some space and try again: %w", path, err)
-	case Code(err) == sqlite3.SQLITE_CANTOPEN: // the file, or one that SQLite makes beside it
+	case Code(err) == sqlite3.SQLITE_CANTOPEN: // the file itself, or its -wal or -shm file
 		return fmt.Errorf("cannot open the database %s: look at the owner and the permissions of the file and of its folder, and whether its disk is mounted to be read only: %w", path, err)
 	}
 	return fmt.Errorf("cannot open the database %s: %w", path, err)
 }
 
-// beginError words the error of a transaction that cannot begin.
+// beginError adds context to the error of a transaction that cannot begin.
 func beginError(err error) error {
 	if Code(err) == sqlite3.SQLITE_BUSY {
 		return fmt.Errorf("another program holds the database (an open sqlite3 shell, or a copy that is being made); close it: %w", err)

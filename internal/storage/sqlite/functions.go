@@ -10,10 +10,11 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// SQLite's own instr, replace and trim can take hours for texts of megabytes, and no deadline ends
-// a call. These take time proportional to their arguments. The driver cannot mark them as
-// innocuous, so connections with them trust the schema, and the authorizer decides what its code
-// may touch.
+// linearFunctions replaces SQLite functions with versions that take time proportional to their
+// arguments. SQLite's own instr, replace and trim can take hours for texts of megabytes, and a
+// deadline does not interrupt them. The driver cannot mark the replacements as innocuous.
+// Connections that use them therefore trust the schema, and the authorizer checks the schema's
+// code.
 var linearFunctions = []struct {
 	name string
 	args int32
@@ -41,7 +42,7 @@ func modelDriver() (*msqlite.Driver, error) {
 	return d, nil
 }
 
-// asText is what SQLite makes of a value where it wants a text; ok is false for NULL.
+// asText converts a value to text as SQLite does. ok is false for NULL.
 func asText(v driver.Value) (text string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -51,7 +52,7 @@ func asText(v driver.Value) (text string, ok bool) {
 	case int64:
 		return strconv.FormatInt(v, 10), true
 	case float64:
-		// As SQLite writes a REAL, with 15 digits; a whole number gets its point below.
+		// Format a REAL like SQLite, with 15 digits. Whole numbers get ".0" below.
 		text = strconv.FormatFloat(v, 'g', 15, 64)
 		if !strings.ContainsAny(text, ".eIN") {
 			text += ".0"
@@ -79,7 +80,7 @@ func instr(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, error
 		return int64(0), nil
 	}
 
-	// In a text SQLite counts characters, from 1.
+	// In a text, SQLite counts characters, starting at 1.
 	return int64(len([]rune(text[:at])) + 1), nil
 }
 
@@ -92,7 +93,7 @@ func replace(_ *msqlite.FunctionContext, args []driver.Value) (driver.Value, err
 		return nil, nil
 	case old == "":
 		return text, nil
-	// Before it is built: a few kilobytes can ask for gigabytes.
+	// Check before building the result: a few kilobytes of arguments can produce gigabytes.
 	case len(text)+strings.Count(text, old)*(len(by)-len(old)) > MaxLength:
 		return nil, errTooBig
 	}

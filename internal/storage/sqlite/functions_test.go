@@ -8,8 +8,8 @@ import (
 	"rouse/internal/storage/sqlite"
 )
 
-// The functions that SQL of a model gets instead of SQLite's own answer the same, but for
-// blobs that are no text.
+// The replaced functions return the same results as SQLite's own, except for blobs that are not
+// text.
 func TestLinearFunctions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db.sqlite")
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ApplicationID: 7})

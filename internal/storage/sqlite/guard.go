@@ -10,26 +10,27 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// Action is what a statement wants to do, as SQLite's authorizer names it.
+// Action is an action code of SQLite's authorizer.
 type Action = msqlite.AuthorizerActionCode
 
-// Guard restricts what SQL written by a model can do to a file.
+// Guard restricts the SQL that a model can run on a file.
 type Guard struct {
-	// Setup runs on each new connection before the authorizer is installed: temp views, say.
+	// Setup is a list of statements that run on each new connection before the authorizer is
+	// installed, for example to create temporary views.
 	Setup []string
-	// Allow decides each action while a statement is compiled; what it refuses fails
-	// with "not authorized". Arguments as of sqlite3_set_authorizer.
+	// Allow decides each action while a statement is compiled. If it returns false, the statement
+	// fails with "not authorized". The arguments are those of sqlite3_set_authorizer.
 	Allow func(action Action, arg1, arg2, database, trigger string) bool
 }
 
-// guardedConns is how many connections of a GuardedPool can be lent at once.
+// guardedConns is the maximum number of open connections of a GuardedPool.
 const guardedConns = 2
 
-// GuardedPool is a pool of read-only connections, on a driver instance of its own. Each connection
-// asks the guard about every statement.
+// GuardedPool is a pool of read-only connections with its own driver instance. The guard checks
+// every statement of each connection.
 type GuardedPool struct{ db *sql.DB }
 
-// OpenGuarded opens an existing database for SQL that is not the host's.
+// OpenGuarded opens an existing database for SQL written by a model.
 func OpenGuarded(path string, g Guard) (*GuardedPool, error) {
 	if g.Allow == nil {
 		return nil, errors.New("sqlite: a guard without Allow guards nothing")
@@ -44,10 +45,10 @@ func OpenGuarded(path string, g Guard) (*GuardedPool, error) {
 	return &GuardedPool{openPool(c, guardedConns)}, nil
 }
 
-// Close closes the pool. A connection that is lent is closed when it is given back.
+// Close closes the pool. A connection that is in use is closed when it is returned.
 func (p *GuardedPool) Close() error { return p.db.Close() }
 
-// Conn lends a connection, which the caller closes.
+// Conn returns a connection of the pool. The caller must close it.
 func (p *GuardedPool) Conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := p.db.Conn(ctx)
 	if err != nil {
@@ -59,15 +60,15 @@ func (p *GuardedPool) Conn(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
-// install prepares a new connection and puts it under the guard.
+// install runs the setup of a new connection and installs the authorizer.
 func (g Guard) install(ctx context.Context, conn driver.Conn) error {
 	execer, ok := conn.(driver.ExecerContext)
 	if !ok {
 		return errors.New("sqlite: the driver's connection runs no statements")
 	}
 
-	// Before the authorizer, which would refuse some of it; query_only last, so that Setup may
-	// write temporary objects.
+	// Run these before the authorizer is installed, which would refuse some of them. query_only
+	// comes last, so that Setup can create temporary objects.
 	for _, statement := range append(g.Setup[:len(g.Setup):len(g.Setup)], "pragma query_only=1") {
 		if _, err := execer.ExecContext(ctx, statement, nil); err != nil {
 			return fmt.Errorf("preparing a guarded connection: %w", err)
@@ -76,7 +77,7 @@ func (g Guard) install(ctx context.Context, conn driver.Conn) error {
 	return authorize(conn, g.Allow)
 }
 
-// authorize installs an authorizer.
+// authorize installs an authorizer on a connection.
 func authorize(conn driver.Conn, allow func(action Action, arg1, arg2, database, inside string) bool) error {
 	registerer, ok := conn.(msqlite.AuthorizerRegisterer)
 	if !ok {

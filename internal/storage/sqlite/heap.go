@@ -8,16 +8,15 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// maxHeap bounds the memory of SQLite in this process, in bytes: of all files together, because
-// SQLite counts no other way. It is better that a statement fails than that the system kills the
-// process.
+// maxHeap limits SQLite's memory for all files of this process together, in bytes. SQLite has no
+// limit per file. With the limit a statement fails; without it, the system may kill the process.
 const maxHeap = 512 << 20
 
-// heapLimited is the only state of the package: SQLite's own settings are the process's, too.
+// heapLimited is package state because SQLite's memory limit applies to the whole process.
 var heapLimited sync.Once
 
-// limitHeap sets the bound before the first file is opened. The driver is built without memory
-// statistics, which SQLite needs for it.
+// limitHeap sets the memory limit before the first file is opened. It enables SQLite's memory
+// statistics, which the limit needs and the driver disables.
 func limitHeap() (err error) {
 	heapLimited.Do(func() {
 		const arguments = 8
@@ -27,7 +26,7 @@ func limitHeap() (err error) {
 		at := tls.Alloc(arguments)
 		defer tls.Free(arguments)
 
-		// If SQLite was initialized before, it refuses this setting, and there is no bound.
+		// If SQLite is already initialized, it refuses this setting. There is no limit then.
 		if sqlite3.Xsqlite3_config(tls, sqlite3.SQLITE_CONFIG_MEMSTATUS, libc.VaList(at, int32(1))) != sqlite3.SQLITE_OK {
 			return
 		}

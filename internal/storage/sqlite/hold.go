@@ -6,20 +6,19 @@ import (
 	"errors"
 )
 
-// Hold keeps what is written in the log: until it is released nothing of it gets into the file
-// itself, also when the database is closed.
+// Hold keeps all writes in the log and out of the database file until it is released. This also
+// holds while the database is closed.
 type Hold struct {
 	db *sql.DB
 	tx *sql.Tx
 }
 
-// Hold begins to keep the file as it is. The log has to be empty: it holds what comes from now on.
+// Hold starts a Hold. The log must be empty, because a Hold applies only to later writes.
 func (db *DB) Hold(ctx context.Context) (*Hold, error) {
 	h := &Hold{db: openOne(db.path, "mode=ro", "_pragma=query_only(1)")}
 
-	// A snapshot of a time when all was in the file: SQLite may not write over it while somebody
-	// reads it. The connection cannot write, so if it is closed last, nobody empties the log on
-	// closing.
+	// SQLite cannot checkpoint later writes while this snapshot is open. The connection is
+	// read-only, so SQLite does not empty the log if this connection is the last one to close.
 	var err error
 	if h.tx, err = h.db.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}); err != nil {
 		return nil, errors.Join(openError(db.path, err), h.db.Close())
@@ -33,8 +32,8 @@ func (db *DB) Hold(ctx context.Context) (*Hold, error) {
 	return h, nil
 }
 
-// Release lets the log be brought into the file. After the database was closed it only ends the
-// hold, and the log stays.
+// Release ends the hold, so that checkpoints copy the log into the file again. If the database was
+// closed before, the log stays.
 func (h *Hold) Release() error {
 	return errors.Join(h.tx.Rollback(), h.db.Close())
 }

@@ -11,11 +11,12 @@ import (
 	"sync/atomic"
 )
 
-// LostError is a database whose file was deleted, replaced or cut off while it was open. What is
-// written to such a file is in none that is opened later.
+// LostError reports that a database file was deleted, replaced or truncated while it was open.
+// Later writes to it would be lost.
 type LostError struct {
 	Path, Reason string
-	// Displaced says that another file stands in the place of the database itself, beside its log.
+	// Displaced reports whether the database file was replaced by another one, which is now next to
+	// the old log.
 	Displaced bool
 }
 
@@ -23,24 +24,24 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("the file %s %s while it was in use, so what is written to it would be lost", e.Path, e.Reason)
 }
 
-// fileWatch is what is known of the files of an open database, to notice when another process takes
-// one away.
+// fileWatch records the files of an open database, to detect that another process removed or
+// replaced one.
 type fileWatch struct {
 	path string
 	lost atomic.Pointer[LostError]
 
 	mu    sync.Mutex
-	parts map[string]os.FileInfo // by their suffix, as they were when they were first seen
-	size  int64                  // of the database without its log, at the last look
+	parts map[string]os.FileInfo // as first seen, by suffix
+	size  int64                  // size of the database file without its log, at the last look
 }
 
 const wasReplaced = "was replaced by another"
 
-// fileParts are the suffixes of the files of an open database that hold what was written.
+// fileParts are the suffixes of the files of an open database that contain data.
 var fileParts = []string{"", "-wal"}
 
-// start remembers which files are open. Where a link on the way leads later is no matter: SQLite
-// too keeps to what the path meant when the database was opened.
+// start records the files that are open. It resolves symbolic links, because SQLite too uses the
+// path that the links led to when it opened the database.
 func (f *fileWatch) start(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -52,8 +53,9 @@ func (f *fileWatch) start(path string) error {
 	return err
 }
 
-// look compares the files at their paths with those that are open. It does not open them, which
-// would take away SQLite's locks. shrunk means that the database has become smaller.
+// look compares the files at their paths with those that were opened. It does not open them:
+// closing them again would release SQLite's locks. shrunk reports whether the database file became
+// smaller.
 func (f *fileWatch) look() (shrunk bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +66,7 @@ func (f *fileWatch) look() (shrunk bool, err error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && before != nil:
 			return false, f.lose(part, "was removed")
-		case err != nil && before == nil: // the log is made by the first who needs it
+		case err != nil && before == nil: // SQLite creates the log when it is first needed
 			continue
 		case err != nil:
 			return false, fmt.Errorf("cannot look after the database %s: %w", f.path, err)
@@ -84,13 +86,14 @@ func (f *fileWatch) look() (shrunk bool, err error) {
 	return shrunk, nil
 }
 
-// lose is for good: what was read from the file before may not be what it holds by now.
+// lose marks the database as lost and returns the LostError. This is permanent, because data read
+// before may not match the file any more.
 func (f *fileWatch) lose(part, how string) error {
 	f.lost.CompareAndSwap(nil, &LostError{Path: f.path + part, Reason: how, Displaced: part == "" && how == wasReplaced})
 	return f.lost.Load()
 }
 
-// Lost is the *LostError of a database whose file CheckFile has found to be lost.
+// Lost returns the *LostError of a database that CheckFile found to be lost, or nil.
 func (db *DB) Lost() error {
 	if lost := db.file.lost.Load(); lost != nil {
 		return lost
@@ -98,8 +101,8 @@ func (db *DB) Lost() error {
 	return nil
 }
 
-// CheckFile returns *LostError once the database's file is not the one that is open. It is cheap:
-// it reads only a file that has become smaller.
+// CheckFile returns a *LostError if the database file was removed, replaced or truncated. It is
+// cheap: it reads the file only if the file has become smaller.
 func (db *DB) CheckFile(ctx context.Context) error {
 	if err := db.Lost(); err != nil {
 		return err
@@ -110,7 +113,7 @@ func (db *DB) CheckFile(ctx context.Context) error {
 		return err
 	}
 
-	// SQLite gives unused space back, too.
+	// SQLite itself also shrinks a file when it releases unused space.
 	if err := db.Check(ctx); err != nil && ctx.Err() == nil {
 		return db.file.lose("", "was cut off")
 	}

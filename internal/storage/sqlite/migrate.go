@@ -21,8 +21,8 @@ type Migration struct {
 	SQL     string
 }
 
-// ReadMigrations lists the files NNNN_name.sql of a folder in order. Numbers start at 1
-// and leave no gap.
+// ReadMigrations returns the migrations NNNN_name.sql of a folder in order. Numbers must start at 1
+// and have no gaps.
 func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	names, err := fs.Glob(dir, "*.sql")
 	if err != nil {
@@ -49,18 +49,19 @@ func ReadMigrations(dir fs.FS) ([]Migration, error) {
 	return out, nil
 }
 
-// NewerSchema returns the error for a database whose schema this program does not know. The remedy
-// completes "install the newer rouse, or".
+// NewerSchema returns the error for a database with a schema newer than this program. The remedy
+// completes the sentence "install the newer rouse, or".
 func NewerSchema(database string, at, known int, remedy string) error {
 	return fmt.Errorf("%s has schema %d, but this rouse supports only schemas up to %d: it was made by a newer rouse, or by an unreleased version before 0.1.0; install the newer rouse, or %s",
 		database, at, known, remedy)
 }
 
-// NewHome is the remedy for a file of a home that a newer version made.
+// NewHome is the NewerSchema remedy for a database in rouse's home folder.
 const NewHome = "start with an empty home: set `home:` to a new folder"
 
-// migrate applies the steps that the file has not seen, each in its own transaction, those of a
-// new file in one. A file with content is backed up first; one from a newer program is refused.
+// migrate applies the missing migrations, each in its own transaction; a new file gets all of them
+// in one. It makes a backup before it changes an existing schema, and fails if the schema is newer
+// than the program.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if o.Migrations == nil {
 		return nil
@@ -80,7 +81,7 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	}
 
 	if at > 0 && at < len(steps) {
-		// A new file needs no permission to be written, and no backup.
+		// A new file needs neither BeforeWrite nor a backup.
 		if err := o.BeforeWrite(); err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		}
 	}
 
-	// All at once: a creation that is killed leaves an empty schema, not a part of one.
+	// Apply all in one transaction, so that a killed process does not leave a partial schema.
 	if at == 0 {
 		return apply(ctx, db, o, steps...)
 	}
@@ -103,8 +104,8 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	return nil
 }
 
-// backup writes a consistent copy, write-ahead log included, and gives it its name once it has
-// been verified.
+// backup writes a consistent copy, including the log. It verifies the copy before it renames it to
+// the final path.
 func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	path := fmt.Sprintf("%s.bak-%d", o.Path, at)
 	if o.BackupPath != nil {
@@ -118,7 +119,7 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	if err := copyDB(ctx, db, o.Path, partial, nil); err != nil {
 		return err
 	}
-	// A backup is worth nothing unless it can be read.
+	// Verify the copy: a backup that cannot be read is useless.
 	if err := Verify(ctx, partial, o.ApplicationID, false); err != nil {
 		return errors.Join(err, os.Remove(partial))
 	}
@@ -126,7 +127,7 @@ func backup(ctx context.Context, db *sql.DB, o Options, at int) error {
 	return atomicfile.Rename(partial, path)
 }
 
-// apply runs steps in one transaction.
+// apply runs migrations in one transaction.
 func apply(ctx context.Context, db *sql.DB, o Options, steps ...Migration) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

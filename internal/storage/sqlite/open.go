@@ -19,33 +19,35 @@ import (
 
 const (
 	defaultReaders = 4
-	busyTimeout    = 5000 // milliseconds: another process may hold the file for a backup
+	busyTimeout    = 5000 // milliseconds to wait for a lock of another process
 )
 
-// Options says how to open one database file.
+// Options configures Open.
 type Options struct {
 	Path string
-	// ApplicationID marks whose file this is; it is written into a new file and must be
-	// found in an old one.
+	// ApplicationID identifies the program that owns the file. It is written into a new file and
+	// must match in an existing one.
 	ApplicationID int32
-	// Migrations holds files NNNN_name.sql in its root, applied in order and only forward.
+	// Migrations contains files NNNN_name.sql in its root. They are applied in order and only
+	// forward.
 	Migrations fs.FS
-	Readers    int // connections that read at once; 0 means 4
-	// AutoVacuum lets a new file give space back, in steps, with pragma incremental_vacuum.
+	Readers    int // read connections; zero means 4
+	// AutoVacuum enables incremental_vacuum in a new file, so that unused space can be released in
+	// steps.
 	AutoVacuum bool
-	// PageSize is the page size of a new file in bytes; 0 means SQLite's own.
+	// PageSize is the page size of a new file, in bytes. Zero means SQLite's default.
 	PageSize int
-	// LogSize is the length in bytes at which the log is brought into the file; 0 means about 4
-	// MiB.
+	// LogSize is the size of the log that triggers a checkpoint, in bytes. Zero means about 4 MiB.
 	LogSize int64
-	// SkipCheck leaves out the check that reads the whole file: the caller knows that the file is
-	// intact, or calls Check later.
+	// SkipCheck skips the check that reads the whole file. Set it if the file is known to be
+	// intact, or if the caller calls Check later.
 	SkipCheck bool
-	// BeforeWrite, when set, is called before every write, and before an old file is
-	// migrated; an error refuses it.
+	// BeforeWrite is called before every write and before a migration of an existing file. An error
+	// prevents the write. Optional.
 	BeforeWrite func() error
-	// BackupPath names the file for the backup that is made before a schema of this version is
-	// migrated, "" for none; nil means PATH.bak-VERSION, which is replaced.
+	// BackupPath returns the path for the backup made before migrating a schema of this version. If
+	// it returns "", there is no backup. If BackupPath is nil, the backup replaces
+	// PATH.bak-VERSION.
 	BackupPath func(version int) (path string, err error)
 }
 
@@ -60,12 +62,12 @@ type DB struct {
 	file        fileWatch
 	pageSize    int64 // bytes
 
-	confined *confined // nil until it is first needed; the writer's goroutine has it
+	confined *confined // nil until first used; only the writer's goroutine uses it
 	closing  atomic.Pointer[func()]
 }
 
-// Open opens or creates a database, checks it and brings it to the newest schema.
-// A damaged or foreign file is a *CorruptError.
+// Open opens or creates a database, checks it and migrates it to the newest schema. It returns a
+// *CorruptError if the file is damaged or belongs to another program.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Readers <= 0 {
 		o.Readers = defaultReaders
@@ -77,7 +79,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, err
 	}
 
-	// Before SQLite opens it, which would create a database in an empty file.
+	// Probe before SQLite opens the file, because SQLite would create a database in an empty file.
 	fresh, err := probe(o.Path)
 	if err != nil {
 		return nil, err
@@ -96,7 +98,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	db := &DB{
 		path: o.Path, beforeWrite: o.BeforeWrite,
-		// SQLite has one writer at a time; a second connection would only wait for the first.
+		// SQLite supports one writer at a time. A second connection would only wait for the first.
 		writeDB: openPool(connector{driver: host, dsn: dsn(o.Path, existing, "_txlock=immediate")}, 1),
 		read:    openPool(connector{driver: host, dsn: dsn(o.Path, existing, "_pragma=query_only(1)")}, o.Readers),
 	}
@@ -113,8 +115,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Do runs op inside a transaction that it may share with other callers, and returns once
-// that transaction is on disk. See Writer.Do.
+// Do runs op in a transaction that it may share with other callers. It returns once the transaction
+// is durable. See Writer.Do.
 func (db *DB) Do(ctx context.Context, op func(*Tx) error) error {
 	if err := db.beforeWrite(); err != nil {
 		return err
@@ -122,37 +124,37 @@ func (db *DB) Do(ctx context.Context, op func(*Tx) error) error {
 	return db.writer.Do(ctx, op)
 }
 
-// Writer is the group-commit goroutine behind Do.
+// Writer returns the group-commit writer used by Do.
 func (db *DB) Writer() *Writer { return db.writer }
 
-// Read is the pool of readers. Its connections refuse to write.
+// Read returns the pool of read-only connections.
 func (db *DB) Read() *sql.DB { return db.read }
 
 // Observe sets the only observer of the database. The writer's goroutine calls committed after each
-// batch, before its callers return; committed must not wait. closing is called after the last write
-// and before the file is closed; it must close any Snapshot.
+// batch, before the callers of Do return; committed must not block. closing is called after the
+// last write and before the file is closed. It must close all open Snapshots.
 func (db *DB) Observe(committed, closing func()) {
 	db.writer.committed.Store(&committed)
 	db.closing.Store(&closing)
 }
 
-// Turn runs fn while nothing is written to the database, so that what its log holds is whole
-// transactions.
+// Turn runs fn while no write is in progress, so that the log contains only complete transactions.
 func (db *DB) Turn(ctx context.Context, fn func() error) error {
 	return db.writer.submit(ctx, &operation{exclusive: fn, reads: true, done: make(chan struct{})})
 }
 
-// Checkpoint brings what the log holds into the file, as far as nobody reads from the log.
+// Checkpoint copies the log into the file, except for the parts that an open read transaction
+// needs.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	_, err := db.read.ExecContext(ctx, "pragma wal_checkpoint(passive)")
 	return err
 }
 
-// Path is the file of the database.
+// Path returns the path of the database file.
 func (db *DB) Path() string { return db.path }
 
-// Close waits for the operations that were accepted and closes the file. The files of a database
-// that is lost are left alone: SQLite would remove the log of whatever stands in its place by now.
+// Close waits for accepted operations and closes the files. If the database is lost, the files are
+// not closed: SQLite would remove the log next to the file that replaced it.
 func (db *DB) Close() error {
 	err := db.writer.Close()
 	if closing := db.closing.Swap(nil); closing != nil {
@@ -164,11 +166,11 @@ func (db *DB) Close() error {
 	return errors.Join(err, db.confined.close(), db.read.Close(), db.writeDB.Close())
 }
 
-// existing keeps a connection from creating the file. If the file was taken away, an empty one
-// would come in its place, and SQLite would remove the log.
+// existing is the DSN parameter that prevents a connection from creating the file. If the file was
+// removed, SQLite would create an empty one and delete the log.
 const existing = "mode=rw"
 
-// create makes the empty file that SQLite takes for a new database.
+// create creates the empty file that SQLite treats as a new database.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -177,8 +179,8 @@ func create(path string) error {
 	return f.Close()
 }
 
-// probe inspects the file before SQLite does, which takes an empty file for a new database. It
-// reports whether the database is to be created.
+// probe inspects the file before SQLite opens it, because SQLite treats an empty file as a new
+// database. fresh reports whether the database must be created.
 func probe(path string) (fresh bool, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,8 +197,8 @@ func probe(path string) (fresh bool, err error) {
 		return false, checkHeader(path)
 	}
 
-	// A creation that was killed before its first commit leaves an empty file; with a
-	// log beside it, an empty file is a database that lost its content.
+	// If the process is killed before the first commit, a new file stays empty. If an empty file
+	// has a log, the database lost its content.
 	if wal, err := os.Stat(path + "-wal"); err == nil && wal.Size() > 0 {
 		return false, &CorruptError{path, "it is empty, but its write-ahead log is not"}
 	}
@@ -204,9 +206,9 @@ func probe(path string) (fresh bool, err error) {
 	return true, nil
 }
 
-// checkHeader refuses a file that does not begin like a database: SQLite takes a file of one byte
-// for a new one. With a rollback journal beside it, the beginning may be half written, and SQLite
-// restores it.
+// checkHeader returns a *CorruptError if the file does not begin with SQLite's magic string. SQLite
+// itself treats a one-byte file as new. The check is skipped if there is a rollback journal: the
+// header may be half written, and SQLite restores it.
 func checkHeader(path string) error {
 	if _, err := os.Stat(path + "-journal"); err == nil {
 		return nil
@@ -230,12 +232,12 @@ func checkHeader(path string) error {
 	return nil
 }
 
-// initialize checks identity and health, and migrates. Only a file that is ours is switched
-// to a write-ahead log, which rewrites its header and stays for every later connection.
+// initialize checks the identity and integrity of the file, and migrates it. It enables the
+// write-ahead log only after these checks, because that permanently changes the file's header.
 func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	if fresh {
 		var setup []string
-		// Before anything is in the file: SQLite takes them only then.
+		// SQLite accepts these settings only while the file is empty.
 		if o.PageSize > 0 {
 			setup = append(setup, fmt.Sprintf("pragma page_size=%d", o.PageSize))
 		}
@@ -255,8 +257,8 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	}
 
 	if id == 0 && !fresh {
-		// A creation that was killed after SQLite wrote its first page, and before this
-		// program wrote its mark, leaves a database without a mark and without a table.
+		// If the process is killed between SQLite's first page and the application id, the new
+		// database has neither an id nor tables.
 		var objects int
 		if err := db.writeDB.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&objects); err != nil {
 			return openError(o.Path, err)
@@ -290,15 +292,14 @@ func (db *DB) initialize(ctx context.Context, o Options, fresh bool) error {
 	return db.measurePages(ctx, o.LogSize)
 }
 
-// measurePages reads the page size, and has the log brought into the file once it has logSize
-// bytes.
+// measurePages reads the page size and configures automatic checkpoints for logs of logSize bytes.
 func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 	if err := db.writeDB.QueryRowContext(ctx, "pragma page_size").Scan(&db.pageSize); err != nil {
 		return openError(db.path, err)
 	}
 
 	if logSize <= 0 {
-		logSize = 1000 * 4096 // SQLite's own
+		logSize = 1000 * 4096 // SQLite's default
 	}
 	if _, err := db.writeDB.ExecContext(ctx, fmt.Sprintf("pragma wal_autocheckpoint=%d", logSize/db.pageSize)); err != nil {
 		return openError(db.path, err)
@@ -306,10 +307,11 @@ func (db *DB) measurePages(ctx context.Context, logSize int64) error {
 	return nil
 }
 
-// PageSize is how large the pages of the file are, in bytes.
+// PageSize returns the page size of the file, in bytes.
 func (db *DB) PageSize() int64 { return db.pageSize }
 
-// dsn is the data source name of a file, in which no character of its path counts as a parameter.
+// dsn returns the data source name of a file. It escapes the path, so that no character of the path
+// is parsed as a parameter.
 func dsn(path string, params ...string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
 	if !strings.HasPrefix(u.Path, "/") { // a relative path, or C:/… on Windows
@@ -322,11 +324,11 @@ func dsn(path string, params ...string) string {
 	return u.String() + "?" + strings.Join(params, "&")
 }
 
-// strictQuotes keeps SQLite from taking a name in double quotes that it does not know for a
-// text: select "amout" would answer amout for each row.
+// strictQuotes is the DSN parameter that turns off double-quoted strings. With them, SQLite treats
+// an unknown name as text: select "amout" would return amout for each row.
 const strictQuotes = "_dqs=0"
 
-// openPool opens a pool of so many connections.
+// openPool opens a pool with the given maximum number of connections.
 func openPool(c connector, connections int) *sql.DB {
 	db := sql.OpenDB(c)
 	db.SetMaxOpenConns(connections)
@@ -334,16 +336,16 @@ func openPool(c connector, connections int) *sql.DB {
 	return db
 }
 
-// openOne opens a pool of a single connection, on a driver instance of its own.
+// openOne opens a pool of a single connection with its own driver instance.
 func openOne(path string, params ...string) *sql.DB {
 	return openPool(connector{driver: &msqlite.Driver{}, dsn: dsn(path, params...)}, 1)
 }
 
-// connector opens connections of one driver instance; nothing is registered globally.
+// connector opens connections of one driver instance, without registering a driver globally.
 type connector struct {
 	driver  *msqlite.Driver
 	dsn     string
-	prepare func(context.Context, driver.Conn) error // optional; makes a new connection ready for use
+	prepare func(context.Context, driver.Conn) error // optional; sets up a new connection
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {

@@ -9,15 +9,18 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// RowChange is one row as a statement, a trigger or a cascade changed it.
+// RowChange is a change of one row by a statement, a trigger or a cascade.
 type RowChange struct {
-	Table          string
-	Old, New       []any // in the order of the table's columns, generated ones included as nil; nil: there was, or is, no row
-	OldRow, NewRow int64 // row ids; 0 in tables without them
+	Table string
+	// Old and New are the column values in table order; generated columns are nil. Old is nil for
+	// an insert, New for a delete.
+	Old, New       []any
+	OldRow, NewRow int64 // row ids; zero in tables without row ids
 }
 
-// rowChange reads the values of the pre-update hook. The driver's own code ends a text at its first
-// NUL, and reads an unset pointer for a virtual generated column.
+// rowChange reads the values of the pre-update hook. It does not use the driver's own code, which
+// truncates a text at the first NUL and dereferences an unset pointer for a virtual generated
+// column.
 func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	r, err := newHookReader(reflect.ValueOf(d).Elem())
 	if err != nil {
@@ -36,8 +39,8 @@ func rowChange(d *msqlite.SQLitePreUpdateData) (RowChange, error) {
 	return c, nil
 }
 
-// newHookReader reads unexported fields of the driver. If a later version has others, the write
-// whose rows should be recorded is refused.
+// newHookReader reads unexported fields of the driver. It returns an error if a later version of
+// the driver changes them, so that no write goes unrecorded.
 func newHookReader(data reflect.Value) (hookReader, error) {
 	tls, db := data.FieldByName("tls"), data.FieldByName("pCsr")
 	if !tls.IsValid() || tls.Type() != reflect.TypeFor[*libc.TLS]() || !db.IsValid() || !db.CanUint() {
@@ -81,10 +84,10 @@ func (r hookReader) value(at uintptr) any {
 	return nil
 }
 
-// bytes are SQLite's own; the caller copies them.
+// bytes returns memory that SQLite owns. The caller must copy it.
 func (r hookReader) bytes(from, value uintptr) []byte {
 	n := sqlite3.Xsqlite3_value_bytes(r.tls, value)
-	// SQLite returns no pointer for an empty blob.
+	// SQLite returns a null pointer for an empty blob.
 	if n == 0 || from == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	msqlite "modernc.org/sqlite"
 )
 
-// A driver that keeps other things than this one is told apart, and not read anyway.
+// An unknown layout of the driver's data is detected, not misread.
 func TestRowChangeOfAnotherDriver(t *testing.T) {
 	for name, data := range map[string]any{
 		"nothing":          struct{}{},

@@ -10,10 +10,11 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Prepared makes a Querier of a transaction that keeps its prepared statements.
+// Prepared adapts a Tx with its cached prepared statements to Querier.
 type Prepared struct{ Tx *Tx }
 
-// QueryContext leaves the caller's context out: the transaction may be shared.
+// QueryContext implements Querier. It ignores the context, because other callers may share the
+// transaction.
 func (p Prepared) QueryContext(_ context.Context, query string, args ...any) (*sql.Rows, error) {
 	return p.Tx.Query(query, args...)
 }
@@ -21,7 +22,7 @@ func (p Prepared) QueryContext(_ context.Context, query string, args ...any) (*s
 // Scanner reads the values of one row.
 type Scanner func(into ...any) error
 
-// Collect returns a value for each row of a query.
+// Collect runs a query and returns the result of read for each row.
 func Collect[T any](ctx context.Context, q Querier, read func(scan Scanner) (T, error), query string, args ...any) (out []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -39,7 +40,7 @@ func Collect[T any](ctx context.Context, q Querier, read func(scan Scanner) (T, 
 	return out, rows.Err()
 }
 
-// Single reads a row of one value, for Collect.
+// Single reads a row with one column, for use with Collect.
 func Single[T any](scan Scanner) (v T, err error) {
 	err = scan(&v)
 	return v, err

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// Snapshot is a database as it was at one instant, of which a copy is made later, while others go
-// on writing. Until it is closed the log grows by what they write.
+// Snapshot is a consistent state of a database that can be copied later, while writes continue. The
+// log grows with these writes until the snapshot is closed.
 type Snapshot struct {
 	path string
 	db   *sql.DB
@@ -15,10 +15,10 @@ type Snapshot struct {
 	tx   *sql.Tx
 }
 
-// OpenSnapshot prepares a snapshot of a database that others may have open. What can take long or
-// fail is done here, so that Take is short.
+// OpenSnapshot prepares a snapshot of a database that may be open elsewhere. It does the slow and
+// fallible work, so that Take is short. The caller must close the snapshot.
 func OpenSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
-	// One that could not write would leave the log behind, if it is the last to close.
+	// Open it writable: if a read-only connection is the last one to close, the log stays behind.
 	s := &Snapshot{path: path, db: openOne(path, "mode=rw", "_pragma=query_only(1)", "_pragma=cell_size_check(1)")}
 	defer func() {
 		if err != nil {
@@ -33,27 +33,28 @@ func OpenSnapshot(ctx context.Context, path string) (_ *Snapshot, err error) {
 	return s, s.conn.QueryRowContext(ctx, "pragma schema_version").Scan(&version)
 }
 
-// Take fixes the instant.
+// Take starts the read transaction that defines the state of the snapshot.
 func (s *Snapshot) Take(ctx context.Context) (err error) {
-	// It has to outlive the call that takes it.
+	// The transaction must outlive this call.
 	if s.tx, err = s.conn.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}); err != nil {
 		return openError(s.path, err)
 	}
 	var pages int
-	return s.tx.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&pages) // reading begins it
+	// The first read begins the snapshot.
+	return s.tx.QueryRowContext(ctx, "select count(*) from sqlite_schema").Scan(&pages)
 }
 
-// Bytes is how large a copy is going to be.
+// Bytes returns the size of a copy, in bytes.
 func (s *Snapshot) Bytes(ctx context.Context) (n int64, err error) {
 	err = s.tx.QueryRowContext(ctx, "select page_count * page_size from pragma_page_count, pragma_page_size").Scan(&n)
 	return n, err
 }
 
-// Path is the file of the database.
+// Path returns the path of the database file.
 func (s *Snapshot) Path() string { return s.path }
 
-// CopyTo writes the database as it was at the instant to a new file, which is durable when it
-// returns; see Copy.
+// CopyTo writes the state of the snapshot to a new file. The copy is durable when CopyTo returns.
+// See DB.Copy.
 func (s *Snapshot) CopyTo(ctx context.Context, to string, progress func(done, of int)) error {
 	err := copyOpen(ctx, s.conn, to, progress)
 	if isCorrupt(err) {
@@ -62,7 +63,7 @@ func (s *Snapshot) CopyTo(ctx context.Context, to string, progress func(done, of
 	return err
 }
 
-// Close ends the snapshot.
+// Close closes the snapshot.
 func (s *Snapshot) Close() error {
 	var errs []error
 	if s.tx != nil {

@@ -46,7 +46,7 @@ func count(t *testing.T, db *sqlite.DB) int {
 	return n
 }
 
-// A path with characters that mean something in a URI is one file all the same.
+// Characters with a meaning in URIs do not change the path.
 func TestOpenKeepsThePath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b%20?x#y", "é.db")
 	if strings.ContainsAny(string(filepath.Separator), `\`) {
@@ -101,8 +101,8 @@ func TestFailingOperationIsIsolated(t *testing.T) {
 	}
 }
 
-// SQLite rolls a transaction back by itself when the disk is full; its message reaches the
-// caller, and the next write finds a writer that works.
+// SQLite itself rolls back a transaction when the disk is full. The caller gets SQLite's message,
+// and the writer works for the next write.
 func TestFullDisk(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	limit := func(pages int) func(*sqlite.Tx) error {
@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A commit that fails is everyone's error in it, and no later caller's.
+// A failed commit fails all operations in it, but no later operation.
 func TestCommitThatFails(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "t.db"))
 	later := func(tx *sqlite.Tx) error {
@@ -187,7 +187,7 @@ func TestClosedWriter(t *testing.T) {
 	}
 }
 
-// What is not our database, or is a damaged one, is refused and left as it was.
+// A damaged or foreign database is refused and left unchanged.
 func TestOpenRefuses(t *testing.T) {
 	cases := map[string]struct {
 		make func(t *testing.T, path string)
@@ -200,7 +200,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "folder"},
-		// What other programs leave mostly carries no mark and has no write-ahead log.
+		// Most other programs' databases have no application id and no write-ahead log.
 		"unmarked":      {func(t *testing.T, p string) { raw(t, p, `create table theirs(x); insert into theirs values (1)`) }, "another program"},
 		"one byte":      {func(t *testing.T, p string) { make4(t, p, testID); cut(t, p, 1) }, "does not begin like one"},
 		"half a header": {func(t *testing.T, p string) { make4(t, p, testID); cut(t, p, 50) }, "damaged"},
@@ -222,7 +222,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			defer f.Close()
 
-			if _, err := f.WriteAt(make([]byte, 4), 68); err != nil { // where the application id is
+			if _, err := f.WriteAt(make([]byte, 4), 68); err != nil { // offset of the application id
 				t.Fatal(err)
 			}
 		}, "another program"},
@@ -258,7 +258,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A creation that was killed at its first page is started again.
+// A creation that was killed at its first page is repeated.
 func TestOpenAfterKilledCreation(t *testing.T) {
 	for _, statement := range []string{"pragma journal_mode=wal", "pragma user_version=0"} {
 		path := filepath.Join(t.TempDir(), "t.db")
@@ -283,7 +283,7 @@ func cut(t *testing.T, path string, size int64) {
 	}
 }
 
-// raw runs SQL on a file as any other program would.
+// raw runs SQL on a file like another program.
 func raw(t *testing.T, path, query string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -317,7 +317,8 @@ func make4(t *testing.T, path string, id int32) {
 	}
 }
 
-// The size of the pages is that with which a file was made, and its log is brought into it at the same length whatever that is.
+// PageSize applies only to a new file, and does not change the size of the log that triggers a
+// checkpoint.
 func TestPageSize(t *testing.T) {
 	for name, c := range map[string]struct {
 		made, opened int
@@ -369,7 +370,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// A failing migration leaves the schema it found.
+// A failing migration leaves the schema unchanged.
 func TestMigrationFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.db")
 	make4(t, path, testID)
@@ -448,7 +449,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// BenchmarkFsync is what one durable write costs without a database: the baseline of BenchmarkDo.
+// BenchmarkFsync measures a durable write without a database: the baseline of BenchmarkDo.
 func BenchmarkFsync(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "f"))
 	if err != nil {
@@ -467,8 +468,8 @@ func BenchmarkFsync(b *testing.B) {
 	}
 }
 
-// A pool that connects again after its file was taken away makes no empty one in its place, with which
-// SQLite would remove the log.
+// A pool that reconnects after its file was removed does not create an empty file. SQLite would
+// remove the log with it.
 func TestConnectingMakesNoFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "d.db")
@@ -477,12 +478,12 @@ func TestConnectingMakesNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// More at once than were ever connected.
+	// More connections than were ever open at once.
 	for range 3 {
 		conn, err := db.Read().Conn(t.Context())
 		if err == nil {
 			t.Cleanup(func() { _ = conn.Close() })
-			_, _ = conn.ExecContext(t.Context(), "select count(*) from t") // what matters is what it leaves
+			_, _ = conn.ExecContext(t.Context(), "select count(*) from t") // only the files matter
 		}
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// OpenReadOnly opens a database that nobody else has open, read-only, with what is in its
-// write-ahead log. The caller closes it.
+// OpenReadOnly opens a database read-only, including its log. The database must not be open
+// elsewhere. The caller must close it.
 func OpenReadOnly(path string) (*sql.DB, error) {
 	empty, err := probe(path)
 	if err != nil {
@@ -30,12 +30,12 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 
 	params := []string{"mode=ro", "_pragma=cell_size_check(1)", "_pragma=query_only(1)"}
 	if _, err := os.Stat(path + "-wal"); err != nil {
-		params = append(params, "immutable=1") // SQLite would make files beside it
+		params = append(params, "immutable=1") // otherwise SQLite creates -wal and -shm files
 	}
 
 	db := openOne(path, params...)
 	if Code(touch(db)) != sqlite3.SQLITE_CANTOPEN {
-		return db, nil // whoever uses it hears of other errors
+		return db, nil // other errors are reported on use
 	}
 	if err := db.Close(); err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func OpenReadOnly(path string) (*sql.DB, error) {
 	return openWithoutLocks(path, params), nil
 }
 
-// touch reads from a database for the first time.
+// touch runs a first read of a database and returns its error.
 func touch(db *sql.DB) error {
 	var version int
 	return db.QueryRow("pragma schema_version").Scan(&version)
 }
 
 // openWithoutLocks opens a database on a read-only disk, which may not support locks. With an
-// exclusive lock SQLite keeps the index of the log in memory. The pragma must come before any
+// exclusive lock, SQLite keeps the index of the log in memory. The pragma must precede any
 // statement that reads the file.
 func openWithoutLocks(path string, params []string) *sql.DB {
 	vfs := "unix-none"
@@ -61,16 +61,17 @@ func openWithoutLocks(path string, params []string) *sql.DB {
 	return openPool(connector{driver: &msqlite.Driver{}, dsn: strings.Replace(dsn(path, params...), "?", first, 1)}, 1)
 }
 
-// OpenShared opens a database for reading that others may have open, and write. Where it cannot be
-// written, as on a medium that is read-only, nobody else can write it either. The caller closes it.
+// OpenShared opens a database for reading while other processes may write it. If the file is not
+// writable, as on a read-only disk, it opens the database with OpenReadOnly. The caller must close
+// it.
 func OpenShared(path string) (*sql.DB, error) {
 	if empty, err := probe(path); err != nil || empty {
-		return OpenReadOnly(path) // which says what is wrong
+		return OpenReadOnly(path) // returns the detailed error
 	}
 
 	db := openOne(path, existing, "_pragma=query_only(1)", "_pragma=cell_size_check(1)")
 	if !StorageFailed(touch(db)) {
-		return db, nil // whoever uses it hears of other errors
+		return db, nil // other errors are reported on use
 	}
 	if err := db.Close(); err != nil {
 		return nil, err
@@ -78,8 +79,9 @@ func OpenShared(path string) (*sql.DB, error) {
 	return OpenReadOnly(path)
 }
 
-// Verify returns a *CorruptError unless a file is an intact database with the application id.
-// thorough also compares every index with its table, which takes about three times as long.
+// Verify returns a *CorruptError unless the file is an intact database with the given application
+// id. If thorough is set, it also compares every index with its table, which takes about three
+// times as long.
 func Verify(ctx context.Context, path string, applicationID int32, thorough bool) (err error) {
 	db, err := OpenReadOnly(path)
 	if err != nil {
@@ -93,7 +95,7 @@ func Verify(ctx context.Context, path string, applicationID int32, thorough bool
 	return check(ctx, db, path, thorough)
 }
 
-// checkApplicationID reads the mark that says which program the file belongs to.
+// checkApplicationID returns a *CorruptError if the application id of the file is not want.
 func checkApplicationID(ctx context.Context, db *sql.DB, path string, want int32) error {
 	var id int32
 	if err := db.QueryRowContext(ctx, "pragma application_id").Scan(&id); err != nil {
@@ -105,7 +107,7 @@ func checkApplicationID(ctx context.Context, db *sql.DB, path string, want int32
 	return nil
 }
 
-// check reads the whole file.
+// check reads the whole file and returns a *CorruptError if it is damaged.
 func check(ctx context.Context, db *sql.DB, path string, thorough bool) error {
 	pragma := "pragma quick_check(1)"
 	if thorough {
@@ -123,5 +125,5 @@ func check(ctx context.Context, db *sql.DB, path string, thorough bool) error {
 	return nil
 }
 
-// Check reads the whole file of an open database; a *CorruptError says what is wrong.
+// Check reads the whole file of an open database and returns a *CorruptError if it is damaged.
 func (db *DB) Check(ctx context.Context) error { return check(ctx, db.read, db.path, false) }

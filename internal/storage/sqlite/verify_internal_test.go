@@ -15,7 +15,7 @@ func TestOpenWithoutLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The files of a killed process.
+	// The files that a killed process leaves.
 	crashed := filepath.Join(t.TempDir(), "t.db")
 	for _, suffix := range []string{"", "-wal"} {
 		data, err := os.ReadFile(path + suffix)

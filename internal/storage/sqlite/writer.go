@@ -16,39 +16,39 @@ import (
 var ErrClosed = errors.New("the database is closed")
 
 const (
-	maxBatch   = 512 // operations that may share a commit
+	maxBatch   = 512 // maximum number of operations in one transaction
 	maxRetries = 10
 )
 
-// WriterOptions tune a Writer.
+// WriterOptions configures a Writer.
 type WriterOptions struct {
-	// Text, when set, is what every text argument passes: PostgreSQL refuses some that
-	// SQLite stores as they are.
+	// SanitizeText is applied to every text argument. It is needed for PostgreSQL, which refuses
+	// some texts that SQLite accepts. Optional.
 	SanitizeText func(string) string
-	// Begin, when set, comes first in each transaction. Its error is that of all operations that
-	// share it.
+	// Begin runs first in each transaction. Its error fails all operations of the transaction.
+	// Optional.
 	Begin func(*Tx) error
-	// Together, when set, sends statements to a server whose results do not matter (Run), in one round trip.
+	// Together sends the statements of Tx.Run to a server in one round trip. Optional.
 	Together func(ctx context.Context, driverConn any, statements []Statement) error
 }
 
-// Statement is one with its arguments.
+// Statement is an SQL statement with its arguments.
 type Statement struct {
 	Query string
 	Args  []any
 }
 
-// Writer commits the operations of many callers together. One goroutine owns one
-// connection; it works with PostgreSQL as well as with SQLite.
+// Writer groups the operations of many callers into shared transactions. One goroutine owns one
+// connection. Writer supports SQLite and PostgreSQL.
 type Writer struct {
-	// ctx is the writer's own: the callers' contexts stay outside, because one that ends
-	// inside a transaction rolls all of it back, neighbours included.
+	// ctx is the writer's own context. The callers' contexts are not used: if one ends during a
+	// transaction, it rolls back the operations of all callers.
 	ctx  context.Context
 	db   *sql.DB
 	o    WriterOptions
 	done chan struct{}
 
-	committed atomic.Pointer[func()] // called after each batch; nil: nobody wants to know
+	committed atomic.Pointer[func()] // called after each batch; optional
 
 	mu     sync.Mutex
 	wake   chan struct{} // capacity 1
@@ -57,17 +57,18 @@ type Writer struct {
 }
 
 type operation struct {
-	run       func(*Tx) error
-	exclusive func() error // instead of do: it has its own transaction, on a connection of its own
-	reads     bool         // an exclusive one writes nothing
+	run func(*Tx) error
+	// exclusive replaces run. It uses its own transaction on its own connection.
+	exclusive func() error
+	reads     bool // exclusive does not write
 	err       error
 	failed    bool
-	retries   int // how often its transaction was rolled back in favour of another process
+	retries   int // serialization failures so far
 	done      chan struct{}
 }
 
-// NewWriter starts the goroutine that owns one connection of db, until Close. Only the values of
-// ctx are used, not its end.
+// NewWriter starts a Writer on one connection of db. It uses the values of ctx, but not its
+// cancellation. The caller must close the Writer.
 func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error) {
 	if db == nil {
 		return nil, errors.New("sqlite: a writer needs a database")
@@ -78,18 +79,18 @@ func NewWriter(ctx context.Context, db *sql.DB, o WriterOptions) (*Writer, error
 	return w, nil
 }
 
-// Do runs op in a transaction that it may share with other callers. It returns once the transaction
-// is durable, or op's own error, in which case nothing of op was written. After an error of the
-// commit the outcome is unknown.
+// Do runs op in a transaction that it may share with other callers. It returns nil once the
+// transaction is durable. If op returns an error, Do returns it, and no change of op is written. If
+// the commit fails, the outcome is unknown.
 //
-// op may run more than once, because a failing neighbour rolls the transaction back. It must set
-// its results and not accumulate them. If ctx ends before op begins, op does not run; after that,
-// Do waits for it.
+// op may run more than once, because a failure of another operation rolls the transaction back. It
+// must set its results instead of accumulating them. If ctx ends before op begins, op does not run.
+// After that, Do waits for op.
 func (w *Writer) Do(ctx context.Context, op func(*Tx) error) error {
 	return w.submit(ctx, &operation{run: op, done: make(chan struct{})})
 }
 
-// DoExclusive runs op in its turn, while the writer has no transaction open.
+// DoExclusive runs op when its turn comes, while the writer has no open transaction.
 func (w *Writer) DoExclusive(ctx context.Context, op func() error) error {
 	return w.submit(ctx, &operation{exclusive: op, done: make(chan struct{})})
 }
@@ -106,7 +107,7 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 		return ErrClosed
 	}
 
-	// The lock also covers closed: nothing is queued behind the goroutine's last look.
+	// The lock also covers closed, so that no operation is queued after the goroutine's last look.
 	w.queue = append(w.queue, o)
 	w.mu.Unlock()
 
@@ -117,7 +118,8 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	case <-ctx.Done():
 	}
 
-	// Once picked up it shares its transaction, and to stop it would roll back its neighbours.
+	// After it has been picked up, stopping the operation would roll back the others in its
+	// transaction.
 	if w.withdraw(o) {
 		return context.Cause(ctx)
 	}
@@ -126,7 +128,8 @@ func (w *Writer) submit(ctx context.Context, o *operation) error {
 	return o.err
 }
 
-// withdraw removes an operation from the queue; false when it has been picked up.
+// withdraw removes an operation from the queue. It returns false if the operation was already
+// picked up.
 func (w *Writer) withdraw(o *operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +146,7 @@ func (w *Writer) wakeUp() {
 	}
 }
 
-// Close finishes what was accepted and ends the goroutine.
+// Close waits for accepted operations and stops the goroutine.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -175,7 +178,8 @@ func (w *Writer) run() {
 			conn = w.commit(conn, batch)
 		}
 
-		// Before its callers go on: what they write next, elsewhere, follows from this.
+		// Notify the observer before the callers continue, because their next writes may depend on
+		// this one.
 		if told := w.committed.Load(); told != nil && !batch[0].reads {
 			(*told)()
 		}
@@ -189,7 +193,7 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	// An exclusive operation is a batch of its own; the ones before it go first.
+	// An exclusive operation is its own batch. The operations queued before it run first.
 	n := min(len(w.queue), maxBatch)
 	if i := slices.IndexFunc(w.queue[:n], func(o *operation) bool { return o.exclusive != nil }); i >= 0 {
 		n = max(i, 1)
@@ -204,12 +208,11 @@ func (w *Writer) nextBatch() ([]*operation, bool) {
 	return batch, w.closed
 }
 
-// commit runs a batch until every operation has either failed by itself or is committed.
-// It returns the connection to use next, nil when it broke.
+// commit runs a batch until every operation has failed or is committed. It returns the connection
+// to use next, or nil if the connection broke.
 func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	for {
-		// Ends, because each round commits, or leaves one operation fewer, or uses up one of its
-		// retries.
+		// The loop ends: each round commits, removes one operation or uses up one of its retries.
 		live := slices.DeleteFunc(slices.Clone(batch), func(o *operation) bool { return o.failed })
 		if len(live) == 0 {
 			return conn
@@ -227,7 +230,8 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 		}
 
 		if err != nil {
-			// The connection is unusable, or the outcome unknown: no operation can claim success.
+			// The connection is unusable or the outcome is unknown, so all remaining operations
+			// fail.
 			for _, o := range live {
 				o.err = err
 			}
@@ -239,8 +243,8 @@ func (w *Writer) commit(conn *connection, batch []*operation) *connection {
 	}
 }
 
-// begin starts a transaction, on a new connection when there is none or when the old one broke
-// between two batches, so that a restart of the database server costs nobody a write.
+// begin starts a transaction. It opens a new connection if there is none or if the old one broke
+// between two batches. So a restart of the database server does not fail a write.
 func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	var err error
 	if conn == nil {
@@ -253,7 +257,8 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	switch {
 	case err == nil:
 		return conn, tx, nil
-	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil: // it has served, so it broke since; a new one has no statements yet
+	// The connection has been used before, so it broke since. A new connection has no statements.
+	case len(conn.statements) > 0 && conn.conn.PingContext(w.ctx) != nil:
 		conn.close()
 		return w.begin(nil)
 	}
@@ -261,7 +266,7 @@ func (w *Writer) begin(conn *connection) (*connection, *sql.Tx, error) {
 	return conn, nil, beginError(err)
 }
 
-// connection is the writer's own connection with its prepared statements.
+// connection is the writer's connection with its prepared statements.
 type connection struct {
 	ctx        context.Context
 	conn       *sql.Conn
@@ -283,13 +288,13 @@ func (c *connection) close() {
 	}
 
 	for _, s := range c.statements {
-		_ = s.Close() // the connection is given up; there is nothing to save
+		_ = s.Close() // the connection is discarded
 	}
 	_ = c.conn.Close()
 }
 
-// runBatch runs the operations in one transaction. again says that they have to run once more:
-// without the one that failed and was marked, or all of them.
+// runBatch runs the operations in one transaction. again reports whether the batch must run again,
+// without the operations marked as failed.
 func (c *connection) runBatch(tx *sql.Tx, first func(*Tx) error, batch []*operation) (again bool, err error) {
 	t := &Tx{conn: c, tx: tx}
 	if first != nil {
@@ -303,7 +308,7 @@ func (c *connection) runBatch(tx *sql.Tx, first func(*Tx) error, batch []*operat
 			if o.retries++; o.retries > maxRetries || !serializationFailure(err) {
 				o.err, o.failed = err, true
 			}
-			// Everybody is rolled back; the caller of runBatch repeats the others.
+			// The rollback affects all operations. The caller of runBatch repeats the others.
 			if e := tx.Rollback(); e != nil && !alreadyRolledBack(e) {
 				return false, fmt.Errorf("cannot roll back a failed write: %w", errors.Join(e, err))
 			}
@@ -317,27 +322,28 @@ func (c *connection) runBatch(tx *sql.Tx, first func(*Tx) error, batch []*operat
 	return false, nil
 }
 
-// alreadyRolledBack reports whether SQLite has rolled the transaction back by itself, as it does
-// when the disk is full.
+// alreadyRolledBack reports whether SQLite has rolled back the transaction itself, as it does if
+// the disk is full.
 func alreadyRolledBack(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }
 
-// serializationFailure reports whether PostgreSQL rolled the transaction back in favour of another
-// process (class 40: deadlock, serialization). The operation did nothing wrong and is repeated.
+// serializationFailure reports whether PostgreSQL rolled back the transaction because of a deadlock
+// or a serialization conflict (class 40). The operation can be repeated.
 func serializationFailure(err error) bool {
 	var state interface{ SQLState() string }
 	return errors.As(err, &state) && strings.HasPrefix(state.SQLState(), "40")
 }
 
-// recoverTx keeps a panic in one operation from ending the writer of all of them.
+// recoverTx runs op and flushes its statements. It returns a panic as an error, so that one
+// operation cannot stop the writer.
 func recoverTx(op func(*Tx) error, t *Tx) error {
 	return recoverPanic(func() error {
 		err := op(t)
 		if err == nil {
 			err = t.flush()
 		}
-		t.waiting = nil // of an operation that failed
+		t.waiting = nil // drop the statements of a failed operation
 		if t.failed != nil {
 			return t.failed
 		}
@@ -354,26 +360,26 @@ func recoverPanic(op func() error) (err error) {
 	return op()
 }
 
-// Tx is the transaction that an operation runs in. It must not be kept. Statements are prepared
-// once for the life of the connection, so their text must not vary.
+// Tx is the transaction of an operation. It must not be used after the operation returns.
+// Statements are prepared once for the life of the connection, so their text must not vary.
 type Tx struct {
 	conn     *connection
 	tx       *sql.Tx
-	confined *confinement // nil in a transaction of the host
-	failed   error        // of the first Run that failed
-	waiting  []Statement  // of Run, until something else is asked or the operation ends
+	confined *confinement // nil outside DoConfined
+	failed   error        // error of the first failed Run
+	waiting  []Statement  // statements of Run that were not sent yet
 
-	Redaction *Redaction // nil: what is written holds no secrets that are known
-	Replanned bool       // set by an operation of the ledger that changed when something is due
+	Redaction *Redaction // nil if no secrets are known
+	Replanned bool       // set by a ledger operation that changes when a run is due
 }
 
-// Redaction removes secrets from what is written for people.
+// Redaction removes secrets from text that people read.
 type Redaction struct {
 	Text     func(string) string
-	Document func(json.RawMessage) json.RawMessage // JSON, which stays JSON
+	Document func(json.RawMessage) json.RawMessage // the result is valid JSON, too
 }
 
-// Redact returns a text without secrets.
+// Redact returns text without secrets.
 func (t *Tx) Redact(text string) string {
 	if t.Redaction == nil {
 		return text
@@ -389,9 +395,9 @@ func (t *Tx) RedactJSON(document string) string {
 	return string(t.Redaction.Document(json.RawMessage(document)))
 }
 
-// Context returns the context for statements of the transaction: ctx if the transaction is not
-// shared, and otherwise one without an end, because an interrupted statement rolls back the
-// neighbours too.
+// Context returns the context for statements of the transaction. If the transaction may be shared,
+// the context is never canceled, because an interrupted statement rolls back the other operations
+// too.
 func (t *Tx) Context(ctx context.Context) context.Context {
 	if t.confined != nil {
 		return ctx
@@ -399,7 +405,7 @@ func (t *Tx) Context(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// prepare makes sure that the statement is in the cache, which closes it in the end.
+// prepare adds the statement to the cache, which closes it later.
 func (t *Tx) prepare(query string) error {
 	if t.failed != nil {
 		return t.failed
@@ -420,14 +426,14 @@ func (t *Tx) prepare(query string) error {
 	return nil
 }
 
-// sanitized returns the arguments as the server accepts them. Only plain strings are looked at:
-// callers convert named string types whose value may come from outside.
+// sanitized returns the arguments in a form that the server accepts. It changes only plain strings;
+// callers must convert named string types with external values.
 func (c *connection) sanitized(args []any) []any {
 	if c.o.SanitizeText == nil {
 		return args
 	}
 
-	// The caller may use its slice again, for the retry of its operation.
+	// Copy the arguments, because a retry of the operation uses the caller's slice again.
 	out := slices.Clone(args)
 	for i, arg := range out {
 		if text, ok := arg.(string); ok {
@@ -437,8 +443,9 @@ func (c *connection) sanitized(args []any) []any {
 	return out
 }
 
-// Run runs a statement whose result does not matter. If it fails, the whole operation fails with its error, and no
-// later statement runs. So a sequence of writes needs no check after each of them.
+// Run runs a statement and ignores its result. If the statement fails, the whole operation fails
+// with its error, and later statements do not run. A sequence of writes therefore needs no error
+// check after each of them.
 func (t *Tx) Run(query string, args ...any) {
 	if t.conn.o.Together != nil {
 		t.waiting = append(t.waiting, Statement{query, t.conn.sanitized(args)})
@@ -449,7 +456,7 @@ func (t *Tx) Run(query string, args ...any) {
 	}
 }
 
-// flush sends what Run has left waiting.
+// flush sends the pending statements of Run.
 func (t *Tx) flush() error {
 	if len(t.waiting) == 0 {
 		return nil
@@ -463,7 +470,7 @@ func (t *Tx) flush() error {
 	return err
 }
 
-// Exec runs a statement.
+// Exec runs a statement and returns its result.
 func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
@@ -471,7 +478,7 @@ func (t *Tx) Exec(query string, args ...any) (sql.Result, error) {
 	return t.conn.statements[query].ExecContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
-// Query runs a statement that gives rows; the caller closes them before it goes on.
+// Query runs a query and returns its rows. The caller must close them before the next statement.
 func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	if err := t.prepare(query); err != nil {
 		return nil, err
@@ -479,7 +486,7 @@ func (t *Tx) Query(query string, args ...any) (*sql.Rows, error) {
 	return t.conn.statements[query].QueryContext(t.conn.ctx, t.conn.sanitized(args)...)
 }
 
-// QueryRow runs a statement that gives at most one row.
+// QueryRow runs a query that returns at most one row.
 func (t *Tx) QueryRow(query string, args ...any) Row {
 	if err := t.prepare(query); err != nil {
 		return Row{err: err}
@@ -487,10 +494,10 @@ func (t *Tx) QueryRow(query string, args ...any) Row {
 	return Row{row: t.conn.statements[query].QueryRowContext(t.conn.ctx, t.conn.sanitized(args)...)}
 }
 
-// SQL is the transaction itself, for statements whose text varies (they are not cached).
+// SQL returns the underlying transaction, for SQL that varies. Its statements are not cached.
 func (t *Tx) SQL() *sql.Tx { return t.tx }
 
-// Raw lends the connection of the transaction as its driver knows it.
+// Raw calls use with the driver connection of the transaction.
 func (t *Tx) Raw(use func(ctx context.Context, driverConn any) error) error {
 	if err := t.flush(); err != nil {
 		return err
@@ -504,7 +511,7 @@ type Row struct {
 	err error
 }
 
-// Scan reads the row; sql.ErrNoRows when there is none.
+// Scan copies the row into the variables. It returns sql.ErrNoRows if there is no row.
 func (r Row) Scan(into ...any) error {
 	if r.err != nil {
 		return r.err
