@@ -15,7 +15,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// A scheduler that goes round answers at once, and one that hangs does not: not while it is asked, and again once it goes on.
+// Answers returns quickly while the loop runs. It fails while the loop hangs and works again
+// afterwards.
 func TestAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		var hangs atomic.Bool
@@ -41,7 +42,8 @@ func TestAnswers(t *testing.T) {
 		}
 		synctest.Wait()
 		hangs.Store(true)
-		time.Sleep(time.Minute) // it looks at the clock each half
+		// The loop checks the clock every 30 seconds.
+		time.Sleep(time.Minute)
 		began := time.Now()
 		if err := ask(); err == nil || time.Since(began) != 10*time.Minute {
 			t.Errorf("it hangs, and answered after %v: %v", time.Since(began), err)
@@ -59,7 +61,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// A pause that ends while the loop is woken for something else as well is over for the loop, too: what comes due next runs (OSA-78).
+// The loop notices the end of a pause even if it wakes for another reason at the same time. The
+// next instant runs (OSA-78).
 func TestChangesOfThePlanAreNotMissed(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		const rounds = 40

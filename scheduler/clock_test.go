@@ -20,7 +20,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// startSet is start with a wall clock that can be moved by what offset holds.
+// startSet is like start, with a wall clock that is moved by offset.
 func (d *daemon) startSet(offset *atomic.Int64, jobs ...scheduler.Job) {
 	d.t.Helper()
 	s, err := scheduler.New(scheduler.Options{Ledger: d.l, Logger: slog.New(slog.NewTextHandler(&d.log, nil)),
@@ -31,8 +31,8 @@ func (d *daemon) startSet(offset *atomic.Int64, jobs ...scheduler.Job) {
 	d.begin(s, nil, jobs...)
 }
 
-// A month of a daily job with the clock put forward in it: one run for each day. (A year of
-// it, without a wake-up each half minute, is simulated.)
+// A daily job runs once a day for a month in which the clock is set forward. The simulation covers
+// a whole year.
 func TestAMonthOfADailyJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		zone, err := time.LoadLocation("America/New_York")
@@ -57,8 +57,8 @@ func TestAMonthOfADailyJob(t *testing.T) {
 	})
 }
 
-// A hundred times (ROUSE_TEST_JUMPS: ten thousand in .ci/run) the clock jumps, forward
-// and back: no instant runs twice, and a jump lets at most one run of a schedule start.
+// After clock jumps in both directions, no instant runs twice, and a jump starts at most one run
+// per schedule. ROUSE_TEST_JUMPS sets the number of jumps. The default is 100.
 func TestClockJumps(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		jumps := 100
@@ -82,7 +82,7 @@ func TestClockJumps(t *testing.T) {
 				offset.Add(-int64(jump))
 			}
 
-			time.Sleep(30 * time.Second) // the longest that the jump may go unnoticed
+			time.Sleep(30 * time.Second) // maximum delay until the jump is noticed
 			synctest.Wait()
 			runs, err := d.l.Runs(t.Context(), ledger.RunFilter{Limit: 10})
 			if err != nil {
@@ -96,7 +96,7 @@ func TestClockJumps(t *testing.T) {
 				}
 			}
 
-			if fresh > 3 { // one of each schedule, and a five minutes' mark in the thirty seconds
+			if fresh > 3 { // one per schedule, and one regular instant
 				t.Fatalf("a storm of %d runs after a jump of %s", fresh, jump)
 			}
 
@@ -119,8 +119,8 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// A clock that ran years ahead and is set right does not silence anybody: what was written
-// off as missed in the time that comes again runs when it really comes.
+// A clock that was years ahead and is set back does not stop schedules. Instants that were recorded
+// as missed run when they really come.
 func TestAClockThatRanAhead(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		var offset atomic.Int64
@@ -160,13 +160,13 @@ func TestAClockThatRanAhead(t *testing.T) {
 	})
 }
 
-// A machine that slept past an instant serves it within half a minute, and says why it is late.
+// After a suspend, an instant that passed runs within 30 seconds, with the reason for the delay.
 func TestSleptThrough(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		var offset atomic.Int64
 		d.startSet(&offset, job(t, "j", schedule.Options{Cron: "0 3 * * *"}))
 		time.Sleep(time.Hour + 7*time.Second)
-		offset.Store(int64(8 * time.Hour)) // closed the lid at 01:00, opened it at 09:00
+		offset.Store(int64(8 * time.Hour)) // suspended from 01:00 to 09:00
 		time.Sleep(30 * time.Second)
 		runs := d.runs()
 		if len(runs) != 1 || !runs[0].ScheduledAt.Equal(start.Add(3*time.Hour)) {
@@ -180,7 +180,7 @@ func TestSleptThrough(t *testing.T) {
 	})
 }
 
-// Ten restarts around each due instant fire nothing twice and lose nothing.
+// Ten restarts around each due instant neither lose nor duplicate runs.
 func TestTenRestartsAroundAnInstant(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "* * * * *"})
@@ -208,8 +208,8 @@ func TestTenRestartsAroundAnInstant(t *testing.T) {
 	})
 }
 
-// Wherever between two transactions the daemon ends, the next one neither loses nor
-// doubles anything.
+// If the daemon ends between any two transactions, the next daemon neither loses nor duplicates
+// runs.
 func TestRestartAfterEachTransaction(t *testing.T) {
 	for commits := range 24 {
 		t.Run(fmt.Sprint("after ", commits), func(t *testing.T) {
@@ -252,8 +252,8 @@ func TestRestartAfterEachTransaction(t *testing.T) {
 	}
 }
 
-// What comes due in a pause is skipped with its reason and not caught up; what comes after
-// it runs, whether or not anybody noticed the end (OSA-78).
+// Instants in a pause are skipped with a reason and not caught up. Later instants run even if no
+// daemon was running at the end of the pause (OSA-78).
 func TestPause(t *testing.T) {
 	row := contract.Of(t, "OSA-78")
 	skipped := domain.Decision(row.Quote("skipped"))
@@ -271,7 +271,8 @@ func TestPause(t *testing.T) {
 				if down {
 					synctest.Wait()
 					d.stop()
-					time.Sleep(150 * time.Minute) // the pause ends at 04:30, it is 05:00
+					// The pause ends at 04:30. After the sleep, it is 05:00.
+					time.Sleep(150 * time.Minute)
 					d.start(j)
 				} else {
 					time.Sleep(150 * time.Minute)
@@ -343,8 +344,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// A slot fires at its time, once, also when it was planned while the daemon was asleep in
-// its wait, stays through a pause, and goes when its agent may not plan any more (OSA-70, OSA-75, OSA-78).
+// A wake fires once, at its time, even if it was planned while the loop was waiting. It survives a
+// pause and is deleted if its agent may no longer plan wakes (OSA-70, OSA-75, OSA-78).
 func TestWakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		plan := func(agent string, at time.Duration) {
@@ -381,7 +382,7 @@ func TestWakes(t *testing.T) {
 			t.Errorf("after the pause: %+v", runs)
 		}
 
-		// Switching self-scheduling off takes the plan back.
+		// Disabling self-scheduling deletes the planned wake.
 		plan("a", time.Hour)
 		plan("b", time.Hour)
 		if err := d.s.Set(t.Context(), nil, []string{"a"}); err != nil {
@@ -393,12 +394,12 @@ func TestWakes(t *testing.T) {
 	})
 }
 
-// A batch that takes longer to record than it is to the next instant holds nothing up for
-// longer than that.
+// If recording takes longer than the interval of a schedule, the delay does not accumulate.
 func TestASlowLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		s, err := scheduler.New(scheduler.Options{Ledger: d.l, Now: func() time.Time {
-			time.Sleep(300 * time.Millisecond) // each look at the clock costs time, and so does each batch
+			// Each reading of the clock takes time, and therefore each batch too.
+			time.Sleep(300 * time.Millisecond)
 			return time.Now()
 		}})
 		if err != nil {
@@ -422,7 +423,7 @@ func TestASlowLedger(t *testing.T) {
 	})
 }
 
-// A command that only looks changes nothing, whatever configuration it looks through.
+// Load does not write to the ledger, regardless of the configuration.
 func TestLoadChangesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		kept := job(t, "kept", schedule.Options{Cron: "0 * * * *"})
@@ -459,8 +460,8 @@ func TestLoadChangesNothing(t *testing.T) {
 	})
 }
 
-// A job with a window runs once in each, at the moment that its name and the date decide: the same when the daemon is started again between
-// the opening and the moment, or after both, and however often it is.
+// A job with a window runs once in each window, at a time that depends on its name and the date.
+// Restarts of the daemon do not change that.
 func TestWindowOverRestarts(t *testing.T) {
 	t.Parallel()
 	for _, restarts := range [][]time.Duration{nil, {time.Minute}, {time.Hour, 2 * time.Hour, 150 * time.Minute}, {5 * time.Hour}} {

@@ -1,15 +1,15 @@
-// Package scheduler turns time into queued runs.
+// Package scheduler queues runs when they are due.
 //
 // # Design
 //
-// The Timetable is a heap with the next nominal instant of every job and every planned wake.
-// It has no clock and no database: the Scheduler, or a simulation, gives it the time and
-// records what it decides. There is one timer, which is set to the head of the heap, but to
-// thirty seconds at most. Each time it fires, the Scheduler compares the wall clock with the
-// time that has passed, and so notices that the machine slept or that the clock was set.
+// A Timetable is a heap with the next nominal instant of every job and the time of every planned
+// wake. It has no clock and no database. The Scheduler, or a simulation, passes the time to it and
+// records its decisions. A single timer is set to the head of the heap, or to 30 seconds if that is
+// earlier. Whenever the timer fires, the Scheduler compares the wall clock with the monotonic
+// clock. It thereby detects a suspended machine and a clock that was set.
 //
-// When the timer fires, every schedule that is due reports its instants since its watermark,
-// with the decision of package schedule, and all of them become rows in one transaction of
-// the ledger, which also advances the watermarks. Recording an instant twice changes nothing,
-// so a restart, a backward clock, or a timer that fires once too often starts nothing twice.
+// When the timer fires, package schedule decides about the instants of each due schedule since its
+// watermark. The Scheduler records all of them in one ledger transaction, which also advances the
+// watermarks. Recording an instant is idempotent. A restart, a clock that is set back, or a
+// spurious timer therefore never starts a run twice.
 package scheduler

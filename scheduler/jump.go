@@ -7,11 +7,12 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// jump is a span of local time that was skipped because the machine changed to a time zone that is ahead.
+// jump is a span of local time that was skipped because the system's time zone changed to one that
+// is ahead.
 type jump struct{ from, to time.Time }
 
-// first returns the first instant that a job misses because of the jump, or the zero time. Instants that exist in both zones were
-// decided before.
+// first returns the first instant that a job misses because of the jump, or the zero time if there
+// is none. It ignores instants that exist in both zones, because they were already decided.
 func (j *jump) first(old, schedules []*schedule.Schedule, anchor time.Time) (first time.Time) {
 	for i, s := range schedules {
 		_, before := j.to.In(old[i].Zone()).Zone()

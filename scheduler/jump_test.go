@@ -14,8 +14,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// The machine changes its time zone. Each instant is decided once: a skipped time of day is missed, a repeated one is another instant,
-// and instants of both zones are not repeated.
+// The system's time zone changes. Each instant is decided once. A skipped time of day is missed,
+// and a repeated time of day is a new instant. Instants that exist in both zones do not repeat.
 func TestTheZoneOfTheMachineChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		in := func(name string) []scheduler.Job {
@@ -54,7 +54,7 @@ func TestTheZoneOfTheMachineChanges(t *testing.T) {
 		synctest.Wait()
 		d.stop()
 		time.Sleep(3 * time.Hour)
-		d.start(in("Asia/Tokyo")...) // it is 01:30 on the next day
+		d.start(in("Asia/Tokyo")...) // 01:30 on the next day
 		synctest.Wait()
 
 		times := map[string][]string{}

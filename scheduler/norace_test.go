@@ -2,5 +2,5 @@
 
 package scheduler_test
 
-// many is how many jobs are due at once.
+// many is the number of jobs that are due at once.
 const many = 1000

@@ -2,5 +2,6 @@
 
 package scheduler_test
 
-// many is how many jobs are due at once: the race detector slows the database down tenfold.
+// many is the number of jobs that are due at once. It is small, because the race detector slows the
+// database down.
 const many = 500

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// maxSleep is the longest wait between two checks of the clock: how late a suspend or a
-	// clock step can be noticed.
+	// maxSleep is the maximum time between two checks of the clock. It limits the delay until a
+	// suspend or clock step is detected.
 	maxSleep = 30 * time.Second
-	// retryAfter is when what could not be recorded is tried again.
+	// retryAfter is the delay before recording is retried.
 	retryAfter = time.Second
-	// slowRecord is how long recording may take before it counts as a delay.
+	// slowRecord is the duration from which on recording counts as delayed.
 	slowRecord = time.Second
 )
 
-// MinClockStep is how far the wall clock and the time that has passed must drift apart between
-// two checks to count as a step of the clock.
+// MinClockStep is the minimum difference between wall clock and monotonic clock that counts as a
+// clock step.
 const MinClockStep = 2 * time.Second
 
-// SourceStart is the source of an occurrence that is due because the daemon started;
-// schedules have their own names.
+// SourceStart is the source of an occurrence that is due because the daemon started. Other
+// occurrences have the source of their schedule.
 const SourceStart = "start"
 
 // Job is a job with its schedules.
@@ -42,18 +42,20 @@ type Job struct {
 	RunOnStart  bool
 }
 
-// Options are the scheduler's parts.
+// Options configure a Scheduler.
 type Options struct {
 	Ledger *ledger.Ledger
 	Logger *slog.Logger
-	Lanes  int              // how many runs may execute at once; 0: wakes of low priority always find a lane
-	Now    func() time.Time // the wall clock; nil means the system's
-	// EndMissedHolds ends delayed runs that are too late before newer instants are decided: see
-	// dispatch.Dispatcher.EndMissedHolds. Optional.
+	// Lanes is the maximum number of concurrent runs. Zero means that wakes of low priority are
+	// never deferred for lack of a lane.
+	Lanes int
+	Now   func() time.Time // wall clock; the default is time.Now
+	// EndMissedHolds ends delayed runs that are too late. It is called before newer instants are
+	// recorded. See dispatch.Dispatcher.EndMissedHolds. Optional.
 	EndMissedHolds func(ctx context.Context, now time.Time) error
 }
 
-// Scheduler starts all jobs and planned wakes when they are due.
+// Scheduler queues the runs of jobs and planned wakes when they are due.
 type Scheduler struct {
 	ledger         *ledger.Ledger
 	log            *slog.Logger
@@ -62,27 +64,26 @@ type Scheduler struct {
 	ready          chan struct{}
 	once           sync.Once
 	rearm          chan struct{}        // capacity 1: the head of the heap may have changed
-	asked          chan chan<- struct{} // who asks whether the loop goes round
+	asked          chan chan<- struct{} // requests of Answers to the loop
 
-	// Used by the loop alone.
-	failing     bool // whether what is due could not be recorded when last tried
+	// The following fields are used only by the loop.
+	failing     bool // the last attempt to record failed
 	lastReading clockReading
-	// The last time for which the ledger could not be written, or only so slowly that others were
-	// late.
+	// The last period in which the ledger was not writable or was too slow.
 	unwritableFrom, unwritableTo time.Time
 
 	mu        sync.Mutex
 	lanes     int
-	startedAt time.Time // when the loop began; only the loop sets it
+	startedAt time.Time // start of the loop; set only by the loop
 	table     *Timetable
 	pauses    []ledger.Pause
 	jump      jump
 }
 
-// clockReading is the wall clock and the monotonic clock, read together.
+// clockReading is a simultaneous reading of the wall clock and the monotonic clock.
 type clockReading struct{ wall, monotonic time.Time }
 
-// New checks the options.
+// New returns a Scheduler. It returns an error if the options are invalid.
 func New(o Options) (*Scheduler, error) {
 	if o.Ledger == nil {
 		return nil, errors.New("scheduler: a ledger is needed")
@@ -102,18 +103,18 @@ func New(o Options) (*Scheduler, error) {
 
 	return &Scheduler{
 		ledger: o.Ledger, endMissedHolds: o.EndMissedHolds, log: o.Logger, lanes: o.Lanes, table: NewTimetable(),
-		// The wall clock leaves the monotonic one out: that stops while a machine is suspended.
+		// Drop the monotonic reading, because it stops while the machine is suspended.
 		now:   func() time.Time { return o.Now().UTC().Round(0) },
 		ready: make(chan struct{}), rearm: make(chan struct{}, 1),
 		asked: make(chan chan<- struct{}),
 	}, nil
 }
 
-// Ready is closed when every schedule is armed.
+// Ready returns a channel that is closed when every schedule is armed.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// Set replaces the jobs, and names the agents that may plan their own runs; wakes that other
-// agents had planned are deleted. A job whose schedules did not change keeps its watermark.
+// Set replaces the jobs and the agents that may plan their own runs. It deletes planned wakes of
+// other agents. A job with unchanged schedules keeps its watermark.
 func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string) error {
 	now := s.now()
 	specs := make([]ledger.JobSpec, len(jobs))
@@ -132,8 +133,8 @@ func (s *Scheduler) Set(ctx context.Context, jobs []Job, selfScheduling []string
 	return s.rebuild(ctx, now, jobs, states)
 }
 
-// Load is Set for a command that only wants to know what comes next: it writes nothing to the
-// ledger.
+// Load is like Set but does not write to the ledger. It is for commands that only list upcoming
+// occurrences.
 func (s *Scheduler) Load(ctx context.Context, jobs []Job) error {
 	known, err := s.ledger.Jobs(ctx)
 	if err != nil {
@@ -145,9 +146,9 @@ func (s *Scheduler) Load(ctx context.Context, jobs []Job) error {
 		states[st.Name] = st
 	}
 
-	now := s.now().Truncate(time.Millisecond) // as the ledger would keep it
+	now := s.now().Truncate(time.Millisecond) // precision of the ledger
 	for _, j := range jobs {
-		// As SyncJobs has it: a new job, or one with other schedules, begins now.
+		// Like SyncJobs: a new job, or a job with changed schedules, starts now.
 		if st, ok := states[j.Name]; !ok || st.ScheduleHash != Hash(j) {
 			states[j.Name] = ledger.JobState{Anchor: now, Watermark: now}
 		}
@@ -165,7 +166,7 @@ func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, stat
 	jumped := jump{to: now}
 	for _, j := range jobs {
 		st := states[j.Name]
-		if st.Watermark.After(now) { // the clock ran ahead and was set back meanwhile
+		if st.Watermark.After(now) { // the clock was ahead and has been set back
 			st.Watermark = now
 		}
 		if e := before.jobs[j.Name]; e != nil && Hash(e.job) == Hash(j) {
@@ -190,14 +191,14 @@ func (s *Scheduler) rebuild(ctx context.Context, now time.Time, jobs []Job, stat
 	return nil
 }
 
-// SetLanes says how many runs may be on at once; see Options.
+// SetLanes sets the maximum number of concurrent runs. See Options.
 func (s *Scheduler) SetLanes(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lanes = n
 }
 
-// loadPausesAndWakes reads the pauses and planned wakes of the ledger.
+// loadPausesAndWakes reads the pauses and planned wakes from the ledger.
 func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 	pauses, err := s.ledger.Pauses(ctx, time.Time{})
 	if err != nil {
@@ -217,7 +218,7 @@ func (s *Scheduler) loadPausesAndWakes(ctx context.Context) error {
 	return nil
 }
 
-// Hash changes when the instants that a job means change.
+// Hash returns a hash of the job's schedules. It changes if the instants of the job change.
 func Hash(j Job) string {
 	var parts []string
 	for _, s := range j.Schedules {
@@ -233,7 +234,8 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Run starts what comes due until ctx ends. What came due while no daemon ran is decided first.
+// Run records due instants until ctx ends. It first decides about instants that were due while no
+// daemon was running.
 func (s *Scheduler) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.startedAt = s.now()
@@ -245,10 +247,11 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stale := true                 // something may have been written since Set
-	var replanned <-chan struct{} // closed when something was written since it was last read
+	stale := true                 // the ledger may have changed since Set
+	var replanned <-chan struct{} // closed when the plan changes after the last read
 	for {
-		// Whatever the loop was woken for: what was written meanwhile counts for what is due now, and is not told again.
+		// Check for changes even if the loop woke for another reason, because they affect what is
+		// due now. There is no second notification.
 		select {
 		case <-replanned:
 			stale = true
@@ -256,7 +259,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 
 		if stale {
-			replanned = s.ledger.PlanChanged() // before reading, so that no change falls between
+			// Subscribe before reading, so that no change is lost.
+			replanned = s.ledger.PlanChanged()
 			if err := s.loadPausesAndWakes(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("pauses and planned wakes could not be read; they are read again", "error", err)
 			} else {
@@ -279,8 +283,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 }
 
-// Answers returns once the loop has gone round: it has recorded what was due and waits for more. An error says that it
-// did not before ctx ended, because it hangs, has not begun or is over.
+// Answers waits until the loop has recorded everything due and waits for its timer. It returns an
+// error if that does not happen before ctx ends. The loop may hang, or may not be running.
 func (s *Scheduler) Answers(ctx context.Context) error {
 	answer := make(chan struct{}, 1)
 	select {
@@ -292,8 +296,8 @@ func (s *Scheduler) Answers(ctx context.Context) error {
 	}
 }
 
-// untilCheck returns how long to wait before the clock is checked again. It is maxSleep at most, because a timer stops while the
-// machine is suspended, and does not hear of a clock that is set.
+// untilCheck returns the time until the next check of the clock. It is at most maxSleep, because a
+// timer stops during a suspend and ignores clock changes.
 func (s *Scheduler) untilCheck(stale bool) time.Duration {
 	wait := maxSleep
 	if stale {
@@ -309,8 +313,7 @@ func (s *Scheduler) untilCheck(stale bool) time.Duration {
 	return wait
 }
 
-// recordEvent records something about the clock or the daemon. The scheduler goes on when that
-// fails.
+// recordEvent records an event of the clock or the daemon. It only logs an error.
 func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[string]any) {
 	text, err := json.Marshal(data)
 	if err == nil {
@@ -321,8 +324,8 @@ func (s *Scheduler) recordEvent(ctx context.Context, kind string, data map[strin
 	}
 }
 
-// checkClock compares the wall clock with the time that has passed since the last check: it
-// notices a machine that slept, and a clock that was set.
+// checkClock compares the wall clock with the monotonic clock since the last check. It detects a
+// suspended machine and a clock that was set.
 func (s *Scheduler) checkClock(ctx context.Context) DueContext {
 	was, is := s.lastReading, clockReading{s.now(), time.Now()}
 	s.lastReading = is
@@ -334,7 +337,7 @@ func (s *Scheduler) checkClock(ctx context.Context) DueContext {
 		s.log.Warn("the machine slept, or its clock was set forward", "by", stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
 		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
 	case stepped <= -MinClockStep:
-		// Watermarks in the future would silence schedules until the clock has caught up.
+		// Watermarks in the future would stop schedules until the clock has caught up.
 		s.log.Warn("the clock was set back; what ran before does not run again", "by", -stepped.Round(time.Millisecond), "from", was.wall, "to", is.wall)
 		s.recordEvent(ctx, "clock.stepped", map[string]any{"seconds": stepped.Seconds(), "from": was.wall})
 		if err := s.ledger.RewindWatermarks(ctx, is.wall); err != nil && ctx.Err() == nil {
@@ -349,7 +352,7 @@ func (s *Scheduler) checkClock(ctx context.Context) DueContext {
 	return c
 }
 
-// recordDue records every instant that has come. What cannot be recorded now stays due.
+// recordDue records every due instant. Instants that cannot be recorded remain due.
 func (s *Scheduler) recordDue(ctx context.Context) {
 	c := s.checkClock(ctx)
 	now := s.lastReading.wall
@@ -363,7 +366,7 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 		return
 	}
 
-	// Without the lock: a slow ledger must not block those who ask what comes next.
+	// Release the lock, because a slow ledger must not block callers of Next.
 	var recorded []ledger.Occurrence
 	err := s.endMissedHolds(ctx, now)
 	if err == nil {
@@ -388,7 +391,8 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	defer s.mu.Unlock()
 
 	if err != nil {
-		table.Postpone(batch, s.now().Add(retryAfter)) // a locked ledger may have taken its time to fail
+		// Use the current time, because the failed write may have been slow.
+		table.Postpone(batch, s.now().Add(retryAfter))
 		return
 	}
 
@@ -401,9 +405,9 @@ func (s *Scheduler) recordDue(ctx context.Context) {
 	}
 }
 
-// noteRecorded remembers since when, and until when, what is due could not be recorded: that
-// includes all that has come since the check before. It logs the first failure and its end,
-// because recording is tried each second and a full disk stays full for long.
+// noteRecorded updates the period in which due instants could not be recorded. before is the time
+// of the previous check. It logs only the first failure and the recovery, because recording is
+// retried every second.
 func (s *Scheduler) noteRecorded(before time.Time, err error, due int) {
 	now := s.now()
 	if err != nil || now.Sub(s.lastReading.wall) >= slowRecord {

@@ -23,7 +23,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// start is when a synctest bubble begins.
+// start is the initial time of a synctest bubble.
 var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 type daemon struct {
@@ -35,7 +35,7 @@ type daemon struct {
 	stop func()
 }
 
-// TestMain has many tests on at a time: they wait for the disk, not for a processor.
+// TestMain allows many parallel tests, because they wait for the disk.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inBubble runs a test beside the others, on a clock and a ledger of its own.
+// inBubble runs a parallel test with its own clock and ledger.
 func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger.db")
@@ -67,13 +67,13 @@ func inBubble(t *testing.T, test func(t *testing.T, d *daemon)) {
 	})
 }
 
-// start arms jobs in a new scheduler, as a start of the daemon does.
+// start sets jobs in a new scheduler, like a start of the daemon.
 func (d *daemon) start(jobs ...scheduler.Job) {
 	d.t.Helper()
 	d.startAgents(nil, jobs...)
 }
 
-// startAgents is start with agents that may plan their own runs.
+// startAgents is like start, with agents that may plan their own runs.
 func (d *daemon) startAgents(agents []string, jobs ...scheduler.Job) {
 	d.t.Helper()
 	s, err := scheduler.New(scheduler.Options{Ledger: d.l, Logger: slog.New(slog.NewTextHandler(&d.log, nil))})
@@ -124,7 +124,7 @@ func (d *daemon) occurrences(job string) []ledger.Occurrence {
 	return rows
 }
 
-// full lets every insert of an occurrence fail, as on a full disk, or no more.
+// full makes inserts of occurrences fail, like a full disk, or restores them.
 func (d *daemon) full(yes bool) {
 	d.t.Helper()
 	db, err := sql.Open("sqlite", d.path)
@@ -151,7 +151,7 @@ func job(t *testing.T, name string, o schedule.Options) scheduler.Job {
 	return scheduler.Job{Name: name, Agent: "a", Schedules: []*schedule.Schedule{s}, Overlap: "allow"}
 }
 
-// A six-field every-second job fires once per second, never early, never twice, over a restart.
+// A six-field schedule of every second fires once per second, even across a restart.
 func TestEverySecondOverARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "tick", schedule.Options{Cron: "* * * * * *"})
@@ -220,7 +220,8 @@ func TestReloadKeepsWhatDidNotChange(t *testing.T) {
 	})
 }
 
-// What came due while nobody ran is decided at the start, whatever may be on at once (OSA-77).
+// Instants that were due without a daemon are decided at the start, regardless of the number of
+// lanes (OSA-77).
 func TestMissedIsDecidedAtStart(t *testing.T) {
 	for policy, want := range map[domain.OnMiss]int{domain.MissSkip: 0, domain.MissRunOnce: 1, domain.MissCatchup: 5} {
 		for _, overlap := range []domain.Overlap{domain.OverlapSkip, domain.OverlapQueueAll, domain.OverlapAllow} {
@@ -262,7 +263,7 @@ func TestAtFiresOnce(t *testing.T) {
 	})
 }
 
-// A daemon that is restarted in a loop piles up no starts; each has its row.
+// A daemon that restarts in a loop does not accumulate start runs. Each start has a row.
 func TestRunOnStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "0 8 * * *"})
@@ -286,7 +287,7 @@ func TestRunOnStart(t *testing.T) {
 	})
 }
 
-// What comes due while the ledger cannot be written is recorded when it can, once.
+// Instants that are due while the ledger is not writable are recorded later, once.
 func TestTheLedgerFailsForAWhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "0 * * * *"})
@@ -311,7 +312,7 @@ func TestTheLedgerFailsForAWhile(t *testing.T) {
 	})
 }
 
-// Overlap is decided against the runs in the ledger, so it survives a restart.
+// Overlap is decided by the runs in the ledger, so it works across a restart.
 func TestOverlapSurvivesARestart(t *testing.T) {
 	for policy, want := range map[domain.Overlap]string{
 		"":                "run skipped skipped",
@@ -355,7 +356,8 @@ func TestOverlapSurvivesARestart(t *testing.T) {
 	}
 }
 
-// Both instants of a jittered occurrence are kept, and the run is not claimable before the second.
+// The ledger stores both times of an occurrence with jitter. The run cannot be claimed before the
+// actual one.
 func TestJitterHoldsARunBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		d.start(job(t, "j", schedule.Options{Cron: "0 * * * *", Jitter: 30 * time.Minute, Job: "j"}))
@@ -371,7 +373,7 @@ func TestJitterHoldsARunBack(t *testing.T) {
 	})
 }
 
-// A reload, however often and whenever, neither loses nor doubles an instant.
+// Frequent reloads neither lose nor duplicate instants.
 func TestReloadsFireNothingTwice(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "j", schedule.Options{Cron: "*/10 * * * * *"})
@@ -398,8 +400,8 @@ func TestReloadsFireNothingTwice(t *testing.T) {
 	})
 }
 
-// Ten thousand jobs (a part of them, where ROUSE_TEST_RUNS is not all) that are due at once are one batch: nobody ever sees
-// a part of them.
+// Many jobs that are due at once are recorded in one batch. A reader never sees a part of the
+// batch. ROUSE_TEST_RUNS=all increases the number of jobs.
 func TestManyAtOnce(t *testing.T) {
 	many := many
 	if os.Getenv("ROUSE_TEST_RUNS") == "all" {

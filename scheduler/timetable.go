@@ -11,8 +11,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// Timetable knows when every job and every planned wake comes due next. It has no clock and no
-// database: the daemon, or a simulation, gives it the time and records what it decides.
+// Timetable holds the next due time of every job and planned wake. It has no clock and no database.
+// The caller passes the time and records the decisions.
 type Timetable struct {
 	jobs  map[string]*entry
 	wakes map[string]*entry // by agent
@@ -21,32 +21,33 @@ type Timetable struct {
 
 // entry is a job or a planned wake.
 type entry struct {
-	job       Job          // its schedules have their anchor
+	job       Job          // with anchored schedules
 	wake      *ledger.Wake // nil for a job
-	watermark time.Time    // the job's instants up to here have been decided
-	startDue  time.Time    // when the job is due because the scheduler started; zero if it is not
-	at        time.Time    // when it is due, as long as it is in the heap
-	next      time.Time    // of a job that is being recorded: when it is due after that
-	index     int          // in the heap; -1 if it is not in it
-	removed   bool         // from the timetable, or replaced there
+	watermark time.Time    // instants up to here are decided
+	startDue  time.Time    // due time of the run on start; zero if there is none
+	at        time.Time    // due time while in the heap
+	next      time.Time    // due time after the batch that is being recorded
+	index     int          // index in the heap; -1 if not in the heap
+	removed   bool         // removed from the timetable, or replaced
 }
 
-// DueContext are what decisions about due instants depend on beside the jobs themselves.
+// DueContext is the context of decisions about due instants.
 type DueContext struct {
 	Pauses []ledger.Pause
-	// Since is when this scheduler began; what came before, nobody could serve.
+	// StartedAt is the start of the scheduler. Earlier instants could not run in time.
 	StartedAt time.Time
-	// ClockStep is by how much the wall clock has moved more than the time that has passed since
-	// LastCheck: the machine slept, or its clock was set.
+	// ClockStep is the difference between the wall clock and the monotonic clock since LastCheck.
+	// It is positive if the machine was suspended or the clock was set forward.
 	ClockStep time.Duration
 	LastCheck time.Time
-	// UnwritableFrom and UnwritableTo are when the ledger last could not be written, or only
-	// slowly: this is why what came due between them is late.
+	// UnwritableFrom and UnwritableTo delimit the last period in which the ledger was not writable
+	// or was too slow. Instants in this period are late for that reason.
 	UnwritableFrom, UnwritableTo time.Time
 	Jump                         jump
 }
 
-// Batch is what has come: instants with their decisions, watermarks, and ids of planned wakes.
+// Batch is the result of PopDue: due instants with decisions, new watermarks by job, and IDs of
+// planned wakes.
 type Batch struct {
 	Due   []ledger.Due
 	Marks map[string]time.Time
@@ -56,13 +57,13 @@ type Batch struct {
 	entries []*entry
 }
 
-// NewTimetable returns an empty one.
+// NewTimetable returns an empty timetable.
 func NewTimetable() *Timetable {
 	return &Timetable{jobs: map[string]*entry{}, wakes: map[string]*entry{}}
 }
 
-// Put adds a job, or replaces the one of its name. Its instants up to the watermark have been
-// dealt with. The grids of its schedules begin at anchor.
+// Put adds a job or replaces the job of the same name. Instants up to the watermark are already
+// decided. The grids of its schedules start at anchor.
 func (t *Timetable) Put(j Job, anchor, watermark time.Time) {
 	j.Schedules = anchored(j.Schedules, anchor)
 	e := &entry{job: j, watermark: watermark, index: -1}
@@ -71,7 +72,7 @@ func (t *Timetable) Put(j Job, anchor, watermark time.Time) {
 	t.arm(e, next(j.Schedules, watermark))
 }
 
-// anchored returns schedules with another anchor.
+// anchored returns copies of the schedules with the given anchor.
 func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Schedule {
 	out := make([]*schedule.Schedule, len(schedules))
 	for i, s := range schedules {
@@ -80,7 +81,7 @@ func anchored(schedules []*schedule.Schedule, anchor time.Time) []*schedule.Sche
 	return out
 }
 
-// Remove takes a job out.
+// Remove removes a job.
 func (t *Timetable) Remove(name string) {
 	if e := t.jobs[name]; e != nil {
 		delete(t.jobs, name)
@@ -93,7 +94,7 @@ func (t *Timetable) removeEntry(e *entry) {
 	t.arm(e, time.Time{})
 }
 
-// PutWakes replaces what the agents have planned.
+// PutWakes replaces the planned wakes.
 func (t *Timetable) PutWakes(slots []ledger.Wake) {
 	for _, e := range t.wakes {
 		t.removeEntry(e)
@@ -107,8 +108,8 @@ func (t *Timetable) PutWakes(slots []ledger.Wake) {
 	}
 }
 
-// SettleWake applies what was decided about a wake: it is gone, or comes later. One whose agent
-// is paused without an end is not armed until PutWakes is called again.
+// SettleWake applies a decision about a wake: it removes or moves the wake. If the agent is paused
+// indefinitely, the wake is not armed until the next PutWakes.
 func (t *Timetable) SettleWake(d ledger.WakeDecision) {
 	e := t.wakes[d.Wake.Agent]
 	if e == nil || e.wake.ID != d.Wake.ID {
@@ -124,8 +125,8 @@ func (t *Timetable) SettleWake(d ledger.WakeDecision) {
 	}
 }
 
-// Start makes the jobs that ask for it due at once. A start is an occurrence like those of
-// a schedule, so a daemon that is restarted in a loop piles nothing up: overlap decides.
+// Start makes the jobs with RunOnStart due immediately. The start counts as an occurrence, so the
+// overlap policy also applies if the daemon restarts in a loop.
 func (t *Timetable) Start(now time.Time) {
 	for _, e := range t.jobs {
 		if e.job.RunOnStart {
@@ -135,8 +136,8 @@ func (t *Timetable) Start(now time.Time) {
 	}
 }
 
-// Rewind is for a clock that was set back. Instants of the time that comes again are due once
-// more; the ledger knows by their rows which of them have been dealt with.
+// Rewind handles a clock that was set back. Repeated instants become due again. The ledger already
+// has rows for the decided ones and ignores them.
 func (t *Timetable) Rewind(now time.Time) {
 	for _, e := range t.jobs {
 		if e.watermark.After(now) {
@@ -146,8 +147,8 @@ func (t *Timetable) Rewind(now time.Time) {
 	}
 }
 
-// arm gives an entry its next instant, rounded up to the millisecond in which it is due. The zero time takes the entry out of
-// the heap.
+// arm sets the next due time of an entry, rounded up to a millisecond. The zero time removes the
+// entry from the heap.
 func (t *Timetable) arm(e *entry, at time.Time) {
 	if at.IsZero() {
 		if e.index >= 0 {
@@ -164,7 +165,7 @@ func (t *Timetable) arm(e *entry, at time.Time) {
 	}
 }
 
-// Head returns when the next job or wake is due, and the zero time if none is.
+// Head returns the time at which the next job or wake is due, or the zero time if there is none.
 func (t *Timetable) Head() time.Time {
 	if len(t.heap) == 0 {
 		return time.Time{}
@@ -172,8 +173,8 @@ func (t *Timetable) Head() time.Time {
 	return t.heap[0].at
 }
 
-// PopDue removes everything that has come by now from the heap, and decides about it. The caller
-// records the batch, and then calls Advance, or Postpone if that failed.
+// PopDue removes all due entries from the heap and decides about them. The caller must record the
+// batch and then call Advance, or Postpone if recording failed.
 func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 	now = now.Truncate(time.Millisecond)
 	b := Batch{Marks: map[string]time.Time{}, now: now}
@@ -185,7 +186,7 @@ func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 		}
 	}
 
-	// By name first, so that what starts at the same time is in the same order each time.
+	// Sort by name first, so that the order is deterministic for equal times.
 	slices.SortFunc(b.entries, func(a, b *entry) int { return strings.Compare(a.job.Name, b.job.Name) })
 	for _, e := range b.entries {
 		if e.wake == nil {
@@ -196,7 +197,7 @@ func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 		}
 	}
 
-	// Runs are accepted in the order in which they start, whichever job they are of.
+	// Runs are accepted in start order across all jobs.
 	slices.SortStableFunc(b.Due, func(a, b ledger.Due) int { return a.Actual.Compare(b.Actual) })
 	return b
 }
@@ -205,14 +206,14 @@ func (t *Timetable) PopDue(now time.Time, c DueContext) Batch {
 func (t *Timetable) Advance(b Batch) {
 	for _, e := range b.entries {
 		if e.removed || e.wake != nil {
-			continue // replaced while the batch was recorded; wakes are for SettleWake
+			continue // replaced meanwhile, or handled by SettleWake
 		}
 		e.watermark, e.startDue = b.now, time.Time{}
 		t.arm(e, e.next)
 	}
 }
 
-// Postpone arms a batch that could not be recorded for another try.
+// Postpone arms the entries of a batch that could not be recorded for a retry.
 func (t *Timetable) Postpone(b Batch, until time.Time) {
 	for _, e := range b.entries {
 		if !e.removed {
@@ -221,8 +222,8 @@ func (t *Timetable) Postpone(b Batch, until time.Time) {
 	}
 }
 
-// due returns the instants of a job since its watermark, with what is decided about them, and when
-// the next one is due.
+// due returns the decisions about a job's instants since its watermark, and the time of the next
+// instant.
 func (e *entry) due(now time.Time, c DueContext) (out []ledger.Due, then time.Time) {
 	j := &e.job
 	if at := e.startDue; !at.IsZero() {
@@ -249,7 +250,7 @@ func (e *entry) due(now time.Time, c DueContext) (out []ledger.Due, then time.Ti
 				d.Decision = domain.DecisionSkipped
 			}
 			if at.Catchup {
-				d.Overlap = domain.OverlapQueueAll // those that are caught up must not skip each other
+				d.Overlap = domain.OverlapQueueAll // caught-up runs must not skip each other
 			}
 			out = append(out, d)
 		}
@@ -258,7 +259,7 @@ func (e *entry) due(now time.Time, c DueContext) (out []ledger.Due, then time.Ti
 	return out, then
 }
 
-// lateCause says why an instant could not be served in time.
+// lateCause returns the reason why an instant could not run in time, or "" if it is unknown.
 func (c DueContext) lateCause(nominal time.Time) string {
 	switch {
 	case nominal.After(c.Jump.from) && !nominal.After(c.Jump.to):
@@ -273,7 +274,7 @@ func (c DueContext) lateCause(nominal time.Time) string {
 	return ""
 }
 
-// next returns the earliest instant of several schedules.
+// next returns the earliest next instant of several schedules.
 func next(schedules []*schedule.Schedule, after time.Time) time.Time {
 	var first time.Time
 	for _, s := range schedules {
@@ -282,7 +283,7 @@ func next(schedules []*schedule.Schedule, after time.Time) time.Time {
 	return first
 }
 
-// dueHeap has the entry that is due first at its head.
+// dueHeap is a heap ordered by due time.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int           { return len(h) }
@@ -303,7 +304,7 @@ func (h *dueHeap) Push(x any) {
 func (h *dueHeap) Pop() any {
 	old := *h
 	e := old[len(old)-1]
-	old[len(old)-1], e.index = nil, -1 // so that the entry can be collected
+	old[len(old)-1], e.index = nil, -1 // lets the entry be garbage collected
 	*h = old[:len(old)-1]
 	return e
 }

@@ -15,7 +15,7 @@ import (
 // SourceWake is the source of a run that an agent planned.
 const SourceWake = "slot"
 
-// Upcoming is a coming occurrence with what is known of it now.
+// Upcoming is a future occurrence with its expected decision.
 type Upcoming struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
@@ -23,8 +23,8 @@ type Upcoming struct {
 	Reason             string
 }
 
-// Next lists the next n occurrences after a time, in the order in which they start: of one job
-// with the wakes that its runs planned, or of all jobs and agents ("").
+// Next returns the next n occurrences after a time, in start order. With a job name, it lists that
+// job and the wakes planned by its runs. With "", it lists all jobs and agents.
 func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	s.mu.Lock()
 	pauses := s.pauses
@@ -43,8 +43,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 		}
 	}
 
-	// A merge of the schedules: each has one cursor, which goes back in where its next
-	// occurrence belongs.
+	// Merge the schedules. Each has one cursor, which is reinserted in order after each occurrence.
 	slices.SortFunc(cursors, byStart)
 	var out []Upcoming
 	for len(cursors) > 0 && len(out) < n {
@@ -52,7 +51,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 		out = append(out, first.Upcoming)
 
 		next, again := cursor{}, false
-		if first.schedule != nil { // a wake comes once
+		if first.schedule != nil { // a wake has a single occurrence
 			next, again = nextOccurrence(first.job, first.schedule, first.resume, pauses)
 		}
 		if !again {
@@ -60,7 +59,7 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 			continue
 		}
 
-		// Those before it move up into the place of the first, so that nothing is allocated.
+		// Move the cursors before it up by one, so that no memory is allocated.
 		i, _ := slices.BinarySearchFunc(rest, next, byStart)
 		copy(cursors, rest[:i])
 		cursors[i] = next
@@ -69,19 +68,19 @@ func (s *Scheduler) Next(name string, n int, after time.Time) []Upcoming {
 	return out
 }
 
-// cursor is the next occurrence of one schedule that has not been listed yet.
+// cursor is the next unlisted occurrence of a schedule.
 type cursor struct {
 	Upcoming
 	job      *Job
 	schedule *schedule.Schedule
-	resume   time.Time // after which the next one is looked for
+	resume   time.Time // start of the search for the next one
 }
 
 func byStart(a, b cursor) int {
 	return cmp.Or(a.Actual.Compare(b.Actual), strings.Compare(a.Job, b.Job), strings.Compare(a.Source, b.Source))
 }
 
-// nextOccurrence is the next instant of a schedule, with what is special about it.
+// nextOccurrence returns the cursor of the first occurrence after a time, with its notes.
 func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []ledger.Pause) (cursor, bool) {
 	at, excluded := sch.NextWithExcluded(after)
 	if at.IsZero() || after.IsZero() {
@@ -95,7 +94,7 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 	case excluded != "":
 		u.Decision, u.Reason = domain.DecisionSkipped, excluded
 		if outside, until := sch.Outside(at); outside {
-			// Most of the time is outside of what a job keeps to: one line stands for all of it.
+			// Most instants may be outside of the allowed times. One line stands for all of them.
 			if resume = until; resume.IsZero() {
 				u.Reason += ", which names no later time"
 				break
@@ -122,8 +121,8 @@ func nextOccurrence(j *Job, sch *schedule.Schedule, after time.Time, pauses []le
 	return cursor{u, j, sch, resume}, true
 }
 
-// wakeCursor is the cursor of a planned wake. One whose time has passed is about to come, or
-// waits for the end of a pause.
+// wakeCursor returns the cursor of a planned wake. A wake in the past is about to fire, or waits
+// for the end of a pause.
 func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
 	u := Upcoming{Job: s.Job, Agent: s.Agent, Source: SourceWake, Nominal: s.At, Actual: s.At, Decision: domain.DecisionRun,
 		Reason: fmt.Sprintf("agent %s, planned by the %s", s.Agent, s.ScheduledBy)}
@@ -142,8 +141,8 @@ func wakeCursor(s ledger.Wake, pauses []ledger.Pause, now time.Time) cursor {
 	return cursor{Upcoming: u}
 }
 
-// NextStart is when a job starts next by its schedules, without excluded and paused instants. It is
-// zero when that is never, or only after somebody has resumed the job.
+// NextStart returns the next start of a job, without excluded and paused instants. It returns the
+// zero time if there is none or if the job is paused indefinitely.
 func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 	s.mu.Lock()
 	pauses := s.pauses
@@ -161,7 +160,7 @@ func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 			if !paused {
 				break
 			}
-			// An instant at the very end of a pause is no longer in it.
+			// A pause does not include the instant of its end.
 			if t = p.Until; !t.IsZero() {
 				t = sch.Next(t.Add(-time.Nanosecond))
 			}
@@ -176,17 +175,17 @@ func (s *Scheduler) NextStart(name string, after time.Time) time.Time {
 	return first
 }
 
-// JobStatus is up to when a job has been dealt with, and what is due since.
+// JobStatus is the progress of a job's schedules.
 type JobStatus struct {
-	Job       Job       // the grids of its schedules have their anchor
-	Watermark time.Time // up to here its instants have been dealt with
-	// Due are the instants since then, as Take decides about them now; whether they overlap
-	// with other runs is left to the ledger.
+	Job       Job       // with anchored schedules
+	Watermark time.Time // instants up to here are decided
+	// Due are the undecided instants, with the decisions that PopDue would make now. The ledger
+	// decides about overlaps later.
 	Due []ledger.Due
 }
 
-// JobStatus is the state of a job now; false when no such job is known. Nothing is recorded.
-// While no scheduler runs, it decides as if one started now.
+// JobStatus returns the status of a job, or false if the job does not exist. It records nothing. If
+// no scheduler is running, it decides as if one started now.
 func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 	now := s.now().Truncate(time.Millisecond)
 	s.mu.Lock()
@@ -197,18 +196,18 @@ func (s *Scheduler) JobStatus(name string) (JobStatus, bool) {
 		return JobStatus{}, false
 	}
 
-	snapshot := *e // the loop goes on to change the entry
+	snapshot := *e // the loop changes the entry concurrently
 	s.mu.Unlock()
 	if c.StartedAt.IsZero() {
 		c.StartedAt = now
 	}
 
-	snapshot.startDue = time.Time{} // the start is no instant of its schedules
+	snapshot.startDue = time.Time{} // the start is not an instant of a schedule
 	rows, _ := snapshot.due(now, c)
 	return JobStatus{Job: snapshot.job, Watermark: snapshot.watermark, Due: rows}, true
 }
 
-// sources are a job and the wakes that its runs planned, or all of both ("").
+// sources returns a job and the wakes planned by its runs, or all jobs and wakes if name is "".
 func (t *Timetable) sources(name string) (jobs []*Job, wakes []ledger.Wake) {
 	if e := t.jobs[name]; e != nil {
 		jobs = append(jobs, &e.job)

@@ -12,8 +12,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// The first start passes over what is excluded and what is paused, and never comes while
-// nobody resumes.
+// NextStart ignores excluded and paused instants. It returns zero if the job is paused
+// indefinitely.
 func TestNextStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "daily", schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2000-01-01", "2000-01-03"}})
@@ -28,7 +28,7 @@ func TestNextStart(t *testing.T) {
 			if _, err := d.l.SetPause(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			d.runs() // until the scheduler has heard of it
+			d.runs() // until the scheduler has noticed
 		}
 
 		pause(ledger.Pause{Scope: ledger.PauseJob, Name: "daily", Until: start.Add(33 * time.Hour)})
@@ -47,7 +47,7 @@ func TestNextStart(t *testing.T) {
 	})
 }
 
-// What JobStatus says of instants that nobody has looked at is what is then decided.
+// JobStatus returns the decisions that are made later.
 func TestJobStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		j := job(t, "hourly", schedule.Options{Every: "1h"})
@@ -96,7 +96,7 @@ func TestJobStatus(t *testing.T) {
 	})
 }
 
-// A wake is listed until it fires: one that came due in a pause waits for its end.
+// A wake is listed until it fires. If it was due in a pause, it waits for the end of the pause.
 func TestNextOfAPausedWake(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		if _, err := d.l.SetWake(t.Context(), ledger.Wake{Agent: "a", At: d.l.Now().Add(time.Hour), Instructions: "x", ScheduledBy: ledger.ByAgent}, ledger.WakeUsage{}); err != nil {
@@ -124,7 +124,7 @@ func TestNextOfAPausedWake(t *testing.T) {
 	})
 }
 
-// A command that looks at a job which no daemon knows finds nothing due.
+// Load finds nothing due for a job that no daemon has recorded.
 func TestLoadOfANewJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, d *daemon) {
 		time.Sleep(time.Hour + 1500*time.Microsecond)

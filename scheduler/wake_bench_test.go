@@ -13,8 +13,9 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// BenchmarkWake walks through the instants of daily schedules that are spread over the day. One operation is one wake: it hands
-// over the due jobs and computes their next instants. Compare "timetable" with "heap", a container/heap with robfig/cron.
+// BenchmarkWake iterates over the instants of daily schedules that are spread over the day. One
+// operation is a wakeup, which returns the due jobs and computes their next instants. Compare
+// "timetable" with "heap", which uses container/heap and robfig/cron.
 func BenchmarkWake(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		now := time.Now().UTC().Truncate(24 * time.Hour)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Catalog is a set of skills by name, and the problems of discovering them.
+// Catalog is a set of skills, indexed by name. It also holds the problems found during discovery.
 type Catalog struct {
 	skills   map[string]*Skill
 	problems []Problem
@@ -19,23 +19,26 @@ type Catalog struct {
 // Root is a directory that is searched for skills.
 type Root struct {
 	Path   string
-	Source string // its name for people, like "user" or "./skills"
-	// Only skills in trusted roots are loaded. Those in another are reported as problems: whoever
-	// can write there could instruct the agent (AGS-06).
+	Source string // display name, like "user" or "./skills"
+	// Trusted allows the skills of the root to be loaded. A skill in an untrusted root is reported
+	// as a problem unless Accept approves it, because anyone with write access could instruct the
+	// agent.
 	Trusted bool
-	// Accept says whether a skill in a root that is not trusted was trusted by itself, and with which hash of its
-	// files. The error says why it is not as it was then. nil: none was.
+	// Accept reports whether a skill in an untrusted root was trusted individually, and returns the
+	// trusted hash of its files. It returns an error if the files have changed since. Optional; if
+	// nil, no skill of an untrusted root is accepted.
 	Accept func(dir string) (hash string, ok bool, err error)
-	// Writer says who else can write in a root that is not trusted, as part of a sentence; "" when nobody can. Where
-	// somebody can, no skill is accepted. nil: nobody. It is asked when there is a skill.
+	// Writer names other users with write access to an untrusted root, as part of a sentence. It
+	// returns "" if there are no such users; otherwise no skill of the root is accepted. It is
+	// called for each skill found. Optional; if nil, the check is skipped.
 	Writer func() string
-	// Tags are those of a skill that no index of the root lists. nil: it has none.
+	// Tags returns the tags of a skill that the root's index does not list. Optional.
 	Tags func(dir string) []string
 }
 
-// Discover searches roots for skills. Those of a later root override those of an earlier one
-// (YOA-06, AGS-05). A root that does not exist is skipped. A skill that cannot be loaded is a
-// problem, and does not replace the one that it would override.
+// Discover searches roots for skills. A skill in a later root overrides a skill of the same name in
+// an earlier root. A root that does not exist is skipped. A skill that cannot be loaded is reported
+// as a problem and does not override another skill.
 func Discover(roots ...Root) *Catalog {
 	c := &Catalog{skills: map[string]*Skill{}}
 	for _, r := range roots {
@@ -49,8 +52,8 @@ func Discover(roots ...Root) *Catalog {
 	return c
 }
 
-// Add adds the skill of a directory, wherever it is (AUT-03), and returns it; nil if it cannot be
-// loaded, and then the catalog's problems say why.
+// Add loads the skill in dir, adds it to the catalog and returns it. The directory can be anywhere.
+// Add returns nil if the skill cannot be loaded; Problems then contains the reason.
 func (c *Catalog) Add(dir, source string) *Skill {
 	s, problems := Load(dir)
 	c.problems = append(c.problems, problems...)
@@ -63,7 +66,7 @@ func (c *Catalog) Add(dir, source string) *Skill {
 	return s
 }
 
-// register adds a skill, which replaces one of the same name.
+// register adds a skill to the catalog. It replaces a skill of the same name.
 func (c *Catalog) register(s *Skill) {
 	key := foldName(s.Name)
 	if old := c.skills[key]; old != nil && old.Dir != s.Dir {
@@ -72,25 +75,25 @@ func (c *Catalog) register(s *Skill) {
 	c.skills[key] = s
 }
 
-// foldName is a name as it is compared: two that differ in case alone are one directory on some
-// systems.
+// foldName returns the form of a name that is used for comparison. It ignores case, because some
+// file systems cannot hold two names that differ only in case.
 func foldName(name string) string { return strings.ToLower(name) }
 
-// Skills are all skills, by name.
+// Skills returns all skills, sorted by name.
 func (c *Catalog) Skills() []*Skill {
 	return slices.SortedFunc(maps.Values(c.skills), func(a, b *Skill) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Get finds a skill by its name, in upper or lower case.
+// Get returns the skill with the given name, ignoring case.
 func (c *Catalog) Get(name string) (*Skill, bool) {
 	s, ok := c.skills[foldName(strings.TrimSpace(name))]
 	return s, ok
 }
 
-// Problems are those of all roots, root by root.
+// Problems returns the problems of all roots, in the order of the roots.
 func (c *Catalog) Problems() []Problem { return slices.Clone(c.problems) }
 
-// ProblemsOf are those of one skill.
+// ProblemsOf returns the problems of one skill.
 func (c *Catalog) ProblemsOf(s *Skill) (out []Problem) {
 	for _, p := range c.problems {
 		if p.File == s.Dir || filepath.Dir(p.File) == s.Dir {
@@ -100,31 +103,31 @@ func (c *Catalog) ProblemsOf(s *Skill) (out []Problem) {
 	return out
 }
 
-// Access says what an agent may see of skills (AUT-07).
+// Access is an agent's mode of access to skills.
 type Access string
 
-// The modes of access.
+// The access modes.
 const (
-	AccessGlobal    Access = "global_discovery" // all there are
-	AccessPreloaded Access = "preloaded_only"   // those that it was given
+	AccessGlobal    Access = "global_discovery" // every skill of the catalog
+	AccessPreloaded Access = "preloaded_only"   // only the skills of the agent's configuration
 	AccessNone      Access = "none"
 )
 
-// View is what one agent sees: skills whose instructions are part of its prompt, and others that it
-// may load.
+// View is the set of skills that one agent can use. The prompt contains the instructions of
+// preloaded skills; the agent loads the others on demand.
 type View struct {
-	Preloaded []*Skill // in the order in which the configuration names them
-	Loadable  []*Skill // by name
+	Preloaded []*Skill // in the order of the configuration
+	Loadable  []*Skill // sorted by name
 
-	withheld map[string]bool // names of skills that exist and that it may not use
+	withheld map[string]bool // names of skills that exist but that the agent may not use
 }
 
-// ErrNotGranted: the skill exists, and the agent may not use it.
+// ErrNotGranted is returned if a skill exists but the agent may not use it.
 var ErrNotGranted = errors.New("is not among the skills of this agent")
 
-// View is the part of the catalog that an agent sees. preloaded are the skills of its configuration,
-// which may be outside of the catalog and hide those of the same name. The access "" is the default:
-// preloaded_only if there are any, else global_discovery (AUT-07).
+// View returns the skills that an agent can use. The preloaded skills come from its configuration.
+// They need not be in the catalog, and they hide catalog skills of the same name. The access ""
+// means preloaded_only if preloaded is not empty, and global_discovery otherwise.
 func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	if access == AccessNone {
 		return View{}
@@ -148,15 +151,15 @@ func (c *Catalog) View(access Access, preloaded []*Skill) View {
 	return v
 }
 
-// Empty says that the agent has no skills: neither its prompt nor its tools mention any (AGS-07).
+// Empty reports whether the agent has no skills. Its prompt and tools then do not mention skills.
 func (v View) Empty() bool { return len(v.Preloaded)+len(v.Loadable) == 0 }
 
-// All are the skills that the agent may use, the preloaded ones first.
+// All returns every skill that the agent can use, preloaded skills first.
 func (v View) All() []*Skill { return slices.Concat(v.Preloaded, v.Loadable) }
 
-// Find finds a skill by its name, or by the path of its directory or of its file (AUT-04). A path
-// finds only skills of the view: anything else on the disk may have been written by anybody. The
-// error names both attempts.
+// Find returns the skill with the given name, or with the given path of its directory or file. A
+// path matches only skills of the view, because any user may have written other files on the disk.
+// The error mentions both the name and the path lookup.
 func (v View) Find(nameOrPath string) (*Skill, error) {
 	all := v.All()
 	i := slices.IndexFunc(all, func(s *Skill) bool { return foldName(s.Name) == foldName(nameOrPath) })
@@ -173,14 +176,14 @@ func (v View) Find(nameOrPath string) (*Skill, error) {
 	return all[i], nil
 }
 
-// isAt says whether a path leads to the skill, with links resolved.
+// isAt reports whether path resolves to the skill's directory or file.
 func (s *Skill) isAt(path string) bool {
 	path = filepath.Clean(path)
 	if path == s.Dir || path == s.File {
 		return true
 	}
 	if base := filepath.Base(path); !slices.Contains(fileNames, base) && base != manifestFile && base != filepath.Base(s.Dir) {
-		return false // without a system call, which would be slow for many skills
+		return false // avoid a system call, which is slow if there are many skills
 	}
 
 	real, err := filepath.EvalSymlinks(path)

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The limits of the standard, in characters (AGS-01).
+// Limits of the AgentSkills standard, in characters.
 const (
 	maxName          = 64
 	maxDescription   = 1024
 	maxCompatibility = 500
 )
 
-// knownFields are the fields that the standard has.
+// knownFields are the frontmatter fields of the standard.
 var knownFields = []string{"allowed-tools", "compatibility", "description", "license", "metadata", "name"}
 
-// Validate checks the skill of a directory: its SKILL.md against the whole standard (AGS-01, AGS-03), its
-// program against the rules for manifests (OSL-05). It returns everything that breaks them, file by
-// file, in the order of each; a skill is valid if none of it is more than a warning.
+// Validate checks the skill in dir. It checks SKILL.md against the whole standard and a program
+// against the rules for manifests. It returns all problems, file by file and in file order. A skill
+// is valid if every problem is a warning.
 func Validate(dir string) []Problem {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
@@ -37,7 +37,7 @@ func Validate(dir string) []Problem {
 	instructions, program := hasInstructions(real), isProgram(real)
 	if instructions || !program {
 		problems = validateInstructions(real)
-		program = hasProgram(real) // other tools have a manifest.json of their own
+		program = hasProgram(real) // a manifest.json alone may belong to another tool
 	}
 	if program {
 		problems = append(problems, validateProgram(real)...)
@@ -45,11 +45,12 @@ func Validate(dir string) []Problem {
 	return append(problems, refusedEntries(real, problems)...)
 }
 
-// refusedEntries warns of entries for which an installation of the skill is refused, unless they are known for a problem.
+// refusedEntries warns about entries that prevent installation of the skill. It skips entries for
+// which a problem is already known.
 func refusedEntries(real string, known []Problem) (out []Problem) {
 	root, err := os.OpenRoot(real)
 	if err != nil {
-		return nil // reported for its SKILL.md
+		return nil // already reported for SKILL.md
 	}
 	defer root.Close()
 	for f, err := range Walk(root) {
@@ -58,7 +59,8 @@ func refusedEntries(real string, known []Problem) (out []Problem) {
 		case err != nil:
 			out = append(out, warning(at, RuleEntry, "cannot be read: %v", withoutPath(err)))
 		case slices.ContainsFunc(known, func(p Problem) bool { return p.File == at }):
-		case f.Refused != "" && f.Path != ".git": // its author works on it in a repository
+		// The author may develop the skill in a Git repository.
+		case f.Refused != "" && f.Path != ".git":
 			out = append(out, warning(at, RuleEntry, "is refused when the skill is installed or trusted: %s", f.Refused))
 		}
 	}
@@ -94,7 +96,7 @@ func validateInstructions(real string) []Problem {
 	return problems
 }
 
-// checker reads the fields of one skill and reports what is wrong with them.
+// checker reads the frontmatter fields of one skill and collects their problems.
 type checker struct {
 	file        string
 	frontmatter *frontmatter
@@ -102,18 +104,19 @@ type checker struct {
 	problems    []Problem
 }
 
-// violation reports what only Validate refuses.
+// violation reports a broken rule. It is a warning if the checker is lenient.
 func (c *checker) violation(at field, rule Rule, format string, args ...any) {
 	c.problems = append(c.problems, Problem{File: c.file, Line: at.line, Column: at.column, Rule: rule, Message: fmt.Sprintf(format, args...), Warning: c.lenient})
 }
 
-// fatal reports what makes a skill unusable, for a lenient reader too.
+// fatal reports an error that makes the skill unusable, even if the checker is lenient.
 func (c *checker) fatal(at field, rule Rule, format string, args ...any) {
 	c.violation(at, rule, format, args...)
 	c.problems[len(c.problems)-1].Warning = false
 }
 
-// skill reads the fields. dir is the name of the skill's directory.
+// skill returns a skill with the values of the fields. dir is the base name of the skill's
+// directory.
 func (c *checker) skill(dir string) *Skill {
 	s := &Skill{}
 	for _, f := range c.frontmatter.fields {
@@ -137,8 +140,8 @@ func (c *checker) skill(dir string) *Skill {
 	return s
 }
 
-// text returns the value of a field as text, or "" if the field is missing or no text. The field is then
-// the first line of the file.
+// text returns a field and its trimmed value. The value is "" if the field is missing or not a
+// scalar. The position of a missing field is line 1.
 func (c *checker) text(key string) (field, string) {
 	f, ok := c.frontmatter.lookup(key)
 	if !ok {
@@ -148,8 +151,8 @@ func (c *checker) text(key string) (field, string) {
 	return f, strings.TrimSpace(text)
 }
 
-// name returns the name of the skill. A lenient reader keeps a name that breaks rules, and uses the name of
-// the directory if there is none (YOA-06, C-10).
+// name returns the name of the skill. A lenient checker keeps a name that breaks rules. It uses the
+// name of the directory if the name is missing.
 func (c *checker) name(dir string) string {
 	f, text := c.text("name")
 	name := norm.NFKC.String(text)
@@ -161,7 +164,7 @@ func (c *checker) name(dir string) string {
 		return ""
 	}
 
-	if strings.ContainsFunc(name, unicode.IsControl) { // could forge lines of the lists that models and people read
+	if strings.ContainsFunc(name, unicode.IsControl) { // prevents forged lines in lists of skills
 		c.fatal(f, RuleNameCharacters, "the name %q holds control characters", name)
 		return name
 	}
@@ -222,8 +225,8 @@ func (c *checker) compatibility() string {
 	return text
 }
 
-// allowedTools is the list of patterns, separated by spaces as the standard wants, or, as others write
-// it, by commas or as a YAML list (AGS-13).
+// allowedTools returns the list of patterns. The standard separates them by spaces. Commas and YAML
+// lists are accepted too, because other tools write them.
 func (c *checker) allowedTools() []string {
 	f, ok := c.frontmatter.lookup("allowed-tools")
 	if !ok {
@@ -242,7 +245,7 @@ func (c *checker) allowedTools() []string {
 	return items
 }
 
-// patterns splits at spaces and commas outside of parentheses: "Bash(git add *) Read".
+// patterns splits text at spaces and commas outside of parentheses, as in "Bash(git add *) Read".
 func patterns(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {
@@ -256,8 +259,8 @@ func patterns(text string) []string {
 	})
 }
 
-// checkStyle reports YAML that the standard's reader refuses: lists and mappings in brackets,
-// anchors, tags.
+// checkStyle reports YAML that the standard's parser rejects: flow style, anchors, aliases and
+// tags.
 func (c *checker) checkStyle() {
 	for _, f := range c.frontmatter.fields {
 		c.checkNodeStyle(f, f.node)
@@ -265,7 +268,7 @@ func (c *checker) checkStyle() {
 }
 
 func (c *checker) checkNodeStyle(f field, n *yaml.Node) {
-	// The frontmatter begins in the second line of the file.
+	// The frontmatter begins on the second line of the file.
 	at := field{line: n.Line + 1, column: n.Column}
 	switch {
 	case n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle != 0:

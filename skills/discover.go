@@ -12,7 +12,7 @@ import (
 	"rouse/internal/fspath"
 )
 
-// The bounds of a search below one root (AGS-05).
+// Limits of the search in one root.
 const (
 	maxLevels      = 6
 	maxDirectories = 2000
@@ -22,13 +22,15 @@ const (
 type walker struct {
 	catalog  *Catalog
 	root     Root
-	onSkill  func(dir string)  // called for each directory with a skill
-	dirs     []string          // of skills, in the order of the search
-	hashes   map[string]string // of those that were trusted by themselves
-	realRoot string            // the root with links resolved
-	index    *Registry         // of the root; nil: it has none
-	visited  map[string]bool   // directories with links resolved: some are reached in two ways, or in a circle
-	stopped  bool              // by a limit
+	onSkill  func(dir string)  // called for each directory that contains a skill
+	dirs     []string          // directories of accepted skills, in search order
+	hashes   map[string]string // hashes of individually trusted skills, by directory
+	realRoot string            // resolved path of the root
+	index    *Registry         // index of the root; nil if there is none
+	// visited holds resolved directories. Links can lead to the same directory twice, or in a
+	// cycle.
+	visited map[string]bool
+	stopped bool // a limit was reached
 }
 
 func (w *walker) warn(file string, rule Rule, format string, args ...any) {
@@ -38,7 +40,8 @@ func (w *walker) warn(file string, rule Rule, format string, args ...any) {
 func (w *walker) walk() {
 	real, problems := resolveDir(w.root.Path)
 	if len(problems) > 0 {
-		if problems[0].Rule != RulePathMissing { // a missing root is fine: it may be created later
+		// A missing root is not a problem: it may be created later.
+		if problems[0].Rule != RulePathMissing {
 			w.catalog.problems = append(w.catalog.problems, problems...)
 		}
 		return
@@ -48,7 +51,7 @@ func (w *walker) walk() {
 	w.visit(real, 0)
 }
 
-// visit reports a directory that is a skill, and searches below it otherwise.
+// visit calls onSkill if dir contains a skill. Otherwise it visits the subdirectories.
 func (w *walker) visit(dir string, level int) {
 	if w.stopped || w.visited[dir] {
 		return
@@ -67,7 +70,7 @@ func (w *walker) visit(dir string, level int) {
 		return
 	}
 
-	// The root itself is no skill: it is named as a place for them.
+	// A root contains skills. It is never a skill itself.
 	if level > 0 && (hasInstructions(dir) || hasProgram(dir)) {
 		w.onSkill(dir)
 		return
@@ -87,10 +90,11 @@ func (w *walker) visit(dir string, level int) {
 	}
 }
 
-// subdirectory is the path of an entry that is a directory to search, with links resolved.
+// subdirectory returns the resolved path of an entry, and whether to search it.
 func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 	name, path := e.Name(), filepath.Join(dir, e.Name())
-	if strings.HasPrefix(name, ".") || name == "node_modules" { // like .git, and where installs are staged
+	// Skip .git, staging directories of installations, and the like.
+	if strings.HasPrefix(name, ".") || name == "node_modules" {
 		return "", false
 	}
 	if e.IsDir() {
@@ -102,7 +106,7 @@ func (w *walker) subdirectory(dir string, e fs.DirEntry) (string, bool) {
 
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return "", false // a link to a file, or a broken one
+		return "", false // link to a file, or broken link
 	}
 
 	real, err := filepath.EvalSymlinks(path)
@@ -148,15 +152,16 @@ func (w *walker) addSkill(dir string) {
 	}
 }
 
-// findIndex reads the index of the root for the tags of its skills. Which skills there are is what the folders
-// say: one that was added and not listed yet is not lost. Where others can write, no index counts.
+// findIndex reads the index of the root, which supplies the tags of its skills. The index does not
+// limit the set of skills, so a skill that is not listed yet is found too. The index of an
+// untrusted root is ignored, because other users may have written it.
 func (w *walker) findIndex() {
 	if w.root.Trusted && w.realRoot != "" {
 		w.index = readIndexIn(w.realRoot)
 	}
 }
 
-// load reads and registers the skills that were found.
+// load reads and registers the accepted skills.
 func (w *walker) load() {
 	for _, dir := range w.dirs {
 		s, problems := load(dir, hasProgram(dir))
@@ -173,9 +178,9 @@ func (w *walker) load() {
 	}
 }
 
-// Fingerprint is a fingerprint of a root of skills, or of one skill: it stays the same while the names,
-// sizes and times of their files do. It reads none of them, and has the limits of Discover, so that
-// it can be polled for changes.
+// Fingerprint returns a fingerprint of a root of skills, or of a single skill. It changes if the
+// name, size or modification time of a skill file changes. It does not read file contents and has
+// the limits of Discover, so callers can poll it.
 func Fingerprint(root string) string {
 	h := sha256.New()
 	w := walker{catalog: &Catalog{}, root: Root{Path: root}, visited: map[string]bool{}}
@@ -190,8 +195,8 @@ func Fingerprint(root string) string {
 	}
 	w.onSkill = func(dir string) { add(dir, append([]string{manifestFile, moduleFile, docsFile}, fileNames...)...) }
 
-	w.onSkill(root)                                           // the root may be a skill itself, which walk does not look at
-	add(root, indexFile, filepath.Join(skillsDir, indexFile)) // their tags
+	w.onSkill(root)                                           // walk does not check the root itself, which may be a skill
+	add(root, indexFile, filepath.Join(skillsDir, indexFile)) // the indexes supply tags
 	w.walk()
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -1,17 +1,16 @@
-// Package skills discovers, validates, lists and loads skills: directories with a SKILL.md that
-// tells an agent how to do something, with a program (manifest.json and module.ts), or with both.
+// Package skills discovers, validates, lists and loads skills. A skill is a directory with
+// instructions for an agent (SKILL.md), a program (manifest.json and module.ts), or both.
 //
-// A skill's frontmatter (name, description) and its manifest are read when it is discovered, its
-// instructions when they are asked for; other files are listed and never read. The same file is read
-// in two ways. Load is lenient: a skill that people already have works, and what is odd about it is a
-// warning. Validate is strict: it checks a skill against the AgentSkills standard, and lists everything
-// that is wrong. A manifest is read in one way, strictly: what a program gets is what it declares. All
-// report Problems, each of which names its rule, its file and line if it has one, and what to do.
+// Discovery reads only the frontmatter of SKILL.md and the manifest. Instructions are read on
+// demand, and other files are listed but not read. Load is lenient: it accepts existing skills and
+// reports violations as warnings. Validate is strict: it checks a skill against the AgentSkills
+// standard and reports every violation. Manifests are always parsed strictly, because a program
+// gets only the permissions that it declares. All of them report Problems.
 //
-// A Catalog holds the skills of some roots, of which a later one overrides an earlier one by name;
-// a View is the part of it that one agent may use. A Registry is what a repository of skills says of
-// itself. The content of a skill is data: it is confined to its directory, links that lead out of it
-// are not followed, and everything is bounded.
+// A Catalog holds the skills of several roots. A later root overrides skills of an earlier root by
+// name. A View is the subset of a Catalog that one agent can use. A Registry is the index file of a
+// skill repository.
 //
-// The package runs nothing, and knows nothing of the rest of rouse.
+// Skill content is untrusted data. The package reads only files inside a skill's directory, does
+// not follow links out of it, and limits all sizes. It does not run skills.
 package skills

@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// Feature is a value of compatibilityRequirements (OSL-04, OSL-37).
+// Feature is a value of compatibilityRequirements in a manifest.
 type Feature struct {
-	Name string // as manifests write it
-	What string // what it means
-	Here bool   // whether rouse has it
+	Name string // name in the manifest
+	What string // description
+	Here bool   // rouse supports the feature
 }
 
-// FeatureSystemTools is the feature that a skill with bridgeRequirement: required has to ask for.
+// FeatureSystemTools must be requested by a skill with bridgeRequirement: required.
 const FeatureSystemTools = "system_tools"
 
-// FeatureSystemInfo is the feature that a skill asks for to learn on which machine it is.
+// FeatureSystemInfo lets a skill read information about the machine.
 const FeatureSystemInfo = "system_info"
 
-// FeatureAwake is the feature that a skill asks for while whose runs the machine is kept awake.
+// FeatureAwake keeps the machine awake during runs of the skill.
 const FeatureAwake = "awake"
 
-// features are those that are known: of the program's host first, then those of a browser, of which some
-// have their like here.
+// features lists the known features: first features of the host, then features of a browser.
 var features = []Feature{
 	{FeatureSystemTools, "running programs of this machine", true},
 	{FeatureSystemInfo, "asking what machine this is", true},
@@ -40,13 +39,13 @@ var features = []Feature{
 	{"web-workers", "threads of its own, as a browser has them", false},
 }
 
-// canBeAwake says whether a system has a way to be kept awake; whether it is granted shows when it is asked for.
+// canBeAwake is true on systems that can be kept awake. The request itself can still be denied.
 const canBeAwake = runtime.GOOS == "linux" || runtime.GOOS == "darwin" || runtime.GOOS == "windows"
 
-// Features are the values of compatibilityRequirements that are known.
+// Features returns the known values of compatibilityRequirements.
 func Features() []Feature { return slices.Clone(features) }
 
-// feature is the feature of a name.
+// feature returns the feature with the given name, and whether it is known.
 func feature(name string) (Feature, bool) {
 	i := slices.IndexFunc(features, func(f Feature) bool { return f.Name == name })
 	if i < 0 {
@@ -63,8 +62,8 @@ func featureNames() []string {
 	return out
 }
 
-// Lacks are the features that a program requires and this host does not have, in the order of the
-// manifest; what nobody knows is among them (OSL-37).
+// Lacks returns the features that the program requires but this host does not have, in manifest
+// order. Unknown features are included.
 func (m *Manifest) Lacks() (out []Feature) {
 	for _, name := range m.CompatibilityRequirements {
 		if f, _ := feature(name); !f.Here {
@@ -74,26 +73,28 @@ func (m *Manifest) Lacks() (out []Feature) {
 	return out
 }
 
-// goosOf are the names that Go has for platforms.
+// goosOf maps platforms to GOOS values.
 var goosOf = map[Platform]string{PlatformMacOS: "darwin", PlatformWindows: "windows", PlatformLinux: "linux"}
 
-// NeedsWorkspace reports whether a run of a program needs a workspace, by itself or to go on for long (OSL-28, OSL-37).
+// NeedsWorkspace reports whether a run of the program needs a workspace, either directly or because
+// the program needs long runs.
 func (m *Manifest) NeedsWorkspace() bool {
 	return m.WorkspaceSupport == SupportRequired || m.LongRunningSupport == SupportRequired
 }
 
-// StaysAwake says whether a program asks for the machine to be kept awake while it runs (OSL-37).
+// StaysAwake reports whether the program asks to keep the machine awake while it runs.
 func (m *Manifest) StaysAwake() bool {
 	return slices.Contains(m.CompatibilityRequirements, FeatureAwake)
 }
 
-// Supports says whether a program is for an operating system, by the name that Go has for it: one that
-// names no platform is for all (OSL-04). What is not for this one is neither installed nor run (OSL-21).
+// Supports reports whether the program supports the operating system goos. A program that names no
+// platform supports all of them. An unsupported program is neither installed nor run.
 func (m *Manifest) Supports(goos string) bool {
 	return len(m.SupportedPlatforms) == 0 || slices.ContainsFunc(m.SupportedPlatforms, func(p Platform) bool { return goosOf[p] == goos })
 }
 
-// Refusals say why a program is not even installed, a sentence each: it is for another system (OSL-21).
+// Refusals returns the reasons not to install the program on goos, one sentence each. The only
+// possible reason is an unsupported operating system.
 func (m *Manifest) Refusals(goos string) (out []string) {
 	if !m.Supports(goos) {
 		out = append(out, fmt.Sprintf("it is for %s, and this is %s", words(m.SupportedPlatforms), PlatformOf(goos)))
@@ -102,8 +103,8 @@ func (m *Manifest) Refusals(goos string) (out []string) {
 	return out
 }
 
-// Obstacles say why a program cannot run on a machine, a sentence each; none means that nothing of the
-// machine is in its way (OSL-21, OSL-37).
+// Obstacles returns the reasons why the program cannot run on this machine, one sentence each. It
+// returns nil if the program can run.
 func (m *Manifest) Obstacles(goos string) []string {
 	out := m.Refusals(goos)
 	for _, f := range m.Lacks() {
@@ -125,7 +126,7 @@ func (m *Manifest) Obstacles(goos string) []string {
 	return out
 }
 
-// PlatformOf is an operating system as manifests call it.
+// PlatformOf returns the name of an operating system in manifests.
 func PlatformOf(goos string) string {
 	for platform, name := range goosOf {
 		if name == goos {

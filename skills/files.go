@@ -14,28 +14,28 @@ import (
 	"rouse/internal/gitlayout"
 )
 
-// File is a file, a folder or a link in the folder of a skill.
+// File is a file, folder or link inside a skill's folder.
 type File struct {
-	Path    string      // below the folder, with slashes; "." for the folder itself
-	Mode    fs.FileMode // of the entry itself: links are not followed
+	Path    string      // slash-separated, relative to the folder; "." for the folder itself
+	Mode    fs.FileMode // mode of the entry itself; links are not followed
 	Bytes   int64
-	Link    string // target of a link
-	Refused string // why no skill may contain it; "" if it may
+	Link    string // target, if the entry is a link
+	Refused string // why no skill may contain the entry; "" if it is allowed
 	root    *os.Root
 }
 
-// Open opens a file for reading.
+// Open opens the file for reading. The caller must close it.
 func (f File) Open() (*os.File, error) { return f.root.Open(filepath.FromSlash(f.Path)) }
 
-// Walk returns all files, folders and links below a folder, each folder before its entries, which are sorted by name. It
-// is the only walk over the files of a skill: what is staged, shown, hashed, trusted, pinned, checked and compiled
-// is the same. It leaves nothing out, but does not enter an entry that is refused. A caller that
-// installs or trusts must fail if an entry is refused.
+// Walk returns all files, folders and links below root. A folder comes before its entries, which
+// are sorted by name. Staging, display, hashing, trust, checks and compilation all use Walk, so
+// that they see the same files. Walk skips no entry, but it does not descend into a refused entry.
+// A caller that installs or trusts a skill must fail if an entry is refused.
 func Walk(root *os.Root) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) { walkFolder(root, ".", yield) }
 }
 
-// walkFolder yields the entries of a folder and all below it. It returns false if the caller has stopped.
+// walkFolder yields everything below a folder. It returns false if the iteration must stop.
 func walkFolder(root *os.Root, dir string, yield func(File, error) bool) bool {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	if errors.Is(err, fs.ErrNotExist) && dir != "." {
@@ -73,14 +73,15 @@ func walkFolder(root *os.Root, dir string, yield func(File, error) bool) bool {
 				yield(f, err)
 				return false
 			}
-			// The root follows no link out of itself. Nothing would show a change of a file elsewhere.
+			// os.Root does not follow links out of the root. A change of a file outside would go
+			// unnoticed.
 			if _, err := root.Stat(filepath.FromSlash(f.Path)); err != nil {
 				f.Refused = "it is a link that leads out of the skill, or nowhere"
 			}
 		case kind != 0 && kind != fs.ModeDir:
 			f.Refused = "it is neither a file nor a folder"
 		}
-		// A layout is refused as the folder that it is, by the call for it.
+		// The recursive call refuses a folder with the layout of a Git repository.
 		if !yield(f, nil) || f.Refused == "" && f.Mode.IsDir() && !walkFolder(root, f.Path, yield) {
 			return false
 		}
@@ -88,22 +89,24 @@ func walkFolder(root *os.Root, dir string, yield func(File, error) bool) bool {
 	return true
 }
 
-// repositories are names of entries by which other tools than git find a repository. All of them run programs that
-// the repository names, when they are asked for the state of a folder. Names are as gitlayout.Fold returns them.
+// repositories maps names of entries to the version control systems that recognize a repository by
+// them. All of these systems run programs that the repository configures, even to show the state of
+// a folder. Names are in the form that gitlayout.Fold returns.
 var repositories = map[string]string{
 	".hg": "Mercurial", ".svn": "Subversion", ".bzr": "Bazaar", ".jj": "Jujutsu", ".sl": "Sapling",
 	"_darcs": "Darcs", ".pijul": "Pijul", ".fslckout": "Fossil", "_fossil_": "Fossil",
 }
 
-// RefusedName returns why no skill may contain an entry of this name, or "" if it may. A tool that asks its user
-// before it runs anything of a folder (direnv, editors) has no name here: its files are shown and hashed.
+// RefusedName returns why no skill may contain an entry of this name, or "" if it is allowed. Tools
+// that ask the user before they run anything, like direnv and editors, are not covered. Their files
+// are shown and hashed like others.
 func RefusedName(name string) string {
 	if gitlayout.IsName(name) {
 		return "git takes it for a repository, and runs what its configuration names"
 	}
 	folded := gitlayout.Fold(name)
 	for known, tool := range repositories {
-		// The other is the short name that Windows gives it.
+		// Windows also accepts a short name with ~1.
 		if short := strings.TrimPrefix(known, "."); folded == known || folded == short[:min(len(short), 6)]+"~1" {
 			return tool + " takes it for a repository, and runs what its configuration names"
 		}
@@ -111,8 +114,9 @@ func RefusedName(name string) string {
 	return ""
 }
 
-// Files lists the files and links of a skill beside its SKILL.md (AGS-09): at most max paths relative to it,
-// with slashes, and whether there are more. Paths are sorted, those in node_modules last. It reads no file.
+// Files returns at most max paths of files and links in the skill's folder, and whether there are
+// more. It excludes SKILL.md. Paths are slash-separated, relative and sorted, with paths in
+// node_modules last. Files does not read file contents.
 func (s *Skill) Files(max int) (files []string, more bool, err error) {
 	root, err := os.OpenRoot(s.Dir)
 	if err != nil {

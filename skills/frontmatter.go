@@ -11,15 +11,15 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// field is a field of the frontmatter, and where it is.
+// field is a frontmatter field with its position.
 type field struct {
-	key    string // as written; in lower case for a lenient reader
+	key    string // lower case if the parser is lenient
 	node   *yaml.Node
-	line   int // of the file, from 1
+	line   int // line of the file, from 1
 	column int
 }
 
-// text is the value as a string, and whether it is one: a list or mapping is not.
+// text returns the value as a string. It returns false if the value is a list or a mapping.
 func (v field) text() (string, bool) {
 	if v.node.Kind != yaml.ScalarNode {
 		return "", false
@@ -32,7 +32,7 @@ func (v field) text() (string, bool) {
 
 // frontmatter is the YAML at the beginning of a SKILL.md.
 type frontmatter struct {
-	fields []field // in the order of the file
+	fields []field // in file order
 }
 
 func (f *frontmatter) lookup(name string) (field, bool) {
@@ -51,8 +51,9 @@ var (
 	frontmatterEnd   = regexp.MustCompile(`(?m)^---[ \t]*\r?(\n|\z)`)
 )
 
-// splitFrontmatter finds the YAML between two lines of "---" (AGS-02). Lines may end with CRLF, and a
-// byte order mark is skipped. It returns the offsets of the YAML and of the body.
+// splitFrontmatter finds the YAML between two lines of "---". It accepts CRLF line endings and
+// skips a byte order mark. It returns the offsets of the YAML and of the body. If the frontmatter
+// is incomplete, it returns the violated rule.
 func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
 	begin := frontmatterBegin.FindIndex(text)
 	if begin == nil {
@@ -66,11 +67,11 @@ func splitFrontmatter(text []byte) (from, to, body int, rule Rule) {
 	return from, from + end[0], from + end[1], ""
 }
 
-// maxDepth bounds the nesting of frontmatter: a description of a skill needs no more.
+// maxDepth is the maximum nesting depth of frontmatter.
 const maxDepth = 20
 
-// parseFrontmatter parses the frontmatter of a SKILL.md. With lenient, values that are not valid
-// YAML (a colon in a description, a tab) are read as plain text (AGS-02, AUT-02).
+// parseFrontmatter parses the frontmatter of a SKILL.md. A lenient parser reads values that are not
+// valid YAML as plain text, for example a description with a colon.
 func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []Problem) {
 	fail := func(rule Rule, line int, format string, args ...any) []Problem {
 		p := problem(file, rule, format, args...)
@@ -92,7 +93,8 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 	source := strings.ReplaceAll(string(text[from:to]), "\r\n", "\n")
 	out := &frontmatter{}
 	root, line, err := parseYAML(source)
-	line = min(line+1, strings.Count(source, "\n")+2) // of the file; the parser reports some errors at the very end
+	// Convert to a line of the file. The parser reports some errors at the very end.
+	line = min(line+1, strings.Count(source, "\n")+2)
 	var problems []Problem
 	if err != nil && lenient {
 		if mended, changed := quoteValues(source); changed {
@@ -112,7 +114,7 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		k, v := root.Content[i], root.Content[i+1]
-		// The value of an anchor, so that the kinds below are those of real values.
+		// Resolve aliases, so that callers see the kind of the real value.
 		if v.Kind == yaml.AliasNode && v.Alias != nil {
 			v = v.Alias
 		}
@@ -124,7 +126,7 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 
 		if _, ok := out.lookup(key); ok {
 			p := fail(RuleFieldTwice, k.Line+1, "%s is given twice", key)
-			p[0].Warning = lenient // the first one counts
+			p[0].Warning = lenient // the first value is used
 			problems = append(problems, p...)
 			continue
 		}
@@ -135,10 +137,10 @@ func parseFrontmatter(file string, text []byte, lenient bool) (*frontmatter, []P
 	return out, problems
 }
 
-// parseYAML parses one YAML document. The text of an error has no line number: the line of the
-// source, from 1, is a result of its own.
+// parseYAML parses one YAML document. If it fails, line is the line of the error in source, from 1.
+// The error text does not contain the line.
 func parseYAML(source string) (root *yaml.Node, line int, err error) {
-	defer func() { // the input may be hostile, and a panic must not end the daemon
+	defer func() { // hostile input must not crash the daemon
 		if p := recover(); p != nil {
 			root, line, err = nil, 1, fmt.Errorf("it cannot be parsed (%v)", p)
 		}
@@ -167,11 +169,11 @@ func tooDeep(n *yaml.Node, left int) bool {
 	return left == 0 || slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return tooDeep(c, left-1) })
 }
 
-// plainValue is an unindented key with a value on the same line that is neither quoted nor a block, a
-// list or a mapping.
+// plainValue matches an unindented key with an unquoted scalar value on the same line.
 var plainValue = regexp.MustCompile(`^([A-Za-z][\w-]*):[ \t]+([^\s"'|>\[{#].*)$`)
 
-// quoteValues quotes the values of unindented keys, and replaces tabs in the indentation by spaces.
+// quoteValues quotes the values of unindented keys and replaces tabs in the indentation with
+// spaces. It reports whether source changed.
 func quoteValues(source string) (string, bool) {
 	lines := strings.Split(source, "\n")
 	changed := false

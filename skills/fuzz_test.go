@@ -10,9 +10,9 @@ import (
 	"rouse/skills"
 )
 
-// FuzzSkill: whatever a SKILL.md holds, both readers end, say where the trouble is, and what
-// the lenient one loads can stand in a list and has instructions. What the strict one passes
-// the lenient one loads without a word.
+// FuzzSkill checks that Load and Validate accept any SKILL.md and report problems with valid
+// positions. A loaded skill has a name, a description and instructions. A skill that Validate
+// accepts loads without warnings.
 func FuzzSkill(f *testing.F) {
 	for _, seed := range []string{
 		"", "---", "---\n---\n", skill("pdf", "x"), "---\r\nname: pdf\r\ndescription: a: b\r\n---\r\nx", "---\nname: pdf\ndescription: |\n  a\n  b\n---\n",

@@ -10,24 +10,24 @@ import (
 	"unicode/utf8"
 )
 
-// value is a JSON value, and where it stands in its file.
+// value is a JSON value with its position in the file.
 type value struct {
 	kind         jsonKind
 	line, column int             // from 1; columns in runes
-	text         string          // of a text as it reads, of a number its digits, of a boolean true or false
-	raw          json.RawMessage // as it is written
-	members      []member        // of an object, in its order
+	text         string          // decoded string, digits of a number, or "true" or "false"
+	raw          json.RawMessage // source text
+	members      []member        // of an object, in source order
 	items        []value         // of a list
 }
 
-// member is a key of an object with its value.
+// member is a key of an object and its value.
 type member struct {
 	key          string
 	line, column int
 	value        value
 }
 
-// lookup finds a member of an object.
+// lookup returns the value of a member of an object.
 func (v value) lookup(key string) (value, bool) {
 	for _, m := range v.members {
 		if m.key == key {
@@ -37,7 +37,7 @@ func (v value) lookup(key string) (value, bool) {
 	return value{}, false
 }
 
-// jsonKind is what a value is, as a message calls it.
+// jsonKind is the kind of a value, worded for messages.
 type jsonKind string
 
 const (
@@ -49,11 +49,11 @@ const (
 	kindNull    jsonKind = "null"
 )
 
-// maxNesting bounds objects and lists within each other. A schema needs some, a bomb more.
+// maxNesting is the maximum nesting depth of objects and lists. It stops hostile input.
 const maxNesting = 64
 
-// parseJSON reads a file of JSON. What is no JSON is one problem that says where; a key that an object
-// has twice is another, since two readers could take different ones of them.
+// parseJSON parses a JSON file. A syntax error yields one problem with its position. A duplicate
+// key is also a problem, because parsers differ in which of the values they use.
 func parseJSON(file string, source []byte) (value, []Problem) {
 	r := &jsonReader{report: report{file: file}, source: source, line: 1, column: 1}
 	switch {
@@ -63,7 +63,7 @@ func parseJSON(file string, source []byte) (value, []Problem) {
 		return value{}, r.failAt(0, RuleEncoding, "begins with a byte order mark, which JSON does not have; save it as UTF-8 without one")
 	}
 
-	// The whole file first: afterwards the reading of its tokens meets nothing unexpected.
+	// Check the syntax of the whole file first, so that reading tokens cannot fail later.
 	var all json.RawMessage
 	if err := json.Unmarshal(source, &all); err != nil {
 		offset := len(source)
@@ -75,7 +75,7 @@ func parseJSON(file string, source []byte) (value, []Problem) {
 	}
 
 	r.decoder = json.NewDecoder(bytes.NewReader(source))
-	r.decoder.UseNumber() // a large number stays as it is written
+	r.decoder.UseNumber() // keep large numbers unchanged
 	v, err := r.value("", 0)
 	if err != nil {
 		return value{}, r.failAt(r.start(), RuleJSON, "%v", err)
@@ -91,17 +91,17 @@ func (r *jsonReader) failAt(offset int, rule Rule, format string, args ...any) [
 	return p
 }
 
-// jsonReader reads values with their places.
+// jsonReader reads JSON values with their positions.
 type jsonReader struct {
 	report
 	source  []byte
 	decoder *json.Decoder
 
-	offset, line, column int // of the last place that was asked for
+	offset, line, column int // of the last call of position
 }
 
-// position is the line and the column of an offset. It goes on from the last one, so that places in a long
-// line are found without reading it again and again.
+// position returns the line and column of an offset. It continues from the previous offset, so that
+// long lines are not scanned repeatedly.
 func (r *jsonReader) position(offset int) (line, column int) {
 	offset = min(offset, len(r.source))
 	if offset < r.offset {
@@ -119,7 +119,7 @@ func (r *jsonReader) position(offset int) (line, column int) {
 	return r.line, r.column
 }
 
-// start is the offset of the next token: the decoder knows where the last one ended.
+// start returns the offset of the next token. The decoder only knows the end of the last token.
 func (r *jsonReader) start() int {
 	at := int(r.decoder.InputOffset())
 	for at < len(r.source) && strings.IndexByte(" \t\r\n,:", r.source[at]) >= 0 {
@@ -128,7 +128,7 @@ func (r *jsonReader) start() int {
 	return at
 }
 
-// value reads the next value. path is its place, as messages name it.
+// value reads the next value. path is its path in messages.
 func (r *jsonReader) value(path string, depth int) (v value, err error) {
 	if depth > maxNesting {
 		return v, fmt.Errorf("is nested more than %d levels deep", maxNesting)
@@ -161,7 +161,7 @@ func (r *jsonReader) value(path string, depth int) (v value, err error) {
 	return v, err
 }
 
-// composite reads an object or a list up to its end.
+// composite reads an object or list, including its closing delimiter.
 func (r *jsonReader) composite(v *value, open json.Delim, path string, depth int) error {
 	v.kind = kindList
 	if open == '{' {
@@ -198,11 +198,11 @@ func (r *jsonReader) composite(v *value, open json.Delim, path string, depth int
 		v.members = append(v.members, member{key, line, column, one})
 	}
 
-	_, err := r.decoder.Token() // the end
+	_, err := r.decoder.Token() // the closing delimiter
 	return err
 }
 
-// join is the path of a member.
+// join returns the path of a member.
 func join(path, key string) string {
 	if path == "" {
 		return key

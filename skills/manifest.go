@@ -2,7 +2,7 @@ package skills
 
 import "encoding/json"
 
-// The files of a program (OSL-01). The first two have to be there.
+// The files of a program. manifest.json and module.ts are required.
 const (
 	manifestFile = "manifest.json"
 	moduleFile   = "module.ts"
@@ -10,80 +10,85 @@ const (
 	configFile   = "config-schema.json"
 )
 
-// SchemaVersion is the version of manifests that is understood (OSL-03).
+// SchemaVersion is the supported manifest version.
 const SchemaVersion = "2.0"
 
-// Manifest is the manifest.json of an executable skill: its description, its input and output, and all
-// that it asks its host for (OSL-03). A program gets only what it declares.
-// The tags write, of and root are read by decode.
+// Manifest is the manifest.json of an executable skill: its description, its input and output, and
+// its requirements. A program gets only what it declares. The decode function reads the struct tags
+// write, of and root.
 type Manifest struct {
-	Name        string `json:"name" write:"the slug of its folder, like my-skill"` // its slug
+	Name        string `json:"name" write:"the slug of its folder, like my-skill"` // a slug
 	Description string `json:"description" write:"what it does"`
-	Version     string `json:"version" write:"a version, like 1.0.0"` // semver
+	Version     string `json:"version" write:"a version, like 1.0.0"` // a semantic version
 	Author      string `json:"author" write:"who wrote it"`
 
-	SchemaVersion    string          `json:"schemaVersion" write:"2.0"`
-	Capabilities     []string        `json:"capabilities" write:"a list, like []"`
-	RequiredBindings []Binding       `json:"requiredBindings" write:"a list, like []"`
-	Permissions      []Permission    `json:"permissions" write:"a list, like []"`
-	InputSchema      json.RawMessage `json:"inputSchema" root:"object" write:"a JSON Schema with type: object"`  // JSON Schema of an object
-	OutputSchema     json.RawMessage `json:"outputSchema" root:"object" write:"a JSON Schema with type: object"` // JSON Schema of an object
-	// CompatibilityRequirements are names of features: see Features. Unknown ones are kept.
+	SchemaVersion    string       `json:"schemaVersion" write:"2.0"`
+	Capabilities     []string     `json:"capabilities" write:"a list, like []"`
+	RequiredBindings []Binding    `json:"requiredBindings" write:"a list, like []"`
+	Permissions      []Permission `json:"permissions" write:"a list, like []"`
+	// JSON Schema of an object.
+	InputSchema json.RawMessage `json:"inputSchema" root:"object" write:"a JSON Schema with type: object"`
+	// JSON Schema of an object.
+	OutputSchema json.RawMessage `json:"outputSchema" root:"object" write:"a JSON Schema with type: object"`
+	// CompatibilityRequirements are names of features, see Features. Unknown names are kept.
 	CompatibilityRequirements []string `json:"compatibilityRequirements" write:"a list, like []"`
 
-	OAuth              []OAuth           `json:"oauth,omitempty"`
-	LLMUsage           []LLMUsage        `json:"llmUsage,omitempty"`
-	WASM               []WASM            `json:"wasm,omitempty"`
-	Views              []ViewDeclaration `json:"views,omitempty"`
-	Tools              []ToolDeclaration `json:"tools,omitempty"`
-	LifecycleHooks     []string          `json:"lifecycleHooks,omitempty"` // names of exports, like "onInstall"
-	Sandbox            SandboxRules      `json:"sandbox"`
-	RequiredMCPServers []MCPServer       `json:"requiredMcpServers,omitempty"`
-	RequiredMCPTools   []MCPTool         `json:"requiredMcpTools,omitempty"`
+	OAuth    []OAuth           `json:"oauth,omitempty"`
+	LLMUsage []LLMUsage        `json:"llmUsage,omitempty"`
+	WASM     []WASM            `json:"wasm,omitempty"`
+	Views    []ViewDeclaration `json:"views,omitempty"`
+	Tools    []ToolDeclaration `json:"tools,omitempty"`
+	// LifecycleHooks are names of exports, like "onInstall".
+	LifecycleHooks     []string     `json:"lifecycleHooks,omitempty"`
+	Sandbox            SandboxRules `json:"sandbox"`
+	RequiredMCPServers []MCPServer  `json:"requiredMcpServers,omitempty"`
+	RequiredMCPTools   []MCPTool    `json:"requiredMcpTools,omitempty"`
 
-	SupportedPlatforms []Platform `json:"supportedPlatforms" of:"macos windows linux" write:"a list; [] is all of them"` // none: all
+	// SupportedPlatforms is empty if the program supports all platforms.
+	SupportedPlatforms []Platform `json:"supportedPlatforms" of:"macos windows linux" write:"a list; [] is all of them"`
 	BridgeRequirement  Bridge     `json:"bridgeRequirement" of:"never optional required" write:""`
 	WorkspaceSupport   Support    `json:"workspaceSupport" of:"none optional required" write:""`
-	// WorkspaceSchemaVersion is that of its workspaces' state; nil where it has none.
-	WorkspaceSchemaVersion    *string        `json:"workspaceSchemaVersion" jsonschema:"nullable" write:"null, or a version like 1.0.0"`
-	LongRunningSupport        Support        `json:"longRunningSupport" of:"none optional required" write:""`
-	UserInputSupport          bool           `json:"userInputSupport" write:"false, or true if it asks people"`
-	ArtifactVersioningSupport bool           `json:"artifactVersioningSupport" write:"false, or true if it makes versions of artifacts"`
-	ExecutionMode             Mode           `json:"executionMode" of:"declarative flow agentic" write:""`
-	AgenticConfig             *AgenticConfig `json:"agenticConfig" jsonschema:"nullable" write:"null, or an object"` // nil: not enabled
+	// WorkspaceSchemaVersion is the version of the state in workspaces. Nil if there is none.
+	WorkspaceSchemaVersion    *string `json:"workspaceSchemaVersion" jsonschema:"nullable" write:"null, or a version like 1.0.0"`
+	LongRunningSupport        Support `json:"longRunningSupport" of:"none optional required" write:""`
+	UserInputSupport          bool    `json:"userInputSupport" write:"false, or true if it asks people"`
+	ArtifactVersioningSupport bool    `json:"artifactVersioningSupport" write:"false, or true if it makes versions of artifacts"`
+	ExecutionMode             Mode    `json:"executionMode" of:"declarative flow agentic" write:""`
+	// AgenticConfig configures agentic execution. Nil means it is disabled.
+	AgenticConfig *AgenticConfig `json:"agenticConfig" jsonschema:"nullable" write:"null, or an object"`
 }
 
-// Mode is how a program runs (OSL-12).
+// Mode is the execution mode of a program.
 type Mode string
 
-// The modes.
+// The execution modes.
 const (
-	ModeDeclarative Mode = "declarative" // one call, without host.run
-	ModeFlow        Mode = "flow"        // steps that may pause, ask and make checkpoints
-	ModeAgentic     Mode = "agentic"     // phases and roles within a budget of steps
+	ModeDeclarative Mode = "declarative" // a single call, without host.run
+	ModeFlow        Mode = "flow"        // steps that can pause, ask and write checkpoints
+	ModeAgentic     Mode = "agentic"     // phases and roles within a step budget
 )
 
-// Support says how a program stands to workspaces, or to runs that outlive their process (OSL-28, OSL-37).
+// Support is a program's support for workspaces or for long runs, which outlive their process.
 type Support string
 
-// The kinds of support.
+// The levels of support.
 const (
 	SupportNone     Support = "none"
 	SupportOptional Support = "optional"
 	SupportRequired Support = "required"
 )
 
-// Bridge says whether a program has to run others on this machine.
+// Bridge is a program's need to run other programs on this machine.
 type Bridge string
 
-// The kinds of need.
+// The levels of need.
 const (
 	BridgeNever    Bridge = "never"
 	BridgeOptional Bridge = "optional"
 	BridgeRequired Bridge = "required"
 )
 
-// Platform is an operating system, as manifests call it.
+// Platform is an operating system, as named in manifests.
 type Platform string
 
 // The platforms.
@@ -93,7 +98,7 @@ const (
 	PlatformLinux   Platform = "linux"
 )
 
-// PermissionKind is what a permission is about.
+// PermissionKind is the kind of resource that a permission covers.
 type PermissionKind string
 
 // The kinds of permissions.
@@ -108,7 +113,7 @@ const (
 	PermissionFilesystem   PermissionKind = "filesystem"
 )
 
-// Permission is one that a program asks for.
+// Permission is a permission that a program requests.
 type Permission struct {
 	Kind               PermissionKind `json:"kind" of:"network storage vault conversation llm browser wasm filesystem" write:""`
 	Scope              string         `json:"scope" write:"what it is about"`
@@ -116,35 +121,38 @@ type Permission struct {
 	BrowserPermissions []string       `json:"browserPermissions,omitempty" of:"clipboard-read clipboard-write notifications geolocation camera microphone storage-persistent"`
 }
 
-// Binding is a secret that a program needs, by the name that it calls it.
+// Binding is a secret that a program needs, identified by the program's name for it.
 type Binding struct {
-	Name            string `json:"name" write:"the name by which the program asks for it"`
-	Scope           string `json:"scope" write:"what it is for"`
-	Description     string `json:"description" write:"what a person reads who sets it"`
-	Required        bool   `json:"required" write:"true or false"` // it does not run without
+	Name        string `json:"name" write:"the name by which the program asks for it"`
+	Scope       string `json:"scope" write:"what it is for"`
+	Description string `json:"description" write:"what a person reads who sets it"`
+	// Required prevents the program from running without the secret.
+	Required        bool   `json:"required" write:"true or false"`
 	OAuthProviderID string `json:"oauthProviderId,omitempty"`
 }
 
-// LLMUsage is a purpose for which a program asks a model; for no other it may.
+// LLMUsage is a purpose for which a program may call a model. Calls for undeclared purposes are
+// denied.
 type LLMUsage struct {
 	PurposeID            string  `json:"purposeId" write:"the id by which the program asks"`
 	Kind                 string  `json:"kind" of:"classification generation extraction summarization analysis structured-output custom" write:""`
 	Description          string  `json:"description" write:"what the model is asked"`
-	EstimatedTokenBudget int     `json:"estimatedTokenBudget,omitempty"` // tokens; 0 where it is not said
+	EstimatedTokenBudget int     `json:"estimatedTokenBudget,omitempty"` // zero if not declared
 	ModelPreference      *string `json:"modelPreference" jsonschema:"nullable"`
 	TemperatureHint      float64 `json:"temperatureHint,omitempty"`
 }
 
-// ToolDeclaration is a tool that a program has for agents (OSL-32).
+// ToolDeclaration is a tool that a program offers to agents.
 type ToolDeclaration struct {
-	Name          string          `json:"name" write:"the name of the tool"`
-	Description   string          `json:"description" write:"what a model reads of it"`
-	InputSchema   json.RawMessage `json:"inputSchema" write:"a JSON Schema, like {}"`
-	OutputSchema  json.RawMessage `json:"outputSchema" write:"a JSON Schema, like {}"`
-	HandlerExport string          `json:"handlerExport" write:"the function of module.ts that answers"` // of module.ts
+	Name         string          `json:"name" write:"the name of the tool"`
+	Description  string          `json:"description" write:"what a model reads of it"`
+	InputSchema  json.RawMessage `json:"inputSchema" write:"a JSON Schema, like {}"`
+	OutputSchema json.RawMessage `json:"outputSchema" write:"a JSON Schema, like {}"`
+	// HandlerExport is an export of module.ts.
+	HandlerExport string `json:"handlerExport" write:"the function of module.ts that answers"`
 }
 
-// ViewDeclaration is a part of a user interface. It is kept and not shown.
+// ViewDeclaration is a user interface component. It is parsed but not displayed.
 type ViewDeclaration struct {
 	ViewID         string `json:"viewId" write:"an id"`
 	Kind           string `json:"kind" of:"panel card dialog inline" write:""`
@@ -152,64 +160,70 @@ type ViewDeclaration struct {
 	Description    string `json:"description" write:"what it shows"`
 }
 
-// SandboxRules are the bounds of a program's machine, and the addresses that it may ask (OSL-09, OSL-10).
-// What a manifest does not say has the default.
+// SandboxRules are the limits of a program's sandbox and the URLs that it may request. Missing
+// fields have defaults.
 type SandboxRules struct {
-	Isolation      string        `json:"isolation" of:"strict standard"` // strict or standard
-	MaxExecutionMS int           `json:"maxExecutionMs"`                 // milliseconds of its own work
-	MaxMemoryMB    int           `json:"maxMemoryMB"`                    // MiB
+	Isolation string `json:"isolation" of:"strict standard"` // strict or standard
+	// MaxExecutionMS limits the execution time of the program, without waiting for the host.
+	MaxExecutionMS int           `json:"maxExecutionMs"`
+	MaxMemoryMB    int           `json:"maxMemoryMB"` // memory limit in MiB
 	AllowedGlobals []string      `json:"allowedGlobals"`
 	NetworkRules   []NetworkRule `json:"networkRules"`
 }
 
-// The bounds of a program whose manifest has none.
+// Default limits.
 const (
 	DefaultMaxExecutionMS = 30_000
 	DefaultMaxMemoryMB    = 128
 	defaultIsolation      = "standard"
 )
 
-// NetworkRule is a set of addresses that a program may ask, with a * for any characters.
+// NetworkRule is a set of URLs that a program may request. A * matches any characters.
 type NetworkRule struct {
-	URLPattern  string   `json:"urlPattern" write:"an address, with a * for any characters"`
-	Methods     []string `json:"methods" of:"GET HEAD POST PUT PATCH DELETE OPTIONS" write:"a list, like [GET]"` // in capitals
+	URLPattern string `json:"urlPattern" write:"an address, with a * for any characters"`
+	// Methods are in upper case.
+	Methods     []string `json:"methods" of:"GET HEAD POST PUT PATCH DELETE OPTIONS" write:"a list, like [GET]"`
 	Description string   `json:"description" write:"what is asked there"`
 }
 
-// AgenticConfig bounds a program of the mode agentic (OSL-14).
+// AgenticConfig holds the settings of an agentic program.
 type AgenticConfig struct {
 	Enabled                     bool `json:"enabled" write:"true or false"`
 	RequiresWorkspace           bool `json:"requiresWorkspace" write:"true or false"`
 	SupportsBackgroundExecution bool `json:"supportsBackgroundExecution" write:"true or false"`
 	SupportsRoleBasedExecution  bool `json:"supportsRoleBasedExecution" write:"true or false"`
-	MaxStepsPerRun              *int `json:"maxStepsPerRun" jsonschema:"nullable" write:"a number, or null for 1000"` // nil: 1000
-	DefaultStepBudget           *int `json:"defaultStepBudget" jsonschema:"nullable" write:"a number, or null"`       // nil: no checkpoint by itself
+	// MaxStepsPerRun is the step limit of a run. Nil means 1000.
+	MaxStepsPerRun *int `json:"maxStepsPerRun" jsonschema:"nullable" write:"a number, or null for 1000"`
+	// DefaultStepBudget is the step at which a run writes a checkpoint. Nil means no automatic
+	// checkpoint.
+	DefaultStepBudget *int `json:"defaultStepBudget" jsonschema:"nullable" write:"a number, or null"`
 }
 
-// MCPServer is an MCP server that a program cannot do without.
+// MCPServer is an MCP server that a program requires.
 type MCPServer struct {
 	Name        string `json:"name" write:"the name of the server"`
 	Description string `json:"description" write:"what it is needed for"`
 	URLPattern  string `json:"urlPattern,omitempty"`
 }
 
-// MCPTool is a tool of an MCP server that a program cannot do without.
+// MCPTool is a tool of an MCP server that a program requires.
 type MCPTool struct {
 	ServerName  string `json:"serverName" write:"the name of the server"`
 	ToolName    string `json:"toolName" write:"the name of the tool"`
 	Description string `json:"description" write:"what it is needed for"`
 }
 
-// OAuth is a service that a program signs in to (OSL-33).
+// OAuth is a service that a program signs in to.
 type OAuth struct {
-	ProviderID                 string   `json:"providerId" write:"an id"`
-	DisplayName                string   `json:"displayName" write:"the name of the service for people"`
-	GrantType                  string   `json:"grantType" of:"authorization_code client_credentials" write:""`
-	AuthorizationURL           string   `json:"authorizationUrl" write:"an https address"`
-	TokenURL                   string   `json:"tokenUrl" write:"an https address"`
-	Scopes                     []string `json:"scopes" write:"a list, like []"`
-	PKCERequired               bool     `json:"pkceRequired" write:"true or false"`
-	ClientIDBinding            string   `json:"clientIdBinding" write:"the name of a required binding"` // the name of a Binding
+	ProviderID       string   `json:"providerId" write:"an id"`
+	DisplayName      string   `json:"displayName" write:"the name of the service for people"`
+	GrantType        string   `json:"grantType" of:"authorization_code client_credentials" write:""`
+	AuthorizationURL string   `json:"authorizationUrl" write:"an https address"`
+	TokenURL         string   `json:"tokenUrl" write:"an https address"`
+	Scopes           []string `json:"scopes" write:"a list, like []"`
+	PKCERequired     bool     `json:"pkceRequired" write:"true or false"`
+	// ClientIDBinding is the name of a Binding.
+	ClientIDBinding            string   `json:"clientIdBinding" write:"the name of a required binding"`
 	ClientSecretBinding        string   `json:"clientSecretBinding,omitempty"`
 	RedirectPath               string   `json:"redirectPath" write:"a path"`
 	RedirectMode               string   `json:"redirectMode" of:"popup same-window" write:""`
@@ -218,34 +232,38 @@ type OAuth struct {
 	ClientAuthenticationMethod string   `json:"clientAuthenticationMethod" of:"client_secret_post client_secret_basic none" write:""`
 }
 
-// The ways in which a program gets a token (OAuth.GrantType).
+// The values of OAuth.GrantType.
 const (
-	GrantAuthorizationCode = "authorization_code" // its owner signs in with a browser
-	GrantClientCredentials = "client_credentials" // it signs in by itself
+	GrantAuthorizationCode = "authorization_code" // the owner signs in with a browser
+	GrantClientCredentials = "client_credentials" // the program signs in by itself
 )
 
-// How a client says who it is (OAuth.ClientAuthenticationMethod).
+// The values of OAuth.ClientAuthenticationMethod.
 const (
 	AuthenticationPost  = "client_secret_post"
 	AuthenticationBasic = "client_secret_basic"
 	AuthenticationNone  = "none"
 )
 
-// WASM is a WebAssembly module of a program (OSL-33).
+// WASM is a WebAssembly module of a program.
 type WASM struct {
-	ModuleID         string   `json:"moduleId" write:"the id by which the program asks for it"`
-	SourceKind       string   `json:"sourceKind" of:"inline_base64 url build_from_source" write:""`
-	SourceURL        string   `json:"sourceUrl,omitempty"` // a file below the folder of the skill, or its Base64
-	SourceLanguage   string   `json:"sourceLanguage" of:"rust c cpp assemblyscript" write:""`
-	SourceRepository string   `json:"sourceRepository,omitempty"`
-	BuildCommand     string   `json:"buildCommand,omitempty"`
-	Exports          []string `json:"exports" write:"a list, like []"`                         // the functions that the program may call
-	MemoryLimitMB    int      `json:"memoryLimitMB" write:"a number of MiB"`                   // MiB of the memory of one instance
-	AuditHash        *string  `json:"auditHash" jsonschema:"nullable" write:"a hash, or null"` // SHA-256 of its bytes; nil: not audited
+	ModuleID   string `json:"moduleId" write:"the id by which the program asks for it"`
+	SourceKind string `json:"sourceKind" of:"inline_base64 url build_from_source" write:""`
+	// SourceURL is a file in the skill's folder, or Base64 if SourceKind is inline_base64.
+	SourceURL        string `json:"sourceUrl,omitempty"`
+	SourceLanguage   string `json:"sourceLanguage" of:"rust c cpp assemblyscript" write:""`
+	SourceRepository string `json:"sourceRepository,omitempty"`
+	BuildCommand     string `json:"buildCommand,omitempty"`
+	// Exports are the functions that the program may call.
+	Exports []string `json:"exports" write:"a list, like []"`
+	// MemoryLimitMB is the memory limit of one instance in MiB.
+	MemoryLimitMB int `json:"memoryLimitMB" write:"a number of MiB"`
+	// AuditHash is the SHA-256 of the audited bytes. Nil if the module was not audited.
+	AuditHash *string `json:"auditHash" jsonschema:"nullable" write:"a hash, or null"`
 }
 
-// wasmInline is the kind of source that stands in the manifest itself.
+// wasmInline is the SourceKind of a module that is embedded in the manifest.
 const wasmInline = "inline_base64"
 
-// lifecycleHooks are the exports that a host calls beside execute (OSL-06).
+// lifecycleHooks are the exports, besides execute, that the host calls.
 var lifecycleHooks = []string{"onInstall", "onUninstall", "onEnable", "onDisable", "onConfigure", "onUpgrade"}

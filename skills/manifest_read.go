@@ -13,9 +13,9 @@ import (
 	"rouse/internal/form"
 )
 
-// ReadManifest reads the manifest.json of a directory, and reports all of its problems (OSL-03, OSL-04,
-// OSL-05). It is strict, because a program gets what its manifest declares: the manifest is nil if one of
-// the problems is more than a warning. An unknown field is a warning.
+// ReadManifest reads the manifest.json in dir and returns all of its problems. It is strict,
+// because a program gets only what its manifest declares. The manifest is nil if a problem is not a
+// warning. An unknown field is a warning.
 func ReadManifest(dir string) (*Manifest, []Problem) {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
@@ -24,7 +24,7 @@ func ReadManifest(dir string) (*Manifest, []Problem) {
 	return readManifest(real)
 }
 
-// readManifest is ReadManifest for a resolved directory.
+// readManifest reads the manifest.json of a resolved directory.
 func readManifest(dir string) (*Manifest, []Problem) {
 	file := filepath.Join(dir, manifestFile)
 	if !hasFiles(dir, manifestFile) {
@@ -37,7 +37,7 @@ func readManifest(dir string) (*Manifest, []Problem) {
 	return parseManifest(file, source)
 }
 
-// parseManifest is ReadManifest for the content of a file.
+// parseManifest parses and checks the content of a manifest.json.
 func parseManifest(file string, source []byte) (*Manifest, []Problem) {
 	v, problems := parseJSON(file, source)
 	if v.kind == "" {
@@ -80,13 +80,14 @@ func (o *object) checkValues(m *Manifest) {
 	}
 }
 
-// slug is the name of an executable skill (OSL-01).
+// slug matches the name of an executable skill.
 var slug = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// semver is a semantic version, as semver.org has it.
+// semver matches a semantic version as defined by semver.org.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// hooks returns the names in a list of lifecycle hooks, which are texts, or objects with a name.
+// hooks returns the names in a list of lifecycle hooks. An item is a string, or an object with a
+// name.
 func (o *object) hooks(list value) []string {
 	if list.kind != kindList {
 		o.fail("lifecycleHooks", RuleFieldType, "is %s, and must be %s", said(list), kindList)
@@ -109,7 +110,8 @@ func (o *object) hooks(list value) []string {
 	return out
 }
 
-// hookName is the name of a lifecycle hook, which is a text or a field of an object.
+// hookName returns the name of a lifecycle hook: the item itself, or a field of it if it is an
+// object.
 func hookName(item value) value {
 	for _, key := range []string{"hook", "name", "event"} {
 		if v, ok := item.lookup(key); ok {
@@ -119,7 +121,8 @@ func hookName(item value) value {
 	return item
 }
 
-// checkSchema reports a JSON Schema that values cannot be checked by, or whose root is of another type.
+// checkSchema reports an invalid JSON Schema, or a schema with a root type other than root. It
+// returns true if the schema is valid. An empty root allows any type.
 func (r *report) checkSchema(v value, path, root string) bool {
 	err := schemaError(v.raw)
 	if err != nil {
@@ -133,9 +136,10 @@ func (r *report) checkSchema(v value, path, root string) bool {
 	return err == nil && rooted
 }
 
-// schemaError returns why values cannot be checked by a schema. It does not follow references to other files.
+// schemaError returns an error if values cannot be validated with the schema. It does not follow
+// references to other files.
 func schemaError(raw json.RawMessage) (err error) {
-	defer func() { // a stranger's schema must not end the daemon
+	defer func() { // a hostile schema must not crash the daemon
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it cannot be read (%v)", p)
 		}
@@ -152,11 +156,11 @@ func schemaError(raw json.RawMessage) (err error) {
 	return err
 }
 
-// maxSteps is the ceiling of a run whose manifest has none (OSL-14).
+// maxSteps is the default step limit of a run.
 const maxSteps = 1000
 
-// compare holds the fields of a manifest to each other (OSL-05). Fields that are wrong by themselves are
-// empty in it, and reported already.
+// compare checks that the fields of a manifest are consistent. Fields that are invalid by
+// themselves are empty in m and were already reported.
 func (o *object) compare(m *Manifest) {
 	o.compareMode(m)
 	o.compareSupport(m)
@@ -174,7 +178,7 @@ func (o *object) compare(m *Manifest) {
 	}
 }
 
-// features warns of compatibilityRequirements that are not known, or that this host lacks (OSL-37).
+// features warns about compatibilityRequirements that are unknown or not available on this host.
 func (o *object) features() {
 	required, _ := o.value.lookup("compatibilityRequirements")
 	for i, item := range required.items {
@@ -190,7 +194,7 @@ func (o *object) features() {
 	}
 }
 
-// compareMode holds the mode and its settings to each other.
+// compareMode checks that the execution mode matches the other settings.
 func (o *object) compareMode(m *Manifest) {
 	c := m.AgenticConfig
 	switch m.ExecutionMode {
@@ -221,7 +225,7 @@ func (o *object) compareMode(m *Manifest) {
 	}
 }
 
-// compareAgentic holds the settings of an agentic skill to the rest.
+// compareAgentic checks the settings of an agentic skill against the rest of the manifest.
 func (o *object) compareAgentic(m *Manifest, c AgenticConfig) {
 	if c.RequiresWorkspace && m.WorkspaceSupport != SupportRequired {
 		o.fail("workspaceSupport", RuleWorkspace, `is %q, and agenticConfig.requiresWorkspace is true; write "required"`, string(m.WorkspaceSupport))
@@ -247,7 +251,7 @@ func (o *object) compareAgentic(m *Manifest, c AgenticConfig) {
 	}
 }
 
-// compareSupport holds what is said of workspaces to each other.
+// compareSupport checks the settings for workspaces and long runs.
 func (o *object) compareSupport(m *Manifest) {
 	v, there := o.value.lookup("workspaceSchemaVersion")
 	switch workspaces := m.WorkspaceSupport == SupportOptional || m.WorkspaceSupport == SupportRequired; {
@@ -262,7 +266,7 @@ func (o *object) compareSupport(m *Manifest) {
 	}
 }
 
-// compareNames finds what is named twice, and what names something that is not there.
+// compareNames reports duplicate names and references to undeclared names.
 func (o *object) compareNames() {
 	bindings := o.names("requiredBindings", "name")
 	providers := o.names("oauth", "providerId")
@@ -275,7 +279,7 @@ func (o *object) compareNames() {
 	o.refer("oauth", "clientSecretBinding", bindings, "binding")
 }
 
-// names are the names of the objects of a list, each of which has to be another one.
+// names returns the names of the objects in a list. It reports duplicates.
 func (o *object) names(list, key string) (out []string) {
 	for _, one := range o.objects(list) {
 		v, _ := one.value.lookup(key)
@@ -290,7 +294,7 @@ func (o *object) names(list, key string) (out []string) {
 	return out
 }
 
-// refer warns of names in the objects of a list that nothing of the manifest has.
+// refer warns about objects in a list that refer to a name not in known.
 func (o *object) refer(list, key string, known []string, what string) {
 	for _, one := range o.objects(list) {
 		if v, _ := one.value.lookup(key); v.kind == kindText && v.text != "" && !slices.Contains(known, v.text) {
@@ -299,7 +303,7 @@ func (o *object) refer(list, key string, known []string, what string) {
 	}
 }
 
-// inOrder sorts problems by their file and their place in it.
+// inOrder sorts problems by file and position.
 func inOrder(problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Field, b.Field))

@@ -14,7 +14,7 @@ import (
 	"rouse/skills"
 )
 
-// goodManifest is one that breaks no rule; a test changes a field of it.
+// goodManifest is a valid manifest. Tests change single fields of it.
 const goodManifest = `{
   "name": "sums",
   "description": "Adds columns up.",
@@ -45,8 +45,8 @@ const goodManifest = `{
 
 const goodModule = "export async function execute(args, host) {\n  return {};\n}\n"
 
-// with changes fields of the good manifest: "key": JSON, of which "" leaves the field out. The order of the
-// others stays, so that each problem has a line.
+// with returns goodManifest with changed fields. Keys are field names, values are JSON; "" removes
+// the field. The order of the other fields stays, so that lines of problems are predictable.
 func with(t testing.TB, changes map[string]string) string {
 	t.Helper()
 	var fields map[string]json.RawMessage
@@ -78,7 +78,7 @@ func manifestField(t testing.TB, name string) json.RawMessage {
 	return fields[name]
 }
 
-// rules are the problems as "field rule", with a ? for warnings, in their order by name.
+// rules formats problems as "field rule", sorted, with a ? after warnings.
 func rules(problems []skills.Problem) string {
 	var out []string
 	for _, p := range problems {
@@ -94,7 +94,7 @@ func rules(problems []skills.Problem) string {
 
 const agentic = `{"enabled": true, "requiresWorkspace": true, "supportsBackgroundExecution": false, "supportsRoleBasedExecution": true, "maxStepsPerRun": 50, "defaultStepBudget": 20}`
 
-// TestManifestRules: each rule for manifests is broken by one fixture, alone (OSL-03, OSL-04, OSL-05).
+// TestManifestRules violates each manifest rule with one fixture (OSL-03, OSL-04, OSL-05).
 func TestManifestRules(t *testing.T) {
 	oauth := `[{"providerId": "p", "displayName": "P", "grantType": "authorization_code", "authorizationUrl": "https://p.example/a", "tokenUrl": "https://p.example/t", "scopes": [], "pkceRequired": true, "clientIdBinding": "bank", "redirectPath": "/", "redirectMode": "popup", "supportedEnvironments": [], "responseMode": "query", "clientAuthenticationMethod": "none"}]`
 	wasm := `[{"moduleId": "m", "sourceKind": "url", "sourceUrl": "https://m.example", "sourceLanguage": "rust", "exports": [], "memoryLimitMB": 64, "auditHash": null}]`
@@ -196,7 +196,8 @@ func TestManifestRules(t *testing.T) {
 	}
 }
 
-// Each field that has to be there is missed with its name, and with how to write it: a manifest says all of it, whatever a README takes for optional (OSL-03, C-12).
+// A missing required field is reported by name, with a description of a valid value. All required
+// fields must be in the manifest, even those that a README calls optional (OSL-03, C-12).
 func TestManifestFieldsMissing(t *testing.T) {
 	row, decides := contract.Of(t, "OSL-03"), contract.Of(t, "C-12")
 	missing := decides.Quote("field-missing")
@@ -220,7 +221,7 @@ func TestManifestFieldsMissing(t *testing.T) {
 	}
 }
 
-// A manifest in which every field is wrong is read to its end, and each of them is named once (OSL-05).
+// If every field is wrong, every field is reported (OSL-05).
 func TestEveryFieldWrong(t *testing.T) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(goodManifest), &fields); err != nil {
@@ -244,7 +245,7 @@ func TestEveryFieldWrong(t *testing.T) {
 
 		last := 0
 		for key := range fields {
-			accepted := value[0] == '{' && key == "sandbox" // an object whose field is unknown
+			accepted := value[0] == '{' && key == "sandbox" // an object with an unknown field
 			if !accepted && !slices.ContainsFunc(problems, func(p skills.Problem) bool {
 				return !p.Warning && (p.Field == key || strings.HasPrefix(p.Field, key+"[") || strings.HasPrefix(p.Field, key+"."))
 			}) {
@@ -260,7 +261,7 @@ func TestEveryFieldWrong(t *testing.T) {
 	}
 }
 
-// What is no JSON, or not in one meaning alone, says where (OSL-05).
+// Invalid or ambiguous JSON is reported with its position (OSL-05).
 func TestManifestJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "1:json",
@@ -288,7 +289,7 @@ func TestManifestJSON(t *testing.T) {
 	}
 }
 
-// A manifest that a stranger has filled is read soon, and what is said of it is bounded.
+// A huge hostile manifest is read quickly, and the number of problems is limited.
 func TestFilledManifest(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"permissions": [`)
@@ -307,7 +308,7 @@ func TestFilledManifest(t *testing.T) {
 	}
 }
 
-// The values of a manifest are those of the file; what it does not say has the default (OSL-03, OSL-10).
+// Manifest values are read from the file; missing values have defaults (OSL-03, OSL-10).
 func TestManifestValues(t *testing.T) {
 	read := func(changes map[string]string) *skills.Manifest {
 		t.Helper()
@@ -346,7 +347,8 @@ func TestManifestValues(t *testing.T) {
 	}
 }
 
-// Which systems a program is for, and what of its needs is here, in words (OSL-04, OSL-21, OSL-33, OSL-37).
+// Supports, Lacks and Obstacles describe supported systems and missing features (OSL-04, OSL-21,
+// OSL-33, OSL-37).
 func TestObstacles(t *testing.T) {
 	row := contract.Of(t, "OSL-21")
 	for i, goos := range []string{"darwin", "windows", "linux"} {
@@ -446,7 +448,7 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
-// What differs between two versions is what was added and what is gone, and nothing else.
+// Compare returns exactly the added and removed terms.
 func TestCompare(t *testing.T) {
 	read := func(changes map[string]string) *skills.Manifest {
 		t.Helper()
@@ -485,8 +487,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// FuzzManifest: whatever a manifest holds, its reader ends, says where the trouble is, and what it takes has what
-// a program cannot do without.
+// FuzzManifest checks that ReadManifest accepts any input and reports problems with valid
+// positions. An accepted manifest has all required values.
 func FuzzManifest(f *testing.F) {
 	for _, seed := range []string{"", "{}", "[]", "null", `{"name": {}}`, goodManifest, strings.Replace(goodManifest, `"declarative"`, `"agentic"`, 1), `{"permissions": [{"kind": []}], "permissions": 1}`, `{"inputSchema": {"$ref": "#"}}`, `{"inputSchema": {"type": "object", "pattern": "("}}`, "{\"a\": \"\\ud800\"}"} {
 		f.Add(seed)
@@ -516,7 +518,7 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestManifestEnums: OSL-04.
+// TestManifestEnums checks that fields with a fixed set of values accept only those (OSL-04).
 func TestManifestEnums(t *testing.T) {
 	row := contract.Of(t, "OSL-04")
 	wrong := func(field, value string) string {
@@ -550,7 +552,7 @@ func TestManifestEnums(t *testing.T) {
 	}
 }
 
-// TestValidator: OSL-05.
+// TestValidator checks the consistency rules of Validate (OSL-05).
 func TestValidator(t *testing.T) {
 	row := contract.Of(t, "OSL-05")
 	agenticWith := func(more map[string]string) string {

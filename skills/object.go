@@ -11,13 +11,13 @@ import (
 	"rouse/internal/text"
 )
 
-// report gathers the problems of one file.
+// report collects the problems of one file.
 type report struct {
 	file     string
 	problems []Problem
 }
 
-// maxProblems bounds the problems of one file, because a stranger may have written the file.
+// maxProblems is the maximum number of problems per file. It stops hostile input.
 const maxProblems = 500
 
 func (r *report) full() bool { return len(r.problems) > maxProblems }
@@ -26,7 +26,7 @@ func (r *report) add(at value, field string, rule Rule, warning bool, format str
 	if r.full() {
 		return
 	}
-	// The last problem is an error, because one of the others may be an error.
+	// The last problem is an error, because the omitted problems may include an error.
 	if len(r.problems) == maxProblems {
 		field, rule, warning = "", RuleLimit, false
 		format, args = "has more than %d problems; mend these first", []any{maxProblems}
@@ -35,14 +35,15 @@ func (r *report) add(at value, field string, rule Rule, warning bool, format str
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// object is a JSON object of a file whose problems are reported.
+// object is a JSON object that reports its problems.
 type object struct {
 	*report
 	value value
-	path  string // "" for the whole file
+	path  string // path of the object in the file; "" for the whole file
 }
 
-// fail reports an error of a member. Its line is that of the member, or of the object if the member is missing.
+// fail reports an error of a member. If the member is missing, the error has the position of the
+// object.
 func (o *object) fail(key string, rule Rule, format string, args ...any) {
 	o.add(o.at(key), join(o.path, key), rule, false, format, args...)
 }
@@ -60,7 +61,7 @@ func (o *object) at(key string) value {
 	return o.value
 }
 
-// objects returns the items of a list that is a member.
+// objects returns the items of the list in the given member.
 func (o *object) objects(list string) (out []*object) {
 	all, _ := o.value.lookup(list)
 	for i, item := range all.items {
@@ -69,16 +70,17 @@ func (o *object) objects(list string) (out []*object) {
 	return out
 }
 
-// decode reads the members of an object into the fields of a struct, and warns of unknown members. It
-// reports every missing or wrong member. These tags of a field describe its member:
+// decode reads the members of an object into the fields of a struct and warns about unknown
+// members. It reports every missing or invalid member. These tags of a field describe its member:
 //
-//	json   the name of the member
-//	write  how to write the member, which must be present; "" for one of its words
-//	of     the words that the member, or each of its items, can be
-//	root   the type of the root of a JSON Schema
+//	json   name of the member
+//	write  makes the member required; the text describes a valid value in messages.
+//	       If the text is empty, messages list the words of the tag "of".
+//	of     allowed words for the member, or for each list item
+//	root   root type of a JSON Schema
 //
-// A member may be null if it is optional or its field is a pointer. A number is a whole number from 1,
-// unless its field is a float64.
+// A member may be null if it is optional or its field is a pointer. A number must be a positive
+// integer, unless its field is a float64.
 func (o *object) decode(into any) {
 	s := reflect.ValueOf(into).Elem()
 	var known []string
@@ -119,7 +121,7 @@ func (o *object) decode(into any) {
 	}
 }
 
-// read reads a value into a field, and reports whether the value was valid.
+// read reads a value into a field and reports whether the value is valid.
 func (r *report) read(v value, path string, tag reflect.StructTag, into reflect.Value) bool {
 	if into.Kind() == reflect.Pointer {
 		one := reflect.New(into.Type().Elem())
@@ -188,7 +190,7 @@ func (r *report) readList(v value, path string, tag reflect.StructTag, into refl
 	}
 }
 
-// said describes a value in a message.
+// said describes a value for a message.
 func said(v value) string {
 	switch v.kind {
 	case kindBoolean:
@@ -199,12 +201,12 @@ func said(v value) string {
 	return string(v.kind)
 }
 
-// noneOf says that a word is none of the known ones, and which of them was probably meant.
+// noneOf returns the message that word is not one of the known words, with a suggestion.
 func noneOf(word string, known []string) string {
 	return fmt.Sprintf("%q is none of %s%s", text.Truncate(word, 40), strings.Join(known, ", "), near(word, known))
 }
 
-// near asks for the nearest of some words, as the end of a message; "" if none is near.
+// near returns a "did you mean" suffix for a message, or "" if no known word is similar.
 func near(word string, known []string) string {
 	if ask := text.DidYouMean(word, known); ask != "" {
 		return "; " + ask

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Rule names a requirement for skills.
+// Rule identifies a requirement for skills.
 type Rule string
 
-// The rules of the AgentSkills standard (AGS-01, AGS-02, AGS-03).
+// The rules of the AgentSkills standard.
 const (
 	RulePathMissing         Rule = "path-missing"
 	RuleNotDirectory        Rule = "not-a-directory"
@@ -33,25 +33,27 @@ const (
 	RuleYAMLStyle           Rule = "yaml-style"
 )
 
-// The rules of this package, beyond the standard.
+// The rules of this package beyond the standard.
 const (
-	RuleEncoding    Rule = "encoding"     // UTF-8, of a text
-	RuleUnreadable  Rule = "unreadable"   // an error of the operating system
-	RuleTooLarge    Rule = "too-large"    // beyond MaxFile
-	RuleNotRegular  Rule = "not-regular"  // SKILL.md is a folder, a pipe, a device
-	RuleLinkOutside Rule = "link-outside" // a link that leads out of the directory that is searched
-	RuleEntry       Rule = "entry"        // an entry that no skill may contain that is installed or trusted
-	RuleShadowed    Rule = "shadowed"     // another skill of the same name comes later
-	RuleUntrusted   Rule = "untrusted"    // its root is not trusted (AGS-06)
-	RuleChanged     Rule = "changed"      // not what it was when it was trusted
-	RuleLimit       Rule = "limit"        // the search did not cover everything (AGS-05)
+	RuleEncoding    Rule = "encoding"     // a text is not UTF-8
+	RuleUnreadable  Rule = "unreadable"   // operating system error
+	RuleTooLarge    Rule = "too-large"    // larger than the limit
+	RuleNotRegular  Rule = "not-regular"  // SKILL.md is a folder, pipe or device
+	RuleLinkOutside Rule = "link-outside" // a link leads out of the skill or the search root
+	// RuleEntry reports an entry that prevents a skill from being installed or trusted.
+	RuleEntry Rule = "entry"
+	// RuleShadowed reports a skill that is overridden by a skill of the same name.
+	RuleShadowed  Rule = "shadowed"
+	RuleUntrusted Rule = "untrusted" // the root is not trusted
+	RuleChanged   Rule = "changed"   // changed since it was trusted
+	RuleLimit     Rule = "limit"     // the search did not cover everything
 )
 
-// The rules of executable skills (OSL-01, OSL-03, OSL-04, OSL-05), of which these are errors.
+// The rules of executable skills. A violation is an error.
 const (
 	RuleManifestMissing Rule = "manifest-missing"
 	RuleModuleMissing   Rule = "module-missing"
-	RuleSyntax          Rule = "syntax" // module.ts, or what it imports, does not compile
+	RuleSyntax          Rule = "syntax" // module.ts or one of its imports does not compile
 	RuleJSON            Rule = "json"
 	RuleFieldMissing    Rule = "field-missing"
 	RuleFieldType       Rule = "field-type"
@@ -61,17 +63,24 @@ const (
 	RuleSchemaVersion   Rule = "schema-version"
 	RuleSchema          Rule = "schema"
 	RuleSchemaRoot      Rule = "schema-root"
-	RuleAgenticConfig   Rule = "agentic-config"     // enabled, and the mode is not agentic, or the reverse
-	RuleWorkspace       Rule = "workspace-required" // requiresWorkspace without workspaceSupport: required
-	RuleNameTwice       Rule = "name-twice"
-	RuleSecret          Rule = "secret"
-	RuleWASM            Rule = "wasm"           // a WebAssembly module is not there, or not the one that was audited
-	RuleExport          Rule = "export-missing" // the manifest names an export that the module does not have
-	RuleIndexMismatch   Rule = "index-mismatch" // the index says something else than the manifest
-	RuleIndexFolder     Rule = "index-folder"   // an entry whose folder is not there, or no folder of the repository
+	// RuleAgenticConfig reports that agenticConfig is enabled although the mode is not agentic, or
+	// the reverse.
+	RuleAgenticConfig Rule = "agentic-config"
+	// RuleWorkspace reports requiresWorkspace without workspaceSupport: required.
+	RuleWorkspace Rule = "workspace-required"
+	RuleNameTwice Rule = "name-twice"
+	RuleSecret    Rule = "secret"
+	// RuleWASM reports a WebAssembly module that is missing or has the wrong hash.
+	RuleWASM Rule = "wasm"
+	// RuleExport reports an export that the manifest names but the module lacks.
+	RuleExport        Rule = "export-missing"
+	RuleIndexMismatch Rule = "index-mismatch" // the index contradicts the manifest
+	// RuleIndexFolder reports an index entry with a folder that is missing or outside of the
+	// repository.
+	RuleIndexFolder Rule = "index-folder"
 )
 
-// The rules of executable skills that warn.
+// More rules of executable skills. A violation is a warning.
 const (
 	RuleCompatibility    Rule = "compatibility-unknown"
 	RuleFeature          Rule = "compatibility-missing" // a feature that this host lacks
@@ -83,28 +92,31 @@ const (
 	RuleDeclarative      Rule = "declarative"
 	RuleLongRunning      Rule = "long-running-workspace"
 	RuleReference        Rule = "reference"
-	RuleNameManifest     Rule = "name-manifest" // index, SKILL.md or folder call it something else
-	RuleExecute          Rule = "execute-missing"
-	RuleHookUndeclared   Rule = "hook-undeclared" // the module exports a hook that the manifest does not name
-	RulePlaceholder      Rule = "placeholder"
-	RuleWASMAudit        Rule = "wasm-audit"
-	RuleSecretLike       Rule = "secret-like"
-	RuleIndexUnlisted    Rule = "index-unlisted"
-	RuleProgram          Rule = "program" // of a skill whose instructions are loaded, and whose program is not
+	// RuleNameManifest reports that the index, SKILL.md or folder has another name.
+	RuleNameManifest Rule = "name-manifest"
+	RuleExecute      Rule = "execute-missing"
+	// RuleHookUndeclared reports an exported hook that the manifest does not declare.
+	RuleHookUndeclared Rule = "hook-undeclared"
+	RulePlaceholder    Rule = "placeholder"
+	RuleWASMAudit      Rule = "wasm-audit"
+	RuleSecretLike     Rule = "secret-like"
+	RuleIndexUnlisted  Rule = "index-unlisted"
+	// RuleProgram reports a broken program. Only the instructions of the skill are loaded.
+	RuleProgram Rule = "program"
 )
 
-// Problem is something that is wrong with a skill, or with the search for skills.
+// Problem is a problem with a skill or with the search for skills.
 type Problem struct {
-	File    string `json:"file"`             // or folder
+	File    string `json:"file"`             // file or folder
 	Line    int    `json:"line,omitempty"`   // from 1; 0 if the problem is not about a line
 	Column  int    `json:"column,omitempty"` // from 1, in runes
-	Field   string `json:"field,omitempty"`  // of JSON, like permissions[0].kind
+	Field   string `json:"field,omitempty"`  // JSON field, like permissions[0].kind
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
-	Warning bool   `json:"warning"` // the skill is loaded all the same
+	Warning bool   `json:"warning"` // the problem does not prevent loading
 }
 
-// Words returns the problem without its place in a file: field, message, rule.
+// Words returns the problem without its file and line: field, message and rule.
 func (p Problem) Words() string {
 	if p.Field == "" {
 		return fmt.Sprintf("%s (%s)", p.Message, p.Rule)
@@ -125,7 +137,7 @@ func warning(file string, rule Rule, format string, args ...any) Problem {
 // Error implements error.
 func (p Problem) Error() string { return p.String() }
 
-// String returns the problem on one line: file, line, and its words.
+// String returns the problem on one line: file, line, column and words.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
@@ -145,7 +157,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// hasError reports whether any of the problems is more than a warning.
+// hasError reports whether any problem is not a warning.
 func hasError(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }

@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxModule is the largest module.ts that is accepted, in bytes.
+// maxModule is the maximum size of module.ts in bytes.
 const maxModule = 4 << 20
 
-// hasFiles reports whether a directory has all of some files, or links of their names.
+// hasFiles reports whether dir contains all of the named files. Links count even if they are
+// broken.
 func hasFiles(dir string, names ...string) bool {
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil {
@@ -27,13 +28,13 @@ func hasInstructions(dir string) bool {
 	return hasFiles(dir, fileNames[0]) || hasFiles(dir, fileNames[1])
 }
 
-// hasProgram reports whether a directory has a complete program.
+// hasProgram reports whether dir contains a complete program.
 func hasProgram(dir string) bool { return hasFiles(dir, manifestFile, moduleFile) }
 
-// isProgram reports whether a directory without a SKILL.md was meant as a program.
+// isProgram reports whether dir contains at least a part of a program.
 func isProgram(dir string) bool { return hasFiles(dir, manifestFile) || hasFiles(dir, moduleFile) }
 
-// loadProgram is load for a directory with a program alone.
+// loadProgram loads a skill without instructions.
 func loadProgram(dir string) (*Skill, []Problem) {
 	m, problems := readProgram(dir)
 	if hasError(problems) {
@@ -42,8 +43,8 @@ func loadProgram(dir string) (*Skill, []Problem) {
 	return &Skill{Name: m.Name, Description: m.Description, Dir: dir, File: filepath.Join(dir, manifestFile), Source: "path", Manifest: m}, problems
 }
 
-// addProgram adds the program that stands beside the instructions of a skill. One with errors leaves the
-// instructions what they are.
+// addProgram adds the program to a skill with instructions. If the program has errors, it is left
+// out and its errors become warnings.
 func (s *Skill) addProgram() []Problem {
 	m, problems := readProgram(s.Dir)
 	if !hasError(problems) {
@@ -60,7 +61,7 @@ func (s *Skill) addProgram() []Problem {
 	return problems
 }
 
-// readProgram reads the manifest of a program, and checks that there is a module to run.
+// readProgram reads the manifest of a program and checks that its module can be read.
 func readProgram(dir string) (*Manifest, []Problem) {
 	m, problems := readManifest(dir)
 	if !hasFiles(dir, moduleFile) {
@@ -74,7 +75,8 @@ func moduleMissing(dir string) []Problem {
 	return problem(filepath.Join(dir, moduleFile), RuleModuleMissing, "is missing; it is the program that manifest.json describes")
 }
 
-// Docs returns the docs.md of a skill, for people (OSL-34), or "" if it has none. The error names the file.
+// Docs returns the content of docs.md, the documentation for people, or "" if the skill has none.
+// The error names the file.
 func (s *Skill) Docs() (string, error) {
 	if !hasFiles(s.Dir, docsFile) {
 		return "", nil
@@ -86,7 +88,8 @@ func (s *Skill) Docs() (string, error) {
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\r\n", "\n")), nil
 }
 
-// programText is what a model is told of a program: that it is one, and what its author says of it.
+// programText returns the text that a model gets for a program: a fixed introduction and the
+// author's documentation.
 func (s *Skill) programText() (string, error) {
 	docs, err := s.Docs()
 	if err != nil {
@@ -98,14 +101,14 @@ func (s *Skill) programText() (string, error) {
 	return "This skill is a program that its owner or a job starts, or you with those of your tools whose names begin with " + s.Name + "__. There is nothing in it for you to follow; what its author says of it:\n\n" + docs, nil
 }
 
-// validateProgram checks a program against all rules (OSL-05).
+// validateProgram checks a program against all rules.
 func validateProgram(dir string) []Problem {
 	m, problems := readManifest(dir)
 	problems = append(problems, checkNames(dir, m)...)
 	problems = append(problems, checkConfigSchema(dir)...)
 	problems = append(problems, checkWASM(dir, m)...)
 
-	var asking []Problem // the first placeholder of each file
+	var asking []Problem // first placeholder of each file
 	for _, name := range []string{docsFile, moduleFile} {
 		if !hasFiles(dir, name) {
 			if name == moduleFile {
@@ -135,7 +138,7 @@ func validateProgram(dir string) []Problem {
 	return inOrder(problems)
 }
 
-// readText reads a file that has to be UTF-8.
+// readText reads a file that must be UTF-8.
 func readText(dir, name string, limit int64) ([]byte, []Problem) {
 	text, problems := readFile(dir, name, limit, "")
 	if len(problems) == 0 && !utf8.Valid(text) {
@@ -144,15 +147,15 @@ func readText(dir, name string, limit int64) ([]byte, []Problem) {
 	return text, problems
 }
 
-// CheckExports compares the exports of a compiled module with the manifest in its folder. Each handler of a
-// tool and each lifecycle hook that the manifest declares must be exported (OSL-05).
+// CheckExports checks the exports of a compiled module against the manifest in dir. The module must
+// export every declared tool handler and lifecycle hook.
 func CheckExports(dir string, exports []string) []Problem {
 	file := filepath.Join(dir, manifestFile)
 	source, problems := readFile(dir, manifestFile, MaxFile, "")
 	if len(problems) > 0 {
 		return problems
 	}
-	v, _ := parseJSON(file, source) // Validate reports the syntax
+	v, _ := parseJSON(file, source) // Validate reports syntax errors
 	r := &report{file: file}
 	o := &object{report: r, value: v}
 	for _, one := range o.objects("tools") {
@@ -181,7 +184,7 @@ func CheckExports(dir string, exports []string) []Problem {
 	return inOrder(r.problems)
 }
 
-// checkNames compares the names of a skill in its folder, its manifest and its SKILL.md.
+// checkNames checks that folder, manifest and SKILL.md have the same name.
 func checkNames(dir string, m *Manifest) (problems []Problem) {
 	base := filepath.Base(dir)
 	if !slug.MatchString(base) {
@@ -208,7 +211,7 @@ func checkNames(dir string, m *Manifest) (problems []Problem) {
 	return problems
 }
 
-// checkConfigSchema checks the schema of a program's settings, if it has one (OSL-11).
+// checkConfigSchema checks the schema of a program's settings, if there is one.
 func checkConfigSchema(dir string) []Problem {
 	if !hasFiles(dir, configFile) {
 		return nil
@@ -232,7 +235,7 @@ func checkConfigSchema(dir string) []Problem {
 	return r.problems
 }
 
-// checkWASM checks that the WebAssembly modules of a program exist, and are the audited ones (OSL-33).
+// checkWASM checks that the WebAssembly modules of a program exist and match their audit hashes.
 func checkWASM(dir string, m *Manifest) (problems []Problem) {
 	if m == nil {
 		return nil
@@ -251,10 +254,11 @@ func checkWASM(dir string, m *Manifest) (problems []Problem) {
 	return problems
 }
 
-// executeExport matches a module that seems to export execute. Only running it tells for sure.
+// executeExport matches a module that appears to export execute. Only running the module is
+// conclusive.
 var executeExport = regexp.MustCompile(`(?m)export\s+(async\s+)?function\s+execute\b|exports\.execute\s*=|export\s+(const|let|var)\s+execute\b|export\s*\{[^}]*\bexecute\b[^}]*\}`)
 
-// secretShapes are secrets that are known by how they look (OSL-05).
+// secretShapes are patterns of well-known secrets.
 var secretShapes = []struct {
 	what  string
 	shape *regexp.Regexp
@@ -266,15 +270,15 @@ var secretShapes = []struct {
 }
 
 var (
-	// secretWord and quotedValue together are a line that sets something that is called like a secret.
+	// secretWord and quotedValue together match a line that seems to set a secret.
 	secretWord  = regexp.MustCompile(`(?i)secret|api.?key|token|password`)
 	quotedValue = regexp.MustCompile(`[=:]\s*["'][^"']+["']`)
-	// placeholder stands for a secret, and is replaced when it is used (OSL-22).
+	// placeholder matches a placeholder, which is replaced with the secret at run time.
 	placeholder = regexp.MustCompile(`__OSL_SECRET\[.+?\]__`)
 )
 
-// scanSecrets reports what looks like a secret in a file that is published: one that is known by its
-// shape is an error, a quoted value under such a name is a warning. It never repeats what it found.
+// scanSecrets reports possible secrets in a published file. A secret of a known format is an error.
+// A quoted value after a word like "password" is a warning. Messages never contain the secret.
 func scanSecrets(file string, text []byte) []Problem {
 	r := &report{file: file}
 	for i, line := range strings.Split(string(text), "\n") {
@@ -292,7 +296,7 @@ func scanSecrets(file string, text []byte) []Problem {
 	return r.problems
 }
 
-// hasPlaceholder says whether a text asks for a secret, and in which line first.
+// hasPlaceholder reports whether text contains a secret placeholder, and the line of the first one.
 func hasPlaceholder(text []byte) (line int, ok bool) {
 	at := placeholder.FindIndex(text)
 	if at == nil {

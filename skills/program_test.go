@@ -13,7 +13,7 @@ import (
 	"rouse/skills"
 )
 
-// program is a folder sums with a program that breaks no rule, changed by files; "" leaves one out.
+// program creates a folder sums with a valid program, changed by files. The value "" omits a file.
 func program(t testing.TB, files map[string]string) string {
 	t.Helper()
 	all := map[string]string{"sums/manifest.json": goodManifest, "sums/module.ts": goodModule, "sums/docs.md": "# Sums\n\nAdds columns up.\n"}
@@ -26,7 +26,7 @@ func program(t testing.TB, files map[string]string) string {
 	return filepath.Join(tree(t, all), "sums")
 }
 
-// places are the problems as "file:line rule", with a ? for warnings.
+// places formats problems as "file:line rule", with a ? after warnings.
 func places(problems []skills.Problem) string {
 	var out []string
 	for _, p := range problems {
@@ -35,13 +35,13 @@ func places(problems []skills.Problem) string {
 	return strings.Join(out, ", ")
 }
 
-// wasmEmpty is a WebAssembly module with nothing in it, and wasmSum its SHA-256.
+// wasmEmpty is an empty WebAssembly module, and wasmSum is its SHA-256.
 const (
 	wasmEmpty = "\x00asm\x01\x00\x00\x00"
 	wasmSum   = "93a44bbb96c751218e4c00d479e4c14358122a389acca16205b1e4d0dc5f9476"
 )
 
-// wasmOf is the wasm of a manifest, from a source and with an audit hash; "": null.
+// wasmOf returns the wasm field of a manifest. An empty audit hash becomes null.
 func wasmOf(source, hash string) string {
 	audit := "null"
 	if hash != "" {
@@ -50,8 +50,8 @@ func wasmOf(source, hash string) string {
 	return `[{"moduleId": "m", "sourceKind": "url", "sourceUrl": "` + source + `", "sourceLanguage": "rust", "exports": [], "memoryLimitMB": 1, "auditHash": ` + audit + `}]`
 }
 
-// TestProgramRules: each rule for what lies beside a manifest is broken by one fixture (OSL-01, OSL-05). The
-// secrets are put together here, so that none stands in this file.
+// TestProgramRules violates each rule for the files of a program with one fixture (OSL-01, OSL-05).
+// The secrets are concatenated here, so that this file does not contain any.
 func TestProgramRules(t *testing.T) {
 	unbound := with(t, map[string]string{"requiredBindings": "[]"})
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func TestProgramRules(t *testing.T) {
 	})
 }
 
-// TestExports: handlers of tools and lifecycle hooks that a manifest declares must be exported (OSL-05).
+// TestExports checks that declared tool handlers and lifecycle hooks must be exported (OSL-05).
 func TestExports(t *testing.T) {
 	hooks := with(t, map[string]string{"lifecycleHooks": `["onInstall", {"name": "onUpgrade"}, "onFire"]`})
 	for name, c := range map[string]struct {
@@ -162,7 +162,8 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// One catalog holds both kinds, found alike; a manifest that is something else's is none (OSL-01, OSL-02, UNI-08).
+// A catalog holds instructions and programs alike. A manifest.json of another tool is not a skill
+// (OSL-01, OSL-02, UNI-08).
 func TestDiscoverPrograms(t *testing.T) {
 	broken := strings.Replace(goodManifest, `"2.0"`, `"1.0"`, 1)
 	dir := tree(t, map[string]string{
@@ -200,7 +201,7 @@ func TestDiscoverPrograms(t *testing.T) {
 		t.Errorf("%v (%v)", files, err)
 	}
 
-	// A model is told that it is a program, and what its author says of it.
+	// The content tells a model that the skill is a program and includes its docs.
 	text, err := s.Content()
 	if err != nil || !strings.Contains(text, "This skill is a program") || !strings.Contains(text, "# How sums add") {
 		t.Errorf("%s (%v)", text, err)
@@ -213,7 +214,7 @@ func TestDiscoverPrograms(t *testing.T) {
 	}
 }
 
-// What watches a folder of skills sees that a program was changed.
+// The fingerprint changes if a program changes.
 func TestFingerprintOfPrograms(t *testing.T) {
 	dir := program(t, nil)
 	for _, name := range []string{"manifest.json", "module.ts", "docs.md", "../index.json"} {
@@ -227,7 +228,7 @@ func TestFingerprintOfPrograms(t *testing.T) {
 	}
 }
 
-// A skill that is written to begin with breaks no rule, in any mode, and declares what its module uses (OSL-12).
+// A scaffolded skill of any mode is valid and declares the features that its module uses (OSL-12).
 func TestScaffold(t *testing.T) {
 	for _, mode := range skills.Modes() {
 		dir := t.TempDir()

@@ -8,14 +8,14 @@ import (
 	"rouse/internal/text"
 )
 
-// escaper writes text inside of XML elements (YOA-08).
+// escaper escapes text for XML.
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&apos;")
 
 // loadHint tells a model how to use a listed skill.
 const loadHint = "To use a skill, load it with load_skill and follow what it says.\n"
 
-// Index lists skills as XML, one element per line (YOA-08); "" for none. It is what a model sees of
-// skills that it may load.
+// Index returns an XML list of skills for a prompt, one element per line. It returns "" if the list
+// is empty. It describes skills that a model can load.
 func Index(list []*Skill) string {
 	if len(list) == 0 {
 		return ""
@@ -33,7 +33,7 @@ func Index(list []*Skill) string {
 	return b.String()
 }
 
-// pathRules tell a model how to resolve the paths in a skill's instructions (AUT-04, AUT-06).
+// pathRules tells a model how to resolve paths in a skill's instructions.
 const pathRules = `Paths in a skill's instructions are relative to its Root Path. Tools need absolute paths: put the Root Path before them. Examples with the Root Path %[1]s:
 - ./scripts/run.sh is %[2]s
 - scripts/run.sh is %[2]s`
@@ -42,14 +42,15 @@ func pathRulesFor(root string) string {
 	return fmt.Sprintf(pathRules, root, filepath.Join(root, "scripts", "run.sh"))
 }
 
-// Details is a skill whose instructions are part of the prompt.
+// Details is a skill with its instructions, for the prompt.
 type Details struct {
 	*Skill
 	Instructions string
 }
 
-// Section is the catalog style of the prompt: all skills, how to load those that are not preloaded,
-// and the details of the preloaded ones (AUT-06). It is "" without skills.
+// Section returns the prompt section of the catalog style. It lists all skills, explains how to
+// load the ones that are not preloaded, and contains the preloaded instructions. It returns "" if
+// there are no skills.
 func Section(list []*Skill, preloaded []Details) string {
 	if len(list) == 0 && len(preloaded) == 0 {
 		return ""
@@ -76,7 +77,7 @@ func Section(list []*Skill, preloaded []Details) string {
 	return b.String()
 }
 
-// details are the instructions of preloaded skills, below the rules about their paths.
+// details returns the path rules and the instructions of preloaded skills.
 func details(preloaded []Details) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### Critical Rules for Using Skills\n\n%s\n\n### Skill Details\n", pathRulesFor(preloaded[0].Dir))
@@ -87,11 +88,11 @@ func details(preloaded []Details) string {
 	return b.String()
 }
 
-// maxListed is how many of a skill's files are listed for a model.
+// maxListed is the maximum number of a skill's files that a model sees.
 const maxListed = 100
 
-// Content is what a model gets when it loads a skill: name and root, the rule about paths, the
-// instructions, and the names of the other files, in a skill_content element (AUT-04, AGS-09, UNI-07).
+// Content returns the skill_content element that a model gets when it loads the skill. It contains
+// the name, the root directory, the path rules, the instructions and the names of other files.
 func (s *Skill) Content() (string, error) {
 	instructions, err := s.Instructions()
 	if err != nil {
@@ -122,22 +123,22 @@ func (s *Skill) Content() (string, error) {
 	return b.String(), nil
 }
 
-// The styles of the prompt (UNI-08).
+// The styles of the skills section of a prompt.
 const (
-	StyleIndex   = "index"   // XML (YOA-08)
-	StyleCatalog = "catalog" // Markdown (AUT-06)
+	StyleIndex   = "index"   // XML
+	StyleCatalog = "catalog" // Markdown
 )
 
-// Limits of the skills that a prompt lists. The rest can be found by a search.
+// Limits of the skill list in a prompt. A model finds other skills by search.
 const (
 	maxNamed   = 100
 	maxListing = 24 << 10 // bytes of names and descriptions
 )
 
-// Listed are the skills that a prompt lists, and how many there are beyond them.
+// Listed returns the skills that a prompt lists, and the number of omitted skills.
 func (v View) Listed() (list []*Skill, more int) {
 	size := 0
-	// The first one is listed however long it is.
+	// The first skill is always listed, even if it is too long.
 	for i, s := range v.Loadable {
 		if size += len(s.Name) + len(s.Description); i == maxNamed || i > 0 && size > maxListing {
 			return v.Loadable[:i], len(v.Loadable) - i
@@ -146,8 +147,8 @@ func (v View) Listed() (list []*Skill, more int) {
 	return v.Loadable, 0
 }
 
-// Prompt is the part of the system prompt about an agent's skills; "" without any. The error names
-// the skill whose instructions cannot be read.
+// Prompt returns the section of the system prompt about the agent's skills, or "" if there are
+// none. The error names the skill whose instructions cannot be read.
 func (v View) Prompt(style string) (string, error) {
 	var preloaded []Details
 	for _, s := range v.Preloaded {

@@ -13,24 +13,24 @@ import (
 
 const (
 	indexFile   = "index.json"
-	skillsDir   = "skills" // of a repository
-	maxIndex    = 4 << 20  // bytes
-	maxTagged   = 100      // tags of one skill
+	skillsDir   = "skills" // in a repository
+	maxIndex    = 4 << 20  // in bytes
+	maxTagged   = 100      // tags per skill
 	maxTagRunes = 64
 )
 
-// Registry is the index.json of a repository of skills: which there are, in which folders, and by which tags
-// they are found (OSL-01, OSL-02).
+// Registry is the index.json of a skill repository. It lists the skills with their folders and
+// tags.
 type Registry struct {
 	File    string          `json:"file"`
 	Entries []RegistryEntry `json:"entries"`
 
-	root     string // that folders are relative to
-	list     bool   // it could be read as what it has to be
+	root     string // directory that contains the folders
+	list     bool   // the file contains a list
 	problems []Problem
 }
 
-// RegistryEntry is a skill of an index.
+// RegistryEntry is a skill in an index.
 type RegistryEntry struct {
 	Name        string   `json:"name" write:"the slug of the skill"`
 	Description string   `json:"description" write:"what it does"`
@@ -40,12 +40,13 @@ type RegistryEntry struct {
 	Tags        []string `json:"tags" write:"a list, like []"`
 
 	value  value
-	path   string // in the index, like [3]
-	folder string // FolderPath as a path of this machine; "" if there is no such folder
+	path   string // path in the index, like [3]
+	folder string // absolute path of FolderPath; "" if there is no such folder
 }
 
-// ReadRegistry reads the index of a repository, skills/index.json or index.json in dir, or in the only folder
-// of dir, as archives have it; nil if there is none. What is wrong with it is reported by its Check.
+// ReadRegistry reads the index of the repository in dir: skills/index.json or index.json. If dir
+// contains only one folder, as unpacked archives do, it also searches that folder. It returns nil
+// if there is no index. Use Registry.Check to get the problems of the index.
 func ReadRegistry(dir string) *Registry {
 	real, problems := resolveDir(dir)
 	if len(problems) > 0 {
@@ -81,7 +82,7 @@ func readIndexIn(dir string) *Registry {
 	return nil
 }
 
-// parseIndex reads the content of an index of the repository at root.
+// parseIndex parses the content of an index. root is the repository's directory.
 func parseIndex(file, root string, source []byte) *Registry {
 	x := &Registry{File: file, root: root, Entries: []RegistryEntry{}}
 	v, problems := parseJSON(file, source)
@@ -109,7 +110,7 @@ func parseIndex(file, root string, source []byte) *Registry {
 	return x
 }
 
-// repeated are the fields of a manifest that an entry of an index may repeat.
+// repeated holds the manifest fields that an index entry may repeat.
 type repeated struct {
 	SupportedPlatforms        []string `json:"supportedPlatforms" of:"macos windows linux"`
 	BridgeRequirement         string   `json:"bridgeRequirement" of:"never optional required"`
@@ -122,7 +123,7 @@ type repeated struct {
 	ExecutionMode             string   `json:"executionMode" of:"declarative flow agentic"`
 }
 
-// entry reads an entry.
+// entry decodes and checks an index entry.
 func (o *object) entry() RegistryEntry {
 	var e struct {
 		RegistryEntry
@@ -138,8 +139,8 @@ func (o *object) entry() RegistryEntry {
 	return e.RegistryEntry
 }
 
-// folderOf is the folder of an entry, "" if there is none below the repository. Where the index lies in
-// the folder of skills, and that is all there is of the repository, its name is left out.
+// folderOf returns the absolute folder of an entry, or "" if it is not below the root. If the root
+// is itself the folder of skills, it also tries the path without the root's name.
 func (x *Registry) folderOf(folderPath string) string {
 	clean := path.Clean(folderPath)
 	candidates := []string{filepath.FromSlash(clean)}
@@ -159,7 +160,7 @@ func (x *Registry) folderOf(folderPath string) string {
 	return ""
 }
 
-// Folders are those of the entries, as far as they are there, in the order of the index.
+// Folders returns the existing folders of the entries, in index order and without duplicates.
 func (x *Registry) Folders() (out []string) {
 	seen := map[string]bool{"": true}
 	for _, e := range x.Entries {
@@ -171,7 +172,7 @@ func (x *Registry) Folders() (out []string) {
 	return out
 }
 
-// Tags are those of the skill in a folder; none where the index does not know it.
+// Tags returns the tags of the skill in dir, or nil if the index does not contain it.
 func (x *Registry) Tags(dir string) []string {
 	if x == nil {
 		return nil
@@ -191,8 +192,8 @@ func (x *Registry) Tags(dir string) []string {
 	return out
 }
 
-// Check reports all that is wrong with the index: its own fields, and what it says of the skills that it
-// lists (OSL-05). What is wrong with a skill itself is for Validate.
+// Check returns all problems of the index: its own fields, and differences from the listed skills.
+// Use Validate to check the skills themselves.
 func (x *Registry) Check() []Problem {
 	r := &report{file: x.File, problems: slices.Clone(x.problems)}
 	seen := map[string]bool{}
@@ -218,8 +219,8 @@ func (x *Registry) Check() []Problem {
 	return inOrder(r.problems)
 }
 
-// mirrored are the fields of a manifest that an index may repeat, and whether a difference is an error:
-// a host decides by these before it has the manifest.
+// mirrored lists the manifest fields that an index entry may repeat. A mismatch of a fatal field is
+// an error, because a host relies on the field before it has the manifest.
 var mirrored = []struct {
 	key   string
 	fatal bool
@@ -229,8 +230,8 @@ var mirrored = []struct {
 	{"longRunningSupport", false}, {"userInputSupport", false}, {"artifactVersioningSupport", false},
 }
 
-// mirrors compares an entry with the manifest in its folder. A manifest that cannot be read is the business
-// of Validate.
+// mirrors compares an entry with the manifest in dir. It ignores an unreadable manifest, which
+// Validate reports.
 func (o *object) mirrors(dir string) {
 	source, problems := readFile(dir, manifestFile, MaxFile, "")
 	if len(problems) > 0 {
@@ -251,7 +252,7 @@ func (o *object) mirrors(dir string) {
 	}
 }
 
-// canonical is a value on one line, with lists in one order.
+// canonical returns a value on one line, with lists sorted.
 func canonical(v value) string {
 	if v.kind == kindList {
 		var items []string
@@ -269,7 +270,7 @@ func canonical(v value) string {
 	return b.String()
 }
 
-// checkUnlisted warns of programs beside the index that it does not list, which nobody finds.
+// checkUnlisted warns about programs next to the index that the index does not list.
 func (x *Registry) checkUnlisted(r *report) {
 	dir, listed := filepath.Dir(x.File), x.Folders()
 	entries, err := os.ReadDir(dir)

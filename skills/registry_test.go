@@ -14,7 +14,7 @@ import (
 	"rouse/skills"
 )
 
-// entry is one of an index that breaks no rule, changed by more.
+// entry returns a valid index entry, changed by more.
 func entry(name string, more ...string) string {
 	e := fmt.Sprintf(`{"name": %q, "description": "Adds.", "version": "1.2.0", "author": "somebody", "folderPath": "skills/%[1]s", "tags": ["money", "reports"]`, name)
 	for _, m := range more {
@@ -23,7 +23,7 @@ func entry(name string, more ...string) string {
 	return e + "}"
 }
 
-// repository writes a repository with the program sums, an index, and other files.
+// repository writes a repository with the program sums, an index and other files.
 func repository(t testing.TB, index string, files map[string]string) string {
 	t.Helper()
 	all := map[string]string{"skills/index.json": index, "skills/sums/manifest.json": goodManifest, "skills/sums/module.ts": goodModule}
@@ -33,7 +33,7 @@ func repository(t testing.TB, index string, files map[string]string) string {
 	return tree(t, all)
 }
 
-// TestIndexRules: each rule for an index is broken by one fixture (OSL-01, OSL-05).
+// TestIndexRules violates each rule for an index with one fixture (OSL-01, OSL-05).
 func TestIndexRules(t *testing.T) {
 	for name, c := range map[string]struct{ index, want string }{
 		"good":               {"[" + entry("sums") + "]", ""},
@@ -73,7 +73,7 @@ func TestIndexRules(t *testing.T) {
 	}
 }
 
-// An index is found where repositories and archives have it, and its folders with it (OSL-01, OSL-02).
+// An index and its folders are found in the layouts of repositories and archives (OSL-01, OSL-02).
 func TestIndexIsFound(t *testing.T) {
 	index := "[" + entry("sums") + "]"
 	for name, c := range map[string]struct {
@@ -103,8 +103,8 @@ func TestIndexIsFound(t *testing.T) {
 	}
 }
 
-// The tags of an index are searched, and shown with the skill; those of a place where strangers write are
-// not, for whoever may write there could lead a search (OSL-34).
+// The tags of an index are searchable and shown with the skill. The tags of an untrusted root are
+// ignored, because they could manipulate a search (OSL-34).
 func TestTags(t *testing.T) {
 	row := contract.Of(t, "OSL-34")
 	if !strings.Contains(entry("sums"), row.Quote("tags")) {
@@ -138,7 +138,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestLayout: OSL-01, OSL-02, the files of a repository and of a program.
+// TestLayout checks the file names of a repository and a program (OSL-01, OSL-02).
 func TestLayout(t *testing.T) {
 	layout, found := contract.Of(t, "OSL-01"), contract.Of(t, "OSL-02")
 	index, manifest, code := layout.Quote("skills/index.json"), layout.Quote("manifest.json"), layout.Quote("module.ts")
@@ -156,7 +156,7 @@ func TestLayout(t *testing.T) {
 		t.Errorf("%q, %v", docs, err)
 	}
 
-	delete(files, index) // without an index the folders are looked through
+	delete(files, index) // without an index, folders are searched
 	if s, ok := skills.Discover(skills.Root{Path: tree(t, files), Trusted: true}).Get("sums"); !ok || filepath.Base(s.File) != found.Quote("manifest.json") {
 		t.Errorf("without an index: %+v", s)
 	}
@@ -175,7 +175,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// FuzzIndex: whatever an index holds, its reader ends, says where the trouble is, and names no folder outside.
+// FuzzIndex checks that ReadRegistry accepts any index, reports problems with valid positions and
+// returns no folder outside of the repository.
 func FuzzIndex(f *testing.F) {
 	for _, seed := range []string{"", "[]", "{}", "[[]]", "[" + entry("sums") + "]", `[{"folderPath": "../../etc", "tags": [""]}]`, `[{"folderPath": "skills/../.."}]`, `[{"folderPath": "/etc"}]`} {
 		f.Add(seed)

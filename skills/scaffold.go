@@ -17,24 +17,24 @@ import (
 //go:embed scaffold
 var scaffold embed.FS
 
-// CasesFolder is where the cases of an executable skill are, in its folder (agent/eval/cases).
+// CasesFolder is the folder for test cases inside an executable skill.
 const CasesFolder = "tests"
 
 // typesFile declares the module API for editors.
 const typesFile = "host.d.ts"
 
-// Scaffold is a new executable skill.
+// Scaffold describes a new executable skill.
 type Scaffold struct {
-	Name        string // a slug
+	Name        string // must be a slug
 	Mode        Mode
 	Author      string
-	Description string // "": that of what is written
+	Description string // optional; the default describes the sample
 }
 
-// sample is what the skill of a mode does.
+// sample describes the sample program of a mode.
 type sample struct {
 	Description, Input, InputMeans, Result, Asks string
-	output                                       string // properties of its schema, JSON
+	output                                       string // properties of the output schema, as JSON
 	required                                     []string
 }
 
@@ -65,11 +65,11 @@ var samples = map[Mode]sample{
 	},
 }
 
-// ErrExists: there is something at the place of a new skill.
+// ErrExists is returned if the folder of a new skill already exists.
 var ErrExists = errors.New("is there already")
 
-// Write writes a skill that is valid and does something, for its author to change, into a new folder
-// with its name in dir, and returns that folder. There must be none yet: that is ErrExists.
+// Write creates a folder with the skill's name in dir and returns its path. The new skill is valid
+// and contains a working sample. Write returns ErrExists if the folder already exists.
 func (s Scaffold) Write(dir string) (string, error) {
 	if !slug.MatchString(s.Name) {
 		return "", fmt.Errorf("%q cannot be the name of a skill; write small letters, digits and hyphens, and begin with a letter", s.Name)
@@ -105,7 +105,7 @@ func (s Scaffold) Write(dir string) (string, error) {
 	return folder, nil
 }
 
-// files are those of the skill, by their names.
+// files returns the files of the skill by name.
 func (s Scaffold) files(does sample) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for name, from := range map[string]string{moduleFile: string(s.Mode) + ".ts", CasesFolder + "/example.json": string(s.Mode) + ".json", typesFile: typesFile} {
@@ -136,7 +136,7 @@ func (s Scaffold) files(does sample) (map[string][]byte, error) {
 	return out, nil
 }
 
-// manifest declares what the module of the mode does, and nothing else.
+// manifest returns a manifest that declares only what the sample of the mode needs.
 func (s Scaffold) manifest(does sample) *Manifest {
 	input, _ := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{does.Input: map[string]string{"type": "string", "description": does.InputMeans}}, "required": []string{does.Input}})
 	output, _ := json.Marshal(map[string]any{"type": "object", "properties": json.RawMessage(does.output), "required": does.required})
@@ -168,5 +168,5 @@ func (s Scaffold) manifest(does sample) *Manifest {
 	return m
 }
 
-// Modes are those that a skill can have.
+// Modes returns the execution modes of skills.
 func Modes() []Mode { return []Mode{ModeDeclarative, ModeFlow, ModeAgentic} }

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Entry is something that can be searched for: a skill or a tool.
+// Entry is a searchable item: a skill or a tool.
 type Entry struct {
 	ID          string   `json:"id"` // like "skill/pdf-tools"
 	Name        string   `json:"name"`
@@ -16,7 +16,7 @@ type Entry struct {
 	Tags        []string `json:"tags,omitempty"`
 }
 
-// Entry is a skill as it is searched for.
+// Entry returns the search entry of the skill.
 func (s *Skill) Entry() Entry {
 	return Entry{ID: "skill/" + s.Name, Name: s.Name, Description: s.Description, Tags: s.Tags}
 }
@@ -27,8 +27,8 @@ type Hit struct {
 	Score float64 `json:"score"`
 }
 
-// The weight of a word in the name or among the tags, relative to one in the description, and the usual
-// constants k1 and b of BM25, which gives rare words more weight and long descriptions less.
+// Weights of words in the name and tags, relative to words in the description, and the BM25
+// constants k1 and b. BM25 favors rare words and short descriptions.
 const (
 	nameWeight = 3.0
 	tagWeight  = 2.0
@@ -36,16 +36,16 @@ const (
 	lengthBias = 0.75
 )
 
-// Search searches entries once: see Finder.Search.
+// Search searches entries once. See Finder.Search.
 func Search(query string, entries []Entry, max int) []Hit {
 	return NewFinder(entries).Search(query, max)
 }
 
-// Finder is a search index of entries, for many searches.
+// Finder is a search index that can be reused.
 type Finder struct {
 	entries       []Entry
 	docs          []document
-	documentCount map[string]float64 // by word: entries that have it
+	documentCount map[string]float64 // by word: number of entries that contain it
 	averageLength float64
 }
 
@@ -55,7 +55,7 @@ type document struct {
 	length float64
 }
 
-// NewFinder indexes entries.
+// NewFinder returns a search index of entries.
 func NewFinder(entries []Entry) *Finder {
 	f := &Finder{entries: entries, docs: make([]document, len(entries)), documentCount: map[string]float64{}}
 	total := 0.0
@@ -82,14 +82,14 @@ func NewFinder(entries []Entry) *Finder {
 		total += d.length
 	}
 
-	// At least 1: there may be no entries, or none with a description.
+	// At least 1, because there may be no entries or no descriptions.
 	f.averageLength = math.Max(total/math.Max(float64(len(entries)), 1), 1)
 	return f
 }
 
-// Search ranks entries by the words that they share with a query, the best first, at most max of them
-// (OSA-20). It is lexical: case, word endings ("reports" and "reporting" match "report") and the
-// order of words do not matter, and synonyms are unknown.
+// Search returns at most max entries that share words with the query, best match first. The search
+// is lexical: it ignores case, word endings and word order, and does not know synonyms. For
+// example, "reports" and "reporting" match "report".
 func (f *Finder) Search(query string, max int) []Hit {
 	terms := slices.Compact(slices.Sorted(slices.Values(tokenize(query))))
 	total := float64(len(f.entries))
@@ -101,7 +101,7 @@ func (f *Finder) Search(query string, max int) []Hit {
 			if n == 0 {
 				continue
 			}
-			// BM25: the inverse document frequency times the saturated frequency in this entry.
+			// BM25: inverse document frequency times saturated term frequency.
 			rare := math.Log(1 + (total-f.documentCount[w]+0.5)/(f.documentCount[w]+0.5))
 			score += rare * n * (saturation + 1) / (n + saturation*(1-lengthBias+lengthBias*f.docs[i].length/f.averageLength))
 		}
@@ -124,7 +124,7 @@ var stopWords = map[string]bool{
 	"use": true, "when": true, "with": true, "you": true, "your": true, "how": true, "i": true, "me": true, "my": true, "want": true,
 }
 
-// tokenize splits a text into lower-case words without stop words and endings.
+// tokenize splits text into stemmed lower-case words, without stop words.
 func tokenize(text string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }) {
@@ -135,7 +135,7 @@ func tokenize(text string) []string {
 	return out
 }
 
-// stem removes common English endings, if at least three letters are left.
+// stem removes a common English ending if at least three letters remain.
 func stem(w string) string {
 	for _, ending := range []string{"ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "e", "y"} {
 		rest, ok := strings.CutSuffix(w, ending)

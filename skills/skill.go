@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxFile is the largest SKILL.md that is accepted, in bytes: far beyond what a model should get at
-// once (5,000 tokens are recommended).
+// MaxFile is the maximum size of a SKILL.md in bytes. It is far more than a model should load at
+// once: 5,000 tokens are recommended.
 const MaxFile = 1 << 20
 
-// maxHead is how much of a SKILL.md is read for its frontmatter, in bytes.
+// maxHead is the maximum number of bytes of a SKILL.md that are read for its frontmatter.
 const maxHead = 64 << 10
 
 // Skill is a skill without its instructions.
@@ -28,27 +28,29 @@ type Skill struct {
 	Compatibility string            `json:"compatibility,omitempty"`
 	AllowedTools  []string          `json:"allowed_tools,omitempty"`
 	Metadata      map[string]string `json:"metadata,omitempty"`
-	Dir           string            `json:"dir"`    // absolute, links resolved
-	File          string            `json:"file"`   // SKILL.md in Dir; manifest.json of a program alone
-	Source        string            `json:"source"` // where it was found: the label of its root, or "path"
-	// TrustedHash is of its files as they were when it was trusted by itself, "" where its root is trusted.
+	Dir           string            `json:"dir"` // absolute, with links resolved
+	// File is the SKILL.md in Dir, or the manifest.json of a skill without instructions.
+	File   string `json:"file"`
+	Source string `json:"source"` // label of its root, or "path"
+	// TrustedHash is the hash under which the skill was individually trusted. It is "" if its root
+	// is trusted.
 	TrustedHash string `json:"trusted_hash,omitempty"`
-	// Manifest is that of its program; nil: it has instructions alone.
+	// Manifest is the manifest of the skill's program. Nil if the skill has only instructions.
 	Manifest *Manifest `json:"manifest,omitempty"`
-	Tags     []string  `json:"tags,omitempty"` // of the index that it came with (OSL-34)
+	Tags     []string  `json:"tags,omitempty"` // from the index that lists the skill
 }
 
-// Kind is what a skill consists of (UNI-08).
+// Kind is the composition of a skill.
 type Kind string
 
-// The kinds.
+// The kinds of skills.
 const (
-	KindInstructions Kind = "instructions" // SKILL.md: an agent follows it
-	KindModule       Kind = "module"       // manifest.json and module.ts: a program
+	KindInstructions Kind = "instructions" // SKILL.md, which an agent follows
+	KindModule       Kind = "module"       // manifest.json and module.ts
 	KindBoth         Kind = "both"
 )
 
-// Kind says what the skill consists of.
+// Kind returns the composition of the skill.
 func (s *Skill) Kind() Kind {
 	switch {
 	case s.Manifest == nil:
@@ -59,11 +61,11 @@ func (s *Skill) Kind() Kind {
 	return KindBoth
 }
 
-// fileNames are the accepted names of SKILL.md, the preferred one first (AGS-02).
+// fileNames are the accepted names of SKILL.md, the preferred one first.
 var fileNames = []string{"SKILL.md", "skill.md"}
 
-// KeepsWorkspaces reports whether the skill keeps state that outlives runs: its manifest says so, or the metadata of
-// its SKILL.md, with workspace: optional or required (OSL-28).
+// KeepsWorkspaces reports whether the skill keeps state across runs. The manifest decides, or the
+// workspace field in the metadata of SKILL.md if there is no manifest.
 func (s *Skill) KeepsWorkspaces() bool {
 	support := Support(s.Metadata["workspace"])
 	if s.Manifest != nil {
@@ -72,9 +74,9 @@ func (s *Skill) KeepsWorkspaces() bool {
 	return support == SupportOptional || support == SupportRequired
 }
 
-// Load reads the skill of a directory leniently (AGS-04, C-10): a name that breaks rules, an unknown
-// field and YAML that can be repaired are warnings; a skill without a description is not loaded. The
-// skill is nil exactly if one of the problems is more than a warning.
+// Load loads the skill in dir leniently. Invalid names, unknown fields and repairable YAML are
+// warnings. A skill without a description is not loaded. The skill is nil if and only if a problem
+// is not a warning.
 func Load(dir string) (*Skill, []Problem) {
 	real, problems := resolveDir(dir)
 	if hasError(problems) {
@@ -83,7 +85,7 @@ func Load(dir string) (*Skill, []Problem) {
 	return load(real, hasProgram(real))
 }
 
-// load is Load for a directory whose links are resolved, and that holds a program or not.
+// load loads the skill in a resolved directory. program is true if dir contains a complete program.
 func load(dir string, program bool) (*Skill, []Problem) {
 	file, text, problems := readSkillFile(dir, maxHead)
 	if len(problems) > 0 && problems[0].Rule == RuleFileMissing && program {
@@ -116,9 +118,9 @@ func load(dir string, program bool) (*Skill, []Problem) {
 	return s, problems
 }
 
-// Instructions reads the text after the frontmatter, trimmed (AUT-01, AGS-02). The error names the
-// file: it may have been deleted or changed since the skill was discovered. Of a program alone they
-// are what its author says of it.
+// Instructions reads the text after the frontmatter and trims it. The error names the file, which
+// may have been deleted or changed since discovery. A skill without a SKILL.md returns the
+// documentation of its program.
 func (s *Skill) Instructions() (string, error) {
 	if s.Kind() == KindModule {
 		return s.programText()
@@ -140,8 +142,8 @@ func (s *Skill) Instructions() (string, error) {
 	return strings.TrimSpace(strings.ReplaceAll(string(text[body:]), "\r\n", "\n")), nil
 }
 
-// Resolve is the absolute path of a skill's directory, with links resolved, as Skill.Dir has it. One that
-// is gone keeps its path.
+// Resolve returns the absolute path of a skill's directory with links resolved, in the form of
+// Skill.Dir. If the directory does not exist, it returns the absolute path.
 func Resolve(dir string) (string, error) {
 	real, problems := resolveDir(dir)
 	if hasError(problems) && problems[0].Rule != RulePathMissing {
@@ -171,7 +173,7 @@ func resolveDir(dir string) (string, []Problem) {
 	return real, nil
 }
 
-// readSkillFile reads up to limit bytes of the SKILL.md of a resolved directory.
+// readSkillFile reads up to limit bytes of the SKILL.md in a resolved directory.
 func readSkillFile(real string, limit int64) (file string, text []byte, problems []Problem) {
 	for _, name := range fileNames {
 		if hasFiles(real, name) {
@@ -182,8 +184,8 @@ func readSkillFile(real string, limit int64) (file string, text []byte, problems
 	return real, nil, problem(real, RuleFileMissing, "has no SKILL.md, and no program (manifest.json and module.ts)")
 }
 
-// readFile reads up to limit bytes of a file in a directory. It follows links within the directory, and no
-// others. The message about a file that is too large ends with advice.
+// readFile reads up to limit bytes of a file in dir. It follows only links that stay within dir.
+// advice is appended to the message about a file that is too large.
 func readFile(dir, name string, limit int64, advice string) (text []byte, problems []Problem) {
 	file := filepath.Join(dir, name)
 	root, err := os.OpenRoot(dir)
@@ -199,7 +201,7 @@ func readFile(dir, name string, limit int64, advice string) (text []byte, proble
 		return nil, problem(file, RuleLinkOutside, "is a link that leads out of its directory or nowhere; put the file itself there")
 	case err != nil:
 		return nil, unreadable(file, err)
-	case !info.Mode().IsRegular(): // opening a named pipe would block until another process writes to it
+	case !info.Mode().IsRegular(): // opening a named pipe would block
 		return nil, problem(file, RuleNotRegular, "is not a file")
 	case info.Size() > most:
 		return nil, problem(file, RuleTooLarge, "has %d bytes, and %d are the most%s", info.Size(), most, advice)
@@ -213,14 +215,14 @@ func readFile(dir, name string, limit int64, advice string) (text []byte, proble
 	if text, err = io.ReadAll(io.LimitReader(f, limit)); err != nil {
 		return nil, unreadable(file, err)
 	}
-	// UTF-16 begins with a byte order mark, FF FE or FE FF. Its message says more than that --- is missing.
+	// UTF-16 begins with a byte order mark. Without this check, the error would be a missing ---.
 	if len(text) > 1 && (text[0] == 0xff && text[1] == 0xfe || text[0] == 0xfe && text[1] == 0xff) {
 		return nil, problem(file, RuleEncoding, "is UTF-16 text; save it as UTF-8")
 	}
 	return text, nil
 }
 
-// unreadable returns the error of the operating system about a file or directory.
+// unreadable returns an operating system error about a file or directory.
 func unreadable(file string, err error) []Problem {
 	return problem(file, RuleUnreadable, "%v", withoutPath(err))
 }
@@ -230,7 +232,7 @@ func isLink(root *os.Root, name string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// withoutPath returns an error without its operation and path, which a Problem names already.
+// withoutPath removes the operation and path from an error, because a Problem already has the path.
 func withoutPath(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -239,7 +241,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// stringMap is a mapping with its values as strings, and whether it is a mapping.
+// stringMap converts a mapping to strings. It returns false if the node is not a mapping.
 func stringMap(n *yaml.Node) (map[string]string, bool) {
 	if n.Kind != yaml.MappingNode {
 		return nil, false
@@ -252,8 +254,7 @@ func stringMap(n *yaml.Node) (map[string]string, bool) {
 	return out, true
 }
 
-// flatten is a value as one string. The items of a list, and the values of a mapping, are separated by
-// commas.
+// flatten converts a value to one string. List items and mapping values are separated by commas.
 func flatten(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value

@@ -14,7 +14,7 @@ import (
 	"rouse/skills"
 )
 
-// tree writes files below a new directory, by their paths with slashes.
+// tree writes files to a new directory. Keys are slash-separated paths.
 func tree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -48,8 +48,8 @@ func said(problems []skills.Problem) string {
 	return strings.Join(out, " ")
 }
 
-// TestRules holds both readers to each rule (AGS-01, AGS-02, AGS-03, AGS-04, AUT-02, YOA-07, C-10):
-// the strict one refuses, the lenient one warns where the skill can be used all the same.
+// TestRules checks each rule with Validate and Load (AGS-01, AGS-02, AGS-03, AGS-04, AUT-02,
+// YOA-07, C-10). Validate reports an error. Load reports a warning if the skill is usable.
 func TestRules(t *testing.T) {
 	fields, lenient, loader, heads, settled := contract.Of(t, "AGS-01"), contract.Of(t, "AGS-04"), contract.Of(t, "AUT-02"), contract.Of(t, "YOA-07"), contract.Of(t, "C-10")
 	most, long := fields.Number("64"), strings.Repeat("x", fields.Number("1,024")+1)
@@ -134,8 +134,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// What is no file with words is refused before anything waits for it, by the strict reader too (AGS-03); of both
-// names of the file SKILL.md is the one that counts (AGS-02).
+// Entries that are not regular text files are rejected without blocking, by Validate too (AGS-03).
+// SKILL.md has precedence over skill.md (AGS-02).
 func TestNotAFile(t *testing.T) {
 	row, reader := contract.Of(t, "AGS-03"), contract.Of(t, "AGS-02")
 	dir := tree(t, map[string]string{
@@ -169,7 +169,7 @@ func TestNotAFile(t *testing.T) {
 	}
 	both := tree(t, map[string]string{reader.Quote("skill.md"): "---\nname: b\ndescription: of the second\n---\n", reader.Quote("SKILL.md"): "---\nname: a\ndescription: of the first\n---\n"})
 	if entries, err := os.ReadDir(both); err != nil || len(entries) < 2 {
-		return // capitals make no other name here
+		return // the file system ignores case
 	}
 	if s, problems := skills.Load(both); s == nil || s.Description != "of the first" {
 		t.Errorf("%+v %v", s, problems)
@@ -180,7 +180,8 @@ func skill(name, description string) string {
 	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\nHow to %s.\n", name, description, name)
 }
 
-// TestDiscoverStops: of a root with more than 2,000 directories, itself among them, the rest is not searched, and that is said (AGS-05).
+// TestDiscoverStops checks that the search stops after 2,000 directories, including the root, and
+// reports it (AGS-05).
 func TestDiscoverStops(t *testing.T) {
 	t.Parallel()
 	row := contract.Of(t, "AGS-05")
@@ -220,8 +221,8 @@ func TestDiscoverStops(t *testing.T) {
 	}
 }
 
-// A later root overrides an earlier one, a broken override does not, and neither does what
-// is not trusted; a skill is added by its path wherever it is (YOA-06, AGS-05, AGS-06, AUT-03).
+// A later root overrides an earlier one, but a broken or untrusted skill does not. Add accepts a
+// skill at any path (YOA-06, AGS-05, AGS-06, AUT-03).
 func TestDiscover(t *testing.T) {
 	order, trust, list := contract.Of(t, "YOA-06"), contract.Of(t, "AGS-06"), contract.Of(t, "AUT-03")
 	dir := tree(t, map[string]string{
@@ -287,7 +288,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestIndex: the XML of the index to the byte, with what must be escaped; nothing for none
+// TestIndex checks the exact XML of the index, with escapes. It is empty if there are no skills
 // (YOA-08, AGS-07).
 func TestIndex(t *testing.T) {
 	row := contract.Of(t, "YOA-08")
@@ -317,7 +318,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestSection: the catalogue style to the byte (AUT-06).
+// TestSection checks the exact output of the catalog style (AUT-06).
 func TestSection(t *testing.T) {
 	row := contract.Of(t, "AUT-06")
 	list := []*skills.Skill{{Name: "csv", Description: "Cleans\n CSV."}}
@@ -365,8 +366,8 @@ Read it.
 	}
 }
 
-// TestContent: what a model gets when it loads a skill (AUT-01, AUT-04, AGS-09, UNI-07): with absolute paths however it
-// was named, and the names of 100 files at most.
+// TestContent checks the text that a model gets when it loads a skill (AUT-01, AUT-04, AGS-09,
+// UNI-07). Paths are absolute, and at most 100 files are listed.
 func TestContent(t *testing.T) {
 	model, row := contract.Of(t, "AUT-01"), contract.Of(t, "AGS-09")
 	dir := filepath.Join(tree(t, map[string]string{
@@ -403,7 +404,7 @@ Run scripts/clean.sh.
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	most := row.Number("100")
-	for i := range most - 1 { // of which one is too many
+	for i := range most - 1 { // one file too many
 		if err := os.WriteFile(filepath.Join(dir, "scripts", fmt.Sprintf("n%02d", i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -425,7 +426,7 @@ Run scripts/clean.sh.
 	}
 }
 
-// AGS-13: the patterns are read as the standard writes them, and as others do.
+// TestAllowedTools checks the list forms of the standard and of other tools (AGS-13).
 func TestAllowedTools(t *testing.T) {
 	for text, want := range map[string][]string{
 		"allowed-tools: Read Bash(git add *) Write": {"Read", "Bash(git add *)", "Write"},
@@ -441,7 +442,8 @@ func TestAllowedTools(t *testing.T) {
 	}
 }
 
-// TestSearch: what fits best comes first, and what shares no word does not come (OSA-20).
+// TestSearch checks that the best match comes first and that entries without a common word are
+// omitted (OSA-20).
 func TestSearch(t *testing.T) {
 	entries := []skills.Entry{
 		{ID: "skill/csv-report", Name: "csv-report", Description: "Makes a monthly report of spending from CSV statements."},
@@ -473,15 +475,14 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// The head of a SKILL.md is read in steps, and ends where it ends in the whole file, wherever the
-// steps end.
+// The frontmatter is found at any size, independent of the read buffer.
 func TestFrontmatterInSteps(t *testing.T) {
 	for _, size := range []int{4000, 4090, 4091, 4092, 4093, 4094, 4095, 4096, 4097, 8190, 8192, 8193, 60_000} {
 		for _, mark := range []string{"---\n", "---\r\n", "--- \n", "---x: 1\n---\n", "---"} {
 			text := "---\nname: pdf\ndescription: Reads PDF.\nmetadata:\n  pad: "
 			text += strings.Repeat("x", max(size-len(text)-4, 0)) + "\n" + mark
 			dir := filepath.Join(tree(t, map[string]string{"pdf/SKILL.md": text + strings.Repeat("Do it.\n", 3000)}), "pdf")
-			if mark == "---" { // with nothing behind it
+			if mark == "---" { // nothing follows
 				if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -495,7 +496,8 @@ func TestFrontmatterInSteps(t *testing.T) {
 	}
 }
 
-// A prompt names as many skills as it has room for, at least one, and says how many more there are.
+// A prompt lists skills up to its size limit, but at least one, and states the number of omitted
+// skills.
 func TestPromptIsBounded(t *testing.T) {
 	for _, c := range []struct{ skills, description, named int }{{3, 10, 3}, {150, 10, 100}, {30, 2400, 10}, {2, 60_000, 1}} {
 		files := map[string]string{}

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Term is something that a program says of itself or asks for, as its owner reads it before it is
-// installed. The texts are those of its author.
+// Term is a property or request of a program that its owner reviews before installation. Text
+// contains words of the program's author.
 type Term struct {
-	What string `json:"what"` // like "network"
+	What string `json:"what"` // kind of term, like "network"
 	Text string `json:"text"`
 }
 
-// Terms are all that a program says and asks for, in a fixed order: what is shown at an installation and
-// in its detail, and what two versions of it are compared by (OSL-34).
+// Terms returns all properties and requests of a program, in a fixed order. They are shown on
+// installation and used to compare two versions.
 func (m *Manifest) Terms() []Term {
 	if m == nil {
 		return nil
@@ -71,7 +71,7 @@ var bridgeMeans = map[Bridge]string{
 	BridgeRequired: "required: it runs programs of this machine",
 }
 
-// runTerms are about runs: whom they ask, what they keep, how long they go on.
+// runTerms adds terms about runs: user input, workspaces and duration.
 func (m *Manifest) runTerms(add func(what, format string, args ...any)) {
 	if m.WorkspaceSupport != SupportNone {
 		add("workspace", "%s", m.WorkspaceSupport)
@@ -97,7 +97,7 @@ func (m *Manifest) runTerms(add func(what, format string, args ...any)) {
 	add("steps", "%d at most", most)
 }
 
-// where is where its owner signs in.
+// where returns the place where the owner signs in, for a message.
 func (a OAuth) where() string {
 	if a.GrantType == GrantClientCredentials {
 		return "by itself"
@@ -116,9 +116,9 @@ func (b Binding) need() string {
 	return need
 }
 
-// from says where a WebAssembly module is taken from.
+// from describes the source of a WebAssembly module.
 func (w WASM) from() string {
-	if w.SourceKind == wasmInline { // which may be very long
+	if w.SourceKind == wasmInline { // the source may be very long
 		return fmt.Sprintf("in the manifest (%d characters, sha256:%.12x)", len(w.SourceURL), sha256.Sum256([]byte(w.SourceURL)))
 	}
 	return strings.TrimSpace(w.SourceKind + " " + w.SourceURL)
@@ -145,14 +145,14 @@ func inBrackets(list []string) string {
 	return " [" + strings.Join(list, ", ") + "]"
 }
 
-// Change is a term that another version of a skill does not have.
+// Change is a difference between the terms of two versions of a skill.
 type Change struct {
 	Term
-	Added bool `json:"added"` // false: it is gone
+	Added bool `json:"added"` // true if the term is new, false if it was removed
 }
 
-// Compare says how the terms of a program differ from those of an older one, gone ones first, in the
-// order of Terms; either may be nil, which has none.
+// Compare returns the differences between two versions of a program, removed terms first, in the
+// order of Terms. Either manifest may be nil, which has no terms.
 func Compare(old, now *Manifest) (out []Change) {
 	was, is := old.Terms(), now.Terms()
 	for _, t := range was {

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// What the WebAssembly modules of a program may come to, in bytes: one, and all of them.
+// Maximum size in bytes of one WebAssembly module, and of all modules of a program.
 const (
 	maxWASM    = 10 << 20
 	maxAllWASM = 32 << 20
 )
 
-// wasmMagic is what a WebAssembly module of the version 1 begins with.
+// wasmMagic is the header of a WebAssembly module, version 1.
 const wasmMagic = "\x00asm\x01\x00\x00\x00"
 
-// WASMCode gives the bytes of the WebAssembly modules that a program declares, in the order of its manifest (OSL-33). They lie in
-// the folder of the skill, or in its manifest (inline_base64); nothing is fetched and nothing is built. Where the manifest has an
-// auditHash, the bytes are those that it is of. An error names the module and what to do about it.
+// WASMCode returns the code of the declared WebAssembly modules, in manifest order. The code is in
+// the skill's folder or in the manifest. WASMCode does not download or build modules. It returns an
+// error if a module does not match its auditHash. The error names the module and a remedy.
 func (s *Skill) WASMCode() ([][]byte, error) {
 	if s.Manifest == nil || len(s.Manifest.WASM) == 0 {
 		return nil, nil
@@ -47,7 +47,7 @@ func (s *Skill) WASMCode() ([][]byte, error) {
 	return out, nil
 }
 
-// read gives the bytes of a module, unaudited.
+// read returns the bytes of a module, without comparing them to the audit hash.
 func (w WASM) read(dir string) ([]byte, error) {
 	if w.SourceKind == wasmInline {
 		return w.inline()
@@ -55,7 +55,9 @@ func (w WASM) read(dir string) ([]byte, error) {
 	if w.Remote() {
 		return nil, fmt.Errorf("it is at %s, and nothing is fetched for a skill while it runs; put the file into its folder, and name it there as sourceUrl", w.SourceURL)
 	}
-	if w.SourceURL == "" { // build_from_source; the manifest's reader sees to it that url has one
+	// The source kind is build_from_source, because the manifest parser requires a URL for the kind
+	// url.
+	if w.SourceURL == "" {
 		return nil, errors.New("it would have to be built, and rouse builds nothing; put what was built into the folder of the skill, and name it as sourceUrl")
 	}
 
@@ -70,13 +72,13 @@ func (w WASM) read(dir string) ([]byte, error) {
 	return code, nil
 }
 
-// Remote says whether a module is anywhere else than in the folder of its skill.
+// Remote reports whether the module's code is at a URL.
 func (w WASM) Remote() bool {
 	scheme, _, ok := strings.Cut(w.SourceURL, ":")
 	return w.SourceKind != wasmInline && ok && !strings.ContainsAny(scheme, "/.")
 }
 
-// inline is a module that stands in the manifest: as Base64, or as a data: address of that.
+// inline decodes a module in the manifest, from Base64 or a data: URL.
 func (w WASM) inline() ([]byte, error) {
 	text := w.SourceURL
 	if rest, ok := strings.CutPrefix(text, "data:"); ok {
@@ -100,7 +102,7 @@ func (w WASM) inline() ([]byte, error) {
 	return code, nil
 }
 
-// audit compares a module with its hash, and sees that it is one.
+// audit checks the hash and the header of a module.
 func (w WASM) audit(code []byte) error {
 	if w.AuditHash != nil {
 		want, err := auditSum(*w.AuditHash)
@@ -117,7 +119,7 @@ func (w WASM) audit(code []byte) error {
 	return nil
 }
 
-// auditSum reads an audit hash: a SHA-256 as sha256:HEX, as HEX, or as sha256-BASE64.
+// auditSum parses an audit hash: a SHA-256 in the form sha256:HEX, HEX or sha256-BASE64.
 func auditSum(text string) ([]byte, error) {
 	var sum []byte
 	var err error

@@ -13,7 +13,7 @@ import (
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 
-// file is a calendar with events, in lines.
+// file returns a calendar with the given events.
 func file(events ...string) []byte {
 	var b strings.Builder
 	b.WriteString("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//test//EN\r\n")
@@ -28,7 +28,7 @@ func file(events ...string) []byte {
 	return []byte(b.String())
 }
 
-// near lists the entries that begin in the year from now on: when, how long, and what they are called.
+// near formats the entries in the year from now: start, length and title.
 func near(entries []schedule.Entry) (out []string) {
 	for _, e := range entries {
 		if e.From.Before(now) || e.From.After(now.AddDate(1, 0, 0)) {
@@ -44,7 +44,7 @@ func near(entries []schedule.Entry) (out []string) {
 	return out
 }
 
-// Events of all kinds become the times that their owner meant.
+// Events of all kinds yield the expected times.
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct {
 		file []byte
@@ -81,7 +81,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is not understood is refused with the name of the event, and nothing of it is taken.
+// An invalid file is rejected with the name of the event.
 func TestParseRefuses(t *testing.T) {
 	for want, f := range map[string][]byte{
 		"it is no iCalendar file":                                  []byte("<html>Please log in</html>"),
@@ -105,14 +105,15 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The holidays of a place are whole days: also those that move, and the days on which others are observed.
+// Holidays are whole days, including movable holidays and days of observance.
 func TestHolidays(t *testing.T) {
 	for place, want := range map[string][]string{
 		"DE":    {"2026-12-25", "2027-01-01", "2027-03-26", "2027-05-06"},
 		"DE-BY": {"2026-12-26", "2027-01-06", "2027-05-27"},
-		"US":    {"2026-11-26", "2027-01-18", "2027-07-05"}, // the Fourth is a Sunday, and observed on Monday
-		"GB":    {"2026-12-28", "2027-03-29"},
-		"FR":    {"2027-07-14"}, "AU-NSW": {"2027-04-25"}, "CH-ZH": {"2027-08-01"}, "EU": {"2027-05-01"},
+		// The Fourth of July is a Sunday in 2027 and is observed on Monday.
+		"US": {"2026-11-26", "2027-01-18", "2027-07-05"},
+		"GB": {"2026-12-28", "2027-03-29"},
+		"FR": {"2027-07-14"}, "AU-NSW": {"2027-04-25"}, "CH-ZH": {"2027-08-01"}, "EU": {"2027-05-01"},
 	} {
 		entries, err := calendar.Holidays(place, now)
 		if err != nil {

@@ -1,10 +1,13 @@
-// Package calendar reads what calendars hold: iCalendar files (RFC 5545), and the holidays of countries. It is pure: no clock, no
-// network, no file. A schedule asks a schedule.Calendar, which holds what is read here.
+// Package calendar reads calendars: iCalendar files (RFC 5545) and public holidays. It uses no
+// clock, network or files. The entries are stored in a schedule.Calendar.
 //
 // # Design
 //
-// Recurring events have no end, so they are written out from some years before now to some years after: a daemon reads its calendars
-// again each day at the latest, long before the end is reached. Whole days, and times without a zone, are clock readings, and are
-// looked at in the zone of whoever asks. A file with an event that is not understood is refused as a whole: half a calendar would run
-// what its owner left out, without a word.
+// Recurring events may have no end. They are expanded from two years before to ten years after the
+// current time. The daemon reads its calendars at least once a day, long before the end of that
+// period.
+//
+// Whole days, and times without a zone, are local times that apply in the zone of each schedule. If
+// an event in a file is invalid, the whole file is rejected. With an incomplete calendar, jobs
+// would run at times that their owner excluded.
 package calendar

@@ -8,7 +8,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// FuzzParse: no file panics, hangs, or makes more times than there may be; what is understood can be asked at any time.
+// FuzzParse checks that Parse never panics, hangs or exceeds the maximum number of entries. A
+// parsed calendar can be queried at any time.
 func FuzzParse(f *testing.F) {
 	for _, event := range []string{
 		"SUMMARY:Off\nDTSTART;VALUE=DATE:20261224\nDTEND;VALUE=DATE:20261227\nRRULE:FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",

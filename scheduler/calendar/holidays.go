@@ -47,7 +47,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// holidays are the public holidays of countries by ISO 3166-1, and of their parts by ISO 3166-2. EU is the calendar of the banks (TARGET).
+// holidays are the public holidays of countries (ISO 3166-1) and subdivisions (ISO 3166-2). EU is
+// the TARGET calendar of banks.
 var holidays = map[string][]*cal.Holiday{
 	"AR": ar.Holidays, "AT": at.Holidays, "BE": be.Holidays, "BG": bg.Holidays, "BR": br.Holidays, "CA": ca.Holidays, "CH": ch.Holidays,
 	"CZ": cz.Holidays, "DE": de.Holidays, "DK": dk.Holidays, "ES": es.Holidays, "EU": ecb.Holidays, "FR": fr.Holidays, "GB": gb.Holidays, "GR": gr.Holidays,
@@ -69,10 +70,11 @@ var holidays = map[string][]*cal.Holiday{
 	"DE-SL": de.HolidaysSL, "DE-SN": de.HolidaysSN, "DE-ST": de.HolidaysST, "DE-TH": de.HolidaysTH,
 }
 
-// Places are those whose holidays are known.
+// Places returns the sorted codes of the places with known holidays.
 func Places() []string { return slices.Sorted(maps.Keys(holidays)) }
 
-// Holidays returns the public holidays of a place around a time, with the days of observance.
+// Holidays returns the public holidays of a place in the years around now. It includes days of
+// observance. It returns an error if the place is unknown.
 func Holidays(place string, now time.Time) ([]schedule.Entry, error) {
 	known, ok := holidays[place]
 	if !ok {
@@ -92,7 +94,8 @@ func Holidays(place string, now time.Time) ([]schedule.Entry, error) {
 	return out, nil
 }
 
-// regionHint says of a country that only its parts are known, or that none of its parts are.
+// regionHint returns a hint if only the subdivisions of the country are known, or only the country
+// itself.
 func regionHint(place string) string {
 	country, _, part := strings.Cut(place, "-")
 	switch parts := slices.ContainsFunc(Places(), func(p string) bool { return strings.HasPrefix(p, country+"-") }); {
@@ -104,7 +107,8 @@ func regionHint(place string) string {
 	return ""
 }
 
-// wholeDay is a day of which the library says the date in the zone of the machine.
+// wholeDay returns the entry for a whole day. Only the date of t matters, because the library
+// returns times in the system's zone.
 func wholeDay(name string, t time.Time) []schedule.Entry {
 	if t.IsZero() {
 		return nil

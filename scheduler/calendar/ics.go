@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// MaxBytes is the most that a calendar may have.
+	// MaxBytes is the maximum size of a calendar file.
 	MaxBytes = 4 << 20
-	// maxEntries is how many times a calendar may name, all repetitions of its events included.
+	// maxEntries is the maximum number of entries of a calendar, including repetitions.
 	maxEntries = 50_000
-	// maxName is how much is kept of what an event is called, in characters.
+	// maxName is the maximum length of an entry's title in characters.
 	maxName = 80
 
-	past, future = 2, 10 // years in which repetitions are written out
+	// Repetitions are expanded for this number of years before and after now.
+	past, future = 2, 10
 )
 
-// Parse reads an iCalendar file, with the repetitions of its events around a time. Events that were cancelled are left out.
+// Parse parses an iCalendar file and expands repetitions around now. It omits cancelled events. It
+// returns an error if the file, or any event in it, is invalid.
 func Parse(file []byte, now time.Time) ([]schedule.Entry, error) {
 	if len(file) > MaxBytes {
 		return nil, fmt.Errorf("it has more than %s", text.Size(MaxBytes))
@@ -63,25 +65,28 @@ func Parse(file []byte, now time.Time) ([]schedule.Entry, error) {
 	return out, nil
 }
 
-// reader reads the events of one file.
+// reader reads the events of a file.
 type reader struct {
-	zones    map[string]*time.Location // by the names that the file gives them
+	zones    map[string]*time.Location // by name in the file
 	from, to time.Time
 }
 
-// event is one event before it is repeated.
+// event is an event before repetitions are expanded.
 type event struct {
-	name, uid   string
-	start       moment
-	length      time.Duration // by the clock
-	rule        *rrule.ROption
-	except      []time.Time
-	more        []time.Time
-	replaces    time.Time // the repetition of the event of the same uid in whose place it is; zero: of none
+	name, uid string
+	start     moment
+	length    time.Duration // in local time
+	rule      *rrule.ROption
+	except    []time.Time
+	more      []time.Time
+	// replaces is the repetition of the event with the same uid that this event replaces. Zero
+	// means none.
+	replaces    time.Time
 	isCancelled bool
 }
 
-// moment is a time in a file. Floating is a reading of any clock, held as if it were UTC: whole days, and times without a zone.
+// moment is a time in a file. A floating moment is a local time without a zone, stored as UTC. A
+// day is floating too.
 type moment struct {
 	time.Time
 	floating, day bool
@@ -138,7 +143,8 @@ func (r reader) event(e *ics.VEvent) (out event, err error) {
 	return out, nil
 }
 
-// length is how long an event is: a day for a day, nothing for a time without an end.
+// length returns the duration of an event. The default is one day for a whole day, and zero
+// otherwise.
 func (r reader) length(e *ics.VEvent, start moment) (time.Duration, error) {
 	end, err := r.one(e, ics.ComponentPropertyDtEnd)
 	if err != nil {
@@ -158,7 +164,8 @@ func (r reader) length(e *ics.VEvent, start moment) (time.Duration, error) {
 	return 0, nil
 }
 
-// entries are an event and its repetitions, as many as there may be at most, without those in whose place another event stands.
+// entries returns an event and its repetitions, at most most of them. It omits repetitions that
+// another event replaces.
 func (r reader) entries(e event, all []event, most int) (out []schedule.Entry, err error) {
 	if e.isCancelled {
 		return nil, nil
@@ -196,14 +203,14 @@ func (r reader) entries(e event, all []event, most int) (out []schedule.Entry, e
 	return out, nil
 }
 
-// repeat writes a rule out.
+// repeat expands a recurrence rule. It returns an error if the event repeats more than once a day.
 func (r reader) repeat(e event, most int) ([]time.Time, error) {
 	o := *e.rule
 	if o.Freq > rrule.DAILY {
 		return nil, errors.New("it is repeated each hour or more often; only days, weeks, months and years are understood")
 	}
 	if e.start.Before(r.from.AddDate(-200, 0, 0)) || e.start.After(r.to) {
-		return nil, nil // long ago by mistake, or not yet
+		return nil, nil // probably a wrong date, or too far in the future
 	}
 
 	o.Dtstart = e.start.Time

@@ -6,12 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must be known on a machine without a zone database
+	// Embed the time zone database, because the system may not have one.
+	_ "time/tzdata"
 
 	ics "github.com/arran4/golang-ical"
 )
 
-// one reads the time of a property, zero when it is not there.
+// one returns the time of a property, or the zero moment if there is no such property.
 func (r reader) one(e *ics.VEvent, property ics.ComponentProperty) (moment, error) {
 	p := e.GetProperty(property)
 	if p == nil {
@@ -20,7 +21,7 @@ func (r reader) one(e *ics.VEvent, property ics.ComponentProperty) (moment, erro
 	return r.moment(p, p.Value)
 }
 
-// many reads the times of a property that may be there several times, and list several.
+// many returns the times of a property that can be repeated and can contain a list.
 func (r reader) many(e *ics.VEvent, property ics.ComponentProperty) (out []time.Time, err error) {
 	for _, p := range e.GetProperties(property) {
 		for _, value := range strings.Split(p.Value, ",") {
@@ -34,7 +35,7 @@ func (r reader) many(e *ics.VEvent, property ics.ComponentProperty) (out []time.
 	return out, nil
 }
 
-// moment reads 20261224, 20261224T080000Z, or 20261224T080000 in the zone that its property names.
+// moment parses 20261224, 20261224T080000Z, or 20261224T080000 in the property's zone.
 func (r reader) moment(p *ics.IANAProperty, value string) (moment, error) {
 	wrong := func() (moment, error) {
 		return moment{}, fmt.Errorf("%s is %q, which is no time", p.IANAToken, value)
@@ -66,13 +67,14 @@ func (r reader) moment(p *ics.IANAProperty, value string) (moment, error) {
 	return moment{t, false, false}, nil
 }
 
-// zone finds the zone of a name: of IANA, of Windows, or of one that the file says more of.
+// zone returns the zone of a name. It accepts IANA names, Windows names, and names that the file
+// maps to an IANA name.
 func (r reader) zone(id string) (*time.Location, error) {
 	if known := r.zones[id]; known != nil {
 		return known, nil
 	}
 	for _, name := range []string{id, windowsZones[id]} {
-		// A name that some programs put before it: /citadel.org/20260101_1/Europe/Berlin.
+		// Some programs add a prefix: /citadel.org/20260101_1/Europe/Berlin.
 		for rest := strings.Trim(name, "/"); rest != "" && rest != "Local"; {
 			if l, err := time.LoadLocation(rest); err == nil {
 				return l, nil
@@ -87,7 +89,7 @@ func (r reader) zone(id string) (*time.Location, error) {
 	return nil, fmt.Errorf("the time zone %q is not known", id)
 }
 
-// zonesOf are the zones of which a file says which of IANA they are.
+// zonesOf returns the zones that a file maps to an IANA name.
 func zonesOf(c *ics.Calendar) map[string]*time.Location {
 	out := map[string]*time.Location{}
 	for _, z := range c.Timezones() {
@@ -104,7 +106,7 @@ func zonesOf(c *ics.Calendar) map[string]*time.Location {
 
 var durationForm = regexp.MustCompile(`^\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?$`)
 
-// parseDuration reads P1W, P2D or PT1H30M.
+// parseDuration parses durations like P1W, P2D or PT1H30M.
 func parseDuration(value string) (time.Duration, error) {
 	m := durationForm.FindStringSubmatch(value)
 	if m == nil || strings.HasSuffix(value, "P") || strings.HasSuffix(value, "T") {
@@ -113,7 +115,7 @@ func parseDuration(value string) (time.Duration, error) {
 
 	var d time.Duration
 	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second} {
-		n, _ := strconv.Atoi(m[i+1]) // digits, or nothing
+		n, _ := strconv.Atoi(m[i+1]) // digits or empty
 		d += time.Duration(n) * unit
 	}
 	return d, nil

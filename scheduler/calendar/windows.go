@@ -1,6 +1,6 @@
 package calendar
 
-// windowsZones are the names that Windows, and so Outlook and Exchange, give to zones, and those of IANA that CLDR has for them.
+// windowsZones maps zone names of Windows, Outlook and Exchange to IANA names, according to CLDR.
 var windowsZones = map[string]string{
 	"Dateline Standard Time": "Etc/GMT+12", "Hawaiian Standard Time": "Pacific/Honolulu", "Alaskan Standard Time": "America/Anchorage",
 	"Pacific Standard Time": "America/Los_Angeles", "Pacific Standard Time (Mexico)": "America/Tijuana", "US Mountain Standard Time": "America/Phoenix",

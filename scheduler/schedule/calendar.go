@@ -15,43 +15,45 @@ type Calendar struct {
 	held atomic.Pointer[entries]
 }
 
-// Entry is a stretch of time in a calendar.
+// Entry is a time span in a calendar.
 type Entry struct {
-	Text     string // what its owner calls it
+	Text     string // title of the entry
 	From, To time.Time
-	// Floating reports that From and To are clock readings, held as if they were UTC, in whichever zone is looked at: as whole days are.
+	// Floating means that From and To are local times, stored as UTC. They apply in the zone of
+	// each schedule, as for whole days.
 	Floating bool
 }
 
-// entries are what a calendar holds at a time, and how that lies in the zones that were asked for.
+// entries are the entries of a calendar, with a cache of their spans per zone.
 type entries struct {
 	all   []Entry
-	zones sync.Map // of *zone to []span
+	zones sync.Map // *zone to []span
 }
 
-// span is an entry in a zone, in Unix seconds; the end is not in it.
+// span is an entry in a zone, in Unix seconds. The end is exclusive.
 type span struct {
 	from, to int64
 	text     string
 }
 
-// NewCalendar is a calendar without entries.
+// NewCalendar returns a calendar without entries.
 func NewCalendar(name string) *Calendar {
 	c := &Calendar{name: name}
 	c.Set(nil)
 	return c
 }
 
-// Name is the name by which configurations know it.
+// Name returns the name of the calendar in the configuration.
 func (c *Calendar) Name() string { return c.name }
 
-// Set replaces the entries; those that are empty or run backwards are left out.
+// Set replaces the entries. Entries that are empty or end before they begin have no effect.
 func (c *Calendar) Set(all []Entry) { c.held.Store(&entries{all: slices.Clone(all)}) }
 
-// Len is how many entries it has.
+// Len returns the number of entries.
 func (c *Calendar) Len() int { return len(c.held.Load().all) }
 
-// spans are the entries in a zone, in order and apart: of those that overlap, the first says its name.
+// spans returns the sorted, disjoint spans in a zone. If entries overlap, the first one covers the
+// common part.
 func (c *Calendar) spans(z *zone) []span {
 	held := c.held.Load()
 	if known, ok := held.zones.Load(z); ok {
@@ -85,7 +87,8 @@ func (c *Calendar) spans(z *zone) []span {
 	return apart
 }
 
-// at is the entry that covers an instant, "" when none does, and the first instant at which that may be otherwise; never is set when it stays so.
+// at returns the title of the entry at t, and whether there is an entry. until is the first time at
+// which this may change. never is true if it does not change.
 func (c *Calendar) at(t int64, z *zone) (entry string, covered bool, until int64, never bool) {
 	spans := c.spans(z)
 	i := sort.Search(len(spans), func(i int) bool { return spans[i].to > t })

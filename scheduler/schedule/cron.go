@@ -11,18 +11,18 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// fields are the sets of a cron expression as bit masks.
+// fields are the fields of a cron expression as bit masks.
 type fields struct {
 	second, minute   uint64
 	hour, dom        uint32
 	month            uint16
 	dow              uint8
-	domStar, dowStar bool // begins with *; if neither does, it is enough that one of both matches
+	domStar, dowStar bool // begins with *; if neither does, one match is enough
 	daily            bool // every date matches
-	clamped          bool // a day that a month does not have is its last one
+	clamped          bool // a day beyond the end of a month means its last day
 }
 
-// everyHour reports whether every hour is allowed: such a spec runs in real time.
+// everyHour reports whether every hour is allowed. Such a schedule runs in real time.
 func (f *fields) everyHour() bool { return f.hour == 1<<24-1 }
 
 type fieldRule struct {
@@ -42,7 +42,8 @@ var descriptors = map[string]string{
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
 }
 
-// parseCron parses an expression. It checks each field, because robfig accepts */100 and can panic.
+// parseCron parses a cron expression, descriptor or phrase. It checks each field itself, because
+// robfig/cron accepts values like */100 and can panic.
 func parseCron(text string) (f fields, err error) {
 	expression, clamped := strings.TrimSpace(text), false
 	if isPhrase(expression) {
@@ -74,7 +75,7 @@ func parseCron(text string) (f fields, err error) {
 		}
 	}
 
-	// robfig panics on some input: what the checks above let through must not end the daemon.
+	// Recover from panics in robfig/cron that the checks above do not prevent.
 	defer func() {
 		if p := recover(); p != nil {
 			f, err = fields{}, &Error{"schedule", text, fmt.Sprint("cannot be parsed: ", p)}
@@ -92,7 +93,7 @@ func parseCron(text string) (f fields, err error) {
 		return f, &Error{"schedule", text, "is not a cron expression"}
 	}
 
-	// robfig marks a star with the highest bit, which the masks leave out.
+	// The masks remove the highest bit, with which robfig/cron marks a star.
 	const minutes, hours, doms, months, dows = 1<<60 - 1, 1<<24 - 1, 1<<32 - 2, 1<<13 - 2, 1<<7 - 1
 	f.second, f.minute, f.hour = spec.Second&minutes, spec.Minute&minutes, uint32(spec.Hour&hours)
 	f.dom, f.month, f.dow = uint32(spec.Dom&doms), uint16(spec.Month&months), uint8(spec.Dow&dows)
@@ -102,7 +103,7 @@ func parseCron(text string) (f fields, err error) {
 	return f, nil
 }
 
-// normalize checks a field and returns it as a list of numbers, or as it is when it is * or */n.
+// normalize checks a field and returns it as a list of numbers. It returns * and */n unchanged.
 func (r fieldRule) normalize(text string) (string, error) {
 	fail := func(why string) (string, error) {
 		if strings.ContainsAny(text, "LW#") {
@@ -123,14 +124,14 @@ func (r fieldRule) normalize(text string) (string, error) {
 		}
 
 		if body == "*" || body == "?" {
-			if text == item { // robfig understands it, and knows that it is a star
+			if text == item { // robfig/cron handles a star itself
 				return strings.Replace(item, "?", "*", 1), nil
 			}
 			body = fmt.Sprintf("%d-%d", r.min, r.starMax())
 		}
 
 		low, high, ranged := strings.Cut(body, "-")
-		if ranged && low == "" { // a sign, and not half a range
+		if ranged && low == "" { // a negative number, not a range
 			low, high, ranged = body, "", false
 		}
 
@@ -154,7 +155,7 @@ func (r fieldRule) normalize(text string) (string, error) {
 
 		for n := from; n <= to; n += step {
 			if r.name == "day-of-week" && n == 7 {
-				numbers = append(numbers, "0") // 7 is Sunday too
+				numbers = append(numbers, "0") // 7 also means Sunday
 				continue
 			}
 			numbers = append(numbers, strconv.Itoa(n))
@@ -187,7 +188,8 @@ func (r fieldRule) number(text string) (int, error) {
 	return n, nil
 }
 
-// matchesDate reports whether a local date matches: if both day fields are restricted, either may.
+// matchesDate reports whether a local date matches. If both day fields are restricted, one match is
+// enough.
 func (f *fields) matchesDate(d date) bool {
 	if f.daily {
 		return true
@@ -200,7 +202,8 @@ func (f *fields) matchesDate(d date) bool {
 
 	dom := f.dom>>day&1 == 1
 	if f.clamped && !dom && f.dom>>day != 0 {
-		dom = time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day() == day // the last of its month
+		// Compare with the last day of the month.
+		dom = time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day() == day
 	}
 	dow := f.dow>>d.weekday()&1 == 1
 	if f.domStar || f.dowStar {
@@ -210,9 +213,10 @@ func (f *fields) matchesDate(d date) bool {
 	return dom || dow
 }
 
-// nextInDay is the first matching time of a day at or after t, both in seconds since its start.
+// nextInDay returns the first matching time of day at or after t. Times are in seconds since the
+// start of the day.
 func (f *fields) nextInDay(t int64) (int64, bool) {
-	t = max(t, 0) // negative for a date after that of the time asked about
+	t = max(t, 0) // negative if the date is after the start of the search
 	hour, minute, second := t/3600, t/60%60, t%60
 	if t < daySeconds && f.hour>>hour&1 == 1 {
 		if rest := f.second >> second; rest != 0 && f.minute>>minute&1 == 1 {

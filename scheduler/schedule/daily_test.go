@@ -20,7 +20,7 @@ func TestParseDaily(t *testing.T) {
 	}
 }
 
-// A time of day comes once on each day, also where the clocks show it twice or never.
+// A time of day occurs once a day, even if it is repeated or skipped.
 func TestDailyOverClockChanges(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -29,9 +29,11 @@ func TestDailyOverClockChanges(t *testing.T) {
 	for _, c := range []struct{ at, after, want string }{
 		{"daily at 08:00", "2026-03-28T08:00:00+01:00", "2026-03-29T08:00:00+02:00"},
 		{"daily at 08:00", "2026-10-24T08:00:00+02:00", "2026-10-25T08:00:00+01:00"},
-		{"daily at 02:30", "2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00"}, // there is no 02:30
+		// On the second day, 02:30 is skipped.
+		{"daily at 02:30", "2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00"},
 		{"daily at 02:30", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"},
-		{"daily at 02:30", "2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00"}, // the first of two
+		// On the second day, 02:30 occurs twice.
+		{"daily at 02:30", "2026-10-24T02:30:00+02:00", "2026-10-25T02:30:00+02:00"},
 		{"daily at 02:30", "2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"},
 	} {
 		d, err := ParseDaily(c.at)
@@ -48,7 +50,7 @@ func TestDailyOverClockChanges(t *testing.T) {
 	}
 }
 
-// In any zone each date that it has is met once, in order.
+// In every zone, each existing date has one instant, in order.
 func TestDailyOncePerDate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Cairo", "America/Havana", "UTC"}).Draw(t, "zone")
@@ -65,7 +67,7 @@ func TestDailyOncePerDate(t *testing.T) {
 			if !next.After(at) {
 				t.Fatalf("%v after %v", next, at)
 			}
-			want := NextDay(at, zone) // the next date that there is
+			want := NextDay(at, zone) // next existing date
 			if y, m, day := next.In(zone).Date(); want.In(zone).Day() != day || want.In(zone).Month() != m || want.In(zone).Year() != y {
 				t.Fatalf("%s in %s: %v after %v, want one on %v", d, name, next.In(zone), at.In(zone), want.In(zone))
 			}

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// date is a local calendar date, in days since 1970-01-01.
+// date is a local date, in days since 1970-01-01.
 type date int64
 
-// dateOf is the date that a clock shows.
+// dateOf returns the local date of a time.
 func dateOf(local time.Time) date {
 	_, offset := local.Zone()
 	return date(floorDiv(local.Unix()+int64(offset), daySeconds))
 }
 
-// at is a clock reading on a date, held as if it were UTC.
+// at returns a local time on the date, stored as UTC seconds.
 func (d date) at(hour, minute, second int) int64 {
 	return int64(d)*daySeconds + int64(hour*3600+minute*60+second)
 }
@@ -22,11 +22,11 @@ func (d date) at(hour, minute, second int) int64 {
 func (d date) add(days int) date { return d + date(days) }
 
 func (d date) weekday() int {
-	n := (d + 4) % 7 // 1970 began with a Thursday
+	n := (d + 4) % 7 // 1970-01-01 was a Thursday
 	return int((n + 7) % 7)
 }
 
-// dateRange is a pair of local dates, both included, as the user wrote it.
+// dateRange is an inclusive range of local dates. text is the user's input.
 type dateRange struct {
 	from, to date
 	text     string
@@ -50,15 +50,15 @@ func parseDates(field, text string) (dateRange, error) {
 	return dateRange{dateOf(a), dateOf(b), text}, nil
 }
 
-// resolve is the instant of a clock reading, as zone.resolve has it.
+// resolve returns the instant of a local time. See zone.resolve.
 func resolve(d date, hour, minute, second int, zone *time.Location) time.Time {
 	return time.Unix(zoneOf(zone).resolve(d.at(hour, minute, second)), 0).UTC()
 }
 
-// exists reports whether a zone has a local date at all: Apia had no 2011-12-30.
+// exists reports whether the zone has the local date. For example, Apia skipped 2011-12-30.
 func (d date) exists(zone *time.Location) bool { return zoneOf(zone).hasDate(d) }
 
-// NextDay is the start of the local day after the one of an instant.
+// NextDay returns the start of the local day after the day of t.
 func NextDay(t time.Time, zone *time.Location) time.Time {
 	return resolve(dateOf(t.In(zone)).add(1), 0, 0, 0, zone).UTC()
 }

@@ -16,7 +16,7 @@ var (
 	monthNames = []string{"", "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"}
 )
 
-// Describe puts the schedule into words: "every weekday at 08:00 (Europe/Berlin)".
+// Describe returns a description of the schedule, like "every weekday at 08:00 (Europe/Berlin)".
 func (s *Schedule) Describe() string {
 	switch s.source {
 	case sourceEvery:
@@ -44,9 +44,9 @@ func (s *Schedule) Describe() string {
 	return fmt.Sprintf("%s (%s)", times, ZoneName(s.zone.Location))
 }
 
-// times says when within a day.
+// times describes the times of day.
 func (f *fields) times() string {
-	// A few times are listed one by one; more are described by their fields.
+	// List a few times individually. Describe more times by their fields.
 	seconds, minutes, hours := values(f.second, 60), values(f.minute, 60), values(uint64(f.hour), 24)
 	if len(hours) < 24 && len(hours)*len(minutes)*len(seconds) <= 4 {
 		return "at " + join(clocks(hours, minutes, seconds))
@@ -97,7 +97,7 @@ func clocks(hours, minutes, seconds []int) (out []string) {
 	return out
 }
 
-// numbered is "minute 5", or "minutes 5, 10 and 15".
+// numbered returns a text like "minute 5" or "minutes 5, 10 and 15".
 func numbered(unit string, values []int) string {
 	if len(values) > 1 {
 		unit += "s"
@@ -105,16 +105,17 @@ func numbered(unit string, values []int) string {
 	return unit + " " + list(values, nil)
 }
 
-// restrictions are the days, weekdays and months that a spec allows.
+// restrictions returns the allowed days of the month, weekdays and months.
 func (f *fields) restrictions() (dom, dow, months []int) {
 	dom, dow, months = values(uint64(f.dom), 32), values(uint64(f.dow), 7), values(uint64(f.month), 13)
-	if !f.domStar && !f.dowStar && (len(dom) == 31 || len(dow) == 7) { // either matches, and one always does
+	// One match is enough, and one of the fields always matches.
+	if !f.domStar && !f.dowStar && (len(dom) == 31 || len(dow) == 7) {
 		dom, dow = values(math.MaxUint32&^1, 32), values(math.MaxUint32, 7)
 	}
 	return dom, dow, months
 }
 
-// days says on which dates, "" when on all.
+// days describes the allowed dates. It returns "" if all dates are allowed.
 func (f *fields) days() string {
 	dom, dow, months := f.restrictions()
 	var parts []string
@@ -125,7 +126,7 @@ func (f *fields) days() string {
 	}
 	weekday := "on " + list(dow, dayNames)
 	switch {
-	case byDate && !f.domStar && !f.dowStar: // and so by weekday, see restrictions
+	case byDate && !f.domStar && !f.dowStar: // implies byWeekday, see restrictions
 		parts = append(parts, date+" and "+weekday)
 	case byDate && byWeekday:
 		parts = append(parts, date+" if it is a "+list(dow, dayNames))
@@ -142,7 +143,8 @@ func (f *fields) days() string {
 	return strings.Join(parts, " ")
 }
 
-// everyDay names the days of a spec that only weekdays restrict, "" when there is no name.
+// everyDay names the days if only weekdays are restricted, for example "every weekday". It returns
+// "" if there is no such name.
 func (f *fields) everyDay() string {
 	dom, dow, months := f.restrictions()
 	switch {
@@ -168,7 +170,8 @@ func values(mask uint64, n int) []int {
 	return out
 }
 
-// evenStep is the step of values that divide n evenly from 0 on, else 0.
+// evenStep returns the step of values that divide the range from 0 to n evenly, or 0 if they do
+// not.
 func evenStep(values []int, n int) int {
 	if len(values) < 2 || values[0] != 0 || n%len(values) != 0 {
 		return 0
@@ -183,7 +186,7 @@ func evenStep(values []int, n int) int {
 	return step
 }
 
-// list names values, and runs of three or more as a range.
+// list joins values, with three or more consecutive values as a range.
 func list(values []int, names []string) string {
 	name := func(v int) string {
 		if names == nil {
@@ -215,5 +218,5 @@ func join(parts []string) string {
 	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
 }
 
-// Zone is the time zone that local readings are in.
+// Zone returns the schedule's time zone.
 func (s *Schedule) Zone() *time.Location { return s.zone.Location }

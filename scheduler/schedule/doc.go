@@ -1,18 +1,20 @@
-// Package schedule computes which instants a schedule means, and what becomes of those that
-// have passed. It is pure: no clock, no database, no goroutine.
+// Package schedule computes the instants of a schedule and decides about instants that have passed.
+// It uses no clock, no database and no goroutines.
 //
 // # Design
 //
-// robfig/cron parses cron expressions into sets of seconds, minutes and so on; nothing
-// else of it is used, because its evaluation loses and doubles occurrences when clocks
-// change. Here a spec whose hour field allows every hour runs in real time: an instant
-// matches when its local clock reading does. Every other spec names local clock readings,
-// and each reading is mapped to one instant: a reading that exists twice to the first, one
-// that does not exist to the first instant after the gap, and one on a date that the zone
-// skipped to none. A zone caches the changes of its clock in the weeks that are asked for;
-// on a day that is not near a change, the next reading is found with the bit masks alone.
+// Package robfig/cron is used only to parse cron expressions into sets of seconds, minutes and so
+// on. Its evaluation is not used, because it loses and duplicates occurrences when clocks change.
 //
-// Decisions about instants that have passed (Due) are functions of a watermark, now and a
-// policy, so that the daemon and a simulation decide alike. In the same way the decision about
-// a wake that an agent asks for (Clamp) is a function of now, its limits and its usage.
+// A schedule whose hour field allows every hour runs in real time. An instant matches if its local
+// time matches. Every other schedule consists of local times, each of which maps to one instant. A
+// local time that occurs twice maps to the first one. A skipped local time maps to the first
+// instant after the gap. A local time on a date that the zone skips does not map to an instant.
+//
+// A zone caches its clock changes by week. On a day without a nearby change, the next local time is
+// computed from the bit masks alone.
+//
+// Due decides about passed instants as a function of a watermark, the current time and a policy.
+// Clamp decides about an agent's wake request as a function of the current time, limits and usage.
+// The daemon and a simulation therefore make the same decisions.
 package schedule

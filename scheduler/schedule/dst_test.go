@@ -14,7 +14,7 @@ func TestLocalToInstant(t *testing.T) {
 	for name, c := range map[string]struct {
 		zone, date           string
 		hour, minute, second int
-		want                 string // "": there is none
+		want                 string // "" if there is none
 	}{
 		"plain":              {"Europe/Berlin", "2026-11-21", 8, 0, 7, "2026-11-21 07:00:07"},
 		"gap":                {"Europe/Berlin", "2026-03-29", 2, 30, 0, "2026-03-29 01:00"},
@@ -70,8 +70,8 @@ func TestNextTimeOfDay(t *testing.T) {
 			}
 		})
 	}
-	// It is later, within two days (three with a skipped date), and shows the reading unless
-	// no clock of that day does.
+	// The result is within two days, or three if a date is skipped. It shows the local time unless
+	// every day in between skips it.
 	rapid.Check(t, func(t *rapid.T) {
 		zone, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
 		if err != nil {
@@ -97,8 +97,8 @@ func TestNextDay(t *testing.T) {
 	for zone, c := range map[string][2]string{
 		"Europe/Berlin":  {"2026-11-20 23:30", "2026-11-21 23:00"},
 		"UTC":            {"2026-11-21 00:00", "2026-11-22 00:00"},
-		"America/Havana": {"2026-03-07 20:00", "2026-03-08 05:00"}, // there is no 00:00
-		"Pacific/Apia":   {"2011-12-29 20:00", "2011-12-30 10:00"}, // there is no 30 December
+		"America/Havana": {"2026-03-07 20:00", "2026-03-08 05:00"}, // 00:00 is skipped
+		"Pacific/Apia":   {"2011-12-29 20:00", "2011-12-30 10:00"}, // 30 December is skipped
 	} {
 		z, err := time.LoadLocation(zone)
 		if err != nil {
@@ -110,7 +110,7 @@ func TestNextDay(t *testing.T) {
 	}
 }
 
-// What Last gives are the last that NextWithExcluded gives.
+// Last returns the last instants of NextWithExcluded.
 func TestLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, rapid.SampledFrom([]schedule.Options{
@@ -131,13 +131,13 @@ func TestLast(t *testing.T) {
 		}
 	})
 
-	// However long ago the lower bound is, and however many instants lie between.
+	// The lower bound may be long ago, with many instants after it.
 	every := parse(t, schedule.Options{Cron: "* * * * * *"})
 	if got := every.Last(time.Time{}, at("2026-11-21 08:00"), 3); len(got) != 3 || !got[2].Equal(at("2026-11-21 07:59:59")) {
 		t.Errorf("%v", got)
 	}
 
-	// And where many lie in the last part of a stretch that begins without any.
+	// All instants may be in the last part of the period.
 	burst := parse(t, schedule.Options{Cron: "* 0-9 8 * * *"})
 	if got := burst.Last(at("2026-11-21 08:00"), at("2026-11-21 08:30"), 3); len(got) != 3 || !got[0].Equal(at("2026-11-21 08:09:57")) || !got[2].Equal(at("2026-11-21 08:09:59")) {
 		t.Errorf("%v", got)

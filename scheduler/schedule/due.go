@@ -9,48 +9,50 @@ import (
 )
 
 const (
-	// grace is how late an instant may be and still be in time. The scheduler checks at least this often.
+	// grace is the maximum delay of an instant that counts as in time. The scheduler checks at
+	// least this often.
 	grace = 30 * time.Second
-	// maxListed bounds how many passed instants are counted one by one.
+	// maxListed is the maximum number of passed instants that are counted individually.
 	maxListed = 100_000
-	// maxRows bounds how many of them get a row of their own.
+	// maxRows is the maximum number of passed instants with individual rows.
 	maxRows = 1000
 	// maxOutage is longer than any outage.
 	maxOutage = 100 * 366 * 24 * time.Hour
 )
 
-// Policy says what becomes of missed instants.
+// Policy configures the handling of missed instants.
 type Policy struct {
-	OnMiss        domain.OnMiss // "" means run_once
-	CatchupWindow time.Duration // 0 means 24h
-	MaxCatchup    int           // 0 means 100
+	OnMiss        domain.OnMiss // the default is run_once
+	CatchupWindow time.Duration // the default is 24h
+	MaxCatchup    int           // the default is 100
 }
 
-// Instant is one due instant with what is decided about it.
+// Instant is a due instant with a decision.
 type Instant struct {
 	Nominal, Actual time.Time
-	Run             bool // else missed, or skipped
+	Run             bool // if false, the instant is missed or skipped
 	Skipped         bool // because of a pause
-	Catchup         bool // one of several that all run, each after the one before
+	Catchup         bool // one of several runs that are caught up in sequence
 	Reason          string
-	// Through is set when this one stands for a range of missed instants, from Nominal to
-	// Through, both included. Count is how many they are, 0 when they are too many to count.
+	// Through is set if the instant represents a range of missed instants from Nominal to Through,
+	// inclusive. Count is the number of instants, or 0 if there are too many to count.
 	Through time.Time
 	Count   int
 }
 
-// DueOptions are what decisions depend on beside the policy. The functions are optional.
+// DueOptions are inputs of a decision, in addition to the policy. The functions are optional.
 type DueOptions struct {
 	Now time.Time
-	// Paused returns the pause of an instant, or "". A paused instant is not caught up.
+	// Paused returns a description of the pause at an instant, or "". A paused instant is not
+	// caught up.
 	Paused func(nominal time.Time) string
-	// LateCause says in a few words why an instant could not be started in time, "" when unknown.
+	// LateCause returns the reason why an instant could not start in time, or "" if it is unknown.
 	LateCause func(nominal time.Time) string
 }
 
-// Due decides about every instant after the watermark up to now, oldest first. After an outage
-// so long that its instants cannot all be listed, the first element stands for the older ones.
-// The new watermark is now. Next is the instant after now.
+// Due decides about every instant after the watermark and up to now, oldest first. After a long
+// outage, the first element represents the older instants that are not listed. The new watermark is
+// now. next is the first instant after now.
 func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) (due []Instant, next time.Time) {
 	if next = s.Next(watermark); next.IsZero() || next.After(m.Now) {
 		return nil, next
@@ -79,7 +81,7 @@ func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) (due []Insta
 		due = append(due, Instant{Nominal: t, Actual: t})
 	}
 
-	// From the newest back: what becomes of an instant depends on how many newer ones are due.
+	// Go from newest to oldest, because a decision depends on the number of newer instants.
 	newer := 0
 	for i := len(due) - 1; i >= first; i-- {
 		t := due[i].Nominal
@@ -98,7 +100,8 @@ func (s *Schedule) Due(watermark time.Time, m DueOptions, p Policy) (due []Insta
 	return due, next
 }
 
-// decide decides about one instant. It is late from its actual instant on.
+// decide decides about one instant. Lateness is measured from its actual instant. newer is the
+// number of newer instants that are due.
 func decide(nominal, actual time.Time, m DueOptions, newer int, p Policy) Instant {
 	d := Instant{Nominal: nominal, Actual: actual}
 	late := m.Now.Sub(actual)
@@ -139,9 +142,9 @@ func round(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// lastPassed lists the last instants in (from, to], at most keep of them. First is the
-// first of all; rest stands for those that are not listed, if there are any. Next is the one
-// after to.
+// lastPassed returns the last instants in (from, to], at most keep of them. first is the first
+// instant in the range. rest represents the unlisted instants, if there are any. next is the first
+// instant after to.
 func (s *Schedule) lastPassed(first, from, to time.Time, keep int) (out []time.Time, rest Instant, next time.Time) {
 	out, total, next := s.lastOf(first, to, keep, maxListed)
 	if total < maxListed {
@@ -149,7 +152,8 @@ func (s *Schedule) lastPassed(first, from, to time.Time, keep int) (out []time.T
 			rest = Instant{Nominal: first, Actual: first, Count: total - len(out)}
 		}
 	} else {
-		// Too many to walk through: search back from the end, twice as far each time.
+		// There are too many to iterate. Search backwards from the end, doubling the distance each
+		// time.
 		for back := time.Minute; back < maxOutage; back *= 2 {
 			begin := to.Add(-back)
 			if begin.Before(from) {
@@ -167,7 +171,7 @@ func (s *Schedule) lastPassed(first, from, to time.Time, keep int) (out []time.T
 	}
 
 	if !rest.Nominal.IsZero() {
-		// A range of one is no range: it gets a row like the others.
+		// A single instant is not a range and gets a normal row.
 		rest.Through = out[0].Add(-time.Second)
 		if rest.Count == 1 {
 			return append([]time.Time{first}, out...), Instant{}, next
@@ -177,11 +181,12 @@ func (s *Schedule) lastPassed(first, from, to time.Time, keep int) (out []time.T
 	return out, rest, next
 }
 
-// lastOf walks through the instants from next on, at most that many, and keeps the last ones. It also says how many they were, and which instant comes after them.
+// lastOf iterates over at most most instants from next up to to and returns the last ones. It also
+// returns the number of instants and the instant after them.
 func (s *Schedule) lastOf(next, to time.Time, keep, most int) (out []time.Time, total int, _ time.Time) {
 	for ; total < most && !next.IsZero() && !next.After(to); next = s.Next(next) {
 		total++
-		// Cut only when it is twice as long as needed, so that not every instant moves the others.
+		// Trim only at twice the needed length, so that not every append copies the slice.
 		if out = append(out, next); len(out) >= 2*keep {
 			out = append(out[:0], out[len(out)-keep:]...)
 		}

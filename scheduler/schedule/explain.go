@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// maxLookBack is how far back Around looks.
+// maxLookBack is the maximum distance that LastAndNext looks back.
 const maxLookBack = 400 * 24 * time.Hour
 
-// NextWithExcluded returns the next nominal instant, and why it is left out, "" if it is not.
+// NextWithExcluded returns the next nominal instant, and the reason if it is excluded.
 func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, why string) {
 	if t = s.next(after); t.IsZero() || t.Unix() >= end {
 		return time.Time{}, ""
@@ -17,21 +17,23 @@ func (s *Schedule) NextWithExcluded(after time.Time) (t time.Time, why string) {
 	return t, why
 }
 
-// Outside says of an instant whether it lies outside of all that the schedule keeps to, and where that ends: zero for never.
+// Outside reports whether an instant is outside of the times that the schedule is limited to. until
+// is the end of that state, or the zero time if it does not end.
 func (s *Schedule) Outside(t time.Time) (outside bool, until time.Time) {
 	why, until := s.leftOut(t)
 	return isOutside(why), until
 }
 
-// Matches reports whether a time is exactly one of the nominal instants.
+// Matches reports whether t is a nominal instant of the schedule.
 func (s *Schedule) Matches(t time.Time) bool { return s.Next(t.Add(-time.Nanosecond)).Equal(t) }
 
-// LastAndNext returns the last instant up to t, at most 400 days back, and the next one, or zero.
+// LastAndNext returns the last instant up to t, at most 400 days back, and the next one. A missing
+// instant is the zero time.
 func (s *Schedule) LastAndNext(t time.Time) (before, after time.Time) {
 	after = s.Next(t)
 	passed := func(n time.Time) bool { return !n.IsZero() && !n.After(t) }
 
-	// A binary search: every later instant that has passed lies between before and end.
+	// Binary search: all later passed instants are between before and end.
 	end := t
 	for n := s.Next(t.Add(-maxLookBack)); passed(n); n = s.Next(before) {
 		before = n
@@ -46,7 +48,8 @@ func (s *Schedule) LastAndNext(t time.Time) (before, after time.Time) {
 	return before, after
 }
 
-// ClockChangeNote says in a phrase how a change of the clock affects an occurrence, "" when it does not.
+// ClockChangeNote describes the effect of a clock change on an occurrence. It returns "" if there
+// is no effect.
 func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 	if s.source != sourceCron || s.cron.everyHour() {
 		return ""
@@ -68,7 +71,8 @@ func (s *Schedule) ClockChangeNote(nominal time.Time) string {
 	return ""
 }
 
-// skippedTimes returns the readings that the clock skips when it is put forward at t, held as UTC.
+// skippedTimes returns the matching local times that are skipped by a clock change at t, stored as
+// UTC.
 func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
 	from, to := asIfUTC(t.Add(-time.Second), s.zone.Location).Add(time.Second), asIfUTC(t, s.zone.Location)
 	for minute := from.Truncate(time.Minute); minute.Before(to); minute = minute.Add(time.Minute) {
@@ -83,7 +87,7 @@ func (s *Schedule) skippedTimes(t time.Time) (out []time.Time) {
 	return out
 }
 
-// matches reports whether a local reading is one that the fields name.
+// matches reports whether the fields match a local time.
 func (f *fields) matches(local time.Time) bool {
 	return f.second>>local.Second()&1 == 1 && f.minute>>local.Minute()&1 == 1 && f.hour>>local.Hour()&1 == 1 && f.matchesDate(dateOf(local))
 }
@@ -95,14 +99,14 @@ func clockOf(local time.Time) string {
 	return local.Format("15:04")
 }
 
-// Gone is an instant that is taken out of a schedule.
+// Gone is an instant that is excluded from a schedule.
 type Gone struct {
 	At  time.Time
 	Why string
 }
 
-// LeftOut lists the instants after a time and up to another one that are taken out, n at most. Of what the schedule keeps to, the first
-// stands for all until the next time that it names.
+// LeftOut returns at most n excluded instants after a time and up to another time. If the schedule
+// is limited to certain times, one instant represents all instants until the next allowed time.
 func (s *Schedule) LeftOut(after, to time.Time, n int) (out []Gone) {
 	if s.filter.empty() {
 		return nil

@@ -45,7 +45,8 @@ func TestClockChangeNote(t *testing.T) {
 		})
 	}
 
-	// What is no occurrence has nothing special: the second 01:30, a time between two.
+	// Times that are not occurrences have no note: the second 01:30, and a time between two
+	// instants.
 	s := parse(t, schedule.Options{Cron: "30 1 * * *", Timezone: ny})
 	for _, text := range []string{"2026-11-01 06:30", "2026-11-01 05:31", "2026-03-08 07:00"} {
 		if got := s.ClockChangeNote(at(text)); got != "" {
@@ -61,7 +62,7 @@ func TestClockChangeNote(t *testing.T) {
 	}
 }
 
-// An occurrence whose clock shows another reading than the spec names always says why.
+// An occurrence at a local time other than the specified one always has a note.
 func TestClockChangeNoteOfEveryMovedOccurrence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
@@ -111,7 +112,7 @@ func TestNextWithExcluded(t *testing.T) {
 	}
 }
 
-// As many as are asked for of what is taken out, in order.
+// LeftOut returns at most n excluded instants, in order.
 func TestLeftOut(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2026-12-24..2026-12-27"}})
 	for n, want := range map[int]int{0: 0, 1: 1, 3: 3, 10: 4} {
@@ -127,7 +128,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// What Next gives is what NextWithExcluded gives without the excluded ones.
+// Next returns the instants of NextWithExcluded without the excluded ones.
 func TestNextWithExcludedAgainstNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{

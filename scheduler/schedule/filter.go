@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// filter is what takes instants out of a schedule: dates and calendars that it leaves out, and those to which it keeps.
+// filter excludes instants from a schedule. It holds excluded dates and calendars, and the dates
+// and calendars that the schedule is limited to.
 type filter struct {
 	excluded, only                   []dateRange
 	excludedCalendars, onlyCalendars []*Calendar
@@ -15,7 +16,7 @@ type filter struct {
 
 func (f *filter) empty() bool { return len(f.excludeTexts)+len(f.onlyTexts) == 0 }
 
-// fixed reports that no calendar is asked, so that what it takes out stays the same.
+// fixed reports whether the filter uses no calendars, so that its result never changes.
 func (f *filter) fixed() bool { return len(f.excludedCalendars)+len(f.onlyCalendars) == 0 }
 
 func (f *filter) parse(o Options) (err error) {
@@ -27,7 +28,7 @@ func (f *filter) parse(o Options) (err error) {
 	return err
 }
 
-// parseTimes reads dates, ranges of dates, and names of calendars.
+// parseTimes parses dates, date ranges and calendar names.
 func parseTimes(field string, texts []string, calendar func(string) *Calendar) (dates []dateRange, calendars []*Calendar, err error) {
 	for _, text := range texts {
 		r, err := parseDates(field, text)
@@ -43,7 +44,7 @@ func parseTimes(field string, texts []string, calendar func(string) *Calendar) (
 		switch begins := strings.IndexFunc(text, unicode.IsDigit) == 0; {
 		case c != nil:
 			calendars = append(calendars, c)
-		case begins: // meant as a date
+		case begins: // looks like a date
 			return nil, nil, err
 		default:
 			return nil, nil, &Error{field, text, "is neither a date like 2026-12-25, a range like 2026-12-24..2026-12-31, nor the name of one of the calendars"}
@@ -52,7 +53,8 @@ func parseTimes(field string, texts []string, calendar func(string) *Calendar) (
 	return dates, calendars, nil
 }
 
-// leftOut returns why an instant is left out, or "", and when that may change, zero for never.
+// leftOut returns the reason why an instant is excluded, or "". until is the time at which that may
+// change, or the zero time if it does not.
 func (s *Schedule) leftOut(t time.Time) (why string, until time.Time) {
 	f := &s.filter
 	if f.empty() {
@@ -76,7 +78,7 @@ func (s *Schedule) leftOut(t time.Time) (why string, until time.Time) {
 	return s.outside(t, d)
 }
 
-// outside is leftOut of a schedule that keeps to some times.
+// outside implements leftOut for a schedule that is limited to certain times.
 func (s *Schedule) outside(t time.Time, d date) (why string, until time.Time) {
 	for _, r := range s.filter.only {
 		if r.from <= d && d <= r.to {
@@ -98,7 +100,7 @@ func (s *Schedule) outside(t time.Time, d date) (why string, until time.Time) {
 	return outsideText + strings.Join(s.filter.onlyTexts, ", "), until
 }
 
-// outsideText is how a reason begins that an instant lies outside of what a schedule keeps to.
+// outsideText is the prefix of the reason for instants outside of the allowed times.
 const outsideText = "only: not in "
 
 func isOutside(why string) bool { return strings.HasPrefix(why, outsideText) }
@@ -107,7 +109,7 @@ func (s *Schedule) startOf(d date) time.Time {
 	return time.Unix(s.zone.resolve(d.at(0, 0, 0)), 0).UTC()
 }
 
-// sooner is the sooner of two times; zero stands for never.
+// sooner returns the earlier of two times. The zero time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b
@@ -122,7 +124,7 @@ func entryText(c *Calendar, entry string) string {
 	return c.name + " (" + entry + ")"
 }
 
-// Calendars are those that the schedule asks.
+// Calendars returns the calendars that the schedule uses.
 func (s *Schedule) Calendars() (out []*Calendar) {
 	return append(append(out, s.filter.excludedCalendars...), s.filter.onlyCalendars...)
 }

@@ -14,7 +14,7 @@ import (
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
-// calendarOf finds calendars by name.
+// calendarOf returns a function that finds calendars by name.
 func calendarOf(all ...*schedule.Calendar) func(string) *schedule.Calendar {
 	return func(name string) *schedule.Calendar {
 		i := slices.IndexFunc(all, func(c *schedule.Calendar) bool { return c.Name() == name })
@@ -25,15 +25,16 @@ func calendarOf(all ...*schedule.Calendar) func(string) *schedule.Calendar {
 	}
 }
 
-// An instant is due exactly when no exclusion covers it and, where the schedule keeps to some times, one of those does: the same whether
-// instants are asked for one by one, or searched, with entries of all kinds, that overlap, touch, are empty or run backwards.
+// An instant is due if no exclusion covers it and, if the schedule is limited to certain times, one
+// of them covers it. Searching must agree with checking single instants. The entries may overlap,
+// touch, be empty or run backwards.
 func TestFilters(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		begin := at("2026-03-27 00:00") // the clock is changed two days later
+		begin := at("2026-03-27 00:00") // the clock changes two days later
 		draw := func(name string) (*schedule.Calendar, []schedule.Entry) {
 			var all []schedule.Entry
 			for range rapid.IntRange(0, 4).Draw(t, name) {
@@ -90,7 +91,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// What a calendar holds can change at any time, and is no part of what a schedule is: its hash stays, and so does how far it is.
+// The entries of a calendar can change at any time. They do not affect the hash of a schedule.
 func TestCalendarChanges(t *testing.T) {
 	c := schedule.NewCalendar("holidays")
 	s := parse(t, schedule.Options{Cron: "0 8 * * *", Exclude: []string{"holidays", "2026-12-24"}, Calendar: calendarOf(c)})
@@ -112,7 +113,7 @@ func TestCalendarChanges(t *testing.T) {
 		t.Errorf("a schedule without any of it has another hash than before: %s", old)
 	}
 
-	// Kept to, an empty calendar lets nothing through, and one whose entries have passed no more.
+	// Limited to an empty calendar, or to one with only past entries, a schedule has no instants.
 	only := parse(t, schedule.Options{Cron: "0 8 * * *", Only: []string{"holidays"}, Calendar: calendarOf(c)})
 	if n := only.Next(day); n != at("2026-12-25 08:00") {
 		t.Errorf("kept to its entry: %s", n)
@@ -138,7 +139,7 @@ func TestFilterErrors(t *testing.T) {
 		{[]string{"0001-01-01..9999-12-31"}, nil, `exclude "0001-01-01..9999-12-31": leaves no instant of the schedule`},
 		{nil, []string{"1999-01-01"}, `only "1999-01-01": leaves no instant of the schedule`},
 		{[]string{"2026-12-24"}, []string{"2026-12-24"}, "leaves no instant of the schedule"},
-		{[]string{"team"}, []string{"team"}, ""}, // by what a calendar holds now
+		{[]string{"team"}, []string{"team"}, ""}, // accepted, because calendars can change
 	} {
 		_, err := schedule.Parse(schedule.Options{Cron: "0 8 * * *", Exclude: one.exclude, Only: one.only, Calendar: calendarOf(c)})
 		if got := fmt.Sprint(err); one.want == "" && err != nil || !contains(got, one.want) {

@@ -11,9 +11,9 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// FuzzParse: no text panics; what is refused names a field; and what parses goes forward
-// within a bounded time, over clock changes too, on the dates and times that crontab(5) reads
-// from the text. The seeds are what robfig/cron gets wrong.
+// FuzzParse checks that Parse never panics and that errors name a field. A parsed schedule goes
+// forward within a limited time, even over clock changes, and matches crontab(5). The seeds are
+// inputs that robfig/cron handles incorrectly.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"* * * * *", "0 0 29 2 *", "CRON_TZ=UTC 1-5/2 * ? * 7", "*/7 1,2-3 L * FRI#2", "TZ=Pacific/Apia 59 59 23 31 12 *",
@@ -67,7 +67,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkForward asks for some instants, and for each whether all that is said about it fits.
+// checkForward checks that all methods agree on the next instants.
 func checkForward(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 	t.Helper()
 	for from, n := at("2026-03-28 23:00"), 0; n < 5; n++ {
@@ -90,8 +90,8 @@ func checkForward(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 	}
 }
 
-// checkFields reads the expression once more, and compares two days on which clocks are set
-// with what a person sees who watches them.
+// checkFields parses the expression independently and compares two days with clock changes with the
+// oracle.
 func checkFields(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 	t.Helper()
 	zone := s.Zone()
@@ -118,7 +118,7 @@ func checkFields(t *testing.T, s *schedule.Schedule, o schedule.Options) {
 	}
 }
 
-// readSpec reads five fields that are known to be right.
+// readSpec parses five valid fields.
 func readSpec(parts []string) spec {
 	s := spec{
 		minute: readField(parts[0], 0, 59, ""), hour: readField(parts[1], 0, 23, ""), dom: readField(parts[2], 1, 31, ""),
@@ -131,7 +131,7 @@ func readSpec(parts []string) spec {
 	return s
 }
 
-// readField counts through each item of a list; names have their numbers by their place.
+// readField expands the items of a list. Names are numbered by position.
 func readField(text string, low, high int, names string) field {
 	f := field{text: strings.ReplaceAll(text, "?", "*")}
 	number := func(word string) int {

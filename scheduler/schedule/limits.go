@@ -8,10 +8,10 @@ import (
 	"rouse/internal/text"
 )
 
-// Mode is a preset of the limits within which an agent plans its own wakes (OSA-72).
+// Mode is a preset of the limits for wakes that an agent plans.
 type Mode string
 
-// The modes. In manual mode only the owner plans wakes.
+// The modes. In manual mode, only the owner can plan wakes.
 const (
 	ModeAmbient  Mode = "ambient"
 	ModeReactive Mode = "reactive"
@@ -19,21 +19,26 @@ const (
 	ModeManual   Mode = "manual"
 )
 
-// allDays is the mask of a week without restriction.
+// allDays is the mask of all days of the week.
 const allDays = 1<<7 - 1
 
-// Limits bound the wakes that one agent plans.
+// Limits restrict the wakes that an agent plans.
 type Limits struct {
-	Mode                 Mode
-	Horizon, MinInterval time.Duration  // how far ahead a wake is at most and at least; 0 means unlimited
-	DailyCap             int            // started wakes in the last 24 h; 0 outside manual means unlimited
-	Quiet                Quiet          // zero value: none
-	Days                 uint8          // Sunday 1 … Saturday 64; 127 all
-	Zone                 *time.Location // of quiet hours and days; nil means UTC
-	MaxChain             int            // wakes in a row that wakes asked for; 0 means unlimited
+	Mode Mode
+	// Horizon and MinInterval are the maximum and minimum time until a wake. Zero means no limit.
+	Horizon, MinInterval time.Duration
+	// DailyCap is the maximum number of wakes that start within 24 hours. Zero means no limit,
+	// except in manual mode.
+	DailyCap int
+	Quiet    Quiet          // zero value means none
+	Days     uint8          // bit mask: Sunday 1 … Saturday 64; 127 for all
+	Zone     *time.Location // zone of quiet hours and days; nil means UTC
+	// MaxChain is the maximum number of consecutive wakes that were planned by wakes. Zero means no
+	// limit.
+	MaxChain int
 }
 
-// Preset is what a mode means (OSA-72), false for a mode that does not exist.
+// Preset returns the limits of a mode, or false if the mode does not exist.
 func Preset(m Mode) (Limits, bool) {
 	const day = 24 * time.Hour
 	night := Quiet{From: 22 * 60, To: 7 * 60}
@@ -53,18 +58,21 @@ func Preset(m Mode) (Limits, bool) {
 
 // WakeRequest is a request for a wake.
 type WakeRequest struct {
-	At     time.Time
-	ByUser bool // requests of the owner are bound by the horizon alone
-	Depth  int  // how many wakes in a row led to the run that asks, 0 when another trigger started it
+	At time.Time
+	// ByUser marks a request of the owner. Only the horizon applies to it.
+	ByUser bool
+	// Depth is the number of consecutive wakes that led to the requesting run. It is 0 if another
+	// trigger started the run.
+	Depth int
 }
 
-// Usage is what the ledger knows when a wake is requested.
+// Usage is the current state in the ledger.
 type Usage struct {
-	Started int // wakes started in the last 24 h, whatever became of them (C-16)
+	Started int // wakes started in the last 24 h, regardless of their outcome
 	Paused  bool
 }
 
-// Why a wake was moved or rejected.
+// Reasons for moving or rejecting a wake.
 const (
 	ReasonManual      = "mode_manual"
 	ReasonDailyCap    = "daily_cap"
@@ -78,14 +86,14 @@ const (
 
 // ClampResult is the decision about a WakeRequest.
 type ClampResult struct {
-	At       time.Time // in UTC, never before now; zero when rejected
-	Reasons  []string  // one for each move, in order; for a rejection the one that applied
+	At       time.Time // in UTC, not before now; zero if rejected
+	Reasons  []string  // one per move, in order; or the reason for the rejection
 	Rejected bool
 }
 
-// Clamp moves a requested wake inside the limits, or rejects it (OSA-73). It makes one pass: a
-// later step may move the wake past the horizon again. An instant that has passed becomes now
-// without a reason, for the owner too: the wake still comes as early as it can.
+// Clamp moves a requested wake inside the limits or rejects it. It makes a single pass, so a later
+// step may move the wake past the horizon again. A time in the past becomes now without a reason,
+// even for the owner.
 func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
 	if reason := l.rejection(ask, u); reason != "" {
 		return ClampResult{Reasons: []string{reason}, Rejected: true}
@@ -113,7 +121,7 @@ func (l Limits) Clamp(now time.Time, ask WakeRequest, u Usage) ClampResult {
 	return c
 }
 
-// rejection is why a request is rejected whatever its time is, "" when it is not.
+// rejection returns the reason to reject a request regardless of its time, or "".
 func (l Limits) rejection(ask WakeRequest, u Usage) string {
 	switch {
 	case ask.ByUser:
@@ -132,7 +140,8 @@ func (l Limits) rejection(ask WakeRequest, u Usage) string {
 	return ""
 }
 
-// WakesLeft is how many more wakes may start today: -1 when unlimited, 0 in manual mode.
+// WakesLeft returns the number of wakes that may still start today. It returns -1 for no limit and
+// 0 in manual mode.
 func (l Limits) WakesLeft(u Usage) int {
 	switch {
 	case l.Mode == ModeManual:
@@ -161,7 +170,7 @@ func (l Limits) nextAllowedDay(t time.Time) time.Time {
 	return t
 }
 
-// Warning puts one reason of a decision into a sentence that a model and a person understand.
+// Warning returns a sentence about one reason of a decision, for models and people.
 func Warning(reason string, l Limits, c ClampResult) string {
 	moved := func(why string, a ...any) string {
 		return fmt.Sprintf(why, a...) + "; the wake is now planned for " + c.At.In(l.zone()).Format("Mon 2006-01-02 15:04 MST") + "."

@@ -14,7 +14,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// TestPreset: OSA-72, the four modes.
+// TestPreset checks the limits of the four modes (OSA-72).
 func TestPreset(t *testing.T) {
 	row := contract.Of(t, "OSA-72")
 	days := func(literal string) time.Duration { return time.Duration(row.Number(literal)) * 24 * time.Hour }
@@ -52,8 +52,8 @@ func preset(m schedule.Mode, change func(*schedule.Limits)) schedule.Limits {
 	return l
 }
 
-// TestClampRejects: OSA-73, what an agent is refused, the first reason that applies, and that
-// its owner is not. OSA-74: a cap of 0 is none.
+// TestClampRejects checks the reasons for rejecting an agent's request, of which the first applies
+// (OSA-73). The owner's requests are accepted. A daily cap of 0 means no limit (OSA-74).
 func TestClampRejects(t *testing.T) {
 	chained := func(l *schedule.Limits) { l.MaxChain = 3 }
 	for name, c := range map[string]struct {
@@ -95,7 +95,7 @@ func TestClampRejects(t *testing.T) {
 	}
 }
 
-// clampCase is one wish and what becomes of it, in UTC.
+// clampCase is a request with the expected result, in UTC.
 type clampCase struct {
 	limits    schedule.Limits
 	now, ask  string
@@ -111,7 +111,7 @@ func (c clampCase) check(t *testing.T) {
 	}
 }
 
-// TestClampMoves: OSA-73, each step of the ladder and their order. 2026-11-21 is a Saturday.
+// TestClampMoves checks each step of Clamp and their order (OSA-73). 2026-11-21 is a Saturday.
 func TestClampMoves(t *testing.T) {
 	ambient, reactive, project, manual := preset(schedule.ModeAmbient, nil), preset(schedule.ModeReactive, nil), preset(schedule.ModeProject, nil), preset(schedule.ModeManual, nil)
 	weekdays := preset(schedule.ModeAmbient, func(l *schedule.Limits) { l.Days = 62 })
@@ -165,12 +165,12 @@ func in(t *testing.T, zone string, mode schedule.Mode, quiet string, days ...str
 	})
 }
 
-// TestClampInZones: OSA-73, quiet hours and days are what local clocks show, also on the days
-// on which these are set.
+// TestClampInZones checks that quiet hours and days use local time, even on days with clock changes
+// (OSA-73).
 func TestClampInZones(t *testing.T) {
 	const berlin = "Europe/Berlin"
 	for name, c := range map[string]clampCase{
-		// Berlin springs from 02:00 to 03:00 on 2026-03-29 and falls from 03:00 to 02:00 on 2026-10-25.
+		// Berlin changes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25.
 		"end after the gap":            {in(t, berlin, schedule.ModeProject, "22:00-07:00"), "2026-03-28 12:00", "2026-03-28 23:00", false, "2026-03-29 05:00", "quiet_hours"},
 		"end in the gap":               {in(t, berlin, schedule.ModeProject, "22:00-02:30"), "2026-03-28 12:00", "2026-03-29 00:30", false, "2026-03-29 01:00", "quiet_hours"},
 		"the gap leads into the next":  {in(t, berlin, schedule.ModeProject, "02:45-02:30"), "2026-03-28 12:00", "2026-03-29 00:30", false, "2026-03-30 00:30", "quiet_hours"},
@@ -188,7 +188,7 @@ func TestClampInZones(t *testing.T) {
 		"kept time in the gap":         {in(t, berlin, schedule.ModeProject, "none", "sun"), "2026-03-27 08:00", "2026-03-28 01:15", false, "2026-03-29 01:00", "day_not_allowed"},
 		"kept time comes twice":        {in(t, berlin, schedule.ModeProject, "none", "sun"), "2026-10-23 08:00", "2026-10-24 00:15", false, "2026-10-25 00:15", "day_not_allowed"},
 		"the only day was skipped":     {in(t, "Pacific/Apia", schedule.ModeProject, "none", "fri"), "2011-12-29 00:00", "2011-12-29 19:00", false, "2012-01-05 19:00", "day_not_allowed"},
-		// Nuuk left Saturday, 2026-03-28, an hour early: its 23:30 leads to Sunday.
+		// Nuuk left Saturday, 2026-03-28, an hour early, so 23:30 is on Sunday.
 		"a gap leads to another day":    {in(t, "America/Nuuk", schedule.ModeProject, "none", "sat"), "2026-03-26 00:00", "2026-03-28 01:30", false, "2026-04-05 00:30", "day_not_allowed"},
 		"the owner's, whatever it says": {in(t, berlin, schedule.ModeManual, "02:45-02:30", "mon"), "2026-03-28 12:00", "2026-03-29 00:30", true, "2026-03-29 00:30", ""},
 	} {
@@ -196,10 +196,10 @@ func TestClampInZones(t *testing.T) {
 	}
 }
 
-// TestClampProperties: OSA-73. Of any accepted wish of an agent: it is not before now and on
-// an allowed day; it is outside quiet hours, unless the last step of the one pass moved it to
-// a day whose gap ends in them; and behind the horizon lies only what one of these two steps
-// moved. The same wish always has the same answer.
+// TestClampProperties checks properties of accepted requests of an agent (OSA-73). The result is
+// not before now and is on an allowed day. It is outside of quiet hours, unless the last step moved
+// it to a day with a clock change that ends in them. Only the last two steps can move it past the
+// horizon. The result is deterministic.
 func TestClampProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
@@ -259,7 +259,7 @@ func checkAccepted(t *rapid.T, l schedule.Limits, c schedule.ClampResult) {
 		return
 	}
 
-	// Only a gap can have moved the kept time: the clock was set just now.
+	// Only a clock change just before the time can have moved it.
 	_, offset := local.Zone()
 	_, before := c.At.Add(-time.Second).In(l.Zone).Zone()
 	if !slices.Contains(c.Reasons, schedule.ReasonDay) || offset <= before {
@@ -267,7 +267,7 @@ func checkAccepted(t *rapid.T, l schedule.Limits, c schedule.ClampResult) {
 	}
 }
 
-// quiet goes through the quiet hours minute by minute.
+// quiet iterates over the quiet hours by minute.
 func quiet(q schedule.Quiet, local time.Time) bool {
 	for m := q.From; m != q.To; m = (m + 1) % (24 * 60) {
 		if local.Hour()*60+local.Minute() == m {
@@ -333,7 +333,7 @@ func TestParseQuiet(t *testing.T) {
 	}
 }
 
-// An end is never before the time that is asked about, and there is none where there are no quiet hours.
+// End is never before its argument and equals it outside of quiet hours.
 func TestQuietEnd(t *testing.T) {
 	for name, c := range map[string]struct{ quiet, at, want string }{
 		"none":                    {"none", "2026-11-21 08:00", "2026-11-21 08:00"},
@@ -374,7 +374,7 @@ func TestParseDays(t *testing.T) {
 	}
 }
 
-// TestLadder: OSA-73, the order of the reasons.
+// TestLadder checks the order of the reasons (OSA-73).
 func TestLadder(t *testing.T) {
 	row, now := contract.Of(t, "OSA-73"), at("2026-11-21 08:00")
 	ask := schedule.WakeRequest{At: now}

@@ -30,14 +30,14 @@ func TestMachineZone(t *testing.T) {
 			}
 		}
 	}
-	// A zone that is always 2.5 hours ahead of UTC, as a version 1 file of tzfile(5).
+	// A zone with a constant offset of 2.5 hours, as a version 1 file of tzfile(5).
 	data := "TZif" + string(make([]byte, 16+4*4)) + "\x00\x00\x00\x01\x00\x00\x00\x04" + "\x00\x00\x23\x28\x00\x00" + "XST\x00"
 
 	for name, c := range map[string]struct {
 		tz      string
 		prepare func(*testing.T)
 		want    string
-		ahead   int // seconds
+		ahead   int // in seconds
 		changes bool
 	}{
 		"link":          {place, link("/usr/share/zoneinfo/Asia/Tokyo"), "Asia/Tokyo", 9 * 3600, true},

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// horizon bounds the search for the next date, in days: 29 February on a weekday can be 40 years away.
+// horizon limits the search for the next date, in days. 29 February on a given weekday can be 40
+// years away.
 const horizon = 45 * 366
 
-// end is where time ends for schedules: RFC 3339 has no later years.
+// end is the first time that RFC 3339 cannot represent.
 var end = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 
-// Next is the first nominal instant after a time, zero when there is none.
+// Next returns the first nominal instant after a time, or the zero time if there is none.
 func (s *Schedule) Next(after time.Time) time.Time {
 	for {
 		t := s.next(after)
@@ -31,7 +32,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 			return time.Time{}
 		}
 
-		// Go on where that ends instead of walking through it.
+		// Skip the excluded period.
 		after = until.Add(-1)
 		if after.Before(t) {
 			after = t
@@ -39,7 +40,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	}
 }
 
-// next is the first instant after a time, excluded or not, in UTC.
+// next returns the first instant after a time in UTC, including excluded instants.
 func (s *Schedule) next(after time.Time) time.Time {
 	var t int64
 	var ok bool
@@ -54,7 +55,7 @@ func (s *Schedule) next(after time.Time) time.Time {
 		return time.Time{}
 	}
 
-	// Instants of cron are whole seconds: one is after a time if it is after its second.
+	// Cron instants are whole seconds, so fractions of a second can be ignored.
 	if s.cron.everyHour() {
 		t, ok = s.nextRealTime(after.Unix())
 	} else {
@@ -73,22 +74,22 @@ func (s *Schedule) nextOnGrid(after time.Time) time.Time {
 		origin = s.anchor
 	}
 
-	// In seconds: the difference of two times can be more than a Duration holds.
+	// Use seconds, because the difference of two times can exceed a Duration.
 	step := int64(s.every / time.Second)
 	gone := after.Unix() - origin.Unix()
 	if after.Nanosecond() < origin.Nanosecond() {
-		gone-- // the last second has not passed in full
+		gone-- // the last second is incomplete
 	}
 
 	k := floorDiv(gone, step)
 	return time.Unix(origin.Unix()+(k+1)*step, int64(origin.Nanosecond())).UTC()
 }
 
-// nextLocal finds the next of the local clock readings that the fields name.
+// nextLocal returns the next instant of a schedule that consists of local times.
 func (s *Schedule) nextLocal(after int64) (int64, bool) {
 	d := s.zone.dateAt(after)
 	if _, ok := s.zone.constantOffset(d); !ok {
-		d-- // a reading of the day before can fall behind a gap that reaches over midnight
+		d-- // its local times may be moved past a gap at midnight
 	}
 
 	for end := d + horizon; d < end; d++ {
@@ -107,7 +108,8 @@ func (s *Schedule) nextLocal(after int64) (int64, bool) {
 	return 0, false
 }
 
-// firstOnDate finds the first reading of a date with a clock change nearby. It resolves each candidate.
+// firstOnDate returns the first instant after a time on a date near a clock change. It resolves
+// each candidate.
 func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	f := s.cron
 	for hours := f.hour; hours != 0; hours &= hours - 1 {
@@ -133,7 +135,8 @@ func (s *Schedule) firstOnDate(d date, after int64) (int64, bool) {
 	return 0, false
 }
 
-// nextRealTime steps through instants, never over a change of the clock.
+// nextRealTime returns the next instant of a schedule that runs in real time. It never steps over a
+// clock change.
 func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 	for t, limit := after+1, after+horizon*daySeconds; t < limit; {
 		local := t + s.zone.offset(t)
@@ -148,7 +151,7 @@ func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 			continue
 		}
 
-		// Near a change: in the longest steps that surely do not lead over it.
+		// Near a change, use the longest step that does not cross the change.
 		second, minute := r%60, r/60%60
 		switch {
 		case !on:
@@ -164,10 +167,11 @@ func (s *Schedule) nextRealTime(after int64) (int64, bool) {
 	return 0, false
 }
 
-// distanceToNext is how far it is from n to the next of 60 allowed values, or to their end.
+// distanceToNext returns the distance from n to the next allowed value, or to 60.
 func distanceToNext(allowed uint64, n int64) int64 { return lowest(allowed>>n | 1<<(60-n)) }
 
-// step adds the first of the lengths that does not lead over a clock change, or else one second.
+// step returns t plus the first length that does not cross a clock change, or else t plus one
+// second.
 func (s *Schedule) step(t int64, lengths ...int64) int64 {
 	offset := s.zone.offset(t)
 	for _, seconds := range lengths {
@@ -178,12 +182,13 @@ func (s *Schedule) step(t int64, lengths ...int64) int64 {
 	return t + 1
 }
 
-// String names the schedule as a log line does.
+// String returns a description of the schedule for logs.
 func (s *Schedule) String() string { return fmt.Sprintf("%s %s", s.source, s.Describe()) }
 
-// Last lists the last n nominal instants between two times, oldest first, excluded or not.
+// Last returns the last n nominal instants between two times, oldest first, including excluded
+// instants.
 func (s *Schedule) Last(after, before time.Time, n int) []time.Time {
-	// Schedules can only be walked forward: from further back each time, until there are enough.
+	// Schedules can only be iterated forward. Start further back until there are enough instants.
 	for back := time.Minute; ; back *= 2 {
 		from := before.Add(-back)
 		whole := !from.After(after) || back > maxOutage

@@ -12,7 +12,7 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// field is one field of a cron expression, as text and as the values that it allows.
+// field is a field of a cron expression, with its text and its allowed values.
 type field struct {
 	text   string
 	values []int
@@ -21,14 +21,14 @@ type field struct {
 func (f field) has(n int) bool { return slices.Contains(f.values, n) }
 func (f field) star() bool     { return strings.HasPrefix(f.text, "*") }
 
-// spec is a five-field expression that an oracle can read without parsing it.
+// spec is a five-field expression for the oracle, which does not need to parse it.
 type spec struct{ minute, hour, dom, month, dow field }
 
 func (s spec) String() string {
 	return strings.Join([]string{s.minute.text, s.hour.text, s.dom.text, s.month.text, s.dow.text}, " ")
 }
 
-// on says whether a clock reading matches; readings are held as if they were UTC.
+// on reports whether a local time matches. Local times are stored as UTC.
 func (s spec) on(naive time.Time) bool {
 	dom, dow := s.dom.has(naive.Day()), s.dow.has(int(naive.Weekday()))
 	day := dom || dow
@@ -38,15 +38,15 @@ func (s spec) on(naive time.Time) bool {
 	return s.minute.has(naive.Minute()) && s.hour.has(naive.Hour()) && s.month.has(int(naive.Month())) && day
 }
 
-// reading is what a local clock shows, held as if it were UTC.
+// reading returns the local time of t, stored as UTC.
 func reading(t time.Time, zone *time.Location) time.Time {
 	_, offset := t.In(zone).Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// fires watches a local clock minute by minute, as the rules of spec/scheduler.md say it.
-// A fixed reading counts when the clock first shows or passes it, unless the zone skipped
-// its whole date; a spec of every hour counts whenever the clock shows a match.
+// fires returns the instants of a spec by simulating a local clock minute by minute, according to
+// spec/scheduler.md. A fixed local time counts when the clock first shows or passes it, unless the
+// zone skipped its whole date. A spec of every hour counts whenever the local time matches.
 func (s spec) fires(zone *time.Location, from, to time.Time) []time.Time {
 	var out []time.Time
 	shown := reading(from, zone)
@@ -112,7 +112,7 @@ func drawField(t *rapid.T, name string, low, high int, kinds ...string) field {
 	return f
 }
 
-// changes are the minutes from 2000 to 2040 in which clocks of a zone are set.
+// changes returns the clock changes of a zone from 2000 to 2040.
 func changes(zone *time.Location) []time.Time {
 	var out []time.Time
 	offset := func(t time.Time) int { _, o := t.In(zone).Zone(); return o }
@@ -127,7 +127,7 @@ func changes(zone *time.Location) []time.Time {
 	return out
 }
 
-// Around every change of a clock, Next says what a person sees who watches that clock.
+// Next agrees with the oracle around every clock change.
 func TestNextAgainstTheClock(t *testing.T) {
 	known := map[string][]time.Time{}
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,42 +10,50 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must be known on a machine without a zone database
+	// Embed the time zone database, because the system may not have one.
+	_ "time/tzdata"
 	"unicode"
 
 	"rouse/internal/text"
 )
 
-// Options say what a user wrote; exactly one of Cron, Every, At and Window is set.
+// Options are the user's settings of a schedule. Exactly one of Cron, Every, At and Window must be
+// set.
 type Options struct {
-	Cron   string // five or six fields, or @hourly…@yearly; CRON_TZ=Zone may precede
-	Every  string // a Go duration or Nd, at least a second
-	At     string // RFC 3339
-	Window string // 02:00-05:00: once in each, at a moment that Job and the date decide
-	Days   string // of Window, like 1-5 or mon,thu; "" means all
+	// Cron has five or six fields, or is a descriptor or a phrase. It may begin with CRON_TZ=Zone.
+	Cron  string
+	Every string // a Go duration or Nd, at least a second
+	At    string // RFC 3339
+	// Window is a daily time window like 02:00-05:00. The schedule fires once in each window, at a
+	// time that depends on Job and the date.
+	Window string
+	Days   string // days of Window, like 1-5 or mon,thu; the default is all
 
-	Timezone string         // IANA name; "" means Location
+	Timezone string         // IANA name; the default is Location
 	Location *time.Location // nil means UTC
-	// Follows reports that Location is the machine's zone. A change of the zone does not change the hash.
-	Follows  bool
-	Exclude  []string                    // 2026-12-25, or 2026-12-24..2026-12-31: local dates; or names of calendars
-	Only     []string                    // the same: nothing is due outside of them
-	Calendar func(name string) *Calendar // nil for a name that there is not
+	// Follows means that Location is the system's zone. A change of the zone then does not change
+	// the hash.
+	Follows bool
+	// Exclude lists local dates (2026-12-25), ranges (2026-12-24..2026-12-31) and calendar names.
+	Exclude []string
+	// Only limits the schedule to the listed times. It has the format of Exclude.
+	Only     []string
+	Calendar func(name string) *Calendar // returns nil if there is no such calendar
 	Jitter   time.Duration
-	Job      string    // spreads jitter, and moments in windows
+	Job      string    // seed of jitter and window times
 	Anchor   time.Time // origin of the Every grid; zero means the Unix epoch
 }
 
-// Error is a schedule that cannot be used.
+// Error is an error in a schedule.
 type Error struct {
-	Field  string // which option, or which field of a cron expression
+	Field  string // option or field of a cron expression
 	Value  string
 	Reason string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Reason) }
 
-// Schedule is the set of instants that a user meant.
+// Schedule is a parsed schedule.
 type Schedule struct {
 	zone   *zone
 	hash   string
@@ -56,7 +64,7 @@ type Schedule struct {
 	anchor        time.Time // origin of the grid of every; zero means the Unix epoch
 	at            time.Time
 	jitter        time.Duration
-	opens, closes int // of a window, in minutes from midnight
+	opens, closes int // window, in minutes since midnight
 	job           string
 	filter        filter
 }
@@ -72,7 +80,7 @@ const (
 
 func (s source) String() string { return [...]string{"cron", "every", "at", "window"}[s] }
 
-// Parse reads a schedule. What can never fire is an error.
+// Parse parses a schedule. It returns an error if the schedule can never fire.
 func Parse(o Options) (*Schedule, error) {
 	location := o.Location
 	if o.Timezone != "" {
@@ -104,19 +112,21 @@ func Parse(o Options) (*Schedule, error) {
 
 	zone := s.zone.String()
 	if o.Follows {
-		zone = "Local" // otherwise a change of zone would lose the job's progress
+		zone = "Local" // a zone change must not reset the job's progress
 	}
 	meant := fmt.Appendf(nil, "%q %q %q %q %q", o.Cron, o.Every, o.At, zone, o.Exclude)
-	if o.Window != "" || len(o.Only) > 0 { // else the hash is what it was before there were these
+	if o.Window != "" || len(o.Only) > 0 { // keep the hash of schedules without these options
 		meant = fmt.Appendf(meant, " %q %q %q", o.Window, o.Days, o.Only)
 	}
-	// What calendars hold is not in it: they change, and what is due goes on from where it was.
+	// The hash excludes calendar contents, because a change of a calendar must not reset the job's
+	// progress.
 	sum := sha256.Sum256(meant)
-	s.hash = hex.EncodeToString(sum[:8]) // enough to notice a change of one job's schedule
+	s.hash = hex.EncodeToString(sum[:8]) // enough to detect a change of one job's schedule
 	return s, nil
 }
 
-// checkFilter refuses dates that leave nothing. What calendars leave is as long as they stay as they are.
+// checkFilter returns an error if fixed dates exclude every instant. Calendars are not checked,
+// because they can change.
 func (s *Schedule) checkFilter(o Options) error {
 	if s.filter.empty() || !s.filter.fixed() || !s.Next(s.searchStart()).IsZero() {
 		return nil
@@ -167,7 +177,8 @@ func (s *Schedule) parseSource(o Options) error {
 	return nil
 }
 
-// searchStart returns a time before the first instant. 2000 starts a Gregorian cycle of 400 years.
+// searchStart returns a time before the first instant. The year 2000 starts a Gregorian cycle of
+// 400 years.
 func (s *Schedule) searchStart() time.Time {
 	if s.source == sourceAt {
 		return s.at.Add(-1)
@@ -175,7 +186,7 @@ func (s *Schedule) searchStart() time.Time {
 	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 }
 
-// cutZone takes CRON_TZ= or TZ= off an expression. robfig panics on malformed ones.
+// cutZone removes CRON_TZ= or TZ= from an expression. robfig/cron panics if the value is malformed.
 func cutZone(text string) (string, *time.Location, error) {
 	text = strings.TrimSpace(text)
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
@@ -216,7 +227,8 @@ func parseEvery(given string) (time.Duration, error) {
 	return d, nil
 }
 
-// WithAnchor returns the schedule with another origin of its grid, itself if it has none.
+// WithAnchor returns a copy of the schedule with another grid origin. It returns s if there is no
+// grid.
 func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	if s.source != sourceEvery {
 		return s
@@ -226,7 +238,7 @@ func (s *Schedule) WithAnchor(t time.Time) *Schedule {
 	return &c
 }
 
-// MoreThanHourly reports whether some of its instants lie less than an hour apart, whatever is left out of them.
+// MoreThanHourly reports whether some instants are less than an hour apart, ignoring exclusions.
 func (s *Schedule) MoreThanHourly() bool {
 	switch s.source {
 	case sourceEvery:
@@ -248,14 +260,15 @@ func (s *Schedule) DailyAtMost() bool {
 	return true
 }
 
-// Source is cron, every, at or window.
+// Source returns cron, every, at or window.
 func (s *Schedule) Source() string { return s.source.String() }
 
-// Hash changes when the instants that are meant change.
+// Hash returns a hash that changes if the instants of the schedule change.
 func (s *Schedule) Hash() string { return s.hash }
 
-// Actual is when an occurrence starts: its nominal instant plus the jitter, which is the same
-// each time it is asked for, and never reaches the next nominal instant; or its moment in a window, which opens then.
+// Actual returns the start time of an occurrence. It is the nominal instant plus the jitter, or the
+// chosen time in a window that opens at nominal. The jitter is deterministic and never reaches the
+// next nominal instant.
 func (s *Schedule) Actual(nominal time.Time) time.Time {
 	if s.source == sourceWindow {
 		return s.momentIn(nominal)
@@ -269,11 +282,11 @@ func (s *Schedule) Actual(nominal time.Time) time.Time {
 		room = min(room, next.Sub(nominal))
 	}
 
-	// A hash instead of a random number: after a restart the same instant starts at the same time.
+	// Use a hash instead of a random number, so that the start time is the same after a restart.
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", s.job, nominal.UnixMilli())
 	actual := nominal.Add(time.Duration(h.Sum64() % uint64(max(room, 1)))).Truncate(time.Millisecond)
-	if actual.Before(nominal) { // an anchor can lie within a millisecond
+	if actual.Before(nominal) { // the anchor may have a fraction of a millisecond
 		return nominal
 	}
 

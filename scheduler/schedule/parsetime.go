@@ -9,10 +9,10 @@ import (
 	"rouse/internal/text"
 )
 
-// ParsedTime is a time as a person wrote it. A time without seconds means the whole minute.
+// ParsedTime is the result of ParseTime. A time without seconds has a precision of one minute.
 type ParsedTime struct {
 	At        time.Time
-	Precision time.Duration // how precisely it was written: a minute, a day
+	Precision time.Duration // precision of the input, like a minute or a day
 }
 
 // clockLayouts lists the layouts of a time of day, in lower case, with their precision.
@@ -128,7 +128,8 @@ func parseTimeOfDay(written string) (clock time.Time, span time.Duration, ok boo
 	return time.Time{}, 0, false
 }
 
-// parseDay parses a date, a word for a day, or a weekday. The date of a weekday depends on the time of day.
+// parseDay parses a date, a word for a day, or a weekday. The date of a weekday depends on the time
+// of day.
 func parseDay(written string, clock, now time.Time, zone *time.Location, ahead bool) (date, error) {
 	today := dateOf(now.In(zone))
 	if t, err := time.Parse(time.DateOnly, written); err == nil {
@@ -176,7 +177,7 @@ func parseWeekday(written string) (int, bool) {
 	return 0, false
 }
 
-// ZoneName is the name of a zone for people.
+// ZoneName returns the display name of a zone.
 func ZoneName(zone *time.Location) string {
 	if zone.String() == "Local" {
 		return "local time"

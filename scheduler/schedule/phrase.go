@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// phrases are the ways to say a schedule in words (OSA-77), as an error shows them.
+// phrases lists examples of schedules in words, for error messages.
 const phrases = "hourly at :15, daily at 08:00, weekly on mon,thu at 08:00, monthly on 31 at 08:00, yearly on 12-24 at 08:00"
 
-// isPhrase reports whether a schedule is meant to be one in words.
+// isPhrase reports whether text appears to be a schedule in words.
 func isPhrase(text string) bool {
 	word, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(text)), " ")
 	switch word {
@@ -19,7 +19,8 @@ func isPhrase(text string) bool {
 	return false
 }
 
-// parsePhrase returns the cron fields of a phrase. A clamped day is the last one of short months.
+// parsePhrase converts a phrase to a cron expression. If clamped is true, a day beyond the end of a
+// month means its last day.
 func parsePhrase(text string) (expression string, clamped bool, err error) {
 	fail := func(why string) (string, bool, error) {
 		return "", false, &Error{"schedule", text, why + "; in words a schedule is one of: " + phrases}

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Quiet are local hours, in minutes from midnight, without the end. Equal ends mean none.
+// Quiet is a range of local hours, in minutes since midnight. The end is exclusive. Equal values
+// mean no quiet hours.
 type Quiet struct{ From, To int }
 
-// normalizeDash replaces the dash that text programs insert by the one that people type.
+// normalizeDash replaces the en dash, which some editors insert, with a hyphen.
 func normalizeDash(text string) string { return strings.ReplaceAll(text, "–", "-") }
 
-// ParseQuiet reads hours like 22:00-07:00, or none. An error is a *Error.
+// ParseQuiet parses hours like 22:00-07:00, or none. It returns an *Error if text is invalid.
 func ParseQuiet(text string) (Quiet, error) {
 	if strings.EqualFold(strings.TrimSpace(text), "none") {
 		return Quiet{}, nil
@@ -27,7 +28,7 @@ func ParseQuiet(text string) (Quiet, error) {
 	}
 
 	if b == 24*60 {
-		// Both ends at midnight would mean none.
+		// Equal values would mean no quiet hours.
 		if b = 0; a == 0 {
 			return Quiet{}, &Error{"quiet_hours", text, "is the whole day; use mode: manual to have no wakes"}
 		}
@@ -36,7 +37,7 @@ func ParseQuiet(text string) (Quiet, error) {
 	return Quiet{a, b}, nil
 }
 
-// parseClock reads 7:00, 07:00 or 24:00 in minutes.
+// parseClock parses times like 7:00, 07:00 or 24:00. It returns minutes since midnight.
 func parseClock(text string) (int, error) {
 	text = strings.TrimSpace(text)
 	if text == "24:00" {
@@ -46,7 +47,7 @@ func parseClock(text string) (int, error) {
 	return t.Hour()*60 + t.Minute(), err
 }
 
-// String is the text that ParseQuiet reads.
+// String returns the format of ParseQuiet.
 func (q Quiet) String() string {
 	if q.From == q.To {
 		return "none"
@@ -54,7 +55,7 @@ func (q Quiet) String() string {
 	return fmt.Sprintf("%02d:%02d-%02d:%02d", q.From/60, q.From%60, q.To/60, q.To%60)
 }
 
-// holds reports whether a local clock shows quiet hours.
+// holds reports whether a local time is in the quiet hours.
 func (q Quiet) holds(local time.Time) bool {
 	minute := local.Hour()*60 + local.Minute()
 	if q.From <= q.To {
@@ -63,9 +64,10 @@ func (q Quiet) holds(local time.Time) bool {
 	return minute >= q.From || minute < q.To
 }
 
-// End returns the end of the quiet hours at t, or t. A gap of the clock can lead into further ones.
+// End returns the end of the quiet hours at t, or t if it is not in quiet hours. A clock change can
+// lead into further quiet hours.
 func (q Quiet) End(t time.Time, zone *time.Location) time.Time {
-	for range 8 { // bounded, should a zone be stranger than any that is known
+	for range 8 { // limit for unknown zones
 		if !q.holds(t.In(zone)) {
 			break
 		}
@@ -74,7 +76,7 @@ func (q Quiet) End(t time.Time, zone *time.Location) time.Time {
 	return t
 }
 
-// firstEnd returns the next local time that ends the quiet hours, also if the clock repeats it.
+// firstEnd returns the next local time that ends the quiet hours, even if the clock repeats it.
 func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 	local := t.In(zone)
 	d := dateOf(local)
@@ -89,7 +91,8 @@ func (q Quiet) firstEnd(t time.Time, zone *time.Location) time.Time {
 	return time.Unix(d.at(q.To/60, q.To%60, 0)-int64(offset), 0).UTC()
 }
 
-// ParseDays parses days of the week and ranges: mon, Tuesday, fri-sun. An error is a *Error.
+// ParseDays parses days of the week and ranges like mon, Tuesday or fri-sun. It returns an *Error
+// if a name is invalid.
 func ParseDays(names []string) (uint8, error) {
 	var mask uint8
 	for _, name := range names {
@@ -103,7 +106,7 @@ func ParseDays(names []string) (uint8, error) {
 			return 0, &Error{"days", name, "is neither a day like mon or Monday nor a range like mon-fri"}
 		}
 
-		// Weeks begin where one likes: sat-mon is three days.
+		// A range may wrap around: sat-mon is three days.
 		for d := from; ; d = (d + 1) % 7 {
 			mask |= 1 << d
 			if d == to {
@@ -115,7 +118,7 @@ func ParseDays(names []string) (uint8, error) {
 	return mask, nil
 }
 
-// dayNumber is 0 for Sunday to 6 for Saturday, -1 for no day.
+// dayNumber returns 0 for Sunday to 6 for Saturday, or -1 if name is not a day.
 func dayNumber(name string) int {
 	name = strings.TrimSpace(name)
 	return slices.IndexFunc(dayNames, func(day string) bool {
@@ -123,10 +126,10 @@ func dayNumber(name string) int {
 	})
 }
 
-// Daily is a time of each local day, in minutes from midnight.
+// Daily is a local time of day, in minutes since midnight.
 type Daily int
 
-// ParseDaily reads daily at 08:00. An error is a *Error.
+// ParseDaily parses text like "daily at 08:00". It returns an *Error if text is invalid.
 func ParseDaily(text string) (Daily, error) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) != 3 || words[0] != "daily" || words[1] != "at" {
@@ -140,11 +143,11 @@ func ParseDaily(text string) (Daily, error) {
 	return Daily(minutes), nil
 }
 
-// Next returns the first such time after an instant: once on each day, at the first of two equal
-// clock readings, and after the gap on a day whose clocks skip it.
+// Next returns the first occurrence after a time. A repeated local time counts once, at its first
+// instant. A skipped local time becomes the first instant after the gap.
 func (d Daily) Next(after time.Time, zone *time.Location) time.Time {
 	return nextReading(after, int(d)/60, int(d)%60, 0, zone, false)
 }
 
-// String is the text that ParseDaily reads.
+// String returns the format of ParseDaily.
 func (d Daily) String() string { return fmt.Sprintf("daily at %02d:%02d", int(d)/60, int(d)%60) }

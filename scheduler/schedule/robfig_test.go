@@ -11,9 +11,8 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// TestRobfig: what robfig/cron publishes about its schedules holds for ours, but for the
-// deviations that testdata/robfig.txt lists with their reasons. That the list has robfig's
-// answers right is asked of robfig.
+// TestRobfig checks the examples of robfig/cron, except for the deviations in testdata/robfig.txt.
+// It also checks robfig/cron's own answers in that list.
 func TestRobfig(t *testing.T) {
 	text, err := os.ReadFile("testdata/robfig.txt")
 	if err != nil {
@@ -87,7 +86,7 @@ func (q published) robfig(t *testing.T) string {
 	return q.answer(func(after time.Time) time.Time { return s.Next(after.In(zone)) })
 }
 
-// answer is yes or no, or an instant in UTC.
+// answer returns yes, no, or an instant in UTC.
 func (q published) answer(next func(time.Time) time.Time) string {
 	switch q.question {
 	case "parse":

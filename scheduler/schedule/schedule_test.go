@@ -36,13 +36,13 @@ func at(text string) time.Time {
 	return time.Time{}
 }
 
-// The instants that a person means by a schedule (OSA-77).
+// Next returns the expected instants of a schedule (OSA-77).
 func TestNext(t *testing.T) {
 	q := contract.Of(t, "OSA-77").Quote
 	cases := map[string]struct {
 		options schedule.Options
 		after   string
-		want    []string // UTC
+		want    []string // in UTC
 	}{
 		"five fields":       {schedule.Options{Cron: q("30 8 * * *")}, "2026-11-21 08:30", []string{"2026-11-22 08:30", "2026-11-23 08:30"}},
 		"six fields":        {schedule.Options{Cron: "*/20 * * * * *"}, "2026-11-21 08:30:01", []string{"2026-11-21 08:30:20", "2026-11-21 08:30:40", "2026-11-21 08:31:00"}},
@@ -82,7 +82,7 @@ func TestNext(t *testing.T) {
 		"a long exclusion":  {schedule.Options{Every: "1s", Exclude: []string{"2026-11-22..2999-12-31"}}, "2026-11-21 23:59:59", []string{"3000-01-01 00:00"}},
 		"excluded dates": {schedule.Options{Cron: "0 8 * * *", Exclude: []string{"2026-12-25", "2026-12-27..2026-12-31"}}, "2026-12-24 00:00",
 			[]string{"2026-12-24 08:00", "2026-12-26 08:00", "2027-01-01 08:00"}},
-		// Berlin springs from 02:00 to 03:00 on 2026-03-29 and falls from 03:00 to 02:00 on 2026-10-25.
+		// Berlin changes from 02:00 to 03:00 on 2026-03-29 and from 03:00 to 02:00 on 2026-10-25.
 		"gap, fixed":    {schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-03-28 12:00", []string{"2026-03-29 01:00", "2026-03-30 00:30"}},
 		"repeat, fixed": {schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"}, "2026-10-24 12:00", []string{"2026-10-25 00:30", "2026-10-26 01:30"}},
 		"gap, real":     {schedule.Options{Cron: "0 * * * *", Timezone: "Europe/Berlin"}, "2026-03-29 00:00", []string{"2026-03-29 01:00", "2026-03-29 02:00"}},
@@ -94,12 +94,12 @@ func TestNext(t *testing.T) {
 		"half-hour gap": {schedule.Options{Cron: "15 2 * * *", Timezone: "Australia/Lord_Howe"}, "2026-10-03 00:00", []string{"2026-10-03 15:30", "2026-10-04 15:15"}},
 		// Winamac went from UTC-6 to UTC-4 on 2007-03-11, from 02:00 to 04:00.
 		"two-hour gap": {schedule.Options{Cron: "30 2 * * *", Timezone: "America/Indiana/Winamac"}, "2007-03-11 00:00", []string{"2007-03-11 08:00", "2007-03-12 06:30"}},
-		// time.ZoneBounds errs on 31 December of leap years, a Monday in 2040.
+		// time.ZoneBounds is wrong on 31 December of leap years, a Monday in 2040.
 		"end of a leap year":            {schedule.Options{Cron: "*/15 * * * *", Timezone: "Europe/Berlin"}, "2040-12-31 05:01", []string{"2040-12-31 05:15", "2040-12-31 05:30"}},
 		"end of a leap year, some days": {schedule.Options{Cron: "*/15 * * * 2", Timezone: "Europe/Berlin"}, "2040-12-31 05:01", []string{"2040-12-31 23:00"}},
-		// Apia skipped 2011-12-30 whole.
+		// Apia skipped all of 2011-12-30.
 		"skipped date": {schedule.Options{Cron: "0 9 * * *", Timezone: "Pacific/Apia"}, "2011-12-29 20:00", []string{"2011-12-30 19:00", "2011-12-31 19:00"}},
-		// In Beirut the gap reaches midnight: 00:00 becomes 01:00.
+		// In Beirut, the gap begins at midnight: 00:00 becomes 01:00.
 		"gap at midnight": {schedule.Options{Cron: "0 0 * * *", Timezone: "Asia/Beirut"}, "2026-03-28 12:00", []string{"2026-03-28 22:00", "2026-03-29 21:00"}},
 	}
 	for name, c := range cases {
@@ -116,7 +116,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// An anchor may lie within a second, and so do the instants that are counted from it.
+// An anchor may have a fraction of a second, which its instants then have too.
 func TestEveryFromAFractionOfASecond(t *testing.T) {
 	half := func(text string) time.Time { return at(text).Add(500 * time.Millisecond) }
 	s := parse(t, schedule.Options{Every: "10s", Anchor: half("2026-11-21 09:00")})
@@ -194,8 +194,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What lies behind the year 9999 cannot be written as the JSON of commands has times, and one
-// such instant made a whole listing unreadable.
+// JSON output cannot represent times after the year 9999. A single such instant would make a whole
+// listing unreadable.
 func TestNothingBehindTheYear9999(t *testing.T) {
 	for _, o := range []schedule.Options{{Every: "1h"}, {Cron: "@daily"}, {Cron: "@hourly"}, {Cron: "0 9 * * *", Exclude: []string{"2030-01-01..9999-12-31"}}} {
 		if next := parse(t, o).Next(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)); !next.IsZero() {
@@ -211,8 +211,8 @@ func TestNothingBehindTheYear9999(t *testing.T) {
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "America/St_Johns", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Beirut", "America/Havana",
 	"Africa/Casablanca", "Asia/Kathmandu", "America/Asuncion", "Pacific/Chatham", "Antarctica/Troll", "America/Nuuk", "Africa/Cairo", "Asia/Gaza", "America/Indiana/Winamac"}
 
-// A year of a daily job takes milliseconds: what lists or simulates schedules walks through
-// years of thousands of them.
+// A year of a daily job takes milliseconds. Listings and simulations iterate over years of many
+// schedules.
 func TestYearOfADailyJob(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 	for year, want := range map[int]int{2026: 365, 2028: 366} {
@@ -232,7 +232,7 @@ func itoa(n int) string {
 	return strings.TrimSpace(strings.Join([]string{string(rune('0' + n/10)), string(rune('0' + n%10))}, ""))
 }
 
-// Next goes forward from wherever it is asked, and every point before an instant leads to it.
+// Next always goes forward, and every time before an instant leads to it.
 func TestNextIsTheFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{
@@ -277,7 +277,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// An occurrence never starts before its nominal instant, wherever a grid's anchor lies.
+// An occurrence never starts before its nominal instant, regardless of the grid's anchor.
 func TestJitterOfAFineAnchor(t *testing.T) {
 	s := parse(t, schedule.Options{Every: "1s", Jitter: time.Microsecond, Anchor: at("2026-11-21 08:00").Add(1234567)})
 	n := at("2026-11-21 08:00")
@@ -335,7 +335,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// hours are the decisions on so many instants that were all missed.
+// hours formats n missed hourly instants.
 func hours(from string, n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -344,7 +344,7 @@ func hours(from string, n int) string {
 	return out.String()
 }
 
-// How late is too late, and what is said of it.
+// Limits of lateness, with their reasons.
 func TestDueBounds(t *testing.T) {
 	hourly := parse(t, schedule.Options{Cron: "0 * * * *"})
 	for name, c := range map[string]struct {
@@ -369,7 +369,7 @@ func TestDueBounds(t *testing.T) {
 	}
 }
 
-// A run is one of several that are caught up, or the only one.
+// Catchup is true only if several runs are caught up.
 func TestDueSaysWhatIsCaughtUp(t *testing.T) {
 	hourly, now := parse(t, schedule.Options{Cron: "0 * * * *"}), at("2026-11-21 08:30")
 	for name, c := range map[string]struct {
@@ -394,7 +394,7 @@ func TestDueSaysWhatIsCaughtUp(t *testing.T) {
 		})
 	}
 
-	// More than have a row each.
+	// More instants than have individual rows.
 	minutes := parse(t, schedule.Options{Every: "1m"})
 	ran := 0
 	due, _ := minutes.Due(now.Add(-3000*time.Minute), schedule.DueOptions{Now: now}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 100 * time.Hour, MaxCatchup: 1500})
@@ -415,7 +415,7 @@ func TestDueOfOneInstant(t *testing.T) {
 	}
 }
 
-// What jitter still holds back is not late, whatever was missed before it.
+// An instant that is still delayed by jitter is not late.
 func TestDueBeforeJitterEnds(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 * * * *", Jitter: time.Hour, Job: "a"})
 	nominal := at("2026-11-21 08:00")
@@ -434,7 +434,7 @@ func TestDueBeforeJitterEnds(t *testing.T) {
 	}
 }
 
-// Two instants a second apart each day do not make a year of them too many to list.
+// A year of two instants per day, one second apart, can be listed.
 func TestDueOfAnUnevenSchedule(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0,1 0 8 * * *"})
 	due, _ := s.Due(at("2025-11-21 08:30"), schedule.DueOptions{Now: at("2026-11-21 08:30")}, schedule.Policy{OnMiss: domain.MissCatchup, CatchupWindow: 366 * 24 * time.Hour, MaxCatchup: 800})
@@ -443,8 +443,8 @@ func TestDueOfAnUnevenSchedule(t *testing.T) {
 	}
 }
 
-// Whatever a clock does, forward and back, an instant is decided once, and a jump lets at
-// most one run start.
+// With a clock that jumps in both directions, each instant is decided once, and a jump starts at
+// most one run.
 func TestDueUnderClockJumps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := parse(t, schedule.Options{Cron: rapid.SampledFrom([]string{"*/5 * * * *", "0 * * * *", "30 2 * * *", "* * * * * *"}).Draw(t, "cron"), Timezone: "Europe/Berlin"})
@@ -475,8 +475,8 @@ func TestDueUnderClockJumps(t *testing.T) {
 	})
 }
 
-// Of a year of a job that fires each second, the last instants have rows of their own, and
-// one row before them stands for all the others.
+// After a year without a daemon, the last instants of a job that fires every second have individual
+// rows. One row represents all earlier instants.
 func TestDueAfterAVeryLongOutage(t *testing.T) {
 	from, to := at("2025-11-21 08:00"), at("2026-11-21 08:00")
 	for name, o := range map[string]schedule.Options{"cron": {Cron: "* * * * * *"}, "every": {Every: "1s"}} {
@@ -507,8 +507,7 @@ func TestDueAfterAVeryLongOutage(t *testing.T) {
 	}
 }
 
-// What a pause held back is skipped, not caught up, and does not take the place of an
-// instant that is.
+// A paused instant is skipped and not caught up. It does not count as a newer instant.
 func TestDueWithPauses(t *testing.T) {
 	s := parse(t, schedule.Options{Cron: "0 * * * *"})
 	m := schedule.DueOptions{Now: at("2026-11-21 12:30"),
@@ -577,7 +576,7 @@ func TestDescribe(t *testing.T) {
 		"monthly on 28 at 08:00": "at 08:00 on day 28 (Europe/Berlin)",
 		"monthly on 29 at 08:00": "at 08:00 on day 29 or the last of the month (Europe/Berlin)",
 		"weekly on mon at 08:00": "every Monday at 08:00 (Europe/Berlin)",
-		// Seconds are never left out.
+		// Seconds are always shown.
 		"*/20 * * * * *":    "every 20 seconds",
 		"30 * * * * *":      "every minute, at second 30",
 		"0,7 */15 * * * *":  "every 15 minutes, at seconds 0 and 7",
@@ -597,8 +596,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Schedules that mean different instants have different words, and a field that is changed
-// is heard.
+// Schedules with different instants have different descriptions.
 func TestDescribeTellsSchedulesApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ranges := [][2]int{{0, 59}, {0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}}
@@ -643,7 +641,7 @@ func TestHash(t *testing.T) {
 		t.Error("the hash does not follow the instants")
 	}
 
-	// Each of them means other instants than all others.
+	// All of them have different instants.
 	seen := map[string]string{}
 	for _, o := range []schedule.Options{
 		{Window: "02:00-05:00"}, {Window: "02:00-06:00"}, {Window: "02:00-05:00", Days: "1-5"},

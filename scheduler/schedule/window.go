@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// parseWindow reads hours like 02:00-05:00, and the days on which the window opens, as the last field of a cron expression.
+// parseWindow parses hours like 02:00-05:00 and the days on which the window opens. The days have
+// the format of the last cron field.
 func (s *Schedule) parseWindow(o Options) error {
 	from, to, ranged := strings.Cut(o.Window, "-")
 	a, errA := parseClock(from)
@@ -31,21 +32,23 @@ func (s *Schedule) parseWindow(o Options) error {
 	return nil
 }
 
-// momentIn returns the moment in the window that opens at an instant. Job and date decide it.
+// momentIn returns the start time in the window that opens at the given instant. It depends on the
+// job and the date.
 func (s *Schedule) momentIn(opens time.Time) time.Time {
 	d := s.zone.dateAt(opens.Unix())
 	if s.zone.resolve(d.at(s.opens/60, s.opens%60, 0)) > opens.Unix() {
-		d-- // the clock was put forward over midnight, and the window of the day before opens behind that
+		// A clock change at midnight delayed the opening of the previous day's window.
+		d--
 	}
 	end := d
-	if s.closes <= s.opens { // over midnight
+	if s.closes <= s.opens { // across midnight
 		end++
 	}
 
-	// By the clock: a window in which the clock is changed is as much shorter or longer.
+	// Use local times, so that a clock change makes the window shorter or longer.
 	closes := s.zone.resolve(end.at(s.closes/60, s.closes%60, 0))
 	length := closes - opens.Unix()
-	if length <= 0 { // all of it fell into a gap
+	if length <= 0 { // the whole window is in a gap
 		return opens
 	}
 
@@ -54,7 +57,7 @@ func (s *Schedule) momentIn(opens time.Time) time.Time {
 	return opens.Add(time.Duration(mixed(h.Sum64())%uint64(length)) * time.Second)
 }
 
-// mixed spreads what differs in a few low bits over all of them: dates that follow each other must not give moments that do.
+// mixed mixes the bits of x, so that consecutive dates do not lead to consecutive times.
 func mixed(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -65,7 +68,7 @@ func (s *Schedule) windowText() string {
 	return fmt.Sprintf("%02d:%02d and %02d:%02d", s.opens/60, s.opens%60, s.closes/60, s.closes%60)
 }
 
-// HeldText says in a few words why an occurrence of a source starts so long after its instant.
+// HeldText returns the reason why an occurrence starts later than its nominal instant.
 func HeldText(source string, held time.Duration) string {
 	if source == sourceWindow.String() {
 		return fmt.Sprintf("its moment in the window, %s after it opens", held)

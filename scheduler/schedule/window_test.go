@@ -10,8 +10,9 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// A window comes once on each local day on which it opens, at a moment that only the job, the date and the window decide: within it by
-// the clocks of the zone, whatever they do in it, and over midnight too.
+// A window fires once on each allowed local day, at a time that depends only on job, date and
+// window. The time is within the window in local time, even if the clock changes and if the window
+// crosses midnight.
 func TestWindowMoments(t *testing.T) {
 	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Beirut", "Pacific/Apia", "America/Nuuk"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -28,11 +29,12 @@ func TestWindowMoments(t *testing.T) {
 		s, again := parse(t, o), parse(t, o)
 
 		from := rapid.SampledFrom(append(changes(zone), at("2026-02-27 12:00"))).Draw(t, "around").Add(-72 * time.Hour)
-		var last string // local date on which it opened
+		var last string // local date of the last opening
 		for n := s.Next(from); n.Before(from.Add(7 * 24 * time.Hour)); n = s.Next(n) {
 			moment, local := s.Actual(n), n.In(zone)
 			date := local.Format(time.DateOnly)
-			if opens > 12*60 && local.Hour() < 12 { // the clock was put forward over midnight, and the window of the day before opens behind that
+			// A clock change at midnight delayed the opening of the previous day's window.
+			if opens > 12*60 && local.Hour() < 12 {
 				date = local.AddDate(0, 0, -1).Format(time.DateOnly)
 			}
 			if !moment.Equal(again.Actual(n)) || moment.Before(n) || moment.Sub(n) > 25*time.Hour {
@@ -43,7 +45,7 @@ func TestWindowMoments(t *testing.T) {
 			}
 			last = date
 
-			// Where the clock is not changed near it, the moment lies between the two readings.
+			// Without a nearby clock change, the time is within the window in local time.
 			_, before := n.Add(-3 * time.Hour).In(zone).Zone()
 			if _, after := moment.Add(26 * time.Hour).In(zone).Zone(); before != after {
 				continue
@@ -64,7 +66,8 @@ func TestWindowMoments(t *testing.T) {
 	})
 }
 
-// The moments of many days and of many jobs spread over the window, and days that follow each other say nothing of each other.
+// Times are spread over the window, across days and across jobs. Consecutive days are not
+// correlated.
 func TestWindowSpreads(t *testing.T) {
 	const parts = 10
 	var byDay, byJob [parts]int
@@ -80,7 +83,8 @@ func TestWindowSpreads(t *testing.T) {
 		byJob[s.Actual(n).Sub(n)*parts/(3*time.Hour)]++
 	}
 	for i := range parts {
-		if byDay[i] < 60 || byJob[i] < 60 { // 100 are expected; four deviations are 38
+		// The expected value is 100, and 60 is four standard deviations below it.
+		if byDay[i] < 60 || byJob[i] < 60 {
 			t.Errorf("part %d of the window has %d of a thousand days and %d of a thousand jobs", i, byDay[i], byJob[i])
 		}
 	}
@@ -105,7 +109,8 @@ func TestWindows(t *testing.T) {
 		}
 	}
 
-	// In Nuuk the clock was put forward from 23:00 to midnight: the window of that evening opens then, and closes in the morning that follows.
+	// In Nuuk, the clock changed from 23:00 to midnight. The window of that evening opens then and
+	// closes the next morning.
 	for i := range 100 {
 		s := parse(t, schedule.Options{Window: "23:30-04:00", Timezone: "America/Nuuk", Job: fmt.Sprint("job", i)})
 		n := s.Next(at("2035-03-24 12:00"))
@@ -114,7 +119,8 @@ func TestWindows(t *testing.T) {
 		}
 	}
 
-	// What falls into the gap of a night opens after it, and one that lies in it altogether comes right then.
+	// A window that overlaps a gap begins after the gap. A window inside of a gap fires right after
+	// the gap.
 	for window, want := range map[string]string{"02:00-02:30": "2026-03-29 03:00:00", "02:30-03:00": "2026-03-29 03:00:00"} {
 		s := parse(t, schedule.Options{Window: window, Timezone: "Europe/Berlin", Job: "j"})
 		n := s.Next(at("2026-03-28 12:00"))

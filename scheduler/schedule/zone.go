@@ -15,37 +15,38 @@ import (
 const (
 	daySeconds  = 24 * 3600
 	weekSeconds = 7 * daySeconds
-	// cachedWeeks is how many weeks of a zone are cached: a power of two, and more than a year.
+	// cachedWeeks is the number of cached weeks per zone. It is a power of two and more than a
+	// year.
 	cachedWeeks = 64
 )
 
-// zone is a time zone with a cache of how its clock changes in the weeks that were asked for.
-// To fill it, package time is asked for the offset of each hour of a week: one answer costs it
-// up to a microsecond, and the cache a few nanoseconds.
+// zone is a time zone with a cache of its clock changes by week. The cache is much faster than
+// package time, which is asked for the offset of each hour of a week.
 type zone struct {
 	*time.Location
 	weeks [cachedWeeks]atomic.Pointer[week]
 }
 
-// week is one since 1970, in UTC.
+// week is a cached week in UTC. number counts from 1970.
 type week struct {
 	number  int64
-	offset  int64 // at its beginning
+	offset  int64 // at the beginning of the week
 	changes []change
 }
 
-// change is an instant at which the clock is set to another offset.
+// change is a change of the offset.
 type change struct{ at, offset int64 }
 
-// zones are those in use, so that all schedules of a zone share its cache.
+// zones are the zones in use. All schedules of a zone share its cache.
 var zones = struct {
 	sync.Mutex
 	byLocation map[*time.Location]*zone
 	byName     map[string]*time.Location
 }{byLocation: map[*time.Location]*zone{}, byName: map[string]*time.Location{}}
 
-// maxZones is more than there are. But a location can be loaded any number of times, and each
-// counts. Schedules keep the zones that are dropped here.
+// maxZones is more than the number of known zones. It limits the cache if a location is loaded
+// repeatedly, which yields a new pointer each time. Schedules keep zones that are dropped from the
+// cache.
 const maxZones = 1000
 
 func zoneOf(l *time.Location) *zone {
@@ -64,7 +65,8 @@ func zoneOf(l *time.Location) *zone {
 	return z
 }
 
-// Zone is the time zone of an IANA name, the same one each time: all schedules in it share what is known of it.
+// Zone returns the time zone of an IANA name, or an error if the name is unknown. It returns the
+// same pointer each time, so that schedules share its cache.
 func Zone(name string) (*time.Location, error) {
 	zones.Lock()
 	defer zones.Unlock()
@@ -72,7 +74,7 @@ func Zone(name string) (*time.Location, error) {
 	l := zones.byName[name]
 	if l == nil {
 		var err error
-		// Local would be another zone on another machine.
+		// Reject Local, because it depends on the system.
 		if l, err = time.LoadLocation(name); err != nil || name == "Local" {
 			return nil, fmt.Errorf("%q is not a known time zone; use an IANA name like Europe/Berlin", name)
 		}
@@ -90,7 +92,7 @@ func loadZone(field, name string) (*time.Location, error) {
 	return l, nil
 }
 
-// offset is what the local clock is ahead of UTC at an instant, in seconds.
+// offset returns the offset of the local clock from UTC at t, in seconds.
 func (z *zone) offset(t int64) int64 {
 	w := z.week(t)
 	o := w.offset
@@ -104,7 +106,7 @@ func (z *zone) offset(t int64) int64 {
 	return o
 }
 
-// constantOffset returns the offset if it is the same from the day before a date to the day after it.
+// constantOffset returns the offset if it is constant from the day before d to the day after it.
 func (z *zone) constantOffset(d date) (offset int64, ok bool) {
 	from, to := int64(d-1)*daySeconds, int64(d+2)*daySeconds
 	first := z.week(from)
@@ -139,9 +141,9 @@ func (z *zone) week(t int64) *week {
 	return w
 }
 
-// scanWeek asks for the offset of each hour. The second at which it changes is searched for as
-// well: time.ZoneBounds is wrong about it on 31 December of leap years, where it returns an end
-// in the past, and can be an hour off where the rules of a zone begin.
+// scanWeek computes the changes of a week from the offset of each hour. It finds the exact second
+// by binary search. time.ZoneBounds is not used, because its results are wrong on 31 December of
+// leap years and where the rules of a zone begin.
 func (z *zone) scanWeek(number int64) *week {
 	shown := func(t int64) int64 {
 		_, o := time.Unix(t, 0).In(z.Location).Zone()
@@ -165,7 +167,7 @@ func (z *zone) scanWeek(number int64) *week {
 
 func (z *zone) dateAt(t int64) date { return date(floorDiv(t+z.offset(t), daySeconds)) }
 
-// hasDate reports whether there is a local date at all: Apia had no 2011-12-30.
+// hasDate reports whether the zone has the local date. For example, Apia skipped 2011-12-30.
 func (z *zone) hasDate(d date) bool { return z.dateAt(z.resolve(d.at(12, 0, 0))) == d }
 
 func floorDiv(a, b int64) int64 {
@@ -176,9 +178,10 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// MachineZone returns the current time zone of this machine, and whether it can change while the process
-// runs. Package time reads the zone only once per process. TZ in the environment replaces /etc/localtime:
-// a name is fixed, while a path is a file that can change.
+// MachineZone returns the system's current time zone, and whether it can change while the process
+// runs. Package time reads the zone only once per process. The environment variable TZ takes
+// precedence over /etc/localtime. A zone name in TZ is fixed, but a path refers to a file that can
+// change.
 func MachineZone() (zone *time.Location, changes bool) {
 	file, set := os.LookupEnv("TZ")
 	file = strings.TrimPrefix(file, ":")

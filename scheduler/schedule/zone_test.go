@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a zone remembers of its clock is what package time says of it, near its changes and
-// far from them.
+// The cached offsets agree with package time, near clock changes and far from them.
 func TestZoneOffset(t *testing.T) {
 	list, err := os.ReadFile("testdata/zones.txt")
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// stretch is a time over which a zone's offset stays the same, in seconds since 1970.
+// stretch is a period with a constant offset, in seconds since 1970.
 type stretch struct{ start, end, offset int64 }
 
-// stretches are those of a zone from days before 2000 to days after 2040, found by
-// looking at its clock every hour.
+// stretches returns the stretches of a zone from 2000 to 2040, with a few days before and after. It
+// finds them by hourly checks.
 func stretches(zone *time.Location) []stretch {
 	offset := func(unix int64) int64 { _, o := time.Unix(unix, 0).In(zone).Zone(); return int64(o) }
 	const hour = 3600
@@ -39,8 +39,7 @@ func stretches(zone *time.Location) []stretch {
 	return out
 }
 
-// wall is a zone with the local dates from 2000 to 2040 that its clock shows, in seconds
-// since 1970 as if they were UTC.
+// wall is a zone with its local dates from 2000 to 2040, stored as UTC seconds since 1970.
 type wall struct {
 	zone  *time.Location
 	clock []stretch
@@ -62,8 +61,8 @@ func newWall(zone *time.Location) wall {
 	return w
 }
 
-// walk asks for the fires of a daily job, on every date that near allows, and compares each
-// with the instant at which the clock first shows, or passes, the time of that date.
+// walk iterates over the runs of a daily job on every date accepted by near. It compares each run
+// with the instant at which the clock first shows or passes the time.
 func (w wall) walk(t *testing.T, hour, minute int, near func(date int64) bool) {
 	t.Helper()
 	s := parse(t, schedule.Options{Cron: fmt.Sprintf("%d %d * * *", minute, hour), Location: w.zone})
@@ -90,13 +89,13 @@ func (w wall) walk(t *testing.T, hour, minute int, near func(date int64) bool) {
 	}
 }
 
-// nearChange says whether the clock is set within three days of a date.
+// nearChange reports whether the clock changes within three days of a date.
 func (w wall) nearChange(date int64) bool {
 	i := sort.Search(len(w.clock), func(i int) bool { return w.clock[i].end+w.clock[i].offset > date-3*day })
 	return i < len(w.clock)-1 && w.clock[i].end+w.clock[i].offset < date+4*day
 }
 
-// zoneNames are all names of the tz database, as committed and as this Go brings them.
+// zoneNames returns all zone names in testdata and in the Go distribution.
 func zoneNames(t *testing.T) []string {
 	t.Helper()
 	list, err := os.ReadFile("testdata/zones.txt")
@@ -118,13 +117,13 @@ func zoneNames(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// oddZones are those whose clocks are set in the strangest ways.
+// oddZones are zones with unusual clock changes.
 var oddZones = []string{"America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Casablanca", "Asia/Tehran", "America/Sao_Paulo", "Antarctica/Troll", "Europe/Dublin"}
 
-// TestDailyInEveryZone: a daily job fires exactly once for each local day that exists, at each
-// quarter of an hour. Of some zones, and of a few others each time, every day near a change
-// of the clock is walked through; of the zones in ROUSE_TEST_ZONES, or of all of them, every
-// day from 2000 to 2040.
+// TestDailyInEveryZone checks that a daily job fires exactly once on each existing local day, at
+// every quarter of an hour. By default it covers the odd zones and a few random ones, near clock
+// changes. With ROUSE_TEST_ZONES, it covers every day from 2000 to 2040 in the given zones, or in
+// all of them.
 func TestDailyInEveryZone(t *testing.T) {
 	names, whole := zoneNames(t), os.Getenv("ROUSE_TEST_ZONES")
 	seed := uint64(time.Now().UnixNano())
@@ -139,7 +138,8 @@ func TestDailyInEveryZone(t *testing.T) {
 		names = strings.Split(whole, ",")
 	}
 
-	var walked sync.Map // clocks; many names share one, and Next knows a zone by nothing else
+	// Clocks that were checked. Many names share a clock, and Next depends only on the clock.
+	var walked sync.Map
 	hour, minute := random.IntN(24), random.IntN(60)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {

@@ -1,13 +1,13 @@
-// Package simulate plays schedules on a clock that runs as fast as it can: what would run, be
-// skipped or be missed, and why.
+// Package simulate plays schedules on a simulated clock. The result shows which runs start, are
+// skipped or are missed, and why.
 //
 // # Design
 //
-// Every decision is made by the daemon's own code: the Timetable says what has come, the
-// ledger's Decide and DecideSlot what becomes of it, the FairQueue which run finds a lane. What
-// is simulated is what they are asked about: the time, how long a run takes, and when no
-// daemon runs. There is no model, no database, and no effect.
+// The decisions are made by the daemon's own code. The Timetable determines due instants,
+// ledger.DecideDue and ledger.DecideWake decide about them, and the FairQueue assigns lanes. Only
+// the time, the runtime of runs and outages of the daemon are simulated. A simulation uses no model
+// and no database and has no side effects.
 //
-// A run takes as long as it is assumed to, and succeeds. One that an outage interrupts continues
-// after it for the rest of its time, as in the daemon, unless its job says otherwise.
+// Each run takes its assumed runtime and succeeds. A run that is interrupted by an outage continues
+// afterwards for the rest of its runtime, unless the policy of its job forbids it.
 package simulate

@@ -2,5 +2,5 @@
 
 package simulate_test
 
-// days is how many recorded days are played by default.
+// days is the default number of recorded days.
 const days = 4

@@ -2,5 +2,6 @@
 
 package simulate_test
 
-// days is how many recorded days are played: the race detector slows the database down tenfold.
+// days is the default number of recorded days. It is small, because the race detector slows the
+// database down.
 const days = 2

@@ -23,8 +23,8 @@ import (
 	"rouse/scheduler/simulate"
 )
 
-// runtimes are how long the runs of the recorded jobs take: never so that one ends just
-// when another is due.
+// runtimes are the runtimes of the recorded jobs. They are chosen so that no run ends just when
+// another is due.
 var runtimes = map[string]time.Duration{
 	"five": 7*time.Minute + 13*time.Second, "hourly": 83*time.Minute + 7*time.Second, "catch": 11*time.Second + 300*time.Millisecond,
 	"replace": 4*time.Minute + 41*time.Second, "allow": 9*time.Minute + 31*time.Second, "late": 25*time.Minute + 3*time.Second, "start": 17 * time.Second,
@@ -45,9 +45,8 @@ func policyOf(job string) dispatch.Policy {
 	return dispatch.Policy{Resume: true}
 }
 
-// recordedJobs have every policy between them. Those of a day on which the clock is set do
-// without jitter and deadlines: how soon after a step the dispatcher looks at those is a
-// matter of thirty seconds, which the simulation does not tell.
+// recordedJobs returns jobs that cover every policy. Jobs of a day with clock steps have no jitter
+// or deadline. The simulation does not model the delay after which the dispatcher checks those.
 func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 	set := func(agent string, overlap domain.Overlap, j scheduler.Job) scheduler.Job {
 		j.Agent, j.Overlap = agent, overlap
@@ -72,10 +71,9 @@ func recordedJobs(t *testing.T, stepped bool) []scheduler.Job {
 		set("c", "queue_all", job(t, "late", schedule.Options{Cron: "*/15 * * * *"})))
 }
 
-// recording is a real daemon's day: scheduler, dispatcher and ledger, on a clock that can
-// be set.
+// recording is a day of a real daemon with scheduler, dispatcher and ledger. Its clock can be set.
 type recording struct {
-	dispatch.ExecutorFunc // for all but what is below
+	dispatch.ExecutorFunc // for the other methods
 
 	t    *testing.T
 	l    *ledger.Ledger
@@ -83,7 +81,7 @@ type recording struct {
 
 	mu     sync.Mutex
 	offset time.Duration           // of the wall clock
-	left   map[int64]time.Duration // of runs that were cut off
+	left   map[int64]time.Duration // remaining runtime of interrupted runs
 }
 
 func (r *recording) now() time.Time {
@@ -104,7 +102,7 @@ func (r *recording) Freeze() func(context.Context, ledger.Run, ledger.Attempt) (
 	return r.execute
 }
 
-// execute takes as long as a run of its job takes.
+// execute waits for the runtime of the run's job.
 func (r *recording) execute(ctx context.Context, run ledger.Run, _ ledger.Attempt) (ledger.Result, error) {
 	r.mu.Lock()
 	left, ok := r.left[run.ID]
@@ -125,7 +123,7 @@ func (r *recording) execute(ctx context.Context, run ledger.Run, _ ledger.Attemp
 	}
 }
 
-// daemon runs until the function that it returns is called.
+// daemon starts a daemon. The returned function stops it.
 func (r *recording) daemon() (stop func()) {
 	r.t.Helper()
 	s, err := scheduler.New(scheduler.Options{Ledger: r.l, Lanes: 3, Now: r.now})
@@ -160,7 +158,7 @@ func (r *recording) daemon() (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// TestMain has many days on at a time: they wait for the disk, not for a processor.
+// TestMain allows many parallel tests, because they wait for the disk.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
@@ -170,8 +168,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A recorded day of a real daemon, with outages, a planned wake, and pauses or steps of the
-// clock, is decided in the same way when it is simulated, down to the words. ROUSE_TEST_DAYS is how many such days.
+// The simulation of a recorded day makes the same decisions as the daemon, with the same texts. The
+// days have outages, a planned wake, and pauses or clock steps. ROUSE_TEST_DAYS is the number of
+// days.
 func TestRecordedDay(t *testing.T) {
 	t.Parallel()
 	days, err := days, error(nil)

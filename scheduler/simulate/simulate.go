@@ -13,67 +13,79 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// maxOccurrences bounds what one simulation holds in memory, and maxDecisions how long it takes if it keeps the occurrences of one job.
+// maxOccurrences limits the memory of a simulation. maxDecisions limits its duration if it keeps
+// only the occurrences of one job.
 const (
 	maxOccurrences = 1_000_000
 	maxDecisions   = 10 * maxOccurrences
 )
 
-// Options say what to simulate. From is the daemon's start.
+// Options configure a simulation. From is the start of the daemon.
 type Options struct {
-	Jobs     []scheduler.Job
-	Job      string // whose occurrences are wanted, "" for all; the other jobs are played, as they take the same lanes
+	Jobs []scheduler.Job
+	// Job selects the job in the result, or "" for all jobs. Other jobs are simulated too, because
+	// they use the same lanes.
+	Job      string
 	From, To time.Time
-	// Most ends the simulation before To, after so many occurrences or a hundred times as many decisions of all jobs; 0: only To does.
+	// Most ends the simulation before To, after that many occurrences or after 100 times as many
+	// decisions. Zero means no limit.
 	Most int
-	// Events are what happens to the daemon and its clock, in the order in which it happens.
+	// Events are outages and clock steps, in chronological order.
 	Events []Event
-	// Runtime is how long a run of a job takes, or a run of an agent without a job ("").
+	// Runtime returns the runtime of a run. The job is "" for an agent's run without a job.
+	// Optional; the default is 0.
 	Runtime func(job, agent string) time.Duration
-	// Policy is what a job wants of its runs; nil: what a job without settings wants.
-	Policy             func(job string) dispatch.Policy
-	Runs, RunsPerAgent int // lanes; 0 means 4 and 1
-	// Blocked says why the runs of a job are blocked and never start, "" when they are not; may be nil.
+	// Policy returns the policy of a job. Optional; the default is the policy of a job without
+	// settings.
+	Policy func(job string) dispatch.Policy
+	// Runs and RunsPerAgent are numbers of lanes. The defaults are 4 and 1.
+	Runs, RunsPerAgent int
+	// Blocked returns the reason why the runs of a job never start, or "" if they can. Optional.
 	Blocked func(job, agent string) string
 
-	// What the ledger holds at From. A job without a state is as old as the simulation.
+	// The state of the ledger at From. A job without a state is created at From.
 	States map[string]ledger.JobState
 	Pauses []ledger.Pause
 	Wakes  []ledger.Wake
-	Open   []ledger.Run // unfinished, oldest first
+	Open   []ledger.Run // unfinished runs, oldest first
 }
 
-// Event is something that happens to the daemon or to its clock.
+// Event is an outage or a clock step.
 type Event struct {
-	At   time.Time // as the wall clock shows just before
+	At   time.Time // wall clock time just before the event
 	Kind EventKind
-	By   time.Duration // of Step: how far the clock is moved; forward when positive
+	// By is the amount by which Step moves the clock. It is positive for a step forward.
+	By time.Duration
 }
 
-// EventKind is a kind of Event.
+// EventKind is the kind of an Event.
 type EventKind int
 
-// The events. A machine that sleeps is a step forward.
+// The kinds of events. A suspended machine is a step forward.
 const (
-	Down EventKind = iota // no daemon runs from here on
-	Up                    // one runs again
-	Step                  // the wall clock is moved
+	Down EventKind = iota // the daemon stops
+	Up                    // the daemon starts
+	Step                  // the wall clock is set
 )
 
-// Occurrence is what becomes of one due instant, or of one planned wake.
+// Occurrence is the result of a due instant or planned wake.
 type Occurrence struct {
 	Job, Agent, Source string
 	Nominal, Actual    time.Time
 	Decision           domain.Decision
 	Reason             string
-	Run                int64 // a number of this simulation, 0 when nothing runs
-	Started, Finished  time.Time
-	Outcome            domain.Outcome // "" while it runs, or waits
-	Through            time.Time      // of a row that stands for many instants
-	Instants           int
+	// Run is the number of the run in this simulation. It is 0 if there is no run.
+	Run               int64
+	Started, Finished time.Time
+	Outcome           domain.Outcome // "" if not finished
+	// Through is set for a row that represents several instants.
+	Through  time.Time
+	Instants int
 }
 
-// Run simulates the time from From to To. It calls progress now and then, unless it is nil.
+// Run simulates the time from From to To. It calls progress periodically; progress may be nil. It
+// returns an error if the options are inconsistent, if there are too many occurrences, or if ctx
+// ends.
 func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurrence, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -92,7 +104,7 @@ func Run(ctx context.Context, o Options, progress func(now time.Time)) ([]Occurr
 			}
 		}
 
-		// Steps of the clock can bring back a time before To, so all events are played.
+		// A clock step may lead back to a time before To, so all events must be played.
 		at, ok := w.next()
 		if !ok || (at.After(o.To) && len(w.events) == 0) {
 			w.now = o.To
@@ -127,7 +139,7 @@ func (o *Options) check() error {
 		return errors.New("the simulation ends before it begins")
 	}
 
-	// Outages after the end change nothing; a step of the clock may lead back before it.
+	// Outages after the end have no effect. A clock step may lead back before the end.
 	o.Events = slices.Clone(o.Events)
 	for n := len(o.Events); n > 0 && o.Events[n-1].Kind != Step && o.Events[n-1].At.After(o.To); n-- {
 		o.Events = o.Events[:n-1]

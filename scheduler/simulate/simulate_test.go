@@ -45,7 +45,7 @@ func play(t testing.TB, o simulate.Options) []simulate.Occurrence {
 	return out
 }
 
-// told is one word for each occurrence: the minute of the day and what became of it.
+// told returns one word per occurrence: the minute of the day and the result.
 func told(out []simulate.Occurrence) string {
 	var words []string
 	for _, o := range out {
@@ -54,7 +54,7 @@ func told(out []simulate.Occurrence) string {
 	return strings.Join(words, ", ")
 }
 
-// The changes of the clock in New York: three days, three runs, whatever the clock does.
+// A daily job in New York has one run per day around clock changes.
 func TestNewYork(t *testing.T) {
 	zone, err := time.LoadLocation("America/New_York")
 	if err != nil {
@@ -79,7 +79,7 @@ func TestNewYork(t *testing.T) {
 	}
 }
 
-// A year of a daily job, across every change of its clock: one run for each day.
+// A daily job has one run per day for a year, across all clock changes.
 func TestAYearOfADailyJob(t *testing.T) {
 	zone, err := time.LoadLocation("America/New_York")
 	if err != nil {
@@ -105,7 +105,7 @@ func TestAYearOfADailyJob(t *testing.T) {
 	}
 }
 
-// What an hour without a daemon means to a job that is due every five minutes.
+// An outage of one hour, under each policy of a job that is due every five minutes.
 func TestOutagePerPolicy(t *testing.T) {
 	down, up := at("2026-11-21 10:02"), at("2026-11-21 11:02")
 	for name, c := range map[string]struct {
@@ -144,7 +144,7 @@ func TestOutagePerPolicy(t *testing.T) {
 	}
 }
 
-// A run that takes longer than the time between two occurrences, under every policy.
+// A run that takes longer than the interval of its job, under each overlap policy.
 func TestOverlap(t *testing.T) {
 	for overlap, want := range map[domain.Overlap]string{
 		"skip":            "10:00 run, 10:05 skipped, 10:10 skipped, 10:15 run, 10:20 skipped",
@@ -181,8 +181,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// A job whose runs pile up, in the order of their instants whatever their jitter: what waits
-// is not gone through for each of them, or this would take minutes.
+// Runs of a job accumulate and start in the order of their instants, regardless of jitter. The
+// simulation must not iterate over all waiting runs each time, or this test would take minutes.
 func TestPileUp(t *testing.T) {
 	var jobs []scheduler.Job
 	for i, o := range []schedule.Options{{Every: "5s"}, {Every: "5s", Jitter: 4 * time.Second}} {
@@ -251,7 +251,7 @@ func TestPausesAndWakes(t *testing.T) {
 	}
 }
 
-// A run that an outage cuts off goes on afterwards with what is left of it.
+// A run that is interrupted by an outage continues afterwards for its remaining runtime.
 func TestOutageCutsOff(t *testing.T) {
 	out := play(t, simulate.Options{Jobs: []scheduler.Job{job(t, "j", schedule.Options{Cron: "0 10 * * *"})}, From: at("2026-11-21 09:59"), To: at("2026-11-21 13:00"),
 		Events:  outage(at("2026-11-21 10:20"), at("2026-11-21 11:00")),

@@ -13,44 +13,46 @@ import (
 	"rouse/scheduler/dispatch"
 )
 
-// checkEvery is how often the daemon checks the clock when nothing is due.
+// checkEvery is the interval in which the daemon checks the clock if nothing is due.
 const checkEvery = 30 * time.Second
 
 // world is the state of a simulated home and its daemon.
 type world struct {
 	o         Options
-	now       time.Time // of the wall clock
-	up        bool      // whether a daemon runs
-	nextCheck time.Time // when the scheduler checks the clock next
+	now       time.Time // wall clock
+	up        bool      // the daemon is running
+	nextCheck time.Time // time of the next clock check
 
 	table     *scheduler.Timetable
 	lanes     *dispatch.FairQueue
-	startedAt time.Time            // the daemon's start
-	lastCheck time.Time            // when the scheduler last did so
-	clockStep time.Duration        // by how much the clock was moved since
-	events    []Event              // that are still to come
-	hasSteps  bool                 // whether it matters when the daemon notices a step of its clock
-	lastWake  map[string]time.Time // of agents
+	startedAt time.Time            // start of the daemon
+	lastCheck time.Time            // time of the last clock check
+	clockStep time.Duration        // clock steps since the last clock check
+	events    []Event              // future events
+	hasSteps  bool                 // there are clock steps, so clock checks matter
+	lastWake  map[string]time.Time // by agent
 
 	last    int64 // number of the latest run
 	running map[int64]*run
-	ready   map[int64]*run    // that wait for a lane
-	delayed []*run            // whose time to start has not come, or whose time for an answer is not over
-	behind  []*run            // queued ones that start after a run of their job that waits for a person
-	asking  []*run            // that wait for a person when the simulation begins
-	stale   bool              // the fair queue does not hold what ready does
-	byJob   map[string][]*run // every run that is not finished
-	out     []*Occurrence     // that are kept: see keep
-	decided int               // how many there were
-	byName  map[string]int    // the same, by job
+	ready   map[int64]*run // waiting for a lane
+	// delayed runs wait for their start time, or for an answer until a deadline.
+	delayed []*run
+	// behind are queued runs that start after a run of their job that waits for a person.
+	behind  []*run
+	asking  []*run            // waiting for a person when the simulation begins
+	stale   bool              // the fair queue differs from ready
+	byJob   map[string][]*run // unfinished runs
+	out     []*Occurrence     // kept occurrences, see keep
+	decided int               // number of occurrences
+	byName  map[string]int    // number of occurrences by job
 }
 
 // run is a simulated run.
 type run struct {
 	ledger.Run
-	left time.Duration // how long it still takes
-	ends time.Time     // while it runs
-	occ  *Occurrence   // nil: was there before
+	left time.Duration // remaining runtime
+	ends time.Time     // end, while running
+	occ  *Occurrence   // nil if the run existed before the simulation
 }
 
 func newWorld(o Options) *world {
@@ -79,7 +81,7 @@ func newWorld(o Options) *world {
 	return w
 }
 
-// add adds a run that is not finished.
+// add adds an unfinished run.
 func (w *world) add(r *run) {
 	w.byJob[r.Job] = append(w.byJob[r.Job], r)
 	if r.WaitsForPerson() {
@@ -87,21 +89,21 @@ func (w *world) add(r *run) {
 	}
 	switch {
 	case r.State == domain.StateRunning:
-		w.running[r.ID] = r // until the daemon that starts finds that nobody works on it
+		w.running[r.ID] = r // until the next daemon start, which interrupts it
 	case w.o.Blocked(r.Job, r.Agent) == "":
 		w.queue(r)
 	}
 }
 
-// queue makes a run wait for its time, or for a lane.
+// queue makes a run wait for its start time or for a lane.
 func (w *world) queue(r *run) {
 	switch before := w.waiting(r); {
-	case r.WaitsForPerson() && r.NotBefore.IsZero(): // a pause of its skill has no end
+	case r.WaitsForPerson() && r.NotBefore.IsZero(): // the pause of its skill has no end
 		return
 	case r.NotBefore.After(w.now):
 		w.delayed = append(w.delayed, r)
 		return
-	case r.WaitsForPerson(): // a simulation gives no answers
+	case r.WaitsForPerson(): // a simulation never answers
 		w.finish(r, domain.OutcomeTimeout, "")
 		return
 	case before != nil:
@@ -115,7 +117,8 @@ func (w *world) queue(r *run) {
 	}
 }
 
-// waiting returns the run that waits for a person and after which a queued run of its job starts, nil if there is none.
+// waiting returns the run that must end before a queued run of the same job starts. That run waits
+// for a person. It returns nil if there is no such run.
 func (w *world) waiting(r *run) *run {
 	if !r.Behind() || w.o.Policy(r.Job).Concurrency < 0 {
 		return nil
@@ -128,7 +131,7 @@ func (w *world) waiting(r *run) *run {
 	return nil
 }
 
-// next is when something happens next; false when nothing does.
+// next returns the time of the next change, or false if there is no further change.
 func (w *world) next() (time.Time, bool) {
 	var at time.Time
 	if len(w.events) > 0 {
@@ -152,7 +155,7 @@ func (w *world) next() (time.Time, bool) {
 		at = domain.Earlier(at, w.lanes.NextLate())
 	}
 
-	// The end of a pause lets queued runs start, and the timetable knows nothing of it.
+	// The end of a pause can start queued runs. The timetable does not know pauses.
 	for _, p := range w.o.Pauses {
 		if len(w.ready) > 0 && p.Until.After(w.now) {
 			at = domain.Earlier(at, p.Until)
@@ -162,9 +165,9 @@ func (w *world) next() (time.Time, bool) {
 	return at, !at.IsZero()
 }
 
-// advance moves the clock to a time, and does what is due then.
+// advance moves the clock to a time and performs the due actions.
 func (w *world) advance(at time.Time) {
-	// What should have happened before a step forward happens now.
+	// A step forward may have skipped the time. Then the actions are late.
 	if at.After(w.now) {
 		w.now = at
 	}
@@ -184,7 +187,7 @@ func (w *world) advance(at time.Time) {
 		return
 	}
 
-	// Runs end before others start, so that a lane that is free at this instant is used at it.
+	// End runs first, so that their lanes are free for others at the same instant.
 	w.endRuns()
 	if !w.nextCheck.IsZero() && !w.nextCheck.After(w.now) {
 		w.schedule()
@@ -193,7 +196,7 @@ func (w *world) advance(at time.Time) {
 	w.dispatch()
 }
 
-// step moves the wall clock, with the ends of runs and the scheduler's timer.
+// step moves the wall clock. The ends of runs and the scheduler's timer move too.
 func (w *world) step(by time.Duration) {
 	w.now, w.clockStep = w.now.Add(by), w.clockStep+by
 	if !w.nextCheck.IsZero() {
@@ -204,7 +207,7 @@ func (w *world) step(by time.Duration) {
 	}
 }
 
-// startDaemon rescues what the daemon before left behind, and checks the clock.
+// startDaemon interrupts runs of the previous daemon and checks the clock.
 func (w *world) startDaemon() {
 	w.up, w.startedAt, w.lastCheck, w.clockStep = true, w.now, w.now, 0
 	for _, r := range inOrder(w.running) {
@@ -226,12 +229,13 @@ func (w *world) stopDaemon() {
 	}
 }
 
-// inOrder are runs in the order of their acceptance.
+// inOrder returns runs in the order of acceptance.
 func inOrder(runs map[int64]*run) []*run {
 	return slices.SortedFunc(maps.Values(runs), func(a, b *run) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// interrupt queues a run that was interrupted for its next attempt, unless it may have none.
+// interrupt queues an interrupted run for another attempt, or finishes it if its policy does not
+// allow one.
 func (w *world) interrupt(r *run) {
 	if why := dispatch.GiveUp(w.o.Policy(r.Job), r.Interruptions); why != "" {
 		w.finish(r, domain.OutcomeInterrupted, "")
@@ -241,7 +245,8 @@ func (w *world) interrupt(r *run) {
 	w.queue(r)
 }
 
-// endMissedHolds ends runs that were held back until a time at which no daemon ran or the machine slept, as the dispatcher does.
+// endMissedHolds ends delayed runs whose start time passed during an outage or suspend, like the
+// dispatcher.
 func (w *world) endMissedHolds() {
 	for _, r := range slices.Clone(w.delayed) {
 		late := w.now.Sub(r.NotBefore)
@@ -258,7 +263,7 @@ func (w *world) endMissedHolds() {
 	}
 }
 
-// schedule does what the scheduler does when it checks the clock.
+// schedule simulates a clock check of the scheduler.
 func (w *world) schedule() {
 	w.endMissedHolds()
 	c := scheduler.DueContext{Pauses: w.o.Pauses, StartedAt: w.startedAt, ClockStep: w.clockStep, LastCheck: w.lastCheck}
@@ -279,11 +284,11 @@ func (w *world) schedule() {
 
 	w.nextCheck = w.table.Head()
 	if most := w.now.Add(checkEvery); w.hasSteps && (w.nextCheck.IsZero() || w.nextCheck.After(most)) {
-		w.nextCheck = most // from here on it matters when the daemon notices a step
+		w.nextCheck = most // the time at which a step is noticed matters
 	}
 }
 
-// decide decides about a due instant, and queues its run if it gets one.
+// decide decides about a due instant and queues its run if it has one.
 func (w *world) decide(d ledger.Due) {
 	if w.alreadyRecorded(d) {
 		return
@@ -310,7 +315,8 @@ func (w *world) decide(d ledger.Due) {
 	w.accept(o, domain.TriggerSchedule, d.Actual)
 }
 
-// keep keeps an occurrence of the job that is asked for. A clock that is set back needs the others as well, to decide no instant twice.
+// keep stores an occurrence of the selected job. If there are clock steps, it stores all
+// occurrences, to detect instants that were already decided.
 func (w *world) keep(o *Occurrence) {
 	w.decided++
 	w.byName[o.Job]++
@@ -319,7 +325,7 @@ func (w *world) keep(o *Occurrence) {
 	}
 }
 
-// tooMany names the job that comes due most often.
+// tooMany returns an error that names the job with the most occurrences.
 func (w *world) tooMany() error {
 	most := ""
 	for _, name := range slices.Sorted(maps.Keys(w.byName)) {
@@ -330,7 +336,7 @@ func (w *world) tooMany() error {
 	return fmt.Errorf("more than %d occurrences up to %s, %d of them of the job %s: choose a shorter time", w.decided-1, w.now.Format(time.RFC3339), w.byName[most], most)
 }
 
-// overlapping are the runs that the overlap policy of an instant is decided on.
+// overlapping returns the runs that the overlap policy applies to.
 func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	var out []ledger.Run
 	begun, most := ledger.OverlapCandidates(d.Overlap)
@@ -346,7 +352,7 @@ func (w *world) overlapping(d ledger.Due) []ledger.Run {
 	return out
 }
 
-// alreadyRecorded reports whether an instant has a row, and so is not decided again.
+// alreadyRecorded reports whether an instant was already decided.
 func (w *world) alreadyRecorded(d ledger.Due) bool {
 	if !w.hasSteps {
 		return false // watermarks never go back, so no instant is due twice
@@ -355,7 +361,8 @@ func (w *world) alreadyRecorded(d ledger.Due) bool {
 	for i, o := range w.out {
 		if o.Job == d.Job && o.Nominal.Equal(d.Nominal) && o.Source != scheduler.SourceWake {
 			if o.Decision == domain.DecisionMissed && d.Decision == domain.DecisionRun {
-				w.out = slices.Delete(w.out, i, i+1) // missed while the clock was ahead; now it may run after all
+				// The instant was missed while the clock was ahead. Now it can run.
+				w.out = slices.Delete(w.out, i, i+1)
 				return false
 			}
 			return true
@@ -377,7 +384,7 @@ func (w *world) accept(o *Occurrence, trigger domain.Trigger, notBefore time.Tim
 	}
 }
 
-// fireWake decides about a planned wake that has come.
+// fireWake decides about a planned wake that is due.
 func (w *world) fireWake(id int64) {
 	i := slices.IndexFunc(w.o.Wakes, func(s ledger.Wake) bool { return s.ID == id })
 	s := w.o.Wakes[i]
@@ -385,7 +392,7 @@ func (w *world) fireWake(id int64) {
 	w.table.SettleWake(d)
 
 	if d.Decision == ledger.WakeDeferred {
-		w.o.Wakes = slices.Clone(w.o.Wakes) // the caller's
+		w.o.Wakes = slices.Clone(w.o.Wakes) // owned by the caller
 		w.o.Wakes[i].At, w.o.Wakes[i].Deferred = d.At, true
 		return
 	}
@@ -405,7 +412,7 @@ func (w *world) fireWake(id int64) {
 	w.accept(o, domain.TriggerSelf, time.Time{})
 }
 
-// endRuns finishes the runs whose time is over.
+// endRuns finishes the runs that have reached the end of their runtime.
 func (w *world) endRuns() {
 	for _, r := range inOrder(w.running) {
 		if !r.ends.After(w.now) {
@@ -414,7 +421,7 @@ func (w *world) endRuns() {
 	}
 }
 
-// finish gives a run its outcome; one that never started says why in its occurrence.
+// finish sets the outcome of a run. For a skipped run, why becomes the reason of its occurrence.
 func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 	gone := func(o *run) bool { return o == r }
 	w.lanes.Release(r.ID)
@@ -446,7 +453,7 @@ func (w *world) finish(r *run, outcome domain.Outcome, why string) {
 	}
 }
 
-// dispatch gives free lanes to what waits, as the dispatcher does.
+// dispatch starts waiting runs on free lanes, like the dispatcher.
 func (w *world) dispatch() {
 	w.endMissedHolds()
 	var come []*run

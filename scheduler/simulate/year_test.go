@@ -15,9 +15,10 @@ import (
 	"rouse/scheduler/schedule"
 )
 
-// A year of a scheduler, a dispatcher and a ledger with its retention and backups, in virtual time: each instant has its run, and nothing
-// grows once the first runs are older than they are kept. ROUSE_TEST_YEAR is how many days it has, of which an eighth is kept.
-// It is not parallel: it counts the goroutines of the process.
+// TestYear runs a scheduler, a dispatcher and a ledger with retention and backups in virtual time.
+// Each instant has its run. Resource usage does not grow once old runs are deleted. ROUSE_TEST_YEAR
+// is the number of days; an eighth of it is the retention period. The test is not parallel, because
+// it counts the goroutines of the process.
 func TestYear(t *testing.T) {
 	days := 8
 	if text := os.Getenv("ROUSE_TEST_YEAR"); text != "" {
@@ -30,10 +31,10 @@ func TestYear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { liveFor(t, path, days) })
 }
 
-// footprint is what a process takes up.
+// footprint is the resource usage of a process.
 type footprint struct {
 	goroutines, descriptors int
-	heap, file, folder      int64 // bytes
+	heap, file, folder      int64 // in bytes
 }
 
 func liveFor(t *testing.T, path string, days int) {
@@ -52,11 +53,11 @@ func liveFor(t *testing.T, path string, days int) {
 
 	kept := time.Duration(days/8) * 24 * time.Hour
 	removed := 0
-	time.Sleep(time.Minute) // the instant at which the bubble begins is nobody's
+	time.Sleep(time.Minute) // avoid the start of the bubble, when no job is due
 	stop := r.daemon()
 	samples := make([]footprint, 0, days)
 	for range days {
-		for range 4 { // as a daemon does
+		for range 4 { // like a daemon
 			time.Sleep(6 * time.Hour)
 			synctest.Wait()
 			n, err := r.l.Prune(t.Context(), r.now(), func(string) time.Duration { return kept })
@@ -83,7 +84,7 @@ func liveFor(t *testing.T, path string, days int) {
 		t.Errorf("%d runs were removed and %d are kept of %d", removed, len(left), days*aDay)
 	}
 
-	// What is there when the runs of the first days are gone, and what is there at the end.
+	// Compare the usage after the first deletions with the usage at the end.
 	var early, late footprint
 	for i, s := range samples {
 		switch {
@@ -105,7 +106,7 @@ func takeFootprint(t *testing.T, path string) footprint {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	out := footprint{goroutines: runtime.NumGoroutine(), heap: int64(memory.HeapAlloc), file: dbfile.Size(path)}
-	if open, err := os.ReadDir("/proc/self/fd"); err == nil { // of Linux alone
+	if open, err := os.ReadDir("/proc/self/fd"); err == nil { // only on Linux
 		out.descriptors = len(open)
 	}
 

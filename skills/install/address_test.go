@@ -15,7 +15,7 @@ import (
 	"rouse/skills/install"
 )
 
-// The server of a repository leads git to another name of its own, and to no other server.
+// A redirect within the repository's server is followed; a redirect to another server is not.
 func TestRedirects(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestRedirects(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("GIT_SSL_CAINFO", trust)
-	t.Setenv("SSL_CERT_FILE", trust) // which Go reads once, and no other test here needs
+	t.Setenv("SSL_CERT_FILE", trust) // Go reads this once; no other test here needs it
 
 	for _, name := range []string{"/a.git", "/old"} {
 		if commit, err := install.Latest(t.Context(), server.URL+name, ""); err != nil || len(commit) < 40 {
@@ -65,7 +65,7 @@ func TestRedirects(t *testing.T) {
 	if _, err := install.Fetch(t.Context(), t.TempDir(), install.Source{From: server.URL + "/evil"}); err == nil || !strings.Contains(err.Error(), "redirects to another server") {
 		t.Errorf("to another server: %v", err)
 	}
-	// Also where only git trusts the server, so that nothing is known of its redirects.
+	// Only Git trusts the server here, so its redirects are unknown.
 	t.Setenv("GIT_SSL_NO_VERIFY", "1")
 	if _, err := install.Latest(t.Context(), strings.Replace(server.URL, "127.0.0.1", "localhost", 1)+"/evil", ""); err == nil {
 		t.Error("git followed the redirect")

@@ -16,20 +16,20 @@ import (
 	"rouse/skills"
 )
 
-// entry is a file or folder of a source.
+// entry is a file or folder in a source.
 type entry struct {
-	name    string // as in the source, with slashes
+	name    string // slash-separated path in the source
 	mode    fs.FileMode
-	size    int64  // as the source claims; -1 if it does not say
-	refused string // why, by a walk; "" if it is not
+	size    int64  // size in the source's metadata; -1 if unknown
+	refused string // reason for refusal; "" if the entry is allowed
 	open    func() (io.ReadCloser, error)
 }
 
-// entries are those of a source. An error ends them.
+// entries iterates over the entries of a source. It stops after an error.
 type entries = iter.Seq2[entry, error]
 
-// fromFolder are the entries of a folder, sorted by name. The files are read when an entry is opened. A repository
-// at the top is not part of the content: the folder is where its owner works on the skill.
+// fromFolder returns the entries of a folder, sorted by name. It omits a .git at the top level,
+// because the owner may develop the skill in a repository.
 func fromFolder(root *os.Root) entries {
 	return func(yield func(entry, error) bool) {
 		for f, err := range skills.Walk(root) {
@@ -43,7 +43,8 @@ func fromFolder(root *os.Root) entries {
 	}
 }
 
-// fromArchive are the entries of an archive: zip, tar or gzipped tar, recognized by its content.
+// fromArchive returns the entries of a zip, tar or gzipped tar archive. It detects the format from
+// the content.
 func fromArchive(f *os.File) (entries, error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(f, head); err != nil {
@@ -75,8 +76,8 @@ func fromArchive(f *os.File) (entries, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Unlike zip, gzip does not say what it unpacks to. At least 1 MiB, for a small archive may be
-		// packed well.
+		// Unlike zip, gzip does not record the unpacked size. Allow at least 1 MiB, because a small
+		// archive can have a high compression ratio.
 		return fromTar(io.LimitReader(g, max(info.Size()*maxRatio, 1<<20))), nil
 	}
 
@@ -106,7 +107,7 @@ func fromTar(r io.Reader) entries {
 			case errors.Is(err, io.EOF):
 				return
 			case err != nil && !errors.Is(err, tar.ErrInsecurePath):
-				// Anything that is no other archive is tried as tar.
+				// There is no other format to try, so the source is not an archive.
 				if first {
 					err = errors.New("the source is neither a zip nor a tar archive")
 				} else {
@@ -114,13 +115,14 @@ func fromTar(r io.Reader) entries {
 				}
 				yield(entry{}, err)
 				return
-			case h.Typeflag == tar.TypeXGlobalHeader: // git writes one with the commit
+			// Git writes a global header with the commit.
+			case h.Typeflag == tar.TypeXGlobalHeader:
 				continue
 			}
 
 			mode := h.FileInfo().Mode()
 			if h.Typeflag == tar.TypeLink {
-				mode |= fs.ModeSymlink // hard links are refused like symbolic ones
+				mode |= fs.ModeSymlink // hard links are refused too
 			}
 			if !yield(entry{h.Name, mode, h.Size, "", func() (io.ReadCloser, error) { return io.NopCloser(t), nil }}, nil) {
 				return

@@ -21,27 +21,28 @@ import (
 	"rouse/internal/dial"
 )
 
-// Source says where a skill comes from.
+// Source is the location of a skill to install.
 type Source struct {
-	// From is a folder, an archive (zip, tar, tar.gz), or the URL of a git repository.
+	// From is a folder, an archive (zip, tar, tar.gz) or the URL of a Git repository.
 	From string
-	// Path of the skill within it, with slashes; "" if there is only one.
+	// Path is the slash-separated path of the skill within the source. Optional if there is only
+	// one skill.
 	Path string
-	// Revision of a repository: a branch, a tag or a commit; "" for its HEAD.
+	// Revision is a branch, tag or commit of a repository. The default is HEAD.
 	Revision string
 }
 
-// watchEvery is how often it is looked at how much git has received.
+// watchEvery is the interval between checks of the size of a running fetch.
 const watchEvery = 20 * time.Millisecond
 
-// repositoryURL tells the URL of a repository from a path: it has a scheme, or is user@host:path.
+// repositoryURL matches repository URLs. They have a scheme or the form user@host:path.
 var repositoryURL = regexp.MustCompile(`^(https|ssh|git|file)://|^[\w.-]+@[\w.-]+:`)
 
-// Remote says whether a source is a repository.
+// Remote reports whether the source is a repository.
 func (s Source) Remote() bool { return repositoryURL.MatchString(s.From) }
 
-// Fetch stages the skill of a source below root, the directory of skills that it is to be installed
-// in. The caller has to close the result.
+// Fetch stages the skill of a source below root, the directory in which it will be installed. The
+// caller must close the result.
 func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	at := Staged{Pinned: Pinned{Source: s.From, Revision: s.Revision}}
 	if s.Path != "" {
@@ -99,8 +100,8 @@ func Fetch(ctx context.Context, root string, s Source) (*Staged, error) {
 	return stage(ctx, root, all, at)
 }
 
-// fetchRepository fetches one revision of a repository, as an archive made by git: no file is checked
-// out, so that no links, hooks or filters of the repository take effect.
+// fetchRepository fetches one revision of a repository and reads it with git archive. It does not
+// check out files, so links, hooks and filters of the repository have no effect.
 func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, err error) {
 	dir, err := makeStaging(root)
 	if err != nil {
@@ -123,14 +124,14 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	got := "FETCH_HEAD"
 	watched, end := watch(ctx, dir, at.Source)
 	defer end()
-	// A server may refuse to send a commit by its hash. Then all branches and tags are fetched.
+	// If the server refuses to send a commit by its hash, fetch all branches and tags.
 	if _, err := runGit(watched, dir, "fetch", "--quiet", "--depth", "1", "--no-tags", "--", address, want); err != nil {
 		if _, again := runGit(watched, dir, "fetch", "--quiet", "--tags", "--", address, "+refs/heads/*:refs/heads/*"); again != nil {
 			return nil, cmp.Or(context.Cause(watched), err)
 		}
 		got = want
 	}
-	if folderSize(dir) > maxFetch { // it was faster than the watch
+	if folderSize(dir) > maxFetch { // the fetch ended before watch saw the size
 		return nil, tooMuch(at.Source)
 	}
 
@@ -143,7 +144,8 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	archiving, stop := context.WithCancel(ctx)
 	defer stop()
 	cmd := gitCommand(archiving, dir, "archive", "--format=tar", at.Commit)
-	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull) // a stranger's attributes name no filter of the owner's
+	// The repository's attributes must not run filters from the owner's configuration.
+	cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL="+os.DevNull)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -166,7 +168,8 @@ func fetchRepository(ctx context.Context, root string, at Staged) (_ *Staged, er
 	return staged, err
 }
 
-// watch returns a context that ends once a folder holds more than git may receive. The caller must call end.
+// watch returns a context that is canceled when dir exceeds the maximum fetch size. The caller must
+// call end.
 func watch(ctx context.Context, dir, source string) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -202,7 +205,8 @@ func folderSize(dir string) (n int64) {
 	return n
 }
 
-// Latest is the commit that a revision of a repository is now; "" if the revision is itself a commit.
+// Latest returns the current commit of a revision. It returns "" if the revision is not a branch or
+// tag, so presumably a commit.
 func Latest(ctx context.Context, url, revision string) (string, error) {
 	want, err := revisionOf(revision)
 	if err != nil {
@@ -219,13 +223,14 @@ func Latest(ctx context.Context, url, revision string) (string, error) {
 
 	commit, _, ok := strings.Cut(out, "\t")
 	if !ok {
-		return "", nil // not a branch or tag: a commit, which never changes
+		return "", nil // a commit, which does not change
 	}
 
 	return commit, nil
 }
 
-// revisionOf returns the revision that git is asked for. It refuses a text that git would read as an option.
+// revisionOf returns the revision to request from Git. It rejects text that Git would parse as an
+// option.
 func revisionOf(written string) (string, error) {
 	if strings.HasPrefix(written, "-") {
 		return "", fmt.Errorf("%q is no revision", written)
@@ -233,29 +238,33 @@ func revisionOf(written string) (string, error) {
 	return cmp.Or(written, "HEAD"), nil
 }
 
-// gitCommand is git on the bare repository in dir, or on none. It never prompts, runs nothing of a
-// repository, and uses known protocols only. The owner's settings hold: how to reach a server is theirs.
-// Those of the folder in which rouse was started do not: an agent may have written them.
+// gitCommand returns a Git command on the bare repository in dir, or outside of any repository if
+// dir is "". The command never prompts, runs no programs of a repository, and uses only the allowed
+// protocols. It uses the owner's settings, which may be needed to reach a server. It ignores the
+// current directory of rouse, because an agent may have written settings there.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "protocol.ext.allow=never", "-c", "http.followRedirects=false", "-c", "transfer.bundleURI=false", "-c", "safe.bareRepository=explicit", "-c", "fetch.unpackLimit=1", "-c", "fetch.recurseSubmodules=false", "-c", "gc.auto=0", "-c", "core.bigFileThreshold=16m"}, args...)...)
 	endGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	repository := dir
 	if dir == "" {
-		dir, repository = os.TempDir(), filepath.Join(os.DevNull, "none") // where nothing is found, nor looked for
+		// This path cannot contain a repository.
+		dir, repository = os.TempDir(), filepath.Join(os.DevNull, "none")
 	}
 
 	cmd.Dir = dir
-	// rouse may have been started where git was told of another repository, as in a hook of it.
+	// Remove variables that refer to another repository, for example if rouse runs in a Git hook.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(setting string) bool {
 		name, _, _ := strings.Cut(setting, "=")
 		return slices.Contains([]string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_CONFIG"}, name)
 	})
-	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOC_LIMIT=256m", "LC_ALL=C") // the limit is of one object that git has to hold
+	// GIT_ALLOC_LIMIT limits the size of one object in memory.
+	cmd.Env = append(cmd.Env, "GIT_DIR="+repository, "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=https:ssh:git:file", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOC_LIMIT=256m", "LC_ALL=C")
 	return cmd
 }
 
-// Settings returns the files from which git takes settings when it fetches, and those of its usual places that do not exist yet.
+// Settings returns the configuration files that Git reads for a fetch. It includes the usual
+// user-level files even if they do not exist.
 func Settings(ctx context.Context) ([]string, error) {
 	out, err := runGit(ctx, "", "config", "--list", "--show-origin", "--name-only", "--includes", "-z")
 	if err != nil {
@@ -266,7 +275,8 @@ func Settings(ctx context.Context) ([]string, error) {
 	if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".gitconfig"), filepath.Join(cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config")), "git", "config"))
 	}
-	for origin := range strings.SplitSeq(out, "\x00") { // and names, which are in no such form
+	// The output also contains names, which do not begin with "file:".
+	for origin := range strings.SplitSeq(out, "\x00") {
 		if file, ok := strings.CutPrefix(origin, "file:"); ok && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
@@ -292,21 +302,22 @@ func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 }
 
 const (
-	// resolveWithin bounds the requests that find the address of a repository.
+	// resolveWithin is the timeout for resolving the address of a repository.
 	resolveWithin = 30 * time.Second
 	maxRedirects  = 5
-	advertised    = "/info/refs?service=git-upload-pack" // the first request of git
+	advertised    = "/info/refs?service=git-upload-pack" // path of Git's first request
 )
 
-// elsewhereError is a repository whose server redirects to another one.
+// elsewhereError is a redirect of a repository to another server.
 type elsewhereError struct{ source, to string }
 
 func (e *elsewhereError) Error() string {
 	return fmt.Sprintf("the repository %s redirects to another server, which is not followed; if you trust that server, install from %s", e.source, e.to)
 }
 
-// resolveRepository returns the address of a repository after the redirects of its own server, as for a missing .git or a new name.
-// Git itself follows no redirect: the server could have it ask any address of this machine or its network.
+// resolveRepository follows redirects within the repository's own server and returns the resulting
+// URL. Examples are a missing .git or a renamed repository. Git itself does not follow redirects
+// here, because a server could send it to any address in the local network.
 func resolveRepository(ctx context.Context, source string) (string, error) {
 	if !strings.HasPrefix(source, "https://") {
 		return source, nil // only HTTP has redirects
@@ -316,7 +327,7 @@ func resolveRepository(ctx context.Context, source string) (string, error) {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(source, "/")+advertised, nil)
 	if err != nil {
-		return source, nil //nolint:nilerr // git says what is wrong with the address
+		return source, nil //nolint:nilerr // git reports the invalid address
 	}
 	r.Header.Set("User-Agent", "git/rouse")
 	client := &http.Client{Transport: dial.New(dial.Options{Own: []string{source}, Proxy: true}), CheckRedirect: func(next *http.Request, via []*http.Request) error {
@@ -334,8 +345,9 @@ func resolveRepository(ctx context.Context, source string) (string, error) {
 	switch {
 	case errors.As(err, &elsewhere):
 		return "", elsewhere
-	case err != nil: // the owner's settings of git may know another way
-		return source, nil //nolint:nilerr // git says what is wrong
+	// Git may reach the server with the owner's settings.
+	case err != nil:
+		return source, nil //nolint:nilerr // git reports the error
 	}
 	resp.Body.Close()
 

@@ -12,7 +12,7 @@ import (
 	"rouse/skills/install"
 )
 
-// What an agent wrote into the folder in which rouse is started is no setting for git.
+// Git ignores settings that an agent wrote to the current directory of rouse.
 func TestFolderOfTheCaller(t *testing.T) {
 	for _, program := range []string{"git", "sh"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -41,8 +41,8 @@ func TestFolderOfTheCaller(t *testing.T) {
 	}
 }
 
-// What git is fetched into lies below the root, and not in the system's folder for temporary files: an agent that was
-// granted that one could write settings for git into it.
+// Git fetches into a directory below the root instead of the system's temporary directory, where an
+// agent may have write access.
 func TestFetchedBelowTheRoot(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git")
@@ -57,7 +57,7 @@ func TestFetchedBelowTheRoot(t *testing.T) {
 		}
 	}
 
-	for _, name := range []string{"TMPDIR", "TMP"} { // of Unix, and of Windows
+	for _, name := range []string{"TMPDIR", "TMP"} { // Unix and Windows
 		t.Setenv(name, filepath.Join(root, "none"))
 	}
 	staged, err := install.Fetch(t.Context(), root, install.Source{From: "file:///" + strings.TrimPrefix(filepath.ToSlash(repository), "/")})
@@ -72,7 +72,7 @@ func TestFetchedBelowTheRoot(t *testing.T) {
 	}
 }
 
-// A repository that is larger than any skill is refused while git receives it, and git is ended with all that it started.
+// A repository that is too large is rejected during the fetch, and all Git processes are killed.
 func TestLargeRepository(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git")
@@ -130,7 +130,7 @@ func TestLargeRepository(t *testing.T) {
 	}
 }
 
-// What the configuration of a repository names is not run when a skill is fetched from it.
+// A fetch does not run programs that the configuration of the repository names.
 func TestConfigurationOfTheSource(t *testing.T) {
 	for _, program := range []string{"git", "sh"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -170,7 +170,9 @@ func TestConfigurationOfTheSource(t *testing.T) {
 		t.Error(err)
 	}
 	for _, gone := range []bool{false, true} {
-		if gone { // of a partial clone, whose missing objects git would fetch by a program of its configuration
+		// Make a partial clone. For its missing objects, Git would run a program from the
+		// configuration.
+		if gone {
 			found, _ := filepath.Glob(filepath.Join(repository, ".git", "objects", "??", "*"))
 			for _, path := range found {
 				if text, err := exec.CommandContext(t.Context(), "git", "-C", repository, "cat-file", "-t", filepath.Base(filepath.Dir(path))+filepath.Base(path)).Output(); err == nil && string(text) == "blob\n" {

@@ -8,8 +8,8 @@ import (
 	"rouse/skills/install"
 )
 
-// FuzzArchive: whatever an archive holds, it is refused or becomes a skill in its place, and
-// nothing is written anywhere else.
+// FuzzArchive checks that any archive is rejected or becomes a skill in its folder, and that no
+// other file is written.
 func FuzzArchive(f *testing.F) {
 	for _, pack := range []func(testing.TB, ...item) string{tarball, zipped} {
 		for _, items := range [][]item{{{"csv/SKILL.md", csv, 0}}, {{"../SKILL.md", csv, 0}}, {{"csv/SKILL.md", csv, 0}, {"csv/x", "/etc", '2'}}} {

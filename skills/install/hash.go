@@ -13,15 +13,15 @@ import (
 	"rouse/skills"
 )
 
-// File is one file of a skill.
+// File is a file of a skill.
 type File struct {
-	Path       string `json:"path"` // below the skill, with slashes
+	Path       string `json:"path"` // slash-separated, relative to the skill
 	Bytes      int64  `json:"bytes"`
 	Executable bool   `json:"executable"`
-	Link       string `json:"link,omitempty"` // target, if it is a link
+	Link       string `json:"link,omitempty"` // target, if the file is a link
 }
 
-// RefusedError is an entry that no skill may contain.
+// RefusedError reports an entry that no skill may contain.
 type RefusedError struct {
 	Dir, Path, Why string
 }
@@ -30,15 +30,15 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%q in the skill in %s is refused: %s; remove it if you do not know it", e.Path, e.Dir, e.Why)
 }
 
-// Hash returns the hash of a skill's content in the lock file: SHA-256 over path, executable bit, kind and
-// SHA-256 of each file, sorted by path. Times and owners do not count. It fails with a RefusedError if
-// the folder contains what no skill may.
+// Hash returns the content hash of a skill, as in the lock file. It is the SHA-256 over the path,
+// executable bit, type and SHA-256 of each file, sorted by path. It ignores times and owners. It
+// returns a RefusedError if the folder contains a refused entry.
 func Hash(dir string) (string, error) {
 	_, hash, err := Files(dir)
 	return hash, err
 }
 
-// Files returns the files of a skill with their hash, which are shown before the skill is trusted.
+// Files returns the files of a skill and their hash. They are shown before the skill is trusted.
 func Files(dir string) (files []File, hash string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func Files(dir string) (files []File, hash string, err error) {
 	defer root.Close()
 
 	all := sha256.New()
-	for f, err := range skills.Walk(root) { // in an order on which the hash depends
+	for f, err := range skills.Walk(root) { // the hash depends on the order
 		switch {
 		case err != nil:
 			return nil, "", fmt.Errorf("the files of %s cannot be read: %w", dir, err)
@@ -68,7 +68,7 @@ func Files(dir string) (files []File, hash string, err error) {
 	return files, hex.EncodeToString(all.Sum(nil)), nil
 }
 
-// digest returns the SHA-256 of a file, or of the target of a link.
+// digest returns the SHA-256 of a file's content, or of a link's target path.
 func digest(f skills.File) (string, error) {
 	from := io.NopCloser(strings.NewReader(f.Link))
 	if f.Link == "" {
@@ -85,10 +85,10 @@ func digest(f skills.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// errChanged reports that the files of a folder do not have a hash.
+// errChanged reports that the files in a folder do not match a hash.
 var errChanged = errors.New("its files are others")
 
-// compare returns errChanged if the files of a folder do not have a hash.
+// compare returns errChanged if the files in dir do not match hash.
 func compare(dir, hash string) error {
 	now, err := Hash(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now != hash {

@@ -24,7 +24,7 @@ const csv = "---\nname: csv\ndescription: Cleans CSV.\n---\nRun scripts/clean.sh
 // item is an entry of an archive or a file of a folder.
 type item struct {
 	name, text string
-	kind       byte // of tar; 0 is a file
+	kind       byte // tar type; 0 for a file
 }
 
 func folder(t testing.TB, items ...item) string {
@@ -116,7 +116,7 @@ func file(t testing.TB, content []byte) string {
 	return path
 }
 
-// below lists the files below a directory, but for what rouse keeps there.
+// below lists the files below a directory, except for rouse's own files.
 func below(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
@@ -134,8 +134,8 @@ func below(t *testing.T, dir string) []string {
 	return slices.DeleteFunc(out, func(p string) bool { return p == ".staging/lock" || p == "skills.lock.json" })
 }
 
-// From a folder, a tar and a zip the same skill comes with the same hash, is seen before it
-// is used, and is there afterwards; nothing is left of the staging.
+// A folder, a tar and a zip yield the same skill with the same hash. It can be inspected before
+// installation, and staging leaves no files.
 func TestSources(t *testing.T) {
 	items := []item{{"csv/SKILL.md", csv, 0}, {"csv/scripts/clean.sh", "#!/bin/sh\n", 0}, {"README.md", "about", 0}}
 	for name, source := range map[string]string{"folder": folder(t, items...), "the skill itself": filepath.Join(folder(t, items...), "csv"), "tar": tarball(t, items...), "zip": zipped(t, items...)} {
@@ -179,8 +179,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestRefused: what would write elsewhere, be something else on another system, or be too
-// much is refused with its name, and nothing is left.
+// Entries that are unsafe, not portable or too large are rejected by name, and no files are left.
 func TestRefused(t *testing.T) {
 	good := item{"csv/SKILL.md", csv, 0}
 	var many []item
@@ -253,7 +252,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// incompressible are bytes that do not repeat.
+// incompressible returns bytes without repetition.
 func incompressible(n int) []byte {
 	out := make([]byte, n)
 	x := uint64(1)
@@ -276,8 +275,8 @@ func cut(t *testing.T, path string) []byte {
 	return text[:len(text)/2]
 }
 
-// What is installed is replaced only when that is wanted, shows when it was changed, can be
-// pinned as it is, and goes again; what people put there themselves stays theirs.
+// An installed skill is replaced only on request. Changes are detected and can be pinned, and the
+// skill can be removed. Skills that were not installed are left alone.
 func TestLifeOfAnInstalledSkill(t *testing.T) {
 	ctx, root := t.Context(), t.TempDir()
 	put := func(text string, replace bool) error {
@@ -363,8 +362,8 @@ func TestLifeOfAnInstalledSkill(t *testing.T) {
 	}
 }
 
-// A repository gives the skill of a path and a revision, and the commit that it was; links in
-// it are refused, and it cannot name commands.
+// A repository yields the skill at a path and revision, with its commit. Links are rejected, and
+// revisions cannot inject options.
 func TestRepository(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not here")

@@ -7,27 +7,27 @@ import (
 	"rouse/skills"
 )
 
-// Listed is a skill, and whether it was installed.
+// Listed is a skill with its installation state.
 type Listed struct {
 	*skills.Skill
 	Kind      skills.Kind `json:"kind"`
-	State     string      `json:"state"`         // own, installed or changed: not what was installed
-	Why       string      `json:"why,omitempty"` // it counts as changed, and what to do
+	State     string      `json:"state"`         // own, installed, or changed since installation
+	Why       string      `json:"why,omitempty"` // reason for the state changed, with a remedy
 	Installed *Pinned     `json:"installed,omitempty"`
 }
 
-// Inventory are all skills of a catalog, and the problems of discovering them.
+// Inventory lists the skills of a catalog and the problems found during discovery.
 type Inventory struct {
 	Skills   []Listed         `json:"skills"`
 	Problems []skills.Problem `json:"problems"`
 }
 
-// Inspect says of each skill of a catalog whether it was installed, and changed since.
+// Inspect returns the installation state of each skill in a catalog.
 func Inspect(all *skills.Catalog) (Inventory, error) {
 	out := Inventory{Skills: []Listed{}, Problems: []skills.Problem{}}
 	out.Problems = append(out.Problems, all.Problems()...)
 
-	pins := map[string][]Pinned{} // by folder, so that each lock file is read once
+	pins := map[string][]Pinned{} // by folder; each lock file is read once
 	for _, s := range all.Skills() {
 		listed, err := inspect(s, pins)
 		if err != nil {
@@ -39,7 +39,7 @@ func Inspect(all *skills.Catalog) (Inventory, error) {
 	return out, nil
 }
 
-// InspectOne is Inspect for one skill.
+// InspectOne returns the installation state of one skill.
 func InspectOne(s *skills.Skill) (Listed, error) { return inspect(s, map[string][]Pinned{}) }
 
 func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
@@ -58,28 +58,29 @@ func inspect(s *skills.Skill, pins map[string][]Pinned) (Listed, error) {
 	}
 	listed.Installed, listed.State = p, "installed"
 	if err := p.check(root); err != nil {
-		listed.State, listed.Why = "changed", err.Error() // what cannot be read is not what was installed either
+		// An unreadable skill counts as changed too.
+		listed.State, listed.Why = "changed", err.Error()
 	}
 
 	return listed, nil
 }
 
-// maxListed is how many files of a skill its detail lists.
+// maxListed is the maximum number of files in a Detail.
 const maxListed = 1000
 
-// Detail is all that is shown of one skill (OSL-34).
+// Detail is the full description of a skill for display.
 type Detail struct {
 	Listed
-	Terms        []skills.Term    `json:"terms,omitempty"`     // what its program says and asks for
-	Obstacles    []string         `json:"obstacles,omitempty"` // why its program cannot run here
-	Instructions string           `json:"instructions"`        // "" of a program alone
+	Terms        []skills.Term    `json:"terms,omitempty"`     // properties and requests of its program
+	Obstacles    []string         `json:"obstacles,omitempty"` // reasons why it cannot run here
+	Instructions string           `json:"instructions"`        // "" if the skill has no SKILL.md
 	Docs         string           `json:"docs,omitempty"`
-	Files        []string         `json:"files"` // beside SKILL.md, or manifest.json
-	More         bool             `json:"more"`  // there are more files than are listed
+	Files        []string         `json:"files"` // without SKILL.md or manifest.json
+	More         bool             `json:"more"`  // Files is incomplete
 	Problems     []skills.Problem `json:"problems"`
 }
 
-// Describe reads all that is shown of a skill. problems are those of loading it.
+// Describe returns the full description of a skill. problems are the problems of loading it.
 func Describe(s *skills.Skill, problems []skills.Problem) (out Detail, err error) {
 	out.Problems = append([]skills.Problem{}, problems...)
 	if out.Listed, err = InspectOne(s); err != nil {
@@ -89,7 +90,7 @@ func Describe(s *skills.Skill, problems []skills.Problem) (out Detail, err error
 	if s.Manifest != nil {
 		out.Terms, out.Obstacles = s.Manifest.Terms(), s.Manifest.Obstacles(runtime.GOOS)
 	}
-	// What a program has instead of instructions are its docs.
+	// A program without a SKILL.md has docs instead of instructions.
 	if out.Kind != skills.KindModule {
 		if out.Instructions, err = s.Instructions(); err != nil {
 			return out, err

@@ -13,7 +13,7 @@ import (
 	"rouse/skills/install"
 )
 
-// layouts are what git or another tool takes for its own, by what it is.
+// layouts are entries that Git or another tool recognizes as a repository.
 var layouts = map[string][]item{
 	"a folder":               {{name: "csv/.git/config", text: "[core]\n\tfsmonitor = touch canary\n"}, {name: "csv/.git/HEAD", text: "ref: refs/heads/main\n"}},
 	"a folder below":         {{name: "csv/scripts/deep/.git/config", text: "x"}},
@@ -31,7 +31,8 @@ var layouts = map[string][]item{
 	"Subversion":             {{name: "csv/.svn/wc.db", text: "x"}},
 }
 
-// What git or another tool takes for its own is refused, however it comes, and nothing of it is installed.
+// Repositories of Git and other tools are rejected in every kind of source, and no file is
+// installed.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	for name, parts := range layouts {
@@ -60,7 +61,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// What lies in node_modules and what other tools find is shown, hashed and checked.
+// Files in node_modules and of other tools are shown, hashed and checked.
 func TestNothingIsLeftOut(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -104,8 +105,8 @@ func TestNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// An installed or trusted skill in which a repository is planted is not used, and the error says what to do. No program
-// of the repository is run.
+// If a repository is planted in an installed or trusted skill, the skill is not used and the error
+// contains a remedy. No program of the repository runs.
 func TestPlantedInASkill(t *testing.T) {
 	t.Parallel()
 	for name, parts := range layouts {
@@ -149,13 +150,13 @@ func TestPlantedInASkill(t *testing.T) {
 	}
 }
 
-// A link may lead to what is hashed alone, and counts by where it leads.
+// A link may lead only to hashed files. Its target is part of the hash.
 func TestLinksOfASkill(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, item{"SKILL.md", csv, 0}, item{"a.md", "a", 0}, item{"b.md", "b", 0})
 	relink := func(to string) {
 		at := filepath.Join(dir, "link.md")
-		_ = os.Remove(at) // there is none at first
+		_ = os.Remove(at) // missing at first
 		if err := os.Symlink(to, at); err != nil {
 			t.Skip("needs links")
 		}
@@ -178,7 +179,8 @@ func TestLinksOfASkill(t *testing.T) {
 	}
 }
 
-// The repository in which its owner works on a skill is not part of it, so that it can be installed from there.
+// A skill can be installed from the repository in which its owner develops it. The repository is
+// not part of the skill.
 func TestWorkOnASkill(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {

@@ -21,29 +21,30 @@ import (
 	"rouse/skills"
 )
 
-// lockName is the lock file of a directory of skills.
+// lockName is the name of the lock file in a directory of skills.
 const lockName = "skills.lock.json"
 
-// Pinned is the entry of an installed skill in the lock file.
+// Pinned is the lock file entry of an installed skill.
 type Pinned struct {
-	Name        string    `json:"name"`               // and of its directory
+	Name        string    `json:"name"`               // also the name of its folder
 	Source      string    `json:"source"`             // folder, archive or URL
-	Path        string    `json:"path,omitempty"`     // within the source
+	Path        string    `json:"path,omitempty"`     // path within the source
 	Revision    string    `json:"revision,omitempty"` // as requested
 	Commit      string    `json:"commit,omitempty"`
-	Hash        string    `json:"hash"`              // see Hash
-	Version     string    `json:"version,omitempty"` // of its program's manifest
-	Tags        []string  `json:"tags,omitempty"`    // of the index of the source
+	Hash        string    `json:"hash"`              // hash of the files of the skill
+	Version     string    `json:"version,omitempty"` // from its manifest
+	Tags        []string  `json:"tags,omitempty"`    // from the index of the source
 	InstalledAt time.Time `json:"installed_at"`
 }
 
-// list is a file that lists skills: a lock file, or the skills that were trusted.
+// list is the content of a lock file or of the file of trusted skills.
 type list[T any] struct {
 	Version int `json:"version"`
 	Skills  []T `json:"skills"`
 }
 
-// readList reads a list. A file that does not exist is empty. The error ends with a remedy.
+// readList reads a list. A missing file is an empty list. remedy is appended to the error for a
+// damaged file.
 func readList[T any](path, remedy string) ([]T, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +64,7 @@ func readList[T any](path, remedy string) ([]T, error) {
 	return l.Skills, nil
 }
 
-// writeList replaces a list, which is sorted by a key.
+// writeList sorts a list by key and replaces its file.
 func writeList[T any](path string, all []T, key func(T) string, mode fs.FileMode) error {
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 	text, err := json.MarshalIndent(list[T]{1, all}, "", "  ")
@@ -73,8 +74,8 @@ func writeList[T any](path string, all []T, key func(T) string, mode fs.FileMode
 	return atomicfile.Write(path, append(text, '\n'), mode)
 }
 
-// Installed returns the entries of the lock file of a directory of skills, by name. Without a lock file
-// nothing is installed.
+// Installed returns the lock file entries of a directory of skills, sorted by name. It returns nil
+// if there is no lock file.
 func Installed(root string) ([]Pinned, error) {
 	return readList[Pinned](filepath.Join(root, lockName), "restore it, or remove it and install the skills again")
 }
@@ -87,8 +88,8 @@ func find(all []Pinned, name string) *Pinned {
 	return nil
 }
 
-// Tags returns the tags that the skills of a directory were installed with, for skills.Root (OSL-34). A
-// damaged lock file has none; it is reported when one of its skills is used.
+// Tags returns a function for skills.Root that returns the tags with which a skill was installed.
+// It ignores errors of the lock file, which Verify reports.
 func Tags(root string) func(dir string) []string {
 	pinned := sync.OnceValue(func() []Pinned { all, _ := Installed(root); return all })
 	return func(dir string) []string {
@@ -99,16 +100,16 @@ func Tags(root string) func(dir string) []string {
 	}
 }
 
-// ErrExists: there is a directory with the skill's name.
+// ErrExists is returned if a folder with the skill's name already exists.
 var ErrExists = errors.New("there is one already")
 
-// Install moves a staged skill to its place below root and pins it. With replace it takes the place of
-// a skill with its name; without, that is ErrExists. The directory changes before the lock file, so
-// that after a crash between the two the skill is reported as changed.
+// Install moves a staged skill to its folder in root and adds it to the lock file. If the folder
+// exists, Install replaces it if replace is true, and otherwise returns ErrExists. The folder
+// changes before the lock file, so a crash between the two steps is detected as a changed skill.
 func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned, error) {
 	p := s.Pinned
 	p.InstalledAt = time.Now().UTC().Truncate(time.Second)
-	// What could never run here is not installed (OSL-21, OSL-33); what only lacks something may find it later.
+	// A skill for another system is not installed. A missing feature may become available later.
 	if m := s.Skill.Manifest; m != nil {
 		if why := m.Refusals(runtime.GOOS); len(why) > 0 {
 			return p, fmt.Errorf("the skill %s cannot be installed here: %s", p.Name, strings.Join(why, "; "))
@@ -124,7 +125,7 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 		case err == nil && !replace:
 			return fmt.Errorf("%s: %w", place, ErrExists)
 		case err == nil:
-			// Into the staging directory, which Close deletes.
+			// Move the old folder to the staging directory, which Close deletes.
 			if err := os.Rename(place, filepath.Join(s.tempDir, "replaced")); err != nil {
 				return fmt.Errorf("%s cannot make room: %w", place, err)
 			}
@@ -141,7 +142,8 @@ func Install(ctx context.Context, root string, s *Staged, replace bool) (Pinned,
 	})
 }
 
-// Pin accepts the changes of an installed skill: as it is now it counts as what was installed.
+// Pin updates the lock file with the current content of an installed skill. It accepts changes made
+// since installation.
 func Pin(ctx context.Context, root, name string) (Pinned, error) {
 	var pinned Pinned
 	return pinned, updateLock(ctx, root, func(l *list[Pinned]) error {
@@ -164,7 +166,7 @@ func Remove(ctx context.Context, root, name string) error {
 		}
 		l.Skills = without(l.Skills, name)
 
-		// A rename removes the skill at once. Deleting its files may take a while, or be interrupted.
+		// The rename removes the skill atomically. Deleting its files may be slow or interrupted.
 		away, err := makeStaging(root)
 		if err != nil {
 			return err
@@ -172,7 +174,7 @@ func Remove(ctx context.Context, root, name string) error {
 
 		err = os.Rename(filepath.Join(root, name), filepath.Join(away, "removed"))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = nil // the owner deleted it already
+			err = nil // already deleted by the owner
 		}
 
 		return errors.Join(err, os.RemoveAll(away))
@@ -187,8 +189,8 @@ func without(all []Pinned, name string) []Pinned {
 	return slices.DeleteFunc(all, func(p Pinned) bool { return p.Name == name })
 }
 
-// updateLock makes a change of a directory of skills and its lock file, one process at a time. The lock
-// file is replaced atomically, and only if the change succeeded.
+// updateLock changes a directory of skills and its lock file, exclusively among processes. It
+// replaces the lock file atomically, and only if do succeeds.
 func updateLock(ctx context.Context, root string, do func(*list[Pinned]) error) (err error) {
 	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return err
@@ -212,11 +214,12 @@ func updateLock(ctx context.Context, root string, do func(*list[Pinned]) error) 
 	return writeList(filepath.Join(root, lockName), l.Skills, func(p Pinned) string { return p.Name }, 0o644)
 }
 
-// Verify checks that the files of a skill are those that were installed, or trusted by themselves. It is
-// called when the skill is used, and not when it is discovered, so that nothing can change in between. The
-// error says what to do.
+// Verify checks that the files of a skill are unchanged since it was installed or trusted. It must
+// be called at each use of the skill, because the files can change after discovery. The error
+// contains a remedy.
 func Verify(s *skills.Skill) error {
-	// What lies beside it says nothing here: whoever changes the skill could change that as well.
+	// Ignore the lock file next to a trusted skill, because others could change it along with the
+	// skill.
 	if s.TrustedHash != "" {
 		return asTrusted(s.Dir, s.TrustedHash)
 	}
@@ -230,10 +233,10 @@ func Verify(s *skills.Skill) error {
 	if p := find(pinned, filepath.Base(s.Dir)); p != nil {
 		return p.check(root)
 	}
-	return nil // the owner put it there
+	return nil // added by the owner, without installation
 }
 
-// check checks that an installed skill is what was installed. The error says what to do.
+// check checks that an installed skill is unchanged. The error contains a remedy.
 func (p Pinned) check(root string) error {
 	err := compare(filepath.Join(root, p.Name), p.Hash)
 	var refused *RefusedError

@@ -8,26 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a skill.
+// Limits of a source.
 const (
 	maxFiles  = 2000
-	maxFile   = 10 << 20 // bytes
-	maxTotal  = 50 << 20 // bytes
-	maxFetch  = 64 << 20 // bytes that git may receive for it
+	maxFile   = 10 << 20 // in bytes
+	maxTotal  = 50 << 20 // in bytes
+	maxFetch  = 64 << 20 // bytes that Git may receive
 	maxLevels = 12       // folders above a file
-	maxName   = 255      // bytes of one element of a path
-	// maxRatio bounds how many bytes one byte of an archive may unpack to: real content does not
-	// compress better.
+	maxName   = 255      // bytes of one path element
+	// maxRatio is the maximum compression ratio of an archive. Real content does not exceed it.
 	maxRatio = 200
 )
 
-// entryError says why an entry is refused.
+// entryError returns an error with the reason why an entry is refused.
 func entryError(name, format string, args ...any) error {
 	return fmt.Errorf("%q in the source is refused: %s; nothing was installed", name, fmt.Sprintf(format, args...))
 }
 
-// cleanPath is the path of an entry below the skill, with slashes; an error unless it means the same
-// on every operating system.
+// cleanPath returns the slash-separated path of an entry, relative to the source. It returns an
+// error if the path is not portable across operating systems.
 func cleanPath(name string) (string, error) {
 	switch {
 	case !utf8.ValidString(name):
@@ -41,7 +40,7 @@ func cleanPath(name string) (string, error) {
 	}
 
 	elements := strings.Split(strings.TrimSuffix(name, "/"), "/")
-	// Many archives are packed from ".", and have ./ before every name.
+	// Many archives are packed from ".", so that every name begins with ./
 	if len(elements) > 0 && elements[0] == "." {
 		elements = elements[1:]
 	}
@@ -65,7 +64,8 @@ func cleanPath(name string) (string, error) {
 	return strings.Join(elements, "/"), nil
 }
 
-// isWindowsDevice says whether the name means a device on Windows, which it does with any extension.
+// isWindowsDevice reports whether Windows treats the name as a device. It does so with any
+// extension.
 func isWindowsDevice(name string) bool {
 	base, _, _ := strings.Cut(strings.ToUpper(name), ".")
 	switch base {

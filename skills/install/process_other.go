@@ -4,5 +4,5 @@ package install
 
 import "os/exec"
 
-// endGroup does nothing: programs that git started end with its pipes.
+// endGroup does nothing. Git's subprocesses exit when their pipes are closed.
 func endGroup(*exec.Cmd) {}

@@ -8,12 +8,13 @@ import (
 	"syscall"
 )
 
-// endGroup has the end of a command's context end the programs that it started, too: git receives in one of those.
+// endGroup kills the command's subprocesses too when its context ends. Git receives data in a
+// subprocess.
 func endGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
 		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
-			return os.ErrProcessDone // there is no such group any more
+			return os.ErrProcessDone // the process group no longer exists
 		}
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"rouse/skills/install"
 )
 
-// manifest is that of the program sums, for some platforms.
+// manifest returns the manifest of the program sums for some platforms.
 func manifest(t testing.TB, version, platforms string) string {
 	t.Helper()
 	text := `{"name": "sums", "description": "Adds.", "version": "` + version + `", "author": "a", "schemaVersion": "2.0", "capabilities": [], "requiredBindings": [], "permissions": [],
@@ -29,8 +29,8 @@ const (
 	index  = `[{"name": "sums", "description": "Adds.", "version": "1.0.0", "author": "a", "folderPath": "skills/sums", "tags": ["money"]}]`
 )
 
-// A program comes from a folder, an archive and a repository as instructions do: by the index where there is one,
-// with its tags; and what it asks for is known before it is installed, with what differs (OSL-02, OSL-34).
+// A program can be installed from a folder, an archive or a repository, with the tags of the index.
+// Its terms and their changes are known before installation (OSL-02, OSL-34).
 func TestSourcesOfPrograms(t *testing.T) {
 	items := []item{
 		{"skills/index.json", index, 0}, {"skills/sums/manifest.json", manifest(t, "1.0.0", "[]"), 0}, {"skills/sums/module.ts", module, 0}, {"skills/sums/docs.md", "# Sums\n", 0},
@@ -69,7 +69,8 @@ func TestSourcesOfPrograms(t *testing.T) {
 			if err != nil || pinned.Version != "1.0.0" {
 				t.Fatalf("%+v (%v)", pinned, err)
 			}
-			there := slices.DeleteFunc(below(t, root), func(p string) bool { return strings.HasPrefix(p, ".staging/") }) // until it is closed
+			// The staging directory exists until Close.
+			there := slices.DeleteFunc(below(t, root), func(p string) bool { return strings.HasPrefix(p, ".staging/") })
 			if strings.Join(there, " ") != "sums/docs.md sums/manifest.json sums/module.ts" {
 				t.Errorf("%s", there)
 			}
@@ -100,7 +101,8 @@ func TestSourcesOfPrograms(t *testing.T) {
 	}
 }
 
-// A program for another system is not installed (OSL-21); one that only lacks something here is, such as an MCP server (OSL-33).
+// A program for another system is not installed (OSL-21). A program that only lacks a feature is,
+// for example an MCP server (OSL-33).
 func TestPlatform(t *testing.T) {
 	here := map[string]string{"darwin": "macos", "windows": "windows", "linux": "linux"}[runtime.GOOS]
 	others := `["macos", "windows"]`
@@ -132,7 +134,8 @@ func TestPlatform(t *testing.T) {
 	}
 }
 
-// What a program of a source has wrong refuses it, with its field; a name that leads elsewhere is none.
+// A broken program is rejected, and the error names the field. A skill name that is an unsafe path
+// is rejected too.
 func TestRefusedPrograms(t *testing.T) {
 	good := manifest(t, "1.0.0", "[]")
 	for want, text := range map[string]string{

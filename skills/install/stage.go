@@ -18,25 +18,25 @@ import (
 	"rouse/skills"
 )
 
-// stagingDir is the directory below a root in which skills are staged: on the same file system, so that
-// a rename can move them, and with a dot, so that it is not searched for skills.
+// stagingDir is the directory for staging below a root. It is on the same file system, so skills
+// can be moved by rename. Discovery skips it because its name begins with a dot.
 const stagingDir = ".staging"
 
-// Staged is a skill that was fetched and not installed yet.
+// Staged is a skill that was fetched but not installed.
 type Staged struct {
-	Pinned   // its entry in the lock file, without the time
+	Pinned   // lock file entry, without InstalledAt
 	Skill    *skills.Skill
-	Problems []skills.Problem // all of them warnings
-	Files    []File           // by path
+	Problems []skills.Problem // only warnings
+	Files    []File           // sorted by path
 
-	tempDir string // removed by Close
+	tempDir string // deleted by Close
 }
 
-// Close deletes what was staged. Once installed, the skill is elsewhere and stays.
+// Close deletes the staging directory. It does not affect the skill once it is installed.
 func (s *Staged) Close() error { return os.RemoveAll(s.tempDir) }
 
-// Changes says how what the skill asks for differs from what the one that is installed below root asks for
-// (OSL-34); replaces is false where there is none, and then nothing differs.
+// Changes returns the differences between the terms of the staged skill and of the skill it
+// replaces in root. replaces reports whether there is such a skill.
 func (s *Staged) Changes(root string) (changes []skills.Change, replaces bool) {
 	old, _ := skills.Load(filepath.Join(root, s.Skill.Name))
 	if old == nil {
@@ -45,8 +45,8 @@ func (s *Staged) Changes(root string) (changes []skills.Change, replaces bool) {
 	return skills.Compare(old.Manifest, s.Skill.Manifest), true
 }
 
-// makeStaging makes a directory for one installation. It lies below root, where nobody but the owner writes: of the
-// system's for temporary files that is not so where an agent was granted it.
+// makeStaging creates a directory for one installation below root. It does not use the system's
+// temporary directory, because an agent may have write access there.
 func makeStaging(root string) (string, error) {
 	if err := os.MkdirAll(filepath.Join(root, stagingDir), 0o755); err != nil {
 		return "", fmt.Errorf("skills cannot be kept in %s: %w", root, err)
@@ -54,7 +54,7 @@ func makeStaging(root string) (string, error) {
 	return os.MkdirTemp(filepath.Join(root, stagingDir), "")
 }
 
-// stage writes entries to a new directory below root and finds the skill in it.
+// stage writes entries to a new directory below root and loads the skill in it.
 func stage(ctx context.Context, root string, all entries, from Staged) (_ *Staged, err error) {
 	dir, err := makeStaging(root)
 	if err != nil {
@@ -103,7 +103,8 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 		return nil, fmt.Errorf("%s: %s", from.Source, firstError(dir, from.Problems))
 	}
 
-	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory }) // it will be installed under its own name
+	// The skill will be installed in a folder with its own name.
+	from.Problems = slices.DeleteFunc(from.Problems, func(p skills.Problem) bool { return p.Rule == skills.RuleNameDirectory })
 	from.Skill.Tags = indexAbove(dir, at).Tags(at)
 	from.Name, from.Tags = from.Skill.Name, from.Skill.Tags
 	if m := from.Skill.Manifest; m != nil {
@@ -121,8 +122,8 @@ func stage(ctx context.Context, root string, all entries, from Staged) (_ *Stage
 	return &from, err
 }
 
-// sourceName is the name of a source, for the folder that it is staged in: a skill without a name gets
-// that of its folder.
+// sourceName returns the name of the folder in which a source is staged. A skill without a name
+// gets this name.
 func sourceName(source string) string {
 	name := path.Base(filepath.ToSlash(source))
 	for _, end := range []string{".git", ".zip", ".tgz", ".gz", ".tar"} {
@@ -137,7 +138,7 @@ func sourceName(source string) string {
 	return name
 }
 
-// firstError is the first problem that is not a warning, with its path as in the source.
+// firstError returns the first problem that is not a warning, with its path relative to dir.
 func firstError(dir string, problems []skills.Problem) string {
 	p := problems[slices.IndexFunc(problems, func(p skills.Problem) bool { return !p.Warning })]
 	if rel, err := filepath.Rel(dir, p.File); err == nil {
@@ -146,7 +147,8 @@ func firstError(dir string, problems []skills.Problem) string {
 	return p.String()
 }
 
-// indexAbove is the index of the repository that a staged skill lies in; nil if there is none.
+// indexAbove returns the index of the repository that contains a staged skill, or nil if there is
+// none.
 func indexAbove(dir, at string) *skills.Registry {
 	for {
 		above := filepath.Dir(at)
@@ -160,14 +162,14 @@ func indexAbove(dir, at string) *skills.Registry {
 	}
 }
 
-// findSkill is the directory of the only skill in a staging directory: of the index of the repository where it
-// has one, else of its folders (OSL-02).
+// findSkill returns the folder of the only skill in a staging directory. It uses the repository's
+// index if there is one, and otherwise searches the folders.
 func findSkill(dir, only string) (string, error) {
 	base := filepath.Join(dir, filepath.FromSlash(only))
 	if _, problems := skills.Load(base); !slices.ContainsFunc(problems, func(p skills.Problem) bool {
 		return p.Rule == skills.RuleFileMissing
 	}) {
-		return base, nil // a skill, be it a broken one
+		return base, nil // a skill, possibly a broken one
 	}
 
 	c := skills.Discover(skills.Root{Path: base, Trusted: true})
@@ -199,14 +201,16 @@ func findSkill(dir, only string) (string, error) {
 	return "", fmt.Errorf("holds several skills; name the one you want with --path: %s", text.List(names, 20))
 }
 
-// writer writes entries below a root, within all limits.
+// writer writes entries below a root and enforces the limits.
 type writer struct {
-	root    *os.Root
-	subpath string            // entries that are not below it are skipped, but for the indexes above it
-	seen    map[string]string // by path in lower case: the path as it came; that of a folder ends with a slash
-	files   int
-	inPath  int // of them, those at or below subpath
-	total   int64
+	root *os.Root
+	// Entries outside of subpath are skipped, except for indexes above it.
+	subpath string
+	// seen maps lower-case paths to the original paths. Paths of folders end with a slash.
+	seen   map[string]string
+	files  int
+	inPath int // number of files at or below subpath
+	total  int64
 }
 
 func (w *writer) add(e entry) error {
@@ -238,7 +242,7 @@ func (w *writer) add(e entry) error {
 		return entryError(e.name, "it has more than %d MiB", maxFile>>20)
 	}
 
-	// Counted before anything is written, so that a hostile source cannot fill the disk.
+	// Check the number before writing, so that a hostile source cannot fill the disk.
 	if w.files++; w.files > maxFiles {
 		return fmt.Errorf("the source holds more than %d files; nothing was installed", maxFiles)
 	}
@@ -256,8 +260,8 @@ func (w *writer) add(e entry) error {
 	return w.write(name, e)
 }
 
-// isIndexAbove says whether an entry is an index of the repository that the wanted skill lies in: the tags of
-// the skill stand there.
+// isIndexAbove reports whether an entry is an index above the requested skill. The index contains
+// the skill's tags.
 func (w *writer) isIndexAbove(name string) bool {
 	dir := path.Dir(name)
 	return path.Base(name) == "index.json" && (dir == "." || dir == "skills" || strings.HasPrefix(w.subpath, dir+"/"))

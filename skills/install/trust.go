@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// trustFile is the file in the home that says which skills were trusted where they lie.
+// trustFile is the file of individually trusted skills in the home.
 const trustFile = "trusted-skills.json"
 
-// Trust is a skill that its owner has trusted as it was: in a folder that is not trusted as a whole.
+// Trust is a skill in an untrusted root that its owner trusts in its current state.
 type Trust struct {
 	Dir       string    `json:"dir"`  // with links resolved
 	Hash      string    `json:"hash"` // see Hash
 	TrustedAt time.Time `json:"trusted_at"`
 }
 
-// Trusts are the skills that were trusted by themselves, as a home knows them.
+// Trusts are the individually trusted skills of a home.
 type Trusts []Trust
 
-// ReadTrusts reads the skills that were trusted by themselves.
+// ReadTrusts reads the individually trusted skills.
 func ReadTrusts(home string) (Trusts, error) {
 	return readList[Trust](filepath.Join(home, trustFile), "remove it, and trust the skills again")
 }
 
-// Accept is for skills.Root: whether a skill was trusted, and is as it was then.
+// Accept implements skills.Root.Accept. It reports whether a skill was trusted and returns an error
+// if it has changed since.
 func (t Trusts) Accept(dir string) (hash string, ok bool, err error) {
 	i := slices.IndexFunc(t, func(t Trust) bool { return t.Dir == dir })
 	if i < 0 {
@@ -39,7 +40,8 @@ func (t Trusts) Accept(dir string) (hash string, ok bool, err error) {
 	return t[i].Hash, true, nil
 }
 
-// asTrusted checks that a skill is what was trusted. The error says what to do.
+// asTrusted returns an error if a skill has changed since it was trusted. The error contains a
+// remedy.
 func asTrusted(dir, hash string) error {
 	err := compare(dir, hash)
 	if err == nil {
@@ -52,12 +54,13 @@ func asTrusted(dir, hash string) error {
 	return fmt.Errorf("the files of the skill in %s %s; look at what has changed, and trust it again with: rouse skills trust %[1]s", dir, why)
 }
 
-// TrustSkill trusts a skill as it is: with the hash of its files, which its owner was shown.
+// TrustSkill trusts a skill in the state that has the given hash. The owner must have seen these
+// files.
 func TrustSkill(home, dir, hash string) error {
 	return changeTrusts(home, dir, &Trust{Dir: dir, Hash: hash, TrustedAt: time.Now().UTC().Truncate(time.Second)})
 }
 
-// DistrustSkill ends that trust, and says whether there was any.
+// DistrustSkill removes the trust in a skill and reports whether there was any.
 func DistrustSkill(home, dir string) (was bool, err error) {
 	all, err := ReadTrusts(home)
 	if err != nil || !slices.ContainsFunc(all, func(t Trust) bool { return t.Dir == dir }) {
@@ -66,7 +69,7 @@ func DistrustSkill(home, dir string) (was bool, err error) {
 	return true, changeTrusts(home, dir, nil)
 }
 
-// changeTrusts replaces what is known of one folder.
+// changeTrusts replaces the entry of one folder. If by is nil, it removes the entry.
 func changeTrusts(home, dir string, by *Trust) error {
 	all, err := ReadTrusts(home)
 	if err != nil {

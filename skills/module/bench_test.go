@@ -7,7 +7,7 @@ import (
 	"rouse/skills/module"
 )
 
-// BenchmarkStart is a module from its start to its end, on the strongest tier and without confinement.
+// BenchmarkStart runs a module from start to end, on the strongest tier and without a sandbox.
 func BenchmarkStart(b *testing.B) {
 	for _, o := range []sandbox.Options{{}, {MaxTier: sandbox.TierB}, {OffReason: "to measure what confinement costs"}} {
 		s, err := sandbox.New(o)
@@ -40,7 +40,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkCall is a call of the host and its answer.
+// BenchmarkCall measures a call to the host with its answer.
 func BenchmarkCall(b *testing.B) {
 	i := start(b, `export async function execute(args: unknown, host: any) { for (;;) await host.storage.get("key"); }`,
 		module.Start{Timeout: 1e12, Surface: module.Surface{Methods: []string{"storage.get"}}})
@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCompile is a small module, compiled and found in the cache.
+// BenchmarkCompile compiles a small module, with and without the cache.
 func BenchmarkCompile(b *testing.B) {
 	dir := skill(b, map[string]string{"module.ts": `import { twice } from "./twice"; export async function execute(n: number) { return twice(n); }`,
 		"twice.ts": "export const twice = (n: number): number => 2 * n;"})

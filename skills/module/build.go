@@ -10,19 +10,19 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// namespace is that of all files for esbuild, which looks for none of it on the disk.
+// namespace is the esbuild namespace of all source files. It keeps esbuild from reading the disk.
 const namespace = "skill"
 
-// compiled is what became of sources.
+// compiled is the result of a compilation.
 type compiled struct {
-	Code    string `json:",omitempty"` // one ES module
+	Code    string `json:",omitempty"` // a single ES module
 	Map     string `json:",omitempty"` // its source map
 	Exports []string
 	Syntax  *SyntaxError `json:",omitempty"`
 }
 
-// build compiles sources. It runs in a child: a text that is nested deeply enough ends the process that
-// parses it.
+// build compiles sources. It must run in a child process, because deeply nested input can crash the
+// parser.
 func build(s *sources) (*compiled, error) {
 	res := api.Build(api.BuildOptions{
 		EntryPoints: []string{EntryFile},
@@ -34,7 +34,7 @@ func build(s *sources) (*compiled, error) {
 		Target:      api.ES2022,
 		Charset:     api.CharsetUTF8,
 		Sourcemap:   api.SourceMapExternal,
-		// The sources are here already, and a stack needs their lines alone.
+		// Stacks need only line numbers, and the sources are available.
 		SourcesContent: api.SourcesContentExclude,
 		LegalComments:  api.LegalCommentsNone,
 		Metafile:       true,
@@ -75,7 +75,7 @@ func build(s *sources) (*compiled, error) {
 	return c, nil
 }
 
-// serve has esbuild find files among the sources and nowhere else.
+// serve makes esbuild read files only from the sources.
 func (s *sources) serve(b api.PluginBuild) {
 	b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		name, err := s.resolve(a.Path, a.Importer)
@@ -93,7 +93,7 @@ func (s *sources) serve(b api.PluginBuild) {
 	})
 }
 
-// resolve finds the file that an import means. Importer is "" for the entry.
+// resolve returns the file that an import refers to. importer is "" for the entry file.
 func (s *sources) resolve(wanted, importer string) (string, error) {
 	if importer == "" {
 		if _, ok := s.Files[EntryFile]; !ok {
@@ -130,7 +130,7 @@ func tooLarge(name string, size int64) error {
 	return fmt.Errorf("%s has %d bytes, and %d are the most that a module can import", name, size, maxFile)
 }
 
-// candidates are the names that an import may stand for, as TypeScript tries them.
+// candidates returns the file names that an import may refer to, in TypeScript's order.
 func candidates(name string) []string {
 	out := []string{name}
 	if rest, ok := strings.CutSuffix(name, ".js"); ok {

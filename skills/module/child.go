@@ -12,34 +12,35 @@ import (
 	"modernc.org/quickjs"
 )
 
-// childName is the one argument of a process that runs or compiles a module.
+// childName is the only argument of a process that runs or compiles a module.
 const childName = "module-child"
 
-// What a child may take. It is ended by its parent when it needs more than it is given in all.
+// Memory limits of a child. The parent kills it if it exceeds its total limit.
 const (
-	childStack = 256 << 20 // bytes, of a goroutine
-	childHeap  = 192 << 20 // bytes of Go's own, from which on garbage is collected all the time
+	childStack = 256 << 20 // bytes of stack per goroutine
+	childHeap  = 192 << 20 // soft limit of the Go heap in bytes
 )
 
-// Child must be among the first that main does, and TestMain where a test compiles or runs modules. Where this
-// process is one that does so it serves its parent and ends; else Child returns at once.
+// Child serves the parent and exits if this process is a module process. Otherwise it returns
+// immediately. It must be called at the beginning of main, and of TestMain if tests compile or run
+// modules.
 func Child() {
 	if len(os.Args) != 2 || os.Args[1] != childName {
 		return
 	}
 
 	out := os.Stdout
-	os.Stdout = os.Stderr // what a library prints is no message
-	runtime.GOMAXPROCS(2) // the machine, and who collects its garbage
+	os.Stdout = os.Stderr // output of libraries must not corrupt messages
+	runtime.GOMAXPROCS(2) // one for the VM, one for garbage collection
 	debug.SetMaxStack(childStack)
 	debug.SetMemoryLimit(childHeap)
 	if err := serve(os.Stdin, out); err != nil {
-		os.Exit(1) // who waits for an answer says so
+		os.Exit(1) // the parent reports the lost child
 	}
 	os.Exit(0)
 }
 
-// serve answers requests until there are no more.
+// serve answers requests until the end of input.
 func serve(in io.Reader, out io.Writer) error {
 	if err := writeFrame(out, reply{Ready: true}, MaxMessage); err != nil {
 		return err
@@ -47,7 +48,7 @@ func serve(in io.Reader, out io.Writer) error {
 
 	var vm *machineVM
 	in = bufio.NewReader(in)
-	// ask reports an event in the middle of a run, and returns what the parent answers to it.
+	// ask sends an event in the middle of a run and returns the parent's answers.
 	ask := func(e *Event) ([]answerMessage, error) {
 		if err := writeReply(out, reply{Event: e}); err != nil {
 			return nil, err
@@ -81,7 +82,7 @@ func serve(in io.Reader, out io.Writer) error {
 			if vm, err = newMachineVM(q.Start, ask); err == nil {
 				r.Event = vm.begin()
 			} else if errors.As(err, &engine) {
-				r.Event, err = &Event{End: endOf(err)}, nil // too little memory to begin with
+				r.Event, err = &Event{End: endOf(err)}, nil // too little memory to start
 			}
 		case q.Next != nil && vm != nil:
 			r.Event = vm.next(q.Next.Answers)
@@ -98,7 +99,7 @@ func serve(in io.Reader, out io.Writer) error {
 	}
 }
 
-// writeReply sends a reply. An event that is too large becomes the end of its module.
+// writeReply sends a reply. If an event is too large, the module ends with an error instead.
 func writeReply(out io.Writer, r reply) error {
 	err := writeFrame(out, r, maxReply)
 	if errors.Is(err, errTooLarge) {

@@ -16,10 +16,10 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// What one compilation may take.
+// Limits of a compilation.
 const (
 	maxCompile    = 10 * time.Second
-	compileMemory = 512 << 20 // bytes
+	compileMemory = 512 << 20 // in bytes
 )
 
 // Program is a compiled module. It is immutable.
@@ -28,13 +28,13 @@ type Program struct {
 	hash string // of the sources
 }
 
-// Exports are the names that module.ts exports, sorted: execute and the hooks (OSL-06).
+// Exports returns the sorted names that module.ts exports: execute and lifecycle hooks.
 func (p *Program) Exports() []string { return slices.Clone(p.compiled.Exports) }
 
-// SyntaxError is what is wrong with the text of a module, or with one of its imports.
+// SyntaxError is an error in the source of a module or one of its imports.
 type SyntaxError struct {
-	File         string // below the folder of the skill
-	Line, Column int    // from 1; 0 where it has none
+	File         string // path relative to the skill's folder
+	Line, Column int    // from 1; 0 if unknown
 	Text         string
 }
 
@@ -45,11 +45,11 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
 }
 
-// Compile compiles the module.ts of a folder with what it imports, which is looked for in that folder alone:
-// links, packages and paths that lead out of it are refused (OSL-02). Types are removed and not checked. What is wrong
-// with the text is a [*SyntaxError], what hinders the host any other error.
+// Compile compiles the module.ts in dir with its imports. Imports must be files in dir: links,
+// packages and paths outside of dir are rejected. Types are removed without being checked. Compile
+// returns a [*SyntaxError] for an error in the source and other errors for problems of the host.
 //
-// Texts that were compiled before are not compiled again (see [Machine.Compile]).
+// Compile does not cache the result. [Machine.Compile] does.
 func Compile(ctx context.Context, dir string) (*Program, error) {
 	at, src, err := readFolder(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func Compile(ctx context.Context, dir string) (*Program, error) {
 	return compile(ctx, at, src, src.hash())
 }
 
-// readFolder reads the sources of a folder, and says where it really is.
+// readFolder reads the sources in dir and returns its resolved path.
 func readFolder(dir string) (at string, src *sources, err error) {
 	if at, err = filepath.Abs(dir); err == nil {
 		at, err = filepath.EvalSymlinks(at)
@@ -89,11 +89,13 @@ func compile(ctx context.Context, dir string, src *sources, hash string) (*Progr
 	return &Program{compiled: *c, hash: hash}, nil
 }
 
-// errNotCompiled is of texts that end whoever compiles them.
+// errNotCompiled is returned if the source makes the compiler crash or exceed its limits.
 var errNotCompiled = errors.New("it, or what it imports, is nested too deeply to be compiled, or needs too much memory or time for that")
 
-// compileInChild compiles in a process of its own. It is bounded and not confined, so that it works on every machine: what it
-// reads are texts that were read before, and esbuild is Go, which a hostile text can stop but not take over.
+// compileInChild compiles sources in a separate process with limits on time and memory. The process
+// is not sandboxed, so compilation works on every system. This is safe, because it only processes
+// text that was already read. Hostile text can crash esbuild but not take it over, because esbuild
+// is written in Go.
 func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) {
 	s, err := sandbox.New(sandbox.Options{OffReason: "the compiler is given texts alone"})
 	if err != nil {
@@ -115,20 +117,22 @@ func compileInChild(ctx context.Context, src *sources) (_ *compiled, err error) 
 		return nil, fmt.Errorf("%w (%w)", errNotCompiled, p.lost(err))
 	case r.Broken != "":
 		return nil, fmt.Errorf("its process failed: %s", r.Broken)
-	case r.Compiled == nil: // what became of it is too large to be sent
+	case r.Compiled == nil: // the result is too large to send
 		return nil, errNotCompiled
 	}
 
 	return r.Compiled, nil
 }
 
-// maxStack bounds the calls that are shown.
+// maxStack is the maximum number of calls in a stack.
 const maxStack = 30
 
-// frame is a call in a stack of QuickJS: "    at name (file:line:column)", of which the column may be missing.
+// frame matches a call in a QuickJS stack: "    at name (file:line:column)". The column is
+// optional.
 var frame = regexp.MustCompile(`^\s*at (?:(.*) \()?([^():]+):(\d+)(?::(\d+))?\)?$`)
 
-// stack is a stack of the machine by the lines of the sources. Calls of what is not the module's own are left out.
+// stack translates a QuickJS stack to lines of the source files. It omits calls outside of the
+// module.
 func (p *Program) stack(text string) string {
 	if text == "" {
 		return ""
@@ -136,7 +140,7 @@ func (p *Program) stack(text string) string {
 
 	lines, err := sourcemap.Parse("", []byte(p.Map))
 	if err != nil {
-		return "" // it was made by esbuild: there is nothing to show without it
+		return "" // without a source map there are no lines to show
 	}
 
 	var out []string
@@ -146,7 +150,7 @@ func (p *Program) stack(text string) string {
 			continue
 		}
 
-		line, _ := strconv.Atoi(m[3]) // digits
+		line, _ := strconv.Atoi(m[3]) // always digits
 		column, _ := strconv.Atoi(m[4])
 		file, _, at, col, ok := lines.Source(line, max(column-1, 0))
 		if !ok {

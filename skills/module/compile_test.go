@@ -13,7 +13,7 @@ import (
 	"rouse/skills/module"
 )
 
-// TestCompile: TypeScript and what it imports becomes one program, once (OSL-02).
+// TestCompile checks that TypeScript and its imports become one program, which is cached (OSL-02).
 func TestCompile(t *testing.T) {
 	t.Parallel()
 	dir := skill(t, map[string]string{
@@ -47,7 +47,7 @@ func TestCompile(t *testing.T) {
 	}
 	want(t, ended(t, next(t, i)), `"true,7,data"`)
 
-	// What did not change is not compiled again, and what did is.
+	// Only changed sources are compiled again.
 	if again, err := m.Compile(t.Context(), dir); err != nil || again != p {
 		t.Errorf("it was compiled again (%v)", err)
 	}
@@ -59,14 +59,14 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestCompileRefuses: what is wrong with a module is told with its file and its line (OSL-02).
+// TestCompileRefuses checks that errors have a file and line (OSL-02).
 func TestCompileRefuses(t *testing.T) {
 	unraced(t)
 	t.Parallel()
 	const execute = "\nexport async function execute() {}"
 	for name, test := range map[string]struct {
 		files map[string]string
-		want  string // file:line, and a part of the text
+		want  string // file:line, and a part of the message
 	}{
 		"syntax":         {map[string]string{"module.ts": "export async function execute() {\n\tconst = 1;\n}"}, `module.ts:2:8: Expected identifier`},
 		"syntax beside":  {map[string]string{"module.ts": `import "./lib/a";` + execute, "lib/a.ts": "\n\nlet a: = 1"}, `lib/a.ts:3:8: `},
@@ -99,7 +99,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// enumBomb is a text that doubles in length with each of its lines once its constants are known.
+// enumBomb is a source whose size doubles with each line once its constants are inlined.
 func enumBomb() string {
 	var b strings.Builder
 	b.WriteString("enum E { a0 = '" + strings.Repeat("x", 1000) + "',\n")
@@ -109,7 +109,7 @@ func enumBomb() string {
 	return b.String() + "}\nexport const out = E.a40;"
 }
 
-// TestCompileFollowsNoLink: neither a link that leads out nor one that stays is read, and a pipe holds nobody up.
+// TestCompileFollowsNoLink checks that links are not followed and that a pipe does not block.
 func TestCompileFollowsNoLink(t *testing.T) {
 	unraced(t)
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestCompileFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestLines: a stack names the lines of the sources, whatever became of them.
+// TestLines checks that a stack has line numbers of the source files.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -1,44 +1,48 @@
-// Package module compiles and runs the programs of executable skills: a folder's module.ts, in a
-// JavaScript machine that can do nothing but compute and ask its host (OSL-02, OSL-06, OSL-10).
+// Package module compiles and runs the programs of executable skills. A program is a module.ts that
+// runs in a JavaScript VM, which can only compute and call its host.
 //
-// # The machine
+// # The VM
 //
-// [Machine.Compile] turns TypeScript and what it imports from its own folder into one [Program].
-// [Machine.Start] starts a fresh machine for one call of one of its exports, in a process of its own:
-// this very binary ([Child] is among the first lines of main), confined by agent/sandbox, with no
-// file, no network and no environment. All that it reaches are messages on its standard streams, and
-// these are for the caller to answer: [Instance.Next] hands out the [Call] that the module made of
-// `host`, and takes the [Answer]. What becomes of a call is not decided here.
+// [Machine.Compile] compiles TypeScript and its imports from the same folder to a [Program].
+// [Machine.Start] starts a new VM for one call of an export. The VM runs in its own process, which
+// executes the current binary ([Child] must be called early in main). The process is sandboxed by
+// agent/sandbox and has no access to files, the network or the environment. It only exchanges
+// messages on its standard streams. [Instance.Next] returns each [Call] that the module makes to
+// `host` and takes the [Answer]. The caller decides how to handle calls.
 //
 //	caller ── Next(answers) ──► Instance ── frame ──► sandbox ─► rouse module-child ─► QuickJS
 //	       ◄── Event ──────────          ◄── frame ──
 //
-// A frame is its length and JSON. Each side waits for the other, so that there is one frame on its
-// way at a time. What the child sends is bounded and read as data: a machine that was taken over can
-// make calls, and nothing else, which is what it could do before.
+// A frame is a length followed by JSON. Each side waits for the other, so there is only one frame
+// in transit. Frames of the child are limited in size and treated as untrusted data. A compromised
+// VM can therefore only make calls, which a module can do anyway.
 //
-// # Time and chance
+// # Time and randomness
 //
-// A module sees a clock that stands still while it runs: [Start].Now at first, then [Answer].Now of the
-// last answer. Timers are due by that clock. One that is due before an answer fires before it; where
-// nothing but a timer is waited for, the child really waits, and the clock then shows when the timer was due.
-// Math.random and crypto draw from [Start].Seed. A second run with the same answers therefore does
-// what the first one did.
+// The module's clock stands still while the module runs. It starts at [Start].Now and is set to
+// [Answer].Now by each answer. Timers are relative to this clock. A timer that is due before an
+// answer fires before the answer. If the module waits only for a timer, the child sleeps, and the
+// clock then shows the time of the timer. Math.random and crypto are seeded with [Start].Seed. A
+// second run with the same answers therefore behaves identically.
 //
 // # WebAssembly
 //
-// What [Start].WASM gives a module may be instantiated (host.wasm.instantiate). It runs in the child, beside QuickJS, compiled to machine
-// code without checks of the time: a loop of it is ended with the process. It knows no host but the functions that the module gives it.
+// A module can instantiate the WebAssembly modules in [Start].WASM with host.wasm.instantiate. They
+// run in the child process next to QuickJS, compiled to machine code that cannot be interrupted. An
+// endless loop is stopped by killing the process. WebAssembly code can only call functions that the
+// module passes to it.
 //
-// # Bounds
+// # Limits
 //
-// [Start].Timeout counts what the machine itself takes, waiting for its timers included and waiting for its
-// host not. The machine is interrupted when it is over, and two seconds later its process is killed. [Start].MemoryMB bounds the
-// machine, and with what the process itself needs, its process. How a module ended is an [EndStatus]: none of it
-// is an error of the host.
+// [Start].Timeout limits the execution time of the VM. It includes waiting for timers but not
+// waiting for the host. The VM is interrupted after the timeout, and its process is killed two
+// seconds later. [Start].MemoryMB limits the memory of the VM; the process has a fixed amount in
+// addition. An [EndStatus] describes how a module ended. No end of a module is an error of the
+// host.
 //
-// # What exists in it
+// # Available names
 //
-// The language (ES2023) without eval and Function, so that what runs is what was compiled; what
-// [Globals] lists; and of `host` what [Surface] names. Everything else is undefined.
+// A module can use the language (ES2023) without eval and Function, the names in [Globals], and the
+// members of `host` in its [Surface]. Without eval and Function, only compiled code can run.
+// Everything else is undefined.
 package module

@@ -8,47 +8,47 @@ import (
 	"time"
 )
 
-// Surface is what `host` has in a machine (OSL-07, OSL-08). What is not listed does not exist there, and is undefined.
-// Names are paths below host, such as llm.complete.
+// Surface defines the members of `host` in a VM. Other members are undefined. Names are paths below
+// host, such as llm.complete.
 type Surface struct {
-	// Methods return a promise, and become a [Call]. The exceptions are log and log.*, which return at
-	// once and become a [Log]: each of these makes host.log callable and an object with debug, info,
-	// warn and error. The answer of network.fetch is a [Response].
+	// Methods return a promise and produce a [Call]. The exceptions are log and log.*, which return
+	// immediately and produce a [Log]. Each of them makes host.log callable and an object with the
+	// methods debug, info, warn and error. The answer of network.fetch must be a [Response].
 	Methods []string
-	// Blocking are methods at whose calls the module stands still until the host has answered, whether the module
-	// waits for the promise or not. Such a call is the last one of its [Event].
+	// Blocking lists methods whose calls block the module until the host answers, even if the
+	// module does not await the promise. Such a call is the last one in its [Event].
 	Blocking []string `json:",omitempty"`
-	// Getters are functions that answer at once, with a value that [Answer].Getters may replace:
-	// run.getStepCount, run.getStepBudget.
+	// Getters are functions that return a value immediately, such as run.getStepCount and
+	// run.getStepBudget. [Answer].Getters can replace the values.
 	Getters map[string]json.RawMessage `json:",omitempty"`
-	// Constants are frozen values: skillId, executionId, config.
+	// Constants are frozen values: skillId, executionId and config.
 	Constants map[string]json.RawMessage `json:",omitempty"`
 }
 
-// Response is the shape in which network.fetch is answered. A module sees it with ok, text(), json() and
-// arrayBuffer(), and with headers as a Headers object.
+// Response is the answer to network.fetch. A module sees it with the property ok and the methods
+// text(), json() and arrayBuffer(). Its headers are a Headers object.
 type Response struct {
 	URL        string            `json:"url"`
 	Status     int               `json:"status"`
 	StatusText string            `json:"statusText"`
 	Headers    map[string]string `json:"headers"`
-	Body       string            `json:"body"`                 // as text
-	BodyBase64 string            `json:"bodyBase64,omitempty"` // the bytes, where they are no text
+	Body       string            `json:"body"`                 // body as text
+	BodyBase64 string            `json:"bodyBase64,omitempty"` // body bytes, if they are not text
 }
 
-// Event is what a module did until it had to wait. With an End nothing comes after it; calls beside it were made
-// and not waited for.
+// Event is the activity of a module until it had to wait. An event with an End is the last one. The
+// module does not wait for the calls in that event.
 type Event struct {
-	Calls []Call `json:",omitempty"` // new ones, in the order in which they were made
+	Calls []Call `json:",omitempty"` // new calls, in call order
 	Logs  []Log  `json:",omitempty"`
 	End   *End   `json:",omitempty"`
 }
 
-// maxWaiting is how many calls can wait for their answers.
+// maxWaiting is the maximum number of unanswered calls.
 const maxWaiting = 1000
 
-// check refuses what no module can cause, for a machine that was taken over can send anything. Last is the ID of the call
-// before these.
+// check returns an error if a module cannot have caused the event, because a compromised process
+// can send any data. last is the ID of the previous call.
 func (e *Event) check(methods []string, last int) error {
 	if len(e.Calls) > maxWaiting {
 		return fmt.Errorf("it made %d calls at a time, and %d are the most", len(e.Calls), maxWaiting)
@@ -66,56 +66,58 @@ func (e *Event) check(methods []string, last int) error {
 	return nil
 }
 
-// Call is a call of a method of `host`.
+// Call is a call to a method of `host`.
 type Call struct {
 	ID     int // counts from 1
 	Method string
-	Args   json.RawMessage // a JSON array; bytes are {"$base64": "…"}, functions null
+	Args   json.RawMessage // JSON array; bytes are {"$base64": "…"}, functions null
 }
 
 // Answer settles the promise of a call.
 type Answer struct {
 	ID    int
-	Value json.RawMessage // what it resolves to; undefined where it is empty
-	Error *CallError      // what it rejects with, instead
-	Now   time.Time       // the clock of the module from here on; zero leaves it as it is
-	// Getters are new values of those of the surface.
+	Value json.RawMessage // result; empty means undefined
+	Error *CallError      // rejects the promise instead
+	Now   time.Time       // new time of the module's clock; zero leaves it unchanged
+	// Getters are new values for Getters of the surface.
 	Getters map[string]json.RawMessage
 }
 
-// CallError is an Error in the module, with these properties.
+// CallError is an Error in the module with these properties.
 type CallError struct {
-	Name    string // "Error" where it is empty
+	Name    string // "Error" if empty
 	Message string
 	Code    string `json:",omitempty"`
 }
 
-// Log is a line that a module wrote.
+// Log is a log line of a module.
 type Log struct {
 	Source string // "console", or "host" for host.log
-	Level  string // debug, info, warn, error
+	Level  string // debug, info, warn or error
 	Text   string
 }
 
-// EndStatus is how a module ended.
+// EndStatus is the way in which a module ended.
 type EndStatus string
 
-// The ends of a module.
+// The ways in which a module ends.
 const (
 	Returned EndStatus = "returned"
-	Threw    EndStatus = "threw"   // or it is no program, or its result is no JSON, or too large
-	TimedOut EndStatus = "timeout" // its own time is over (OSL-10)
-	Memory   EndStatus = "memory"  // it needed more than it was given
-	Crashed  EndStatus = "crashed" // its process ended
-	Stalled  EndStatus = "stalled" // it waits for what nobody will answer: no call, no timer
+	// Threw includes invalid programs and results that are too large or not JSON.
+	Threw    EndStatus = "threw"
+	TimedOut EndStatus = "timeout" // exceeded its execution time
+	Memory   EndStatus = "memory"  // exceeded its memory limit
+	Crashed  EndStatus = "crashed" // its process exited
+	// Stalled modules wait for a promise although there is no pending call or timer.
+	Stalled EndStatus = "stalled"
 )
 
-// End is the end of a module.
+// End describes the end of a module.
 type End struct {
 	Status EndStatus
-	Value  json.RawMessage `json:",omitempty"` // what it returned; empty for undefined
-	Error  string          `json:",omitempty"` // what it threw, as "Name: message", or what else happened
-	Stack  string          `json:",omitempty"` // its calls, a line each, by the lines of the sources
+	Value  json.RawMessage `json:",omitempty"` // return value; empty means undefined
+	Error  string          `json:",omitempty"` // "Name: message" of an exception, or another reason
+	Stack  string          `json:",omitempty"` // calls, one per line, with source lines
 }
 
 func (e *End) String() string {

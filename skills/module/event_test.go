@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestForgedEvents: what no module can cause is refused, for who took over a process can send anything.
+// TestForgedEvents checks that events that a module cannot cause are rejected. A compromised
+// process can send them.
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	for text, e := range map[string]Event{

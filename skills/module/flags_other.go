@@ -2,5 +2,5 @@
 
 package module
 
-// openFlags has nothing to add: here are no pipes among files.
+// openFlags is zero, because directories contain no pipes on this system.
 const openFlags = 0

@@ -4,5 +4,5 @@ package module
 
 import "syscall"
 
-// openFlags keep an open from waiting for a pipe's writer.
+// openFlags prevents opening a pipe from blocking.
 const openFlags = syscall.O_NONBLOCK

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzReply reads what a child may send: anything. What is read is what was sent, and no more of it than was allowed.
+// FuzzReply checks that readFrame accepts any data of a child and respects the size limit.
 func FuzzReply(f *testing.F) {
 	for _, r := range []reply{
 		{Ready: true}, {Broken: "it"}, {Event: &Event{Calls: []Call{{ID: 1, Method: "storage.get", Args: []byte(`["k"]`)}}, Logs: []Log{{Source: "console", Level: "info", Text: "x"}}}},
@@ -55,7 +55,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 
-		// What is accepted can be said again.
+		// An accepted reply can be encoded again.
 		var b bytes.Buffer
 		var again reply
 		if err := errors.Join(writeFrame(&b, r, 1<<20), readFrame(&b, 1<<20, &again)); err != nil || !reflect.DeepEqual(r.Event.End == nil, again.Event.End == nil) {

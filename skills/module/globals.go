@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// globals are what a machine has beside the language, and whether a module has it without naming it.
+// globals are the names that a VM can provide besides the language. The value is true if a name is
+// available by default.
 var globals = map[string]bool{
 	"AbortController": true, "AbortSignal": true, "TextDecoder": true, "TextEncoder": true, "URL": true, "URLSearchParams": true,
 	"atob": true, "btoa": true, "clearInterval": true, "clearTimeout": true, "console": true, "crypto": true,
@@ -13,11 +14,12 @@ var globals = map[string]bool{
 	"Intl": true, "fetch": false, "performance": false,
 }
 
-// Globals are the names that [Start].AllowedGlobals can hold, sorted: what a machine can have beside the language. Without
-// any, a module has all but fetch and performance. fetch is host.network.fetch, where that exists.
+// Globals returns the sorted names that are valid in [Start].AllowedGlobals. If AllowedGlobals is
+// empty, all of them except fetch and performance are available. fetch is an alias of
+// host.network.fetch and exists only if that exists.
 func Globals() []string { return slices.Sorted(maps.Keys(globals)) }
 
-// existing are those of a module that names some, or none.
+// existing returns the names that are available to a module with the given AllowedGlobals.
 func existing(named []string) []string {
 	out := []string{"console"}
 	for _, name := range Globals() {

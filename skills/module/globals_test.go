@@ -9,7 +9,7 @@ import (
 	"rouse/skills/module"
 )
 
-// TestGlobals: what a machine has beside the language, each by what it does. The clock says 2026-11-23T09:30:00Z.
+// TestGlobals checks the behavior of each global of a VM. The clock shows 2026-11-23T09:30:00Z.
 func TestGlobals(t *testing.T) {
 	for _, test := range []struct{ name, body, want string }{
 		{"Date", `return [new Date().toISOString(), Date.now(), typeof Date(), new Date(0).getTime(), Date.UTC(2020, 0), Date.parse("2020-01-01T00:00:00Z")]`,
@@ -123,7 +123,8 @@ info xxxx`) {
 	}
 }
 
-// TestAllowedGlobals: without a list the usual ones exist, with one those of it, and what is none of them never does (OSL-10).
+// TestAllowedGlobals checks that the default globals or the listed ones exist. Names that are not
+// in Globals never do (OSL-10).
 func TestAllowedGlobals(t *testing.T) {
 	t.Parallel()
 	const probe = `export async function execute(names: string[]) { return names.filter((n) => (globalThis as any)[n] !== undefined).join(" "); }`
@@ -145,7 +146,7 @@ func TestAllowedGlobals(t *testing.T) {
 	}
 }
 
-// TestNothingElseExists: what is global in a machine is the language and the list above, by name.
+// TestNothingElseExists checks that a VM has only the globals of the language and the list above.
 func TestNothingElseExists(t *testing.T) {
 	t.Parallel()
 	end := run(t, `export async function execute() { return Object.getOwnPropertyNames(globalThis).sort().join(" "); }`, module.Start{})

@@ -11,8 +11,8 @@ import (
 	"rouse/skills/module"
 )
 
-// TestHostile runs modules that try to take more than they are given. Their first line says how each ends: one of
-// some words, and a part of the message or of the value (OSL-10).
+// TestHostile runs modules that try to exceed their limits. The first line of each file contains
+// the expected ends and a part of the message or value (OSL-10).
 func TestHostile(t *testing.T) {
 	files, err := filepath.Glob("testdata/hostile/*.ts")
 	if err != nil || len(files) < 40 {
@@ -31,12 +31,12 @@ func TestHostile(t *testing.T) {
 			words, part, _ := strings.Cut(first, ":")
 			memory := 32
 			if strings.HasPrefix(first, "threw") && strings.Contains(file, "large_") {
-				memory = 512 // so that the size is what ends it
+				memory = 512 // large enough to reach the size limit
 			}
 
-			timeout := 3 * time.Minute // which a busy machine may need to get to the limit
+			timeout := 3 * time.Minute // a busy system may need that long to reach the limit
 			if strings.Contains(words, "timeout") {
-				timeout = 250 * time.Millisecond // of which all are spent
+				timeout = 250 * time.Millisecond // always used up
 			}
 
 			begin := time.Now()
@@ -44,7 +44,7 @@ func TestHostile(t *testing.T) {
 				Methods: []string{"storage.get", "network.fetch", "log"}, Constants: map[string]rawMessage{"config": rawMessage(`{"deep":{"a":[1]}}`)}}})
 			e := next(t, i)
 			for e.End == nil {
-				e = next(t, i) // with no answer, ever
+				e = next(t, i) // never answered
 			}
 
 			end := *e.End

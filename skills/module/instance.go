@@ -10,24 +10,26 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// Instance is a machine with a module in it. Its methods are not for concurrent use, but for Close.
+// Instance is a VM with a loaded module. Its methods are not safe for concurrent use, except for
+// Close.
 type Instance struct {
 	program *Program
 	process *process
-	first   *startRequest // until it was sent
-	methods []string      // that there are
-	calls   int           // that were made
-	left    time.Duration // what the module may still take of its own time, with grace
-	over    bool          // it has ended
+	first   *startRequest // nil once sent
+	methods []string      // valid methods
+	calls   int           // number of calls made
+	left    time.Duration // remaining execution time, including the grace period
+	over    bool          // the module has ended
 }
 
-// Next gives the module answers and has it run until it waits for its host again, or ends. The first one begins it, and
-// takes no answers. Calls may be answered in any order and at any time; with none the module goes on where it can. An
-// answer that is larger than [MaxMessage], or the last of some that are twice as large, rejects its call with a RangeError,
-// and one that is no JSON with a SyntaxError.
+// Next passes answers to the module and runs it until it waits for the host or ends. The first call
+// starts the module and ignores answers. Calls can be answered in any order and at any time.
+// Without answers, the module continues if it can. An answer larger than [MaxMessage] rejects its
+// call with a RangeError. So does an answer that makes the total size exceed twice that limit. An
+// answer that is not JSON rejects its call with a SyntaxError.
 //
-// An error means that the host is broken, or that ctx ended, with its cause; the instance is closed then. Whatever a
-// module does is no error. After an End there is nothing next.
+// Next returns an error only if the host fails, if ctx ends, or if the module has already ended. If
+// ctx ends, the error is its cause. After an error, the instance is closed.
 func (i *Instance) Next(ctx context.Context, answers []Answer) (Event, error) {
 	if i.over {
 		return Event{}, errors.New("this module has ended already")
@@ -63,7 +65,7 @@ func (i *Instance) Next(ctx context.Context, answers []Answer) (Event, error) {
 	return *r.Event, nil
 }
 
-// request is what the child is asked next.
+// request returns the next request to the child.
 func (i *Instance) request(answers []Answer) request {
 	if i.first != nil {
 		defer func() { i.first = nil }()
@@ -91,7 +93,7 @@ func (i *Instance) request(answers []Answer) request {
 	return request{Next: next}
 }
 
-// lost is the end of a module whose process did not reply as it should.
+// lost returns the end of a module whose process did not reply correctly.
 func (i *Instance) lost(err error) Event {
 	i.over = true
 	err = i.process.lost(err)
@@ -106,14 +108,14 @@ func (i *Instance) lost(err error) Event {
 	return Event{End: &End{Status: Crashed, Error: err.Error()}}
 }
 
-// Tier is the confinement of the process, once the instance is closed.
+// Tier returns the sandbox tier of the process. It blocks until the process has exited.
 func (i *Instance) Tier() sandbox.Tier {
 	<-i.process.done
 	return i.process.result.Tier
 }
 
-// Close ends the process, and returns when it is gone. It may be called again, and beside Next, which then returns the
-// end of a module that crashed.
+// Close kills the process and waits until it has exited. It may be called more than once. A
+// concurrent Next then returns the Crashed end.
 func (i *Instance) Close() error {
 	i.process.close()
 	return nil

@@ -13,7 +13,8 @@ import (
 	"rouse/skills/module"
 )
 
-// TestAnswers: each call gets its own, in whatever order they come, and errors keep what they are.
+// TestAnswers checks that each call gets its own answer in any order, and that errors keep their
+// properties.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
@@ -37,7 +38,7 @@ func TestAnswers(t *testing.T) {
 	want(t, ended(t, e), `["b {\"__proto__\":{\"x\":1}} 1000","c true ConflictError it was changed conflict","d true Error no ","a undefined 1000"]`)
 }
 
-// TestSurface: what is listed exists, and nothing else does; host.log is a function and an object (OSL-08).
+// TestSurface checks that only listed members exist. host.log is a function and an object (OSL-08).
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
@@ -57,8 +58,8 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// TestBlocking: a module stands still at a call of a blocking method, awaited or not, for as long as it takes, and nothing behind it runs before
-// its answer (OSL-14).
+// TestBlocking checks that a blocking call blocks the module until its answer, whether it is
+// awaited or not (OSL-14).
 func TestBlocking(t *testing.T) {
 	t.Parallel()
 	surface := module.Surface{Methods: []string{"run.reportStep", "storage.set"}, Blocking: []string{"run.reportStep"}, Getters: map[string]rawMessage{"run.getStepCount": rawMessage("0")}}
@@ -95,11 +96,11 @@ func TestBlocking(t *testing.T) {
 	if e := next(t, halted); len(e.Calls) != 1 || e.End != nil {
 		t.Fatalf("%+v", e)
 	}
-	if err := halted.Close(); err != nil { // it stands still in the call, and ends there
+	if err := halted.Close(); err != nil { // it is blocked in the call
 		t.Fatal(err)
 	}
 
-	// Its own time is bounded as ever, before such a call and behind it.
+	// The execution time is limited before and after such a call.
 	for _, body := range []string{`for (;;) {}`, `host.run.reportStep("one"); for (;;) {}`} {
 		i := start(t, `export async function execute(args: unknown, host: any) { `+body+` }`, module.Start{Surface: surface, Timeout: 200 * time.Millisecond})
 		e := next(t, i)
@@ -112,7 +113,7 @@ func TestBlocking(t *testing.T) {
 	}
 }
 
-// TestFetch: what fetch answers has the shape that modules expect (OSL-08).
+// TestFetch checks that the result of fetch has the standard interface (OSL-08).
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
@@ -137,7 +138,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestTimersAndAnswers: what is due before an answer happens before it, by the clock of the answers.
+// TestTimersAndAnswers checks that timers due before an answer fire before it, by the clock of the
+// answers.
 func TestTimersAndAnswers(t *testing.T) {
 	t.Parallel()
 	for after, result := range map[time.Duration]string{4 * time.Second: `["answer",4000]`, 6 * time.Second: `["late",5000]`} {
@@ -148,11 +150,11 @@ func TestTimersAndAnswers(t *testing.T) {
 		}`, module.Start{Surface: module.Surface{Methods: []string{"llm.complete"}}})
 		next(t, i)
 		e := next(t, i, module.Answer{ID: 1, Now: begun.Add(after)})
-		want(t, ended(t, e), result) // what a timer wakes sees the clock of the timer
+		want(t, ended(t, e), result) // code woken by a timer sees the timer's time
 	}
 }
 
-// TestSameAgain: with the same seed, clock and answers a module does the same, and with another seed it does not.
+// TestSameAgain checks that the behavior of a module depends only on seed, clock and answers.
 func TestSameAgain(t *testing.T) {
 	t.Parallel()
 	play := func(seed byte) string {
@@ -172,7 +174,8 @@ func TestSameAgain(t *testing.T) {
 	}
 }
 
-// TestWaitingIsFree: the time of the host is not the module's; that of two turns is one (OSL-10).
+// TestWaitingIsFree checks that time spent by the host does not count as execution time. The time
+// of several steps adds up (OSL-10).
 func TestWaitingIsFree(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) {
@@ -193,7 +196,7 @@ func TestWaitingIsFree(t *testing.T) {
 	}
 }
 
-// TestAnswerTooLarge: the module hears of it, and goes on.
+// TestAnswerTooLarge checks that a too large answer rejects its call and that the module continues.
 func TestAnswerTooLarge(t *testing.T) {
 	t.Parallel()
 	i := start(t, `export async function execute(args: unknown, host: any) { return host.storage.get("k").catch((e: any) => [e.name, e.code]); }`,
@@ -202,7 +205,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	e := next(t, i, module.Answer{ID: 1, Value: rawMessage(`"` + strings.Repeat("x", module.MaxMessage) + `"`)})
 	want(t, ended(t, e), `["RangeError","too_large"]`)
 
-	// Some are as large as they may be, and of many the last ones are too much.
+	// Answers of the maximum size are accepted. If there are many, the last ones are rejected.
 	i = start(t, `export async function execute(args: unknown, host: any) {
 		return Promise.all([1, 2, 3].map((n) => host.storage.get(n).then((v: string) => v.length, (e: any) => e.code)));
 	}`, module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
@@ -212,7 +215,8 @@ func TestAnswerTooLarge(t *testing.T) {
 	want(t, ended(t, e), `[16777214,16777214,"too_large"]`)
 }
 
-// TestAnswerThatCannotBeRead: it rejects its call, and the module goes on.
+// TestAnswerThatCannotBeRead checks that an invalid answer rejects its call and that the module
+// continues.
 func TestAnswerThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"{", strings.Repeat("[", 1e5) + strings.Repeat("]", 1e5), strings.Repeat("[", 9990) + strings.Repeat("]", 9990)} {
@@ -226,7 +230,7 @@ func TestAnswerThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestFresh: nothing of one call is there in the next.
+// TestFresh checks that calls do not share state.
 func TestFresh(t *testing.T) {
 	t.Parallel()
 	const text = `let n = 0; export async function execute() { (globalThis as any).left ??= 0; (Array.prototype as any).left ??= 0; return [++n, ++(globalThis as any).left, ++(Array.prototype as any).left]; }`
@@ -265,7 +269,7 @@ func TestManyAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestCancelled: the end of a context ends the module, and is what is told.
+// TestCancelled checks that the end of the context ends the module and that its cause is returned.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	i := start(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: time.Minute})
@@ -280,7 +284,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestClosed: who closes an instance that is busy ends it.
+// TestClosed checks that Close ends a busy instance.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	i := start(t, "export async function execute() { for (;;) {} }", module.Start{Timeout: time.Minute})
@@ -290,7 +294,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// TestConfined: the process has the strongest tier that there is, and what is too weak starts nothing (OSL-10).
+// TestConfined checks that the process uses the strongest available tier, and that a start fails if
+// the tier is too weak (OSL-10).
 func TestConfined(t *testing.T) {
 	t.Parallel()
 	i := start(t, "export async function execute() {}", module.Start{})
@@ -324,7 +329,8 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// TestLittleMemory: one that is given too little to begin with ends as every other that needs more (OSL-10).
+// TestLittleMemory checks that a module with too little memory to start ends with the status Memory
+// (OSL-10).
 func TestLittleMemory(t *testing.T) {
 	t.Parallel()
 	const large = "export async function execute() { return new Uint8Array(64 << 20).length; }"
@@ -347,7 +353,7 @@ func TestLittleMemory(t *testing.T) {
 	}
 }
 
-// TestZone: local times are those of the zone that is given, with and without Intl.
+// TestZone checks that local times use the given zone, with and without Intl.
 func TestZone(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("America/New_York")
@@ -358,7 +364,7 @@ func TestZone(t *testing.T) {
 	want(t, end, `[4,300,"4:30:00 AM","6:30:00 PM"]`)
 }
 
-// TestClockOfTheHost: no way leads to the time of the machine.
+// TestClockOfTheHost checks that a module cannot read the real time.
 func TestClockOfTheHost(t *testing.T) {
 	t.Parallel()
 	end := run(t, `export async function execute() {
@@ -370,7 +376,8 @@ func TestClockOfTheHost(t *testing.T) {
 	want(t, end, `["2/3/2020","2/3/2020","2020",2020,"2020",2020,2020,2020,2020,true]`)
 }
 
-// TestEachTier: modules and their WebAssembly run on every tier of this machine, and where its owner wants none.
+// TestEachTier checks that modules and WebAssembly run on every available tier and without a
+// sandbox.
 func TestEachTier(t *testing.T) {
 	unraced(t)
 	t.Parallel()

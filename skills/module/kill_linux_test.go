@@ -14,8 +14,8 @@ import (
 	"rouse/skills/module"
 )
 
-// TestKilled: a process that is killed is the end of its module, and of nothing else; and none is left after its end.
-// No other test may run beside it.
+// TestKilled checks that killing the process ends only its module, and that no process is left. It
+// must not run in parallel with other tests.
 func TestKilled(t *testing.T) {
 	const text = `export async function execute(args: unknown, host: any) { await host.storage.get("k"); return 1; }`
 	surface := module.Surface{Methods: []string{"storage.get"}}
@@ -47,7 +47,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestWithoutEnvironment: the process has none, and no file but those of its supervisor's streams.
+// TestWithoutEnvironment checks that the process has no environment and no open files except its
+// streams.
 func TestWithoutEnvironment(t *testing.T) {
 	t.Setenv("ROUSE_CANARY", "canary")
 	i := start(t, `export async function execute(args: unknown, host: any) { await host.storage.get("k"); }`, module.Start{Surface: module.Surface{Methods: []string{"storage.get"}}})
@@ -70,7 +71,7 @@ func TestWithoutEnvironment(t *testing.T) {
 	}
 }
 
-// children are the processes that run modules for this one.
+// children returns the module processes of this process.
 func children(t *testing.T) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -87,14 +88,15 @@ func children(t *testing.T) (pids []int) {
 	return pids
 }
 
-// descends reports whether a process comes from this one.
+// descends reports whether a process is a descendant of this process.
 func descends(pid int) bool {
 	for pid > 1 {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return false
 		}
-		// The name in brackets may hold anything; the parent is the second field behind it.
+		// The name in parentheses may contain any character. The parent is the second field after
+		// it.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if pid, err = strconv.Atoi(fields[1]); err != nil || pid == os.Getpid() {
 			return err == nil

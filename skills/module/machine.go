@@ -13,24 +13,24 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// Defaults and bounds of one start (OSL-10: the figures of the sample manifest).
+// Defaults and limits of Start. They match the sample manifest.
 const (
 	DefaultTimeout  = 30 * time.Second
 	DefaultMemoryMB = 128
 	MaxMemoryMB     = 2048
 
-	// ownMemory is what a process needs beside its machine, in bytes: the program itself, and messages on their way.
+	// ownMemory is the memory of a process besides its VM in bytes: the program and its messages.
 	ownMemory = 256 << 20
-	// grace is how long a machine that was interrupted has to say so.
+	// grace is the time that an interrupted VM has to report its end.
 	grace = 2 * time.Second
-	// maxCached bounds the programs that are kept compiled.
+	// maxCached is the maximum number of compiled programs in the cache.
 	maxCached = 64
 )
 
 // Options configure a Machine.
 type Options struct {
-	Sandbox *sandbox.Sandbox // that confines the processes; needed
-	MinTier sandbox.Tier     // the weakest tier that is accepted; B when empty
+	Sandbox *sandbox.Sandbox // required; confines the processes
+	MinTier sandbox.Tier     // weakest accepted tier; the default is B
 }
 
 // Machine compiles and starts modules. It is safe for concurrent use.
@@ -41,7 +41,7 @@ type Machine struct {
 	cache map[string]*Program // by folder
 }
 
-// New gives a machine. The program that it is part of must call [Child] and [sandbox.Child] first of all.
+// New returns a machine. The program's main function must begin with [Child] and [sandbox.Child].
 func New(o Options) (*Machine, error) {
 	if o.Sandbox == nil {
 		return nil, errors.New("modules run confined, and there is no sandbox")
@@ -49,7 +49,8 @@ func New(o Options) (*Machine, error) {
 	return &Machine{options: o, cache: map[string]*Program{}}, nil
 }
 
-// Compile is [Compile], which keeps what it compiled while the texts stay what they were.
+// Compile compiles the module in dir like the function [Compile]. It returns a cached program if
+// the sources have not changed.
 func (m *Machine) Compile(ctx context.Context, dir string) (*Program, error) {
 	at, src, err := readFolder(dir)
 	if err != nil {
@@ -76,31 +77,39 @@ func (m *Machine) Compile(ctx context.Context, dir string) (*Program, error) {
 	return p, nil
 }
 
-// Start is one call of an export.
+// Start describes one call of an export.
 type Start struct {
-	Export string          // "execute", or a hook
-	Args   json.RawMessage // its first argument; the second is host. undefined where it is empty
-	// HostAlone has host be its first argument, and the only one.
+	Export string // "execute" or a lifecycle hook
+	// Args is the first argument; the second one is host. If Args is empty, the first argument is
+	// undefined.
+	Args json.RawMessage
+	// HostAlone makes host the first and only argument.
 	HostAlone bool
 	Surface   Surface
 
-	MemoryMB int           // of the machine, in MiB; 0: [DefaultMemoryMB], at most [MaxMemoryMB]
-	Timeout  time.Duration // of what the machine itself takes; 0: [DefaultTimeout]
+	// MemoryMB is the memory limit of the VM in MiB. Zero means [DefaultMemoryMB]. The maximum is
+	// [MaxMemoryMB].
+	MemoryMB int
+	// Timeout limits the execution time of the VM. Zero means [DefaultTimeout].
+	Timeout time.Duration
 
-	Seed [32]byte       // of Math.random and crypto
-	Now  time.Time      // the clock of the module until the first answer
-	Zone *time.Location `json:"-"` // zone of its local times; nil or a zone without a name means the machine's
+	Seed [32]byte  // seed of Math.random and crypto
+	Now  time.Time // the module's clock until the first answer
+	// Zone is the time zone of the module. If it is nil or has no name, the system's zone is used.
+	Zone *time.Location `json:"-"`
 
-	// AllowedGlobals are those of [Globals] that exist, beside console; those that exist by default where it is empty.
+	// AllowedGlobals are the names from [Globals] that are available, in addition to console. If it
+	// is empty, the default names are available.
 	AllowedGlobals []string
 
-	WASM []WASM // that the module may instantiate, where its surface has wasm.instantiate
+	// WASM lists the modules that can be instantiated, if the surface has wasm.instantiate.
+	WASM []WASM
 }
 
-// Start starts a fresh machine in a process of its own. Nothing of the module runs before the first
-// [Instance.Next]. The instance must be closed; ctx is for its start alone.
+// Start starts a new VM in its own process. The module does not run before the first
+// [Instance.Next]. The caller must close the instance. ctx applies only to the start.
 //
-// An error means that nothing was started: [*sandbox.TierError], [*sandbox.StartError].
+// If it fails, no process is left. Errors include [*sandbox.TierError] and [*sandbox.StartError].
 func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, error) {
 	if s.MemoryMB == 0 {
 		s.MemoryMB = DefaultMemoryMB
@@ -124,7 +133,8 @@ func (m *Machine) Start(ctx context.Context, p *Program, s Start) (*Instance, er
 	return i, nil
 }
 
-// zoneName is what a child is told of a time zone, which is all of its environment; "" is that of the machine.
+// zoneName returns the TZ value for a child, its only environment variable. The value "" means the
+// system's zone.
 func zoneName(zone *time.Location) string {
 	if zone == nil || zone.String() == "Local" {
 		return strings.TrimPrefix(os.Getenv("TZ"), ":")

@@ -6,7 +6,8 @@ import (
 	"rouse/skills/module"
 )
 
-// TestExecute: execute(args, host) calls, is answered, and returns (OSL-06).
+// TestExecute checks that execute(args, host) can call the host, receive an answer and return
+// (OSL-06).
 func TestExecute(t *testing.T) {
 	const text = `
 		interface Args { name: string }

@@ -19,10 +19,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// confined is shared by all tests: probing the tiers takes longer than most modules.
+// confined is shared by all tests, because probing the tiers is slow.
 var confined = sync.OnceValues(func() (*sandbox.Sandbox, error) { return sandbox.New(sandbox.Options{}) })
 
-// unraced skips a test that needs the process of a module.
+// unraced skips a test that needs a module process if the race detector is on.
 func unraced(t testing.TB) {
 	t.Helper()
 	if raced {
@@ -48,7 +48,7 @@ func newMachine(t testing.TB) *module.Machine {
 	return m
 }
 
-// skill writes files and gives their folder.
+// skill writes files to a new folder and returns it.
 func skill(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,10 +64,10 @@ func skill(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// begun is when the modules of tests begin, by their clock.
+// begun is the initial time of the module clock in tests.
 var begun = time.Date(2026, 11, 23, 9, 30, 0, 0, time.UTC)
 
-// start starts the text of a module.
+// start starts a module with the given source.
 func start(t testing.TB, text string, s module.Start) *module.Instance {
 	t.Helper()
 	m := newMachine(t)
@@ -90,7 +90,7 @@ func start(t testing.TB, text string, s module.Start) *module.Instance {
 	return i
 }
 
-// next expects an event.
+// next returns the next event. It fails the test on an error.
 func next(t testing.TB, i *module.Instance, answers ...module.Answer) module.Event {
 	t.Helper()
 	e, err := i.Next(t.Context(), answers)
@@ -100,7 +100,7 @@ func next(t testing.TB, i *module.Instance, answers ...module.Answer) module.Eve
 	return e
 }
 
-// ended expects the end.
+// ended returns the end of the module. It fails the test if there is none.
 func ended(t testing.TB, e module.Event) module.End {
 	t.Helper()
 	if e.End == nil {
@@ -109,13 +109,13 @@ func ended(t testing.TB, e module.Event) module.End {
 	return *e.End
 }
 
-// run runs the text of a module that calls nothing.
+// run runs a module with the given source that makes no calls.
 func run(t testing.TB, text string, s module.Start) module.End {
 	t.Helper()
 	return ended(t, next(t, start(t, text, s)))
 }
 
-// want expects what a module returned.
+// want checks the return value of a module.
 func want(t testing.TB, end module.End, value string) {
 	t.Helper()
 	if end.Status != module.Returned || string(end.Value) != value {

@@ -17,24 +17,25 @@ import (
 	"rouse/agent/sandbox"
 )
 
-// maxReady is how long a process may take until it is ready, on a machine that has much else to do.
+// maxReady is the startup timeout of a process. It allows for a busy system.
 const maxReady = time.Minute
 
-// maxReply bounds what a child may send at a time: an event, with its logs and what JSON adds.
+// maxReply is the maximum size of a child's message: an event with its logs and JSON overhead.
 const maxReply = MaxMessage + 2<<20
 
-// process is a child, as its parent sees it. Its methods are not for concurrent use, but for kill and close.
+// process is a child process, as seen by its parent. Its methods are not safe for concurrent use,
+// except for kill and close.
 type process struct {
 	in    *os.File                // requests
 	out   *bufio.Reader           // replies
-	pipe  *io.PipeReader          // below out
-	stop  context.CancelCauseFunc // ends it, with a cause
-	cause func() error            // with which it was ended; nil until then
+	pipe  *io.PipeReader          // source of out
+	stop  context.CancelCauseFunc // kills the process with a cause
+	cause func() error            // cause of the kill; nil before
 
-	stderr head           // what it says of itself
-	done   chan struct{}  // closed when it is gone
-	result sandbox.Result // how, once it is
-	err    error          // why it could not be started
+	stderr head           // beginning of its standard error
+	done   chan struct{}  // closed when the process has exited
+	result sandbox.Result // valid after done
+	err    error          // start error; valid after done
 
 	closing sync.Once
 }
@@ -44,8 +45,8 @@ var (
 	errLate   = errors.New("it did not stop when its time was over")
 )
 
-// startProcess starts this binary with no file, no network and no environment but its time zone, and waits until it is
-// ready. It lives until it is closed, however long ctx does.
+// startProcess starts this binary and waits until it is ready. The process has no files, no
+// network, and TZ as its only environment variable. It runs until it is closed, even if ctx ends.
 func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier, zone string, memory int64) (*process, error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
@@ -64,7 +65,7 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 	c := sandbox.Command{
 		Self: true, Argv: []string{"rouse", childName}, Dir: dir, MinTier: minTier,
 		Stdin: stdin, Stdout: stdout, Stderr: &p.stderr,
-		// A Go program has a handful of threads, of which the limit is four times that of processes.
+		// A Go program has few threads. The sandbox allows four times as many threads as processes.
 		Limits: sandbox.Limits{Memory: memory, Processes: 8, OpenFiles: 32, FileSize: 1},
 	}
 	if zone != "" {
@@ -93,7 +94,7 @@ func startProcess(ctx context.Context, s *sandbox.Sandbox, minTier sandbox.Tier,
 	return p, nil
 }
 
-// ask sends a request and waits for the reply.
+// ask sends a request and waits for the reply. It waits at most the duration most.
 func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply, error) {
 	var r reply
 	err := p.within(ctx, most, func() error {
@@ -105,28 +106,30 @@ func (p *process) ask(ctx context.Context, q request, most time.Duration) (reply
 	return r, err
 }
 
-// within does what waits for the process, and ends the process when ctx ends meanwhile, or the time is over.
+// within calls do, which waits for the process. It kills the process if ctx ends or the time runs
+// out.
 func (p *process) within(ctx context.Context, most time.Duration, do func() error) error {
 	defer context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })()
 	defer time.AfterFunc(most, func() { p.kill(errLate) }).Stop()
 
 	err := do()
 	if cause := p.cause(); err != nil && cause != nil {
-		return cause // of which the error is a consequence
+		return cause // err is a consequence of the cause
 	}
 	return err
 }
 
-// kill ends the process, and whoever waits for it.
+// kill kills the process and unblocks its readers.
 func (p *process) kill(cause error) {
 	p.stop(cause)
 	p.pipe.CloseWithError(cause)
 }
 
-// close ends the process, and returns when it is gone. It may be called again.
+// close kills the process and waits until it has exited. It may be called more than once.
 func (p *process) close() {
 	p.closing.Do(func() {
-		p.in.Close() // on which it ends by itself, if it is not busy
+		// An idle process exits by itself.
+		p.in.Close()
 		p.kill(errClosed)
 	})
 	<-p.done
@@ -134,9 +137,9 @@ func (p *process) close() {
 
 var errMemory = errors.New("its process needed more memory than it was given")
 
-// lost closes a process that did not reply as it should, and says why it did not.
+// lost closes a process that did not reply correctly and returns the reason.
 func (p *process) lost(err error) error {
-	// One that ends by itself says more than one that was killed for having ended.
+	// Let the process exit by itself first, because its own exit is more informative than a kill.
 	if !errors.Is(err, errLate) && !errors.Is(err, errClosed) {
 		select {
 		case <-p.done:
@@ -156,7 +159,7 @@ func (p *process) lost(err error) error {
 	return err
 }
 
-// ended says how the process ended.
+// ended returns an error that describes the exit of the process.
 func (p *process) ended() error {
 	line, _, _ := strings.Cut(p.stderr.String(), "\n")
 	switch r := p.result; {
@@ -171,7 +174,7 @@ func (p *process) ended() error {
 	}
 }
 
-// head keeps the beginning of what is written.
+// head keeps the beginning of the output written to it.
 type head struct {
 	mu   sync.Mutex
 	text []byte
@@ -181,7 +184,7 @@ func (h *head) Write(b []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	const most = 2000 // bytes
+	const most = 2000 // in bytes
 	h.text = append(h.text, b[:min(len(b), most-len(h.text))]...)
 	return len(b), nil
 }

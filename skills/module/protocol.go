@@ -8,20 +8,21 @@ import (
 	"io"
 )
 
-// MaxMessage is how much the calls of one event, one answer, or the result of a module may come to, in bytes of JSON.
+// MaxMessage is the maximum size of an answer, a result, or all calls of one event, in bytes of
+// JSON.
 const MaxMessage = 16 << 20
 
-// maxToChild bounds what a child reads: a program, or some answers.
+// maxToChild is the maximum size of a message to a child, such as a program or answers.
 const maxToChild = 1 << 30
 
-// request is what a child is asked: exactly one of these.
+// request is a request to a child. Exactly one field is set.
 type request struct {
 	Compile *sources      `json:",omitempty"`
 	Start   *startRequest `json:",omitempty"`
 	Next    *nextRequest  `json:",omitempty"`
 }
 
-// startRequest is [Start] with the program.
+// startRequest is a [Start] with the program's code.
 type startRequest struct {
 	Code string
 	Start
@@ -37,18 +38,18 @@ type answerMessage struct {
 	Getters map[string]json.RawMessage `json:",omitempty"`
 }
 
-// reply is what a child answers: exactly one of these.
+// reply is a reply of a child. Exactly one field is set.
 type reply struct {
-	Ready    bool      `json:",omitempty"` // the first one, unasked
+	Ready    bool      `json:",omitempty"` // sent once at startup, without a request
 	Compiled *compiled `json:",omitempty"`
 	Event    *Event    `json:",omitempty"`
-	Broken   string    `json:",omitempty"` // what failed in the child itself
+	Broken   string    `json:",omitempty"` // error of the child itself
 }
 
-// errTooLarge says that a message is larger than its bound.
+// errTooLarge is returned if a message exceeds its maximum size.
 var errTooLarge = errors.New("a message is too large")
 
-// writeFrame sends a message: its length in four bytes, the first the highest, and its JSON.
+// writeFrame writes a message as a 4-byte big-endian length followed by JSON.
 func writeFrame(w io.Writer, message any, most int) error {
 	text, err := json.Marshal(message)
 	if err != nil {
@@ -63,8 +64,8 @@ func writeFrame(w io.Writer, message any, most int) error {
 	return err
 }
 
-// readFrame reads a message. Memory is taken as its bytes arrive, whatever length is claimed. [io.EOF] is the end
-// between two messages.
+// readFrame reads a message. It allocates memory as bytes arrive, independent of the announced
+// length. It returns [io.EOF] at the end of input between two messages.
 func readFrame(r io.Reader, most int, into any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

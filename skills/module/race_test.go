@@ -2,5 +2,5 @@
 
 package module_test
 
-// raced says that the race detector is on: its memory is more than the process of a module may have.
+// raced is true if the race detector is on. It needs more memory than a module process may use.
 const raced = true

@@ -17,28 +17,30 @@ import (
 	"rouse/skills"
 )
 
-// EntryFile is the program of an executable skill (OSL-01).
+// EntryFile is the main file of an executable skill's program.
 const EntryFile = "module.ts"
 
-// Bounds of what is compiled.
+// Limits of the sources.
 const (
-	maxFile    = 1 << 20 // bytes
-	maxSources = 8 << 20 // bytes, of all files of a folder that a module could import
+	maxFile = 1 << 20 // in bytes
+	// maxSources is the total size in bytes of all files in a folder that a module could import.
+	maxSources = 8 << 20
 	maxFiles   = 500
-	maxEntries = 20_000 // of all kinds
-	maxDepth   = 8      // folders
+	maxEntries = 20_000 // files and folders of any kind
+	maxDepth   = 8      // levels of folders
 )
 
-// extensions are those of files that a module may import.
+// extensions are the file extensions that a module can import.
 var extensions = []string{".ts", ".mts", ".js", ".mjs", ".json"}
 
-// sources are the files of a folder that a module could import, by their paths below it, with slashes.
+// sources are the files in a folder that a module could import, by slash-separated relative path.
 type sources struct {
 	Files map[string]string
-	Large map[string]int64 `json:",omitempty"` // files that are too large to be imported, with their bytes
+	// Large holds the size in bytes of files that are too large to import.
+	Large map[string]int64 `json:",omitempty"`
 }
 
-// readSources reads them. Links are not followed, whatever they lead to; nor is anything that is no file opened.
+// readSources reads the sources in dir. It opens only regular files and does not follow links.
 func readSources(dir string) (_ *sources, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -78,7 +80,8 @@ func readSources(dir string) (_ *sources, err error) {
 	return s, nil
 }
 
-// importable reports whether a module may import a file: none below a hidden folder or node_modules, or too deep.
+// importable reports whether a module can import a file. Files in hidden folders, in node_modules,
+// or at a deep level are excluded.
 func importable(f skills.File) bool {
 	folders := strings.Split(f.Path, "/")
 	folders = folders[:len(folders)-1]
@@ -86,8 +89,8 @@ func importable(f skills.File) bool {
 		!slices.ContainsFunc(folders, func(name string) bool { return strings.HasPrefix(name, ".") || name == "node_modules" })
 }
 
-// readSource reads a file, up to one byte more than a source may have. The file was listed as a regular
-// file, and may have been replaced since.
+// readSource reads a file, up to one byte more than the maximum size. It checks the type again,
+// because the file may have been replaced since it was listed.
 func readSource(root *os.Root, name string) (string, error) {
 	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|openFlags, 0)
 	if err != nil {
@@ -101,14 +104,14 @@ func readSource(root *os.Root, name string) (string, error) {
 	return string(content), err
 }
 
-// hash is of all the files and their names.
+// hash returns a hash of the names and contents of all files.
 func (s *sources) hash() string {
 	h := sha256.New()
 	part := func(text string) {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(text)))
 		h.Write(size[:])
-		io.WriteString(h, text) //nolint:errcheck // a hash takes everything
+		io.WriteString(h, text) //nolint:errcheck // a hash never fails
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(s.Files)) {

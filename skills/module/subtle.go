@@ -12,11 +12,19 @@ import (
 	"hash"
 )
 
-// subtleHashes are the digests of crypto.subtle.
+// subtleHashes are the hash functions of crypto.subtle.
 var subtleHashes = map[string]func() hash.Hash{"SHA-1": sha1.New, "SHA-256": sha256.New, "SHA-384": sha512.New384, "SHA-512": sha512.New}
 
-// hostSubtle computes for crypto.subtle (OSL-37): digest HASH DATA, hmac HASH KEY DATA, verify HASH KEY DATA MAC, and seal or open KEY IV
-// ADDITIONAL DATA TAGBYTES. Bytes travel as Base64. The result of an operation that fails, as of a text that is not authentic, is nil.
+// hostSubtle implements the operations of crypto.subtle. args is one of:
+//
+//	digest HASH DATA
+//	hmac HASH KEY DATA
+//	verify HASH KEY DATA MAC
+//	seal KEY IV ADDITIONAL DATA TAGBYTES
+//	open KEY IV ADDITIONAL DATA TAGBYTES
+//
+// Bytes are encoded as Base64. It returns nil if the operation fails, for example if authentication
+// fails.
 func hostSubtle(args []any) (any, error) {
 	what, _ := argument[string](args, 0)
 	switch what {
@@ -43,7 +51,7 @@ func subtleHash(what string, args []any) (any, error) {
 	if what != "digest" {
 		h, data = hmac.New(of, given[0]), given[1]
 	}
-	_, _ = h.Write(data) // it never fails
+	_, _ = h.Write(data) // a hash never returns an error
 	sum := h.Sum(nil)
 	if what == "verify" {
 		return hmac.Equal(sum, given[2]), nil
@@ -78,7 +86,7 @@ func subtleGCM(what string, args []any) (any, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // of a length that AES-GCM does not have
+		return nil, nil //nolint:nilerr // AES-GCM does not support the length
 	}
 
 	if what == "seal" {
@@ -86,7 +94,7 @@ func subtleGCM(what string, args []any) (any, error) {
 	}
 	plain, err := gcm.Open(nil, iv, data, additional)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it is not authentic
+		return nil, nil //nolint:nilerr // authentication failed
 	}
 	return base64.StdEncoding.EncodeToString(plain), nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/nlnwa/whatwg-url/url"
 )
 
-// urlParts are what a URL object shows.
+// urlParts are the properties of a URL object.
 type urlParts struct {
 	Href     string `json:"href"`
 	Origin   string `json:"origin"`
@@ -23,9 +23,9 @@ type urlParts struct {
 	Hash     string `json:"hash"`
 }
 
-// hostURL reads an address, relative to a base unless that is empty, and sets one part of it unless that is "". It
-// answers in JSON: null where it is no address. What a module takes an address for decides nothing: the host reads it
-// again.
+// hostURL parses a URL, relative to a base unless the base is "". It sets one part of the URL if a
+// part is given. It returns JSON, or null if the URL is invalid. The result is not trusted: the
+// host parses the URL again before it uses it.
 func hostURL(args []any) (any, error) {
 	text := make([]string, 4) // address, base, part, value
 	if len(args) != len(text) {
@@ -43,7 +43,7 @@ func hostURL(args []any) (any, error) {
 		u, err = url.ParseRef(text[1], text[0])
 	}
 	if err != nil {
-		return "null", nil //nolint:nilerr // that it is no address is the answer
+		return "null", nil //nolint:nilerr // null is the answer for an invalid URL
 	}
 
 	if set := map[string]func(string){
@@ -60,7 +60,7 @@ func hostURL(args []any) (any, error) {
 	return string(out), err
 }
 
-// origin is null for addresses that have none of their own.
+// origin returns "null" for schemes without an origin.
 func origin(u *url.Url) string {
 	switch u.Protocol() {
 	case "http:", "https:", "ws:", "wss:", "ftp:":

@@ -14,10 +14,11 @@ import (
 	"modernc.org/quickjs/intl"
 )
 
-// moduleName is the name of the program within its machine, as stacks show it.
+// moduleName is the file name of the program in stacks.
 const moduleName = "module.js"
 
-// maxJobs is how many jobs QuickJS runs at a time before it takes them for a loop. Here the clock decides that.
+// maxJobs is the number of jobs after which QuickJS assumes a loop. Only the timeout ends a module
+// here.
 const maxJobs = 1 << 20
 
 //go:embed js/globals.js
@@ -32,22 +33,22 @@ var subtleJS string
 //go:embed js/core.js
 var coreJS string
 
-// machineVM is one QuickJS machine with one module. It lives in a child.
+// machineVM is a QuickJS VM with a module. It runs in a child process.
 type machineVM struct {
 	vm     *quickjs.VM
-	step   quickjs.Value // of core.js
+	step   quickjs.Value // function of core.js
 	random *rand.ChaCha8
-	left   time.Duration // of the module's own time
-	until  time.Time     // when that is over, while the machine runs
-	timer  *time.Timer   // that interrupts the machine then
-	now    int64         // its clock, in milliseconds
+	left   time.Duration // remaining execution time of the module
+	until  time.Time     // end of the execution time while the VM runs
+	timer  *time.Timer   // interrupts the VM at until
+	now    int64         // the module's clock in milliseconds
 	end    *End
 	wasm   *wasmHost
-	ask    func(*Event) ([]answerMessage, error) // the host, while the machine runs
-	asked  []answerMessage                       // answers to that, which the module has not been given
+	ask    func(*Event) ([]answerMessage, error) // asks the host while the VM runs
+	asked  []answerMessage                       // answers from ask, not yet delivered
 }
 
-// startConfig is what core.js is told at first.
+// startConfig is the initial configuration of core.js.
 type startConfig struct {
 	Now       int64                      `json:"now"`
 	Export    string                     `json:"export"`
@@ -58,11 +59,11 @@ type startConfig struct {
 	Getters   map[string]json.RawMessage `json:"getters"`
 	Constants map[string]json.RawMessage `json:"constants"`
 	Globals   []string                   `json:"globals"`
-	Most      int                        `json:"most"`    // bytes of one event
-	Waiting   int                        `json:"waiting"` // calls
+	Most      int                        `json:"most"`    // maximum size of an event in bytes
+	Waiting   int                        `json:"waiting"` // maximum number of unanswered calls
 }
 
-// newMachineVM makes a machine and what exists in it. Nothing of the module runs.
+// newMachineVM creates a VM and its globals. It does not run the module.
 func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_ *machineVM, err error) {
 	vm, err := quickjs.NewVM()
 	if err != nil {
@@ -71,7 +72,7 @@ func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_
 
 	m := &machineVM{vm: vm, random: rand.NewChaCha8(s.Seed), left: s.Timeout, now: s.Now.UnixMilli(), ask: ask}
 	m.wasm = newWASMHost(m, s)
-	vm.SetCanBlock(false) // Atomics.wait
+	vm.SetCanBlock(false) // disables Atomics.wait
 	vm.SetMemoryLimit(uintptr(s.MemoryMB) << 20)
 	vm.SetModuleLoader(func(_ *quickjs.VM, name string) (string, error) {
 		if name != moduleName {
@@ -100,24 +101,25 @@ func newMachineVM(s *startRequest, ask func(*Event) ([]answerMessage, error)) (_
 	return m, err
 }
 
-// entropy gives 256 random bytes, in hexadecimal.
+// entropy returns 256 random bytes as hexadecimal digits.
 func (m *machineVM) entropy([]any) (any, error) {
 	var b [256]byte
 	_, err := m.random.Read(b[:])
 	return hex.EncodeToString(b[:]), err
 }
 
-// intl adds Intl, and the methods of Date and Number that need it. Few modules do, and it takes longer to add than all else.
+// intl adds Intl and the dependent methods of Date and Number. It is called on demand, because it
+// is slower than the rest of the startup and rarely needed.
 func (m *machineVM) intl([]any) (any, error) { return nil, intl.Register(m.vm) }
 
-// begin begins the module.
+// begin starts the module.
 func (m *machineVM) begin() *Event {
 	m.call("begin")
 	return m.run()
 }
 
-// block tells the host of all that the module did so far, while the module stands still in a call. It returns the new values of
-// getters, as JSON. The module gets the answers when it waits for them.
+// block reports the module's activity to the host while a call blocks the module. It returns new
+// values of getters as JSON. The other answers are delivered when the module waits for them.
 func (m *machineVM) block([]any) (any, error) {
 	m.timer.Stop()
 	begin := time.Now()
@@ -135,10 +137,10 @@ func (m *machineVM) block([]any) (any, error) {
 	if err != nil { // the host is gone
 		m.end = &End{Status: Crashed, Error: err.Error()}
 		m.vm.Interrupt()
-		return "{}", nil //nolint:nilerr // the end says it
+		return "{}", nil //nolint:nilerr // the end reports the error
 	}
 
-	m.until = m.until.Add(time.Since(begin)) // none of its own time
+	m.until = m.until.Add(time.Since(begin)) // not the module's execution time
 	m.timer.Reset(time.Until(m.until))
 	getters := map[string]json.RawMessage{}
 	for i := range answers {
@@ -150,16 +152,16 @@ func (m *machineVM) block([]any) (any, error) {
 	return string(values), err
 }
 
-// next gives it answers, and has it go on.
+// next delivers answers and continues the module.
 func (m *machineVM) next(answers []answerMessage) *Event {
 	m.deliver(answers)
 	return m.run()
 }
 
-// deliver gives the module answers, in their order.
+// deliver passes answers to the module in order.
 func (m *machineVM) deliver(answers []answerMessage) {
 	for _, a := range answers {
-		// What was due before the answer happens before it.
+		// Timers that were due before the answer fire first.
 		m.fireUntil(max(a.NowMS, m.now))
 		value := string(a.Value)
 		a.Value = nil
@@ -173,7 +175,7 @@ func (m *machineVM) deliver(answers []answerMessage) {
 	}
 }
 
-// fireUntil fires the timers that are due, up to an instant, and moves the clock there.
+// fireUntil fires the timers that are due until now and sets the clock to now.
 func (m *machineVM) fireUntil(now int64) {
 	for m.end == nil {
 		due, ok := m.due()
@@ -189,7 +191,7 @@ func (m *machineVM) fireUntil(now int64) {
 	m.call("clock", now)
 }
 
-// run goes on until the module waits for its host, or ends.
+// run runs the module until it waits for the host or ends.
 func (m *machineVM) run() *Event {
 	var logs []Log
 	for {
@@ -226,7 +228,7 @@ func (m *machineVM) run() *Event {
 	}
 }
 
-// sleep waits, as long as there is time left.
+// sleep sleeps for d, limited by the remaining execution time.
 func (m *machineVM) sleep(d time.Duration) {
 	time.Sleep(min(d, m.left))
 	if m.left -= d; m.left <= 0 {
@@ -236,7 +238,7 @@ func (m *machineVM) sleep(d time.Duration) {
 
 func timedOut() *End { return &End{Status: TimedOut, Error: "its time is over"} }
 
-// due is when the next timer is.
+// due returns the time of the next timer, and whether there is one.
 func (m *machineVM) due() (int64, bool) {
 	switch v := m.call("due").(type) {
 	case int:
@@ -247,7 +249,7 @@ func (m *machineVM) due() (int64, bool) {
 	return 0, false
 }
 
-// event takes out what the module did.
+// event returns the module's new activity and removes it from core.js.
 func (m *machineVM) event() *Event {
 	e := &Event{}
 	text, _ := m.call("drain").(string)
@@ -263,7 +265,7 @@ func (m *machineVM) event() *Event {
 	return e
 }
 
-// call calls core.js within the time that is left. After the end it does nothing.
+// call calls core.js within the remaining execution time. It does nothing after the end.
 func (m *machineVM) call(what string, args ...any) any {
 	var v any
 	m.timed(func() (err error) {
@@ -273,21 +275,20 @@ func (m *machineVM) call(what string, args ...any) any {
 	return v
 }
 
-// drainJobs runs what promises have become ready for.
+// drainJobs runs the jobs of settled promises.
 func (m *machineVM) drainJobs() {
 	for more := true; more && m.end == nil; {
 		m.timed(func() error {
 			n, err := m.vm.ExecutePendingJobs()
 			if more = n >= maxJobs; more {
-				return nil // that there are more of them is all that is wrong
+				return nil // the error only reports that there are more jobs
 			}
 			return err
 		})
 	}
 }
 
-// timed runs the machine, and ends the module when its time is over, or its memory used up where nobody in it can
-// notice.
+// timed runs do and ends the module if it exceeds its execution time or if do fails.
 func (m *machineVM) timed(do func() error) {
 	if m.end != nil {
 		return
@@ -298,7 +299,8 @@ func (m *machineVM) timed(do func() error) {
 	}
 
 	m.until = time.Now().Add(m.left)
-	m.timer = time.AfterFunc(m.left, m.vm.Interrupt) // and not the engine's own timeout, which a pause cannot move
+	// QuickJS has a timeout too, but it cannot be moved after a pause.
+	m.timer = time.AfterFunc(m.left, m.vm.Interrupt)
 	err := do()
 	m.timer.Stop()
 	m.left = time.Until(m.until)
@@ -312,14 +314,15 @@ func (m *machineVM) timed(do func() error) {
 	}
 }
 
-// endOf is the end of a module for what the machine answered to the child. One that breaks what all objects share breaks
-// core.js with it.
+// endOf returns the end of a module for an error of the VM. A module can cause errors in core.js by
+// changing built-in objects.
 func endOf(err error) *End {
 	var e *quickjs.Error
 	switch {
 	case errors.As(err, &e) && e.Message == "interrupted":
 		return timedOut()
-	case errors.As(err, &e) && (e.Message == "out of memory" || e.Error() == "null"): // null where there is not even memory for an error
+	// The error is null if there is no memory for an Error object.
+	case errors.As(err, &e) && (e.Message == "out of memory" || e.Error() == "null"):
 		return &End{Status: Memory, Error: "it needed more memory than it was given"}
 	}
 	return &End{Status: Threw, Error: err.Error()}

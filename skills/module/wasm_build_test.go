@@ -6,32 +6,32 @@ import (
 	"slices"
 )
 
-// Types of values.
+// The types of values.
 const (
 	i32 = 0x7f
 	i64 = 0x7e
 	f64 = 0x7c
 )
 
-// wasmFunc is a function of a module for a test.
+// wasmFunc is a function of a test module.
 type wasmFunc struct {
-	export          string // "": it has no name
+	export          string // "" if it has no name
 	params, results []byte
-	locals          int    // of i32, beside the parameters
-	code            []byte // without the end
+	locals          int    // of type i32, in addition to parameters
+	code            []byte // without the final end
 }
 
-// wasmModule are the parts of a WebAssembly module for a test. Imports come first in the numbers of functions.
+// wasmModule describes a WebAssembly test module. Function numbers begin with the imports.
 type wasmModule struct {
 	imports []wasmFunc // export is "module.name"
 	funcs   []wasmFunc
-	memory  []uint32 // pages at first, and at most; nil: none
-	start   int      // the number of a function; 0: none
-	table   uint32   // entries
-	data    string   // at 0
+	memory  []uint32 // minimum and maximum pages; nil for no memory
+	start   int      // function number; 0 for none
+	table   uint32   // number of entries
+	data    string   // at offset 0
 }
 
-// build writes a module as bytes.
+// build returns the binary format of the module.
 func (m wasmModule) build() []byte {
 	out := []byte("\x00asm\x01\x00\x00\x00")
 	section := func(id byte, items ...[]byte) {

@@ -15,29 +15,30 @@ import (
 	"modernc.org/quickjs"
 )
 
-// maxWASMDepth is how deeply calls from the module to WebAssembly and back can be nested: each takes a part of the process's stack.
+// maxWASMDepth is the maximum nesting depth of calls between the module and WebAssembly. Each call
+// uses stack of the process.
 const maxWASMDepth = 50
 
-// wasmHost is the WebAssembly of a machine. It lives in a child, beside QuickJS, and wasm.js is all that calls it.
+// wasmHost is the WebAssembly host of a VM. It runs in a child process, and only wasm.js calls it.
 type wasmHost struct {
 	vm          *machineVM
 	modules     []WASM
-	interpreted bool                             // this machine makes no memory executable
-	runtime     wazero.Runtime                   // nil until it is needed
-	code        map[string]wazero.CompiledModule // by the id of its module
+	interpreted bool                             // the system does not allow executable memory
+	runtime     wazero.Runtime                   // nil until needed
+	code        map[string]wazero.CompiledModule // by module ID
 
 	instances []*wasmInstance
-	free      uint64 // bytes of memory that instances may still take
-	depth     int    // of calls
+	free      uint64 // remaining memory of all instances in bytes
+	depth     int    // nesting depth of calls
 }
 
-// wasmInstance is an instance of a module.
+// wasmInstance is an instance of a WebAssembly module.
 type wasmInstance struct {
 	module api.Module
-	memory api.Memory // nil: it shows none
+	memory api.Memory // nil if it exports no memory
 }
 
-// wasmError is an error that the module can catch: its name comes before the message.
+// wasmError is an error that the module can catch. Its text is prefixed with its name.
 type wasmError struct{ name, text string }
 
 func (e *wasmError) Error() string { return e.name + "|" + e.text }
@@ -50,12 +51,13 @@ func linkError(format string, args ...any) error {
 	return &wasmError{"LinkError", fmt.Sprintf(format, args...)}
 }
 
-// newWASMHost compiles nothing yet: most runs of a module may need none of it.
+// newWASMHost returns a host. It compiles modules only on demand, because most runs do not use
+// them.
 func newWASMHost(vm *machineVM, s *startRequest) *wasmHost {
 	return &wasmHost{vm: vm, modules: s.WASM, code: map[string]wazero.CompiledModule{}, free: uint64(s.MemoryMB) << 20}
 }
 
-// call answers wasm.js: what it wants, and of what.
+// call handles a request of wasm.js. The first argument is the operation.
 func (w *wasmHost) call(args []any) (any, error) {
 	what, _ := argument[string](args, 0)
 	if what == "describe" || what == "instantiate" {
@@ -100,15 +102,15 @@ func argument[T any](args []any, at int) (T, bool) {
 
 // ---- code
 
-// wasmFunction is the type of a function, as wasm.js needs it. Types are those of WebAssembly: i32, i64, f32, f64.
+// wasmFunction is a function type, for wasm.js. Value types are i32, i64, f32 and f64.
 type wasmFunction struct {
-	Module  string   `json:"module,omitempty"` // of an import
+	Module  string   `json:"module,omitempty"` // only for an import
 	Name    string   `json:"name"`
 	Params  []string `json:"params"`
 	Results []string `json:"results"`
 }
 
-// describe compiles a module, and says as JSON what of it can be called, and which functions it needs.
+// describe compiles a module and returns its imports and exports as JSON.
 func (w *wasmHost) describe(m WASM) (any, error) {
 	code, err := w.compile(m)
 	if err != nil {
@@ -151,7 +153,7 @@ func (w *wasmHost) describe(m WASM) (any, error) {
 	return string(text), err
 }
 
-// typed is the type of a function all of whose values are numbers.
+// typed returns the type of a function. It returns an error if a value is not a number.
 func typed(name string, f api.FunctionDefinition) (wasmFunction, error) {
 	out := wasmFunction{Name: name, Params: []string{}, Results: []string{}}
 	for _, list := range []struct {
@@ -185,8 +187,9 @@ func (w *wasmHost) compile(m WASM) (_ wazero.CompiledModule, err error) {
 	return code, nil
 }
 
-// open makes the engine. Machine code has no checks of the time, which cost thirty times of what a small loop takes: its process
-// is killed when the time is over. The interpreter, which is for machines that make no memory executable, has them.
+// open creates the engine. Compiled code does not check the timeout, because the checks make small
+// loops much slower; its process is killed instead. The interpreter checks the timeout. It is used
+// on systems without executable memory.
 func (w *wasmHost) open() {
 	if w.runtime != nil {
 		return
@@ -202,7 +205,8 @@ func (w *wasmHost) open() {
 	w.runtime = wazero.NewRuntimeWithConfig(ctx, common(wazero.NewRuntimeConfigInterpreter()).WithCloseOnContextDone(true))
 }
 
-// compiles tries an engine with a function that does nothing: it panics where no machine code can be made.
+// compiles reports whether an engine can generate machine code. It compiles an empty function,
+// which panics if that is not possible.
 func compiles(ctx context.Context, r wazero.Runtime) (works bool) {
 	defer func() {
 		if recover() != nil {
@@ -213,13 +217,13 @@ func compiles(ctx context.Context, r wazero.Runtime) (works bool) {
 	return err == nil
 }
 
-// wasmOfNothing is a module with a function of no parameters, results and code.
+// wasmOfNothing is a module with an empty function.
 const wasmOfNothing = "\x00asm\x01\x00\x00\x00" + "\x01\x04\x01\x60\x00\x00" + "\x03\x02\x01\x00" + "\x0a\x04\x01\x02\x00\x0b"
 
 // ---- instances
 
-// instantiate makes an instance of a module that was described, and gives its number. Functions that it imports are those that
-// wasm.js has for it, by their places in the description.
+// instantiate creates an instance of a module and returns its number. It calls imported functions
+// through wasm.js, by their index in the description.
 func (w *wasmHost) instantiate(m WASM) (_ any, err error) {
 	code, err := w.compile(m)
 	if err != nil {
@@ -228,11 +232,12 @@ func (w *wasmHost) instantiate(m WASM) (_ any, err error) {
 	switch {
 	case len(w.instances) >= maxInstances:
 		return nil, rangeError("there are %d instances of WebAssembly modules already, which is the most", maxInstances)
-	case w.depth > 0: // numbers are given in the order in which instances are finished
+	case w.depth > 0: // numbers are assigned in order of completion
 		return nil, linkError("an imported function cannot make an instance; make it before")
 	}
 
-	// A start function is called before there is an instance, and calls imports by its number.
+	// A start function runs before the instance exists. Its imports need the number of the
+	// instance.
 	number := len(w.instances)
 	w.instances = append(w.instances, &wasmInstance{})
 	defer func() {
@@ -257,19 +262,19 @@ func (w *wasmHost) instantiate(m WASM) (_ any, err error) {
 		})
 	})
 	if err != nil {
-		memory.Free() // the engine does not, where a start function fails
+		memory.Free() // the engine does not free it if a start function fails
 		return nil, w.failure(ctx, err)
 	}
 
 	i := w.instances[number]
 	i.module = module
-	for name := range code.ExportedMemories() { // there is one at most
+	for name := range code.ExportedMemories() { // there is at most one
 		i.memory = module.ExportedMemory(name)
 	}
 	return number, nil
 }
 
-// withImports has the imports of an instance be what wasm.js has for it.
+// withImports connects the imports of an instance to wasm.js.
 func (w *wasmHost) withImports(ctx context.Context, code wazero.CompiledModule, instance int) (context.Context, error) {
 	builders := map[string]wazero.HostModuleBuilder{}
 	for at, f := range code.ImportedFunctions() {
@@ -296,8 +301,8 @@ func (w *wasmHost) withImports(ctx context.Context, code wazero.CompiledModule, 
 	return experimental.WithImportResolver(ctx, func(name string) api.Module { return modules[name] }), nil
 }
 
-// callImport calls a function of the module for an instance. What that throws ends the call of the export that led here, and is
-// kept by wasm.js.
+// callImport calls a JavaScript function for an instance. An exception ends the call of the export
+// that led here. wasm.js keeps the exception.
 func (w *wasmHost) callImport(instance, at, params, results int, stack []uint64) {
 	given, err := w.vm.step.Call(quickjs.UndefinedValue, "import", instance, at, joinWords(stack[:params]))
 	if err == nil {
@@ -309,7 +314,7 @@ func (w *wasmHost) callImport(instance, at, params, results int, stack []uint64)
 	}
 }
 
-// joinWords writes words of the stack for wasm.js: decimal numbers, separated by commas.
+// joinWords formats stack words for wasm.js as decimal numbers, separated by commas.
 func joinWords(stack []uint64) string {
 	words := make([]string, len(stack))
 	for i, word := range stack {
@@ -318,7 +323,7 @@ func joinWords(stack []uint64) string {
 	return strings.Join(words, ",")
 }
 
-// parseWords reads words of wasm.js.
+// parseWords parses stack words from wasm.js.
 func parseWords(text string, stack []uint64) (err error) {
 	for i := range stack {
 		var word string
@@ -330,17 +335,18 @@ func parseWords(text string, stack []uint64) (err error) {
 	return nil
 }
 
-// wasmThrown ends a call of WebAssembly with what an imported function threw.
+// wasmThrown ends a WebAssembly call with the exception of an imported function.
 type wasmThrown struct{ error }
 
 func (t *wasmThrown) Unwrap() error { return t.error }
 
-// raise ends what the engine does with an error, as it wants it of who is called by it.
+// raise aborts the engine with an error. The engine requires a panic in callbacks.
 func raise(err error) {
-	panic(err) //nolint:forbidigo // there is no other way out of what returns no error; the engine, or recovered, catches it
+	panic(err) //nolint:forbidigo // callbacks cannot return an error; the engine or recovered catches the panic
 }
 
-// callExport calls a function of an instance with words of the stack, and returns those of its results.
+// callExport calls a function of an instance. It parses its arguments from words and returns the
+// result words.
 func (w *wasmHost) callExport(i *wasmInstance, name, words string) (any, error) {
 	f := i.module.ExportedFunction(name)
 	if f == nil {
@@ -361,7 +367,7 @@ func (w *wasmHost) callExport(i *wasmInstance, name, words string) (any, error) 
 	return joinWords(stack[:results]), nil
 }
 
-// timed ends with the module's own time, for the engine that looks at it.
+// timed returns a context that ends with the execution time. Only the interpreter checks it.
 func (w *wasmHost) timed() (context.Context, context.CancelFunc) {
 	if !w.interpreted {
 		return context.Background(), func() {}
@@ -369,7 +375,7 @@ func (w *wasmHost) timed() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), w.vm.until)
 }
 
-// entered does what calls WebAssembly, unless such calls are nested too deeply.
+// entered calls do unless calls are nested too deeply.
 func (w *wasmHost) entered(do func() error) error {
 	if w.depth >= maxWASMDepth {
 		return rangeError("calls of WebAssembly and of the functions that it imports are nested %d deep, which is the most", maxWASMDepth)
@@ -379,7 +385,7 @@ func (w *wasmHost) entered(do func() error) error {
 	return do()
 }
 
-// recovered has a memory that is refused be an error: the engine has no other way to be told.
+// recovered converts a panic to an error. The memory allocator has no other way to return an error.
 func recovered(do func() error) (err error) {
 	defer func() {
 		p := recover()
@@ -392,7 +398,7 @@ func recovered(do func() error) (err error) {
 	return do()
 }
 
-// failure is what wasm.js throws for an error of the engine.
+// failure converts an error of the engine to an error that wasm.js throws.
 func (w *wasmHost) failure(ctx context.Context, err error) error {
 	var own *wasmError
 	var thrown *wasmThrown

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// wasmCounts is a module with a function f that counts down from its parameter, and a function loop that does not end.
+// wasmCounts is a module with two functions: f counts down from its parameter, and loop does not
+// end.
 const wasmCounts = "\x00asm\x01\x00\x00\x00" + "\x01\x09\x02\x60\x01\x7f\x01\x7f\x60\x00\x00" + "\x03\x03\x02\x00\x01" + "\x07\x0c\x02\x01f\x00\x00\x04loop\x00\x01" +
 	"\x0a\x1a\x02\x10\x00\x03\x40\x20\x00\x41\x01\x6b\x22\x00\x0d\x00\x0b\x20\x00\x0b" + "\x07\x00\x03\x40\x0c\x00\x0b\x0b"
 
@@ -36,7 +37,7 @@ func runInProcess(t testing.TB, interpreted bool, timeout time.Duration, body st
 	return e.End
 }
 
-// TestWASMInterpreted: where no machine code can be made, the interpreter does the same, and ends by itself when the time is over.
+// TestWASMInterpreted checks that the interpreter gives the same results and respects the timeout.
 func TestWASMInterpreted(t *testing.T) {
 	t.Parallel()
 	const instance = `const m = await host.wasm.instantiate("m");`
@@ -54,7 +55,7 @@ func TestWASMInterpreted(t *testing.T) {
 	}
 }
 
-// FuzzWASM loads anything as a WebAssembly module: the machine neither dies of it nor goes on for ever, and has its answer.
+// FuzzWASM checks that any WebAssembly code neither crashes the VM nor runs forever.
 func FuzzWASM(f *testing.F) {
 	for _, code := range []string{"", wasmOfNothing, wasmCounts, wasmCounts[:40], "\x00asm\x01\x00\x00\x00\x05\x03\x01\x00\x01", "\x00asm\x01\x00\x00\x00\x02\x08\x01\x01e\x01f\x03\x7f\x00"} {
 		f.Add([]byte(code))
@@ -70,7 +71,7 @@ func FuzzWASM(f *testing.F) {
 	})
 }
 
-// BenchmarkWASM is a loop of a million, and a call, in both engines.
+// BenchmarkWASM runs a long loop and a call in both engines.
 func BenchmarkWASM(b *testing.B) {
 	for _, interpreted := range []bool{false, true} {
 		for name, body := range map[string]string{"loop": "m.exports.f(1e6 * %d)", "call": "for (let i = 0; i < %d; i++) m.exports.f(1)"} {

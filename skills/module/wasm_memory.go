@@ -10,10 +10,11 @@ import (
 	"modernc.org/quickjs"
 )
 
-// wasmAllocator gives an instance its memory, within its own bound and that of all instances.
+// wasmAllocator allocates the memory of an instance, within its own limit and the limit of all
+// instances.
 type wasmAllocator struct {
 	host  *wasmHost
-	left  uint64 // bytes that this instance may still take
+	left  uint64 // remaining bytes of this instance
 	bytes []byte
 }
 
@@ -25,7 +26,7 @@ func (a *wasmAllocator) Allocate(least, _ uint64) experimental.LinearMemory {
 	return a
 }
 
-// Reallocate implements [experimental.LinearMemory]: nil has memory.grow answer -1.
+// Reallocate implements [experimental.LinearMemory]. If it returns nil, memory.grow returns -1.
 func (a *wasmAllocator) Reallocate(size uint64) []byte {
 	more := size - uint64(len(a.bytes))
 	if more > min(a.left, a.host.free) {
@@ -34,7 +35,7 @@ func (a *wasmAllocator) Reallocate(size uint64) []byte {
 	a.left, a.host.free = a.left-more, a.host.free-more
 
 	if size > uint64(cap(a.bytes)) {
-		// With room for more, as modules grow by a page at a time.
+		// Reserve more than needed, because modules often grow by one page at a time.
 		grown := make([]byte, size, max(size, min(size+a.left, uint64(cap(a.bytes))*3/2)))
 		copy(grown, a.bytes)
 		a.bytes = grown
@@ -49,7 +50,7 @@ func (a *wasmAllocator) Free() {
 	a.bytes = nil
 }
 
-// access answers wasm.js what it wants of the memory.
+// access handles a memory operation of wasm.js.
 func (i *wasmInstance) access(what string, args []any) (any, error) {
 	switch {
 	case i.memory == nil:
@@ -62,7 +63,7 @@ func (i *wasmInstance) access(what string, args []any) (any, error) {
 	return quickjs.Undefined{}, i.write(args)
 }
 
-// read gives bytes of the memory, each as a character.
+// read returns bytes of the memory as a string with one character per byte.
 func (i *wasmInstance) read(args []any) (any, error) {
 	bytes, err := i.view(args)
 	if err != nil {
@@ -75,7 +76,7 @@ func (i *wasmInstance) read(args []any) (any, error) {
 	return string(text), nil
 }
 
-// write writes bytes, each a character, of which there are as many as are said.
+// write writes bytes from a string with one character per byte, up to the given length.
 func (i *wasmInstance) write(args []any) error {
 	bytes, err := i.view(args)
 	if err != nil {
@@ -92,7 +93,7 @@ func (i *wasmInstance) write(args []any) error {
 	return nil
 }
 
-// view is a part of the memory: an offset, and a length.
+// view returns the part of the memory with the given offset and length.
 func (i *wasmInstance) view(args []any) ([]byte, error) {
 	offset, is := uint32Of(args, 0)
 	length, too := uint32Of(args, 1)
@@ -114,21 +115,24 @@ func uint32Of(args []any, at int) (uint32, bool) {
 	return uint32(max(n, 0)), ok && n >= 0 && n <= math.MaxUint32 && n == math.Trunc(n)
 }
 
-// WASM is a WebAssembly module that a module may instantiate, as host.wasm.instantiate(ID). Its code was audited by whoever gives
-// it: it runs in the machine's own process, and reaches nothing but the functions that the module gives it (OSL-33).
+// WASM is a WebAssembly module that a module can instantiate with host.wasm.instantiate(ID). It
+// runs in the process of the VM and can only call functions that the module passes to it. The
+// caller must audit the code.
 type WASM struct {
-	ID       string
-	Code     []byte
-	Exports  []string // the functions that the module may call
-	MemoryMB int      // of one instance, in MiB; that of all instances together is bounded by the machine's own
+	ID      string
+	Code    []byte
+	Exports []string // functions that the module may call
+	// MemoryMB is the memory limit of one instance in MiB. The memory limit of the VM applies to
+	// all instances together.
+	MemoryMB int
 }
 
-// What the WebAssembly of a machine may come to.
+// Limits of the WebAssembly modules of a VM.
 const (
-	maxWASM      = 64 << 20 // bytes of the code of all modules
+	maxWASM      = 64 << 20 // bytes of code in all modules
 	maxInstances = 100
-	// wasmProcess is what the process of a machine with WebAssembly needs beside its memory, in bytes: code while and after it is
-	// compiled, and the stack of its calls.
+	// wasmProcess is the additional memory in bytes of a process with WebAssembly, for compilation,
+	// code and the call stack.
 	wasmProcess = 384 << 20
 )
 
@@ -148,7 +152,8 @@ func checkWASM(list []WASM) error {
 	return nil
 }
 
-// wasmHeap is how much memory of WebAssembly there can be in a machine, in bytes. One that grows is there twice for a moment.
+// wasmHeap returns the maximum WebAssembly memory of a VM in bytes. It is doubled, because growing
+// needs both copies for a moment.
 func wasmHeap(s *startRequest) int64 {
 	if len(s.WASM) == 0 {
 		return 0
@@ -156,7 +161,7 @@ func wasmHeap(s *startRequest) int64 {
 	return int64(s.MemoryMB) << 21
 }
 
-// wasmMemory is what the process of a machine needs for its WebAssembly, in bytes.
+// wasmMemory returns the additional memory of a process for WebAssembly in bytes.
 func wasmMemory(s *startRequest) int64 {
 	if len(s.WASM) == 0 {
 		return 0

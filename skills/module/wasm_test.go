@@ -9,7 +9,7 @@ import (
 	"rouse/skills/module"
 )
 
-// goodWASM does what WebAssembly is for, and what goes wrong in it.
+// goodWASM uses the features of WebAssembly, including failures.
 var goodWASM = wasmModule{
 	memory: []uint32{1, 128},
 	data:   "hello",
@@ -32,12 +32,12 @@ var goodWASM = wasmModule{
 
 var exportsOfGood = []string{"add", "mul", "half", "swap", "load", "grow", "trap", "loop", "deep", "div", "count", "memory"}
 
-// withWASM is a start that may instantiate a module m.
+// withWASM returns a Start with the WebAssembly module m.
 func withWASM(code []byte, exports ...string) module.Start {
 	return module.Start{Surface: module.Surface{Methods: []string{"wasm.instantiate"}}, WASM: []module.WASM{{ID: "m", Code: code, Exports: exports, MemoryMB: 4}}}
 }
 
-// runWASM runs the body of an execute that has an instance m of a module.
+// runWASM runs an execute function with the given body and an instance m of a WebAssembly module.
 func runWASM(t *testing.T, body string, s module.Start) module.End {
 	t.Helper()
 	return run(t, `export async function execute(args: any, host: any) {
@@ -45,7 +45,8 @@ func runWASM(t *testing.T, body string, s module.Start) module.End {
 		`+body+"}", s)
 }
 
-// TestWASM: the declared exports of a module are functions of numbers, and its memory is read and written in copies (OSL-33).
+// TestWASM checks that declared exports are callable with numbers and that memory is accessed by
+// copy (OSL-33).
 func TestWASM(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, value string }{
@@ -80,7 +81,7 @@ func TestWASM(t *testing.T) {
 	}
 }
 
-// TestWASMNotDeclared: exports that are not declared, and WebAssembly that is not, are not there.
+// TestWASMNotDeclared checks that undeclared exports and modules are not available.
 func TestWASMNotDeclared(t *testing.T) {
 	t.Parallel()
 	end := runWASM(t, `const m = await host.wasm.instantiate("m"); return [Object.keys(m.exports), typeof m.exports.trap]`, withWASM(goodWASM.build(), "add"))
@@ -91,7 +92,8 @@ func TestWASMNotDeclared(t *testing.T) {
 	want(t, runWASM(t, `return [typeof host.wasm, typeof (globalThis as any).WebAssembly, typeof (globalThis as any).__wasm]`, s), `["undefined","undefined","undefined"]`)
 }
 
-// TestWASMImports: a module gives functions to its WebAssembly, and what they throw comes out where they were called from.
+// TestWASMImports checks that a module can provide functions to WebAssembly, and that their
+// exceptions reach the caller.
 func TestWASMImports(t *testing.T) {
 	t.Parallel()
 	code := wasmModule{
@@ -123,7 +125,8 @@ func TestWASMImports(t *testing.T) {
 	}
 }
 
-// TestWASMHostile: what takes more than it is given ends its module, or is refused, and never more (OSL-10, OSL-33).
+// TestWASMHostile checks that WebAssembly that exceeds a limit fails or ends its module (OSL-10,
+// OSL-33).
 func TestWASMHostile(t *testing.T) {
 	t.Parallel()
 	nop := wasmFunc{export: "f", code: []byte{0x01}}
@@ -171,7 +174,7 @@ func TestWASMHostile(t *testing.T) {
 	}
 }
 
-// TestWASMStart: what is too much to be sent is refused before a process is started.
+// TestWASMStart checks that invalid modules are rejected before a process starts.
 func TestWASMStart(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
