@@ -161,9 +161,9 @@ func mutate(r *rand.Rand, stream []byte) (out []byte, bits bool) {
 		case 2: // two lines are swapped
 			j := r.IntN(len(lines))
 			lines[i], lines[j] = lines[j], lines[i]
-		case 3: // or is cut
+		case 3: // a line is cut off
 			lines[i] = lines[i][:r.IntN(len(lines[i])+1)]
-		case 4: // or damaged
+		case 4: // a bit is flipped
 			bits = true
 			lines[i] = slices.Clone(lines[i])
 			if len(lines[i]) > 0 {

@@ -100,8 +100,8 @@ type Call struct {
 // Within describes the work of a skill's module within a call. It is not replayed, because its
 // calls are part of the outside world, like the call itself.
 type Within struct {
-	Turns        int          `json:"turns"`           // Within describes the work of a skill's module within a call. It is not replayed, because its calls are part of the outside world, like the call itself.
-	Steps        int          `json:"steps,omitempty"` // of them, that were asked of a model
+	Turns        int          `json:"turns"`           // turns with a number in the run
+	Steps        int          `json:"steps,omitempty"` // turns that were requests to a model
 	Calls        int          `json:"calls,omitempty"`
 	Usage        *model.Usage `json:"usage,omitempty"`
 	CostMicroUSD int64        `json:"cost_micro_usd,omitempty"`

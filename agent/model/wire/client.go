@@ -39,7 +39,7 @@ type Endpoint struct {
 	Model     string
 	Headers   map[string]string
 	Timeout   time.Duration // timeout of one turn, including retries; 0 means 10m
-	Idle      time.Duration // timeout while the server sends nothing; 0 means 2m
+	Idle      time.Duration // maximum time between bytes from the server; 0 means 2m
 	Logger    *slog.Logger
 	Transport http.RoundTripper // nil means a separate connection pool
 }
@@ -92,7 +92,7 @@ type Client struct {
 	// means that the server accepts no limit.
 	most    atomic.Int64
 	tooLong *model.Error // error of a turn that did not end in time
-	silent  *idleTimeout // error of a server that sent nothing for too long
+	silent  *idleTimeout // error of a server that stopped sending
 }
 
 // New checks the endpoint. It does not connect to the server.
