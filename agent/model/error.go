@@ -33,7 +33,7 @@ type Error struct {
 	Kind       ErrorKind
 	Message    string        // a sentence; never contains a key
 	Retryable  bool          // the same request may succeed later
-	RetryAfter time.Duration // requested by the server; 0 if it did not
+	RetryAfter time.Duration // delay requested by the server; 0 if none
 	// Refused reports that the server rejected the request before it ran the model. Such a request
 	// costs nothing.
 	Refused bool

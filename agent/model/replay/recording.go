@@ -94,7 +94,7 @@ type Call struct {
 	State    domain.CallState `json:"state"`
 	Envelope json.RawMessage  `json:"envelope,omitempty"` // missing if the result is unknown
 	TookMS   int64            `json:"took_ms,omitempty"`
-	Within   *Within          `json:"within,omitempty"` // Optional
+	Within   *Within          `json:"within,omitempty"` // optional
 }
 
 // Within describes the work of a skill's module within a call. It is not replayed, because its

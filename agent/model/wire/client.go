@@ -51,8 +51,8 @@ type Dialect struct {
 	ExampleURL string // example of a base_url for error messages
 	Path       string // path of the endpoint, below BaseURL
 	Query      string
-	KeyHeader  string // header for the API key
-	KeyPrefix  string
+	KeyHeader  string            // header for the API key
+	KeyPrefix  string            // precedes the key in KeyHeader
 	Headers    map[string]string // sent with each request
 	JSONLines  bool              // streams are JSON lines, not server-sent events
 	Images     ImageLimits       // if it has no Types, the server accepts no images
