@@ -28,7 +28,7 @@ const (
 	KindContextOverflow ErrorKind = "context_overflow"
 )
 
-// Error is the failure of a turn. The caller must discard all events of the turn.
+// Error is the failure of a turn. The caller must discard the text and the calls of the turn.
 type Error struct {
 	Kind       ErrorKind
 	Message    string        // a sentence; never contains a key
@@ -67,7 +67,7 @@ func (e *Error) AllowsFallback() bool {
 	return false
 }
 
-// Free reports whether the turn failed before the model could begin to answer, and so cost nothing.
+// Free reports whether the turn cost nothing, because it failed before the model began to answer.
 func (e *Error) Free() bool {
 	switch e.Kind {
 	case KindAuth, KindRateLimited, KindQuota, KindBadRequest, KindContextOverflow:

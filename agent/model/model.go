@@ -8,7 +8,7 @@
 // adapter can continue a transcript.
 //
 // A failure of the model is an *Error, which reports whether the same request may succeed later. A
-// caller that receives an *Error must discard all earlier events of the stream.
+// caller that receives an *Error must discard the text and the calls that were sent before it.
 package model
 
 import (

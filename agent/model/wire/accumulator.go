@@ -119,7 +119,7 @@ func (c *Client) stopReason(a *Accumulator) (string, error) {
 	calls := len(a.Calls) > 0
 	switch {
 	case a.FinishReason == "":
-		// The stream ended without a finish reason: the connection broke, or the server did.
+		// The stream ended without a finish reason: the connection broke, or the server failed.
 		return "", c.newError(model.KindTruncated, true, "the answer of the model %s at %s ended before it was complete", c.endpoint.Model, c.shownURL)
 	case a.StopReason == StopServerError || a.Paused:
 		return "", c.newError(model.KindUnavailable, true, "the model %s at %s gave up in the middle of its answer (%s)", c.endpoint.Model, c.shownURL, a.FinishReason)
