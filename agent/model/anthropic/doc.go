@@ -4,10 +4,9 @@
 // # Design
 //
 // Answers are always streamed, because a proxy could time out during a long answer. Tool results
-// are sent in one user message, before its text, because the API pairs them with the calls of the
-// previous message. If the answer must be text, the tools are sent anyway and their use is
-// forbidden. A transcript with calls needs them, and a changed prefix would not be found in the
-// cache.
+// are sent in one user message, before its text: the API pairs them with the calls of the previous
+// message. If the answer must be text, the tools are sent anyway and their use is forbidden. A
+// transcript with calls needs them, and a changed prefix would not be found in the cache.
 //
 // A run sends its history again with each step. With tools, the request therefore marks three
 // positions for the provider's cache. They are the system prompt including the tools, the end of

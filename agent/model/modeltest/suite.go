@@ -241,8 +241,8 @@ func multiTurn(t *testing.T, start Start) {
 	wantCalls(t, Ask(t, t.Context(), p, withResults(t, question, first)), notify)
 }
 
-// opaque checks that opaque data is sent back unchanged and in its position, also if the loop has
-// appended a notice to a result.
+// opaque checks that opaque data is sent back unchanged and in its position. This must also hold
+// after the loop has appended a notice to a result.
 func opaque(t *testing.T, start Start) {
 	p := start(t, Script{{Text: "I look.", Calls: []model.Call{query, notify}, Opaque: "c2lnMQ"}, {Calls: []model.Call{notify}, Opaque: "c2lnMg"}, {Text: "Done."}}, Limits{})
 	first := Ask(t, t.Context(), p, question)

@@ -1,5 +1,6 @@
-// Package openai implements the adapters for OpenAI and compatible servers: chat completions (also
-// llama.cpp, vLLM, LM Studio, OpenRouter and many others) and the Responses API.
+// Package openai implements the adapters for OpenAI and compatible servers. Its two adapters use
+// the chat completions API and the Responses API. Many servers have the former, for example
+// llama.cpp, vLLM, LM Studio and OpenRouter.
 //
 // # Design
 //

@@ -66,7 +66,7 @@ func (t *turn) EncodeRequest() any {
 	return t.sent
 }
 
-// Adapt implements wire.Exchange. Each field is learned once, so it repeats at most twice.
+// Adapt implements wire.Exchange. Each limitation is learned once, so that the retries end.
 func (t *turn) Adapt(status int, refusal wire.ServerError) bool {
 	if t.p.client.AdaptImages(t.sentImages, refusal) {
 		return true

@@ -90,8 +90,8 @@ func parseTemplate(name, source string, w *quota) (t *template.Template, scoped 
 	return t, in.scoped, nil
 }
 
-// instrument adds _show to every output and _turn to every iteration of a range, because
-// text/template has no other way to limit a loop.
+// instrument adds _show to every output and _turn to every iteration of a range. text/template has
+// no other way to limit a loop.
 type instrument struct{ scoped, includes bool }
 
 func (in *instrument) list(l *parse.ListNode) {

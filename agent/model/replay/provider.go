@@ -163,7 +163,8 @@ func (x Exchange) Events(yield func(model.Event, error) bool) {
 }
 
 // answerTo returns the answer to the same request. If there is none, it returns the first answer
-// selected by texts in the request, or else the answer after the last one in the transcript.
+// selected by texts in the request. Otherwise it returns the answer after the last one in the
+// transcript.
 func (p *Provider) answerTo(r model.Request) (Exchange, error) {
 	// The search below may confuse similar answers.
 	for _, x := range p.turns {

@@ -224,8 +224,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// TestContains checks that an answer to requests with certain texts is given to each of them,
-// before the answers that are given in order.
+// TestContains checks that an answer to requests with certain texts is given to each of them. Such
+// answers come before those that are given in order.
 func TestContains(t *testing.T) {
 	file := `{"recording":{"version":1}}
 {"exchange":{"contains":["outline","wind"],"text":"Of wind."}}

@@ -79,8 +79,8 @@ func (c *Client) readFrames(resp *http.Response, r *bufio.Reader, limited *io.Li
 	return c.newError(model.KindInvalidResponse, false, "the model server %s answered with %s instead of a stream: %s; check base_url", c.shownURL, kind, c.parseError(beginning).Message)
 }
 
-// firstRune returns the first character after a byte order mark and white space, without reading
-// it.
+// firstRune skips a byte order mark and white space, and returns the next character without
+// consuming it.
 func firstRune(r *bufio.Reader) (rune, error) {
 	for {
 		char, _, err := r.ReadRune()

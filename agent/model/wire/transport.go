@@ -63,7 +63,7 @@ func newTransport() http.RoundTripper {
 }
 
 // checkRetry reports whether to retry. It allows only retries of requests that cost nothing, within
-// the caller's deadline, and not after a final rejection such as a 429 for a used-up quota. It
+// the caller's deadline. It does not retry a final rejection, such as a 429 for a used-up quota. It
 // never returns an error, because the library would return that error together with an open
 // response.
 func (c *Client) checkRetry(ctx context.Context, resp *http.Response, err error) (retry bool, _ error) {
