@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBegun checks that Begun shows no part of a secret, for all positions of the end of the text
-// and all encodings of the secret.
+// TestBegun checks that Begun shows no part of a secret. It tests all positions of the end of the
+// text and all encodings of the secret.
 func TestBegun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		secrets := rapid.SliceOfN(rapid.StringMatching(`[a-c%&\\é]{4,12}(\n[a-c]{1,20})?`), 1, 4).Draw(t, "secrets")

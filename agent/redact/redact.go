@@ -81,8 +81,8 @@ func (r *Redactor) Add(secret string) {
 }
 
 // Named returns a redactor of values by the names of their secrets. The name is part of the mark:
-// "[secret bank-pin]". It is meant for the output of a program that was given such a value, so it
-// also replaces values that are too short for New, but only in plain form.
+// "[secret bank-pin]". It is meant for the output of a program that was given such a value. It
+// therefore also replaces values that are too short for New, but only in plain form.
 func Named(values map[string]string) *Redactor {
 	var all []found
 	for name, value := range values {
@@ -251,7 +251,7 @@ func misread(s string) []string {
 }
 
 // inBase64 returns the parts of a text's Base64 encodings that do not depend on the surrounding
-// data, for zero, one and two preceding bytes of a group.
+// data. It covers zero, one and two preceding bytes of a group.
 func inBase64(s string) []string {
 	var out []string
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
