@@ -8,7 +8,7 @@ import (
 )
 
 // limit sets a kernel limit of memory. A wrong length in a file can cause one huge allocation that
-// is filled with zeros, and watch could not stop it in time.
+// is filled with zeros. watch could not stop it in time.
 func limit() error {
 	var now unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &now); err != nil {
