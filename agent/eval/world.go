@@ -62,8 +62,8 @@ func Open(ctx context.Context, dir string, files map[string]string) (_ *World, e
 	return w, nil
 }
 
-// requireEmpty returns an error if a folder is not empty: it may contain a user's work, or the home
-// of a daemon.
+// requireEmpty returns an error if a folder is not empty. The folder may contain a user's work, or
+// the home of a daemon.
 func requireEmpty(dir string) error {
 	found, err := os.ReadDir(dir)
 	switch {
