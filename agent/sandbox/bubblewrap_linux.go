@@ -11,8 +11,8 @@ import (
 	"rouse/internal/fspath"
 )
 
-// Files that every command may read in addition to systemFolders: the files of /etc that programs
-// need, without keys, settings of other programs, and logs.
+// Files that every command may read in addition to systemFolders. They are the files of /etc that
+// programs need, without keys, settings of other programs, and logs.
 var (
 	etcFiles = []string{
 		"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf", "localtime", "timezone",

@@ -240,8 +240,7 @@ func (k *supervisedTree) usage() usage {
 	}
 
 	// Shared memory was counted once for each process. The exact sum needs smaps_rollup, which
-	// walks all page tables of a process, so it is computed only if the rough sum exceeds the
-	// limit.
+	// walks all page tables of a process. It is computed only if the rough sum exceeds the limit.
 	if len(all) > 1 && u.memory > k.limit {
 		var exact int64
 		for _, p := range all {
@@ -386,9 +385,9 @@ func (h *host) layout(t Tier, c Command) (l layout, cleanup func(), err error) {
 	return l, cleanup, err
 }
 
-// needsPlaceholder reports whether a read-only path below a writable folder does not exist, or is
-// only another command's placeholder, which is removed with that command. The command could then
-// create the name itself, so the path is masked instead.
+// needsPlaceholder reports whether a read-only path below a writable folder does not exist. It also
+// returns true for another command's placeholder, which is removed with that command. In both cases
+// the command could create the name itself, so the path is masked instead.
 func (h *host) needsPlaceholder(path string, write []string) bool {
 	at := resolveExisting(path)
 	if h.placeholders[at] > 0 {

@@ -165,9 +165,9 @@ func addRuleAt(ruleset, fd int, rights uint64) error {
 	return errnoOf(errno)
 }
 
-// openWithoutLinks opens a path that has no links because they were resolved before. A link on the
-// way was placed by another command with write access, and may lead out of the granted folders, so
-// it returns an error. A link at the path itself is opened as a link.
+// openWithoutLinks opens a path that has no links because they were resolved before. It returns an
+// error if there is a link on the way. Another command with write access has placed that link, and
+// it may lead out of the granted folders. A link at the path itself is opened as a link.
 func openWithoutLinks(path string) (fd int, err error) {
 	return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS})
 }
@@ -190,7 +190,7 @@ func errnoOf(errno unix.Errno) error {
 const maxRules = 20_000
 
 // landlockRules returns the rules for a layout. Landlock rules cannot deny access. A folder that
-// contains a hidden path may therefore be listed only, and each of its other entries gets its own
+// contains a hidden path therefore may only be listed, and each of its other entries has its own
 // rule. New files cannot be created in it, because no rule would cover them. It returns an error if
 // the layout needs more than maxRules rules.
 func (l layout) landlockRules() ([]rule, error) {

@@ -153,7 +153,7 @@ func resolveExisting(path string) string {
 }
 
 // inspect returns the mask for a path. Within Write it returns an error for links on the way,
-// because the command could replace them with links to other places.
+// because the command could replace them.
 func (l *layout) inspect(path string) (mask, error) {
 	m := mask{path: path}
 	for _, root := range l.write { // sorted, so the last match is the innermost

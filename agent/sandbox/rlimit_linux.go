@@ -11,7 +11,7 @@ import (
 )
 
 // setLimits sets the limits that the kernel enforces. They apply to the whole process. The limits
-// of memory and of the user's threads are soft limits only: restore raises them again for the
+// of memory and of the user's threads are soft limits only. restore raises them again for the
 // supervisor, which must continue after the command has used them up. The filter prevents the
 // command from raising them.
 //
