@@ -8,7 +8,7 @@
 // file is therefore read by a separate process of this binary. The process gets only the bytes of
 // the file. It watches its own memory and time, and is killed if it does not end.
 //
-// The sandbox confines the process like a command, without any folder or network. If the machine
-// has no confinement, the process reads the file anyway. The parsers are written in Go, so a
-// hostile file can stop them but not take them over.
+// The sandbox confines the process like a command, without any folder or network. Any tier of the
+// sandbox is sufficient. The parsers are written in Go, so a hostile file can stop them but not
+// take them over.
 package preview
